@@ -13,6 +13,7 @@ from docker.errors import ImageNotFound
 
 from torchbake.build.bakefile import Job
 from torchbake.build.kept_images import KeptImages
+from torchbake.build.plan import Prepared
 from torchbake.build.result import Result, Status, read_sizes, up_to_date
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
@@ -52,6 +53,10 @@ class Store(KeptImages):
             yield
         finally:
             loopback.close()
+
+    def images(self, prepared: Sequence[Prepared]) -> dict[str, Image]:
+        """All images of the engine by their references."""
+        return self.engine.images()
 
     def found(self, digests: Sequence[str]) -> str | None:
         """The engine's ID of the first of these images of the layout that the engine has."""

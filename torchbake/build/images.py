@@ -12,7 +12,7 @@ from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.executor import Choice
 from torchbake.build.kept_images import KeptImages
-from torchbake.build.plan import Plan, Prepared, make_plan, same_inputs
+from torchbake.build.plan import Plan, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, up_to_date
 from torchbake.build.source_date import created, revision, untrue_label
@@ -78,7 +78,7 @@ class ImageBuild:
         if not request.locked and not request.dry_run:
             make_builder_lock(self.project.root, pip)
         prepared = preparation.images(specs, self._bases(specs))
-        images = self._images(store, prepared)
+        images = store.images(prepared)
         same = same_inputs(prepared, images, force=request.force)
         plan = make_plan(
             prepared,
@@ -98,9 +98,6 @@ class ImageBuild:
         request = self.request
         others = {"--cache-to": request.cache_to, "--cache-from": request.cache_from, "--prune": request.prune}
         return backend_of(self.project, self.engine, request.executor, request.builder, others)
-
-    def _images(self, store: KeptImages, prepared: Sequence[Prepared]) -> Mapping[str, Image]:
-        return self.engine.images() if self.engine else store.images(prepared)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
         """Each base, or why there is none: that ends the images on it, not the others."""
