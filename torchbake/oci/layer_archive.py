@@ -51,12 +51,7 @@ def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Lay
 
 def compress_layer(target: Path, archive: IO[bytes], *, threads: int) -> Layer:
     """Write an archive that exists already, compressed by so many ``threads`` as in `write_layer`."""
-
-    def copy(written: Digested) -> None:
-        while piece := archive.read(_AT_ONCE):
-            written.write(piece)
-
-    return _write_compressed(target, copy, threads)
+    return _write_compressed(target, lambda written: shutil.copyfileobj(archive, written, _AT_ONCE), threads)
 
 
 def _write_compressed(target: Path, write: Callable[[Digested], None], threads: int) -> Layer:

@@ -6,6 +6,7 @@ a ``manifest.json``, which names the config and the layers.
 Source: https://github.com/moby/moby/blob/v26.1.5/image/tarexport/save.go
 """
 
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,8 +117,7 @@ class SavedArchive:
 def _copied(target: Path, archive: IO[bytes]) -> Layer:
     with target.open("wb") as file:
         copy = Digested(file)
-        while piece := archive.read(_AT_ONCE):
-            copy.write(piece)
+        shutil.copyfileobj(archive, copy, _AT_ONCE)
     return Layer(blob=Blob(digest=copy.digest, size=copy.size, media_type=_PLAIN), diff_id=copy.digest)
 
 

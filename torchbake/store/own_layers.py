@@ -25,7 +25,7 @@ from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
 from torchbake.oci.layer_tree import members, read_changes
 from torchbake.oci.manifest import Blob, Manifest, sha256
 from torchbake.oci.tree import FORM, HistoryStep, Node, Tree, apply, difference, parents, restored
-from torchbake.store.docker_archive import known_layers
+from torchbake.store.docker_archive import known_layers, link_layer
 from torchbake.store.layers import LayerStore, Packed
 from torchbake.store.layout import Layout
 
@@ -89,9 +89,7 @@ class OwnLayers:
                 mounts = made[number - below].mounts
                 layer = self._own(export, blob, self._key(diff_id, done, mounts), partial(self._changes, view, mounts))
             elif diff_id in known:
-                packed, path = known[diff_id]
-                linked(path, export.path(packed.digest))
-                layer = Layer(blob=packed, diff_id=diff_id)
+                layer = link_layer(known, diff_id, export)
             else:
                 layer = self._own(export, blob, sha256(f"{MEDIA_TYPE} {diff_id}".encode()), _compressed)
             done.append(layer)
