@@ -50,12 +50,13 @@ class Bakery:
         """Build an image as the options say, into its folder of the exports, with torchbake's own layers."""
         saving, options = self.saving, self.options
         outcome = saving.export(job, options, self._image) if saving else self._image(job, options)
-        if not outcome.ok or self.options.exports is None:
+        if not outcome.ok:
             return outcome
+        assert options.exports is not None
         try:
-            export = Layout(folder=self.options.exports / target_name(job.spec))
+            export = Layout(folder=options.exports / target_name(job.spec))
             manifest = self.own.write(
-                export, outcome.digests[0], steps=self._steps(job), created=self.options.created
+                export, outcome.digests[0], steps=self._steps(job), created=options.created
             )  # fmt: skip
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(error.sentence if isinstance(error, TorchbakeError) else str(error),))
