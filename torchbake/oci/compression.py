@@ -1,4 +1,4 @@
-"""How layers may be compressed."""
+"""Compressions of layers."""
 
 from typing import Literal, TypeAlias, get_args
 

@@ -42,15 +42,15 @@ MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
 def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Layer:
-    """Write an archive of these entries, compressed by so many ``threads`` beside this one.
+    """Write an archive of these entries, compressed by ``threads`` in parallel to this one.
 
-    -1 is all cores, and any number but 0 makes the same archive. With 0 this thread compresses, into another one.
+    -1 is all cores. Any number but 0 writes the same archive. With 0 this thread compresses, and the archive differs.
     """
     return _write_compressed(target, lambda archive: _write_archive(archive, members), threads)
 
 
 def compress_layer(target: Path, archive: IO[bytes], *, threads: int) -> Layer:
-    """Write an archive that exists already, compressed by so many ``threads`` as in `write_layer`."""
+    """Write an archive that exists already, compressed by ``threads`` as in `write_layer`."""
     return _write_compressed(target, lambda written: shutil.copyfileobj(archive, written, _AT_ONCE), threads)
 
 

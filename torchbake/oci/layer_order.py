@@ -22,19 +22,22 @@ Made: TypeAlias = tuple[str, Layer]  # with the command that made it
 
 
 def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[Made]) -> tuple[Manifest, bytes]:
-    """Put layers below those of an image: its new manifest and config. Each layer has the command that made it.
+    """Put layers below those of an image, and return its new manifest and config.
 
-    Layers that share no path give the same files in any order. Raises UnsoundError for a config that is none.
+    Layers that share no path give the same files in any order. Raises UnsoundError for a malformed config.
     """
-    told = _read(config)
     try:
-        steps = [{"created_by": command} | _time(told) for command, _ in layers]
-        told["history"] = [*steps, *told.get("history", ())]
-        diff_ids = [*(layer.diff_id for _, layer in layers), *told["rootfs"]["diff_ids"]]
-        told["rootfs"] = {**told["rootfs"], "diff_ids": diff_ids}
+        image = read_object(config)
+        time = {"created": image["created"]} if "created" in image else {}
+        steps = [{"created_by": command} | time for command, _ in layers]
+        image["history"] = [*steps, *image.get("history", ())]
+        diff_ids = [*(layer.diff_id for _, layer in layers), *image["rootfs"]["diff_ids"]]
+        image["rootfs"] = {**image["rootfs"], "diff_ids": diff_ids}
+    except ValueError as error:
+        raise UnsoundError(f"An image's config cannot be read: {error}.") from None
     except (LookupError, TypeError):
-        raise UnsoundError("An image's config does not tell what its layers are.") from None
-    data = json_bytes(told)
+        raise UnsoundError("An image's config does not list its layers.") from None
+    data = json_bytes(image)
     content = {
         **manifest.content,
         "config": {**manifest.content["config"], "digest": sha256(data), "size": len(data)},
@@ -43,13 +46,8 @@ def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[Made])
     return Manifest(data=json_bytes(content), media_type=manifest.media_type), data
 
 
-def _time(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The time of an image, as an entry of its history has it."""
-    return {"created": config["created"]} if "created" in config else {}
-
-
 def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
-    """The manifest and the config of an image of these layers, each with the command that made it, the lowest first."""
+    """Return the manifest and the config of an image of these layers, the lowest first."""
     config = json_bytes(
         {
             "architecture": "amd64",
@@ -63,7 +61,7 @@ def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
 
 
 def manifest_of(config: bytes, layers: Iterable[Layer]) -> Manifest:
-    """The manifest of an image with this config and these layers."""
+    """Return the manifest of an image with this config and these layers."""
     described = Blob(digest=sha256(config), size=len(config), media_type=CONFIG)
     content = {
         "schemaVersion": 2,
@@ -75,20 +73,13 @@ def manifest_of(config: bytes, layers: Iterable[Layer]) -> Manifest:
 
 
 def chain_ids(diff_ids: Iterable[str]) -> tuple[str, ...]:
-    """What names each of these layers together with those below it, the lowest first.
+    """Return the chain ID of each layer: the digest of it and of all layers below it. The lowest layer comes first.
 
     Source: https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid
     """
     return tuple(accumulate(diff_ids, lambda below, diff_id: sha256(f"{below} {diff_id}".encode())))
 
 
-def _read(config: bytes) -> dict[str, Any]:
-    try:
-        return read_object(config)
-    except ValueError as error:
-        raise UnsoundError(f"An image's config cannot be read: {error}.") from None
-
-
 def json_bytes(value: Mapping[str, Any]) -> bytes:
-    """A config or a manifest as its digest is of: without spaces."""
+    """Serialize a config or a manifest without spaces."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,4 +1,4 @@
-"""Layers as they are stored: a tar archive alone, or compressed by gzip or zstd. Its first bytes tell which.
+"""Layers as they are stored: tar archives without compression, or compressed by gzip or zstd.
 
 https://github.com/opencontainers/image-spec/blob/main/layer.md
 """
@@ -15,7 +15,7 @@ from typing import IO, cast
 
 import zstandard
 
-LOOK = 4  # bytes that tell how a layer is compressed
+LOOK = 4  # bytes at the begin of a layer that identify its compression
 UNREADABLE = (tarfile.TarError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile, EOFError)
 _GZIP = b"\x1f\x8b"
 # A frame, or one to be skipped, as some tools write one first: RFC 8878, 3.1.
@@ -25,9 +25,9 @@ _AT_ONCE = 2**20
 
 @contextmanager
 def uncompressed(file: IO[bytes], begin: bytes) -> Iterator[IO[bytes]]:
-    """The tar archive in a file that begins with these LOOK bytes, which are still to be read from it.
+    """Open the tar archive in a file that begins with these LOOK bytes, and whose position is before them.
 
-    Reading what is damaged raises one of UNREADABLE.
+    Reading a damaged archive raises one of UNREADABLE.
     """
     if begin.startswith(_GZIP):
         with gzip.GzipFile(fileobj=file) as stream:
@@ -41,7 +41,7 @@ def uncompressed(file: IO[bytes], begin: bytes) -> Iterator[IO[bytes]]:
 
 
 def unpacked_digest(path: Path) -> str:
-    """The digest of the tar archive in a layer's file. Raises OSError and one of UNREADABLE."""
+    """Return the digest of the tar archive in a layer's file. Raises OSError and one of UNREADABLE."""
     total = hashlib.sha256()
     with path.open("rb") as file:
         begin = file.read(LOOK)

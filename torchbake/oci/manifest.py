@@ -24,7 +24,7 @@ _LONGEST_REPR = 120  # characters of a foreign value in a message
 
 
 class UnsoundError(RegistryError):
-    """The registry answered, and what it serves is not what its digest says, or is not a manifest."""
+    """A registry served content that does not match its digest, or a malformed manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,13 @@ class Blob:
 
     @property
     def descriptor(self) -> dict[str, Any]:
-        """As a manifest has it."""
+        """The descriptor as JSON."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A manifest as the bytes that its digest is of; they are never written anew."""
+    """A manifest. Its digest is of ``data``, so these bytes are never serialized again."""
 
     data: bytes
     media_type: str
@@ -54,7 +54,7 @@ class Manifest:
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """Raises RegistryError for what is not a JSON object."""
+        """The JSON object. Raises RegistryError if ``data`` is none."""
         try:
             return read_object(self.data)
         except ValueError as error:
@@ -74,18 +74,18 @@ class Manifest:
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
-        """Everything it needs, each once, the config last."""
+        """Its layers and its config, each once, the config last."""
         return tuple(dict.fromkeys((*self.layers, self.config)))
 
     @property
     def images(self) -> tuple[tuple[Blob, str], ...]:
         """The images of an index, with their platforms. The platform of an attestation is NO_IMAGE."""
-        return tuple((_blob(entry), _platform(entry)) for entry in self._list("manifests"))
+        return tuple((_blob(entry), _platform(entry.get("platform"))) for entry in self._list("manifests"))
 
     def _list(self, key: str) -> list[Any]:
         found = self.content.get(key) or []
         if not isinstance(found, list):
-            raise UnsoundError(f"The manifest {self.digest} has {shown(found)} where its {key} are listed.")
+            raise UnsoundError(f"The manifest {self.digest} has {shown(found)} in place of a list of {key}.")
         return found
 
 
@@ -103,14 +103,13 @@ def _blob(value: Any) -> Blob:
     return Blob(digest=str(digest), size=size, media_type=kind)
 
 
-def _platform(entry: Any) -> str:
-    said = entry.get("platform")
-    platform = said if isinstance(said, dict) else {}
+def _platform(value: Any) -> str:
+    platform = value if isinstance(value, dict) else {}
     return f"{platform.get('os')}/{platform.get('architecture')}"
 
 
 def type_of(headers: Mapping[str, str], data: bytes) -> str:
-    """What a manifest says of itself comes before what the header says."""
+    """Return the media type of a manifest: its own field, else the header of the response."""
     try:
         own = read_object(data).get("mediaType")
     except ValueError:
@@ -119,6 +118,6 @@ def type_of(headers: Mapping[str, str], data: bytes) -> str:
 
 
 def shown(value: Any) -> str:
-    """A foreign value in a message."""
+    """Shorten a foreign value for a message."""
     text = repr(value)
     return text if len(text) <= _LONGEST_REPR else f"{text[:_LONGEST_REPR]}…"

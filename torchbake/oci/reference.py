@@ -39,12 +39,12 @@ class Reference:
 
     @property
     def key(self) -> str:
-        """What a manifest is asked for by."""
+        """The last part of a manifest's URL in a registry."""
         return self.digest or self.tag
 
 
 def parse_reference(text: str) -> Reference:
-    """A reference as `docker pull` takes it: no host means Docker Hub, no tag means ``latest``.
+    """Parse a reference as `docker pull` takes it: no host means Docker Hub, no tag means ``latest``.
 
     The grammar is that of github.com/distribution/reference. Raises UsageError.
     """
@@ -65,13 +65,13 @@ def parse_reference(text: str) -> Reference:
 
 
 def names_host(text: str) -> bool:
-    """Whether a reference says its registry; else it is of Docker Hub, or of one machine alone."""
+    """Return whether a reference names its registry. One without is of Docker Hub, or of one machine alone."""
     first, slash, _ = text.partition("/")
     return bool(slash) and _is_host(first)
 
 
 def parse_registry(text: str) -> Repository:
-    """``HOST[:PORT][/NAMESPACE]``: where repositories are released to. Raises UsageError."""
+    """Parse ``HOST[:PORT][/NAMESPACE]``, the place of released repositories. Raises UsageError."""
     host, slash, path = text.partition("/")
     if _HOST.fullmatch(host) and _is_path(path.lower()) and not _is_path(path):
         raise _upper_case(f"{text!r} is not a registry", text.lower())

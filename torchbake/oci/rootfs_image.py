@@ -1,4 +1,4 @@
-"""A root file system as an OCI image layout: the form in which a base is handed to any builder."""
+"""A root file system as an OCI image layout, which every builder takes as a base."""
 
 import json
 import tarfile
@@ -18,10 +18,10 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 
 
 def write_layout(rootfs: Path, folder: Path, *, created: str, created_by: str) -> str:
-    """Write ``folder`` as a layout of one image with one layer; returns its manifest's digest.
+    """Write ``folder`` as a layout of one image with one layer, and return the digest of its manifest.
 
-    The same files are the same digest, whatever tar wrote the archive. A whole layout of that digest is left as it is,
-    for a build may be reading it. ``created`` is RFC 3339. Raises BaseError when the archive cannot be read.
+    The same files have the same digest, whichever tar wrote the archive. A complete layout of that digest stays as it
+    is, because a build may be reading it. ``created`` is RFC 3339. Raises BaseError if the archive cannot be read.
     """
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
         layout = Path(scratch, "layout")
@@ -35,12 +35,12 @@ def write_layout(rootfs: Path, folder: Path, *, created: str, created_by: str) -
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The digests of a layout's files: a blob that was damaged still has its name and its size."""
+    """Return the digest of each file of a layout. A damaged blob still has its name and its size."""
     return {str(path.relative_to(folder)): file_digest(path) for path in folder.rglob("*") if path.is_file()}
 
 
 def layout_digest(folder: Path) -> str | None:
-    """The manifest's digest of a layout; None when there is none."""
+    """Return the digest of a layout's manifest; None if there is no layout."""
     try:
         index = read_json((folder / "index.json").read_bytes())
         return str(index["manifests"][0]["digest"])
@@ -75,15 +75,15 @@ def _write_blobs(layout: Path, rootfs: Path, created: str, created_by: str) -> s
 
 
 def _pack(rootfs: Path, target: Path) -> str:
-    """Write the archive anew, compressed by zstd; returns the digest of what was compressed.
+    """Write the archive again with torchbake's own headers, compressed by zstd, and return its diff ID.
 
-    tar 1.34 and 1.35, of Debian 12 and 13, write the same files with other headers.
+    tar 1.34 and 1.35, of Debian 12 and 13, write different headers for the same files.
     """
     try:
         with tarfile.open(rootfs, encoding="utf-8") as source:
             return write_layer(target, _members(source), threads=0).diff_id
     except tarfile.TarError as error:
-        raise BaseError(f"{rootfs}: no root file system: {error}", hint="Is the disk full?") from None
+        raise BaseError(f"{rootfs}: not a root file system: {error}", hint="Is the disk full?") from None
 
 
 def _members(source: tarfile.TarFile) -> Iterator[Member]:

@@ -1,4 +1,4 @@
-"""The names of tags that are not rolling ones: immutable tags, and those of what is attached to an image. Pure.
+"""Names of tags that do not roll: immutable tags, and tags of artifacts that are attached to an image. Pure.
 
 An immutable tag is the image's own tag and a revision, ``2.10.0-cuda12.8-cudnn9-runtime-debian12-r3``: written once.
 """
@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SBOM, PROVENANCE, RECORD = "sbom", "provenance", "release"
-ARTIFACTS = (SBOM, PROVENANCE)  # what is said of an image; its release record is attached too
-HELD = "held"  # somebody has gone back from this release
+ARTIFACTS = (SBOM, PROVENANCE)  # a release record is attached too
+HELD = "held"  # somebody rolled back from this release
 _COSIGN = ("sig", "att")  # cosign's own, for each digest
 _IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]{0,17})")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class ImmutableTag:
-    """``<name>-r<revision>``; of one image, ordered by revision."""
+    """``<name>-r<revision>``. The tags of one image are ordered by revision."""
 
     name: str
     revision: int
@@ -26,46 +26,46 @@ class ImmutableTag:
 
 
 def parse_immutable(tag: str) -> ImmutableTag | None:
-    """None for a tag that rolls."""
+    """Parse an immutable tag; None for a rolling tag."""
     match = _IMMUTABLE.fullmatch(tag)
     return ImmutableTag(name=match["name"], revision=int(match["revision"])) if match else None
 
 
 def revisions_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
-    """The immutable tags of an image, oldest first."""
+    """Return the immutable tags of an image, oldest first."""
     return tuple(sorted(tag for tag in map(parse_immutable, tags) if tag and tag.name == name))
 
 
 def recorded_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
-    """The same, with those of which only the release record is left: none of them is ever set again."""
+    """Return the immutable tags of an image, and those with only a release record left: none is ever set again."""
     return revisions_of(name, _with_owners(tags, (RECORD,)))
 
 
 def taken_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
-    """The revisions of an image of which any tag is there: a registry may refuse to have one of them set again."""
+    """Return each revision of an image with any tag left: a registry may refuse to set such a tag again."""
     return revisions_of(name, _with_owners(tags, (*ARTIFACTS, RECORD, HELD)))
 
 
 def _with_owners(tags: Iterable[str], names: Iterable[str]) -> set[str]:
-    """The tags, and those of the images to which tags of these artifacts belong."""
+    """Return tags, and the tags of the images to which their artifacts belong."""
     there = set(tags)
     return there | {tag.removesuffix(f".{name}") for name in names for tag in there if tag.endswith(f".{name}")}
 
 
 def artifact_tag(tag: str, name: str) -> str:
-    """Where an immutable tag's artifact is."""
+    """Return the tag of an artifact of an immutable tag."""
     return f"{tag}.{name}"
 
 
 def record_tag(tag: str) -> str:
-    """Where an immutable tag's release record is."""
+    """Return the tag of the release record of an immutable tag."""
     return artifact_tag(tag, RECORD)
 
 
 def reserved(text: str) -> str:
-    """Why a tag, or a name that may end one, cannot be a rolling tag; empty where it can."""
+    """Return why a tag, or the end of one, cannot be a rolling tag; empty if it can."""
     found = parse_immutable(f"x-{text}")
     if found:
         return f"ends in -r{found.revision}, as immutable tags alone do"
     end = next((name for name in (*ARTIFACTS, RECORD, HELD, *_COSIGN) if text.endswith(f".{name}")), "")
-    return f"ends in .{end}, as what is attached to a release does" if end else ""
+    return f"ends in .{end}, as artifacts of a release do" if end else ""

@@ -1,4 +1,4 @@
-"""One member of a tar archive, in pieces as they are read: `tarfile` would copy each of them three times first."""
+"""One member of a tar archive in pieces, without the three copies that `tarfile` makes of each."""
 
 import tarfile
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ _CHUNK = 2**20
 
 
 def member(info: tarfile.TarInfo, file: IO[bytes] | None, form: Literal[0, 1, 2]) -> Iterator[bytes]:
-    """The bytes that `tarfile` writes of an entry, in one of its formats, with what ``file`` holds if it has content.
+    """Yield the bytes of an entry in a format of `tarfile`, with the content of ``file`` if there is one.
 
-    Raises OSError unless that is as long as the entry says.
+    Raises OSError if the content is longer or shorter than the entry's size.
     """
     yield info.tobuf(form, "utf-8", "surrogateescape")
     if file is None:

@@ -20,8 +20,10 @@ class Node:
     """A file, folder, link or device of an image. Two nodes that differ in ``time`` or ``file`` alone are equal.
 
     ``kind`` is the type of a tar entry. ``content`` is the digest of a file, the target of a symbolic link, or the
-    numbers of a device. ``file`` is the path that has the content of the file in its layer: names with the same
-    ``file`` are hard links.
+    numbers of a device.
+
+    ``file`` is the path in its layer that has the file's content. Names with the same ``file``
+    are hard links.
     """
 
     kind: bytes
@@ -132,7 +134,7 @@ def with_time(node: Node, latest: int) -> Node:
 
 
 def parents(path: str) -> Iterator[str]:
-    """The folders above a path, the nearest first, without the root."""
+    """Yield the folders above a path, the nearest first, without the root."""
     while path := path.rpartition("/")[0]:
         yield path
 

@@ -1,4 +1,4 @@
-"""Two images that should be one: the first thing in which they differ, layer by layer."""
+"""Compare two images that should be equal, and find the first difference of each layer."""
 
 import hashlib
 import itertools
@@ -21,7 +21,7 @@ from torchbake.store.layout import Layout
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Where two images part: a layer (counted from 1) or the config, and what differs first in it."""
+    """The first difference in a layer (counted from 1) or in the config of two images."""
 
     where: str
     what: str
@@ -29,7 +29,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Of two images by their manifests' digests. They are the same where there are no differences."""
+    """The comparison of two images, named by the digests of their manifests. Equal images have no differences."""
 
     digests: tuple[str, str]
     layers: int
@@ -38,39 +38,29 @@ class Comparison:
 
 
 def compare(first: tuple[Layout, str], second: tuple[Layout, str]) -> Comparison:
-    """Compare two images, each by its layout and digest. Raises BuildError for one that is not whole."""
+    """Compare two images, each by its layout and digest. Raises BuildError for an incomplete image."""
     sides = [_Side(layout, digest) for layout, digest in (first, second)]
     pairs = list(itertools.zip_longest(*(side.manifest.layers for side in sides)))
     equal = sum(1 for blobs in pairs if blobs[0] == blobs[1])
-    differences = [_config(sides), *_layers(sides)]
-    if first[1] != second[1] and not any(differences):
+    # Layers are compared themselves, so the diff IDs in the config are left out.
+    changed = _first_key(*({key: value for key, value in side.config.items() if key != "rootfs"} for side in sides))
+    differences = [Difference(where="config", what=changed)] if changed else []
+    differences += _layers(sides)
+    if first[1] != second[1] and not differences:
         differences.append(Difference(where="manifest", what="its own fields or their order"))
     return Comparison(
         digests=(first[1], second[1]),
         layers=len(pairs),
         equal=equal,
-        differences=tuple(difference for difference in differences if difference),
+        differences=tuple(differences),
     )
 
 
 class _Side:
-    """One of the two."""
-
     def __init__(self, layout: Layout, digest: str) -> None:
         self.layout, self.manifest = layout, layout.get(digest)
         config = self.manifest.config
         self.config = Manifest(data=layout.path(config.digest).read_bytes(), media_type=config.media_type).content
-
-    def steps(self) -> list[str]:
-        """What made each layer, by the image's own history."""
-        return steps_in(self.config)
-
-
-def _config(sides: Sequence[_Side]) -> Difference | None:
-    """Layers are named by their own differences: what the config repeats of them is left out here."""
-    first, second = ({key: value for key, value in side.config.items() if key != "rootfs"} for side in sides)
-    path = _first_key(first, second)
-    return Difference(where="config", what=path) if path else None
 
 
 def _first_key(first: Any, second: Any, path: str = "") -> str:
@@ -85,7 +75,7 @@ def _first_key(first: Any, second: Any, path: str = "") -> str:
 
 
 def _layers(sides: Sequence[_Side]) -> Iterator[Difference]:
-    steps = sides[0].steps()
+    steps = steps_in(sides[0].config)
     pairs = itertools.zip_longest(*(side.manifest.layers for side in sides))
     for number, (first, second) in enumerate(pairs, start=1):
         if first == second:
@@ -100,17 +90,17 @@ def _layers(sides: Sequence[_Side]) -> Iterator[Difference]:
 
 
 def first_difference(first: Path, second: Path) -> str:
-    """The first entry in which two layers differ, and how. Raises ReproduceError for what is not a layer."""
+    """Return the first difference between the entries of two layers. Raises ReproduceError for a malformed layer."""
     try:
         for mine, theirs in itertools.zip_longest(_entries(first), _entries(second)):
             if mine != theirs:
-                return _told(mine, theirs)
+                return _entry_difference(mine, theirs)
     except UNREADABLE as error:
         raise ReproduceError(f"{first} or {second} is not a layer: {error}") from None
     return "the same entries, compressed differently"
 
 
-def _told(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
+def _entry_difference(mine: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
     if mine is None or theirs is None:
         entry, which = (mine, "first") if mine else (theirs, "second")
         return f"{entry['name'] if entry else ''}: only the {which} has it"

@@ -1,4 +1,4 @@
-"""From what `docker save` writes of one image to an image in a layout, its layers compressed by zstd or not at all.
+"""Convert an archive of `docker save` into an image of a layout, its layers compressed by zstd or not at all.
 
 Docker's classic image store saves layers uncompressed, in two forms. Docker 25 and later write an OCI image layout: a
 layer is ``blobs/sha256/DIFF_ID``. Earlier ones write ``ID/layer.tar``, and a link where two layers are equal. Both have
@@ -41,7 +41,7 @@ class _Found:
 
 
 def known_layers(layouts: Sequence[Layout]) -> dict[str, tuple[Blob, Path]]:
-    """The packed layers of these layouts with their files, by the digests of what they unpack to."""
+    """Return the layers of these layouts with their files, by their diff IDs."""
     return {
         diff_id: (blob, layout.path(blob.digest)) for layout in layouts for diff_id, blob in layout.layers().items()
     }
@@ -58,8 +58,8 @@ def link_layer(known: Mapping[str, tuple[Blob, Path]], diff_id: str, layout: Lay
 class SavedArchive:
     """An archive of one image that `docker save` writes, to be read once. ``diff_ids`` are those of its layers.
 
-    ``known`` are layers that are packed already, with their files. The others are compressed by so many ``threads`` as
-    in `write_layer`; with None they stay as they are.
+    ``known`` are layers that are packed already, with their files. The others are compressed by ``threads`` as in
+    `write_layer`; with None they stay as they are.
     """
 
     file: IO[bytes]
@@ -78,9 +78,9 @@ class SavedArchive:
                 found = self._read(layout, Path(scratch, "layer"))
             config, layers = _resolved(found)
         except (*UNREADABLE, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise BuildError(f"`docker save` wrote no whole image: {error}.", hint="Build it again.") from None
+            raise BuildError(f"`docker save` wrote an incomplete image: {error}.", hint="Build it again.") from None
         if [layer.diff_id for layer in layers] != list(self.diff_ids):
-            raise BuildError("`docker save` wrote other layers than the image has.", hint="Build it again.")
+            raise BuildError("`docker save` wrote layers that the image does not have.", hint="Build it again.")
         manifest = manifest_of(config, layers)
         layout.write(manifest, config)
         return manifest
@@ -108,7 +108,7 @@ class SavedArchive:
             layer = _copied(scratch, content)
         else:
             layer = compress_layer(scratch, content, threads=self.threads)
-        if layer.diff_id in self.known:  # an older archive does not tell that by the name
+        if layer.diff_id in self.known:  # names in older archives are no digests
             return link_layer(self.known, layer.diff_id, layout)
         scratch.replace(layout.path(layer.blob.digest))
         return layer
@@ -122,7 +122,7 @@ def _copied(target: Path, archive: IO[bytes]) -> Layer:
 
 
 def _target(member: tarfile.TarInfo) -> str:
-    """The name of the member that a link leads to."""
+    """Return the name of the member that a link points to."""
     if member.type == tarfile.LNKTYPE:
         return member.linkname
     parts: list[str] = []
@@ -132,7 +132,7 @@ def _target(member: tarfile.TarInfo) -> str:
 
 
 def _resolved(found: _Found) -> tuple[bytes, Sequence[Layer]]:
-    """The config and the layers that ``manifest.json`` names. Raises ValueError, LookupError or TypeError."""
+    """Return the config and the layers that ``manifest.json`` names. Raises ValueError, LookupError or TypeError."""
     (described,) = cast(list[dict[str, Any]], read_json(found.texts["manifest.json"]))
     config = found.texts[described["Config"]]
     names: Iterator[str] = (found.links.get(name, name) for name in described["Layers"])

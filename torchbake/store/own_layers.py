@@ -91,7 +91,8 @@ class OwnLayers:
             elif diff_id in known:
                 layer = link_layer(known, diff_id, export)
             else:
-                layer = self._own(export, blob, sha256(f"{MEDIA_TYPE} {diff_id}".encode()), _compressed)
+                key = sha256(f"{MEDIA_TYPE} {diff_id}".encode())
+                layer = self._own(export, blob, key, partial(compress_layer, threads=-1))
             done.append(layer)
             view.add(layer)
         return done
@@ -165,10 +166,6 @@ def _written(export: Layout, blob: Blob, work: Path, write: _Write) -> Layer:
         return write(work / _LAYER, file)
 
 
-def _compressed(target: Path, file: IO[bytes]) -> Layer:
-    return compress_layer(target, file, threads=-1)
-
-
 @contextlib.contextmanager
 def _archive(path: Path, work: Path) -> Iterator[IO[bytes]]:
     """Open the archive of a layer for reading at any place."""
@@ -185,11 +182,11 @@ def _archive(path: Path, work: Path) -> Iterator[IO[bytes]]:
 
 
 def _history(config: Mapping[str, Any], steps: Sequence[HistoryStep]) -> list[dict[str, Any]]:
-    """The history of an image with the words of ``steps`` for its last steps."""
+    """Return the history of an image with the texts of ``steps`` for its last steps."""
     found = config.get("history") or []
     if len(found) < len(steps):
-        raise BuildError(f"The builder made {len(found)} steps of {len(steps)}, so nobody can tell its layers apart.")
-    texts = [*(str(step.get("created_by", "")).strip() for step in found[: len(found) - len(steps)])]
+        raise BuildError(f"The builder recorded {len(found)} of {len(steps)} steps, so its layers have no commands.")
+    texts = [str(step.get("created_by", "")).strip() for step in found[: len(found) - len(steps)]]
     texts += [step.text for step in steps]
     return [{**step, "created_by": text} for step, text in zip(found, texts, strict=True)]
 
@@ -197,7 +194,7 @@ def _history(config: Mapping[str, Any], steps: Sequence[HistoryStep]) -> list[di
 def _config(
     config: Mapping[str, Any], layers: Sequence[Layer], history: Sequence[Mapping[str, Any]], created: str
 ) -> dict[str, Any]:
-    """A config in torchbake's form: without words of the builder's own, and without layers that change nothing."""
+    """Return a config in torchbake's form: without the builder's own labels, and without layers that change nothing."""
     found = dict(config.get("config") or {})
     labels = {name: value for name, value in (found.get("Labels") or {}).items() if name != _BUILDERS_LABEL}
     found |= {"Labels": dict(sorted(labels.items())), "WorkingDir": found.get("WorkingDir") or "/"}

@@ -102,7 +102,7 @@ def test_it_is_the_same_image_whatever_tar_wrote_the_archive(format: int, tmp_pa
 
 
 def test_an_archive_that_was_cut_off_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BaseError, match=r"rootfs\.tar: no root file system"):
+    with pytest.raises(BaseError, match=r"rootfs\.tar: not a root file system"):
         written(tmp_path / "here/layout", archive("long" * 1000)[:2000])
     assert not (tmp_path / "here/layout").exists()
 
