@@ -24,7 +24,6 @@ from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import parse_reference
-from torchbake.oci.rootfs_image import layout_digest
 from torchbake.store.layout import Layout
 from torchbake.ui.tool_environment import environment_of
 
@@ -97,7 +96,7 @@ def _is_record_of(base: Base, spec: BaseSpec) -> bool:
 
 def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
     layout = Layout(folder=folder)
-    manifest = layout.find(digest) if layout_digest(folder) == digest else None
+    manifest = layout.find(digest)
     if manifest is None or not hashed:
         return manifest is not None
     return all(file_digest(layout.path(blob.digest)) == blob.digest for blob in manifest.blobs)

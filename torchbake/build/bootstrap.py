@@ -14,7 +14,8 @@ from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig, apt_conf
 from torchbake.hostconfig.apt_sources import UBUNTU_KEYS, archive_of
 from torchbake.matrix.spec import BaseSpec
-from torchbake.oci.rootfs_image import write_layout
+from torchbake.store.layout import Layout
+from torchbake.store.rootfs_image import write_rootfs_image
 from torchbake.ui.tool_environment import environment_of
 
 _LEGACY_KEYS = "/etc/apt/trusted.gpg"  # the one file that --keyring would take the place of
@@ -44,13 +45,13 @@ def bootstrap(spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str],
         )
     if not can_bootstrap():
         raise BaseError(f"{spec.name}: {NO_UIDMAP.reason}", hint=NO_UIDMAP.remedy)
-    layout.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="torchbake-base-") as name:
         folder = Path(name)
         rootfs = folder / "rootfs.tar"
         _run(spec, _command(spec, rootfs, folder, apt), apt)
         created_by = f"mmdebstrap --variant=minbase {spec.suite}"
-        digest = write_layout(rootfs, layout, created=rfc3339(content_epoch()), created_by=created_by)
+        created = rfc3339(content_epoch())
+        digest = write_rootfs_image(rootfs, Layout(folder=layout), created=created, created_by=created_by)
         look = parse_look((folder / "looked").read_text(errors="replace"))
     say(f"{spec.name}: bootstrapped from {spec.suite}: {digest}")
     return digest, look

@@ -43,7 +43,8 @@ def compare(first: tuple[Layout, str], second: tuple[Layout, str]) -> Comparison
     pairs = list(itertools.zip_longest(*(side.manifest.layers for side in sides)))
     equal = sum(1 for blobs in pairs if blobs[0] == blobs[1])
     # Layers are compared themselves, so the diff IDs in the config are left out.
-    changed = _first_key(*({key: value for key, value in side.config.items() if key != "rootfs"} for side in sides))
+    mine, theirs = ({key: value for key, value in side.config.items() if key != "rootfs"} for side in sides)
+    changed = _first_key(mine, theirs)
     differences = [Difference(where="config", what=changed)] if changed else []
     differences += _layers(sides)
     if first[1] != second[1] and not differences:

@@ -16,7 +16,8 @@ from torchbake.build.base_look import Look, parse_look
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
-from torchbake.oci.rootfs_image import write_layout
+from torchbake.store.layout import Layout
+from torchbake.store.rootfs_image import write_rootfs_image
 
 SPEC = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
 APT = AptConfig()
@@ -148,12 +149,13 @@ def test_a_record_that_no_command_writes_is_not_believed(registry: Registry, tmp
 
 def test_a_bootstrapped_base_is_believed_with_all_its_blobs(tmp_path: Path) -> None:
     layout = tmp_path / "bases/debian12"
-    layout.parent.mkdir(parents=True)
     with tarfile.open(tmp_path / "rootfs.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("etc"))
 
+    base_time = "2025-01-01T00:00:00Z"
+
     def write() -> str:
-        return write_layout(tmp_path / "rootfs.tar", layout, created="2025-01-01T00:00:00Z", created_by="test")
+        return write_rootfs_image(tmp_path / "rootfs.tar", Layout(folder=layout), created=base_time, created_by="test")
 
     base = Base(name="debian12", image=SPEC.image, source="bootstrap", digest=write(), created="")
     (tmp_path / "bases/debian12.json").write_text(json.dumps(asdict(base)))

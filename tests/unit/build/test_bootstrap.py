@@ -65,7 +65,7 @@ def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tools:
     tools = Tools()
     monkeypatch.setattr(subprocess, "run", tools.run)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(module, "write_layout", lambda *_, **__: "sha256:1")
+    monkeypatch.setattr(module, "write_rootfs_image", lambda *_, **__: "sha256:1")
 
     def elsewhere(distribution: str, apt: AptConfig | None = None) -> Archive:
         return replace(archive_of(distribution, apt), keys=str(tmp_path / "none.gpg"))

@@ -24,7 +24,8 @@ from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.labels import ID, INPUTS
-from torchbake.oci.rootfs_image import write_layout
+from torchbake.store.layout import Layout
+from torchbake.store.rootfs_image import write_rootfs_image
 
 NAMES = (RUNTIME, DEVEL, INIT)
 OTHER = f"sha256:{'f' * 64}"
@@ -118,7 +119,8 @@ def test_a_bootstrapped_base_is_hashed_before_a_build(
 
     layout = site.project.state / "bases/debian12"
     tarfile.open(tmp_path / "rootfs.tar", "w").close()
-    digest = write_layout(tmp_path / "rootfs.tar", layout, created="2025-01-01T00:00:00Z", created_by="test")
+    rootfs, created = tmp_path / "rootfs.tar", "2025-01-01T00:00:00Z"
+    digest = write_rootfs_image(rootfs, Layout(folder=layout), created=created, created_by="test")
     record = {**BASE.__dict__, "source": "bootstrap", "digest": digest}
     write_text(site.project.state / "bases/debian12.json", json.dumps(record))
     monkeypatch.setattr(images, "make_base", refuse)

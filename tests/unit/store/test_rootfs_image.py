@@ -1,4 +1,4 @@
-"""OCI layouts: what they hold, and that the same root file system is the same image."""
+"""Images of root file systems: their content, and that the same files are the same image."""
 
 import hashlib
 import io
@@ -11,8 +11,9 @@ import pytest
 import zstandard
 
 from torchbake.errors import BaseError
-from torchbake.oci import rootfs_image
-from torchbake.oci.rootfs_image import layout_digest, write_layout
+from torchbake.store import rootfs_image
+from torchbake.store.layout import Layout
+from torchbake.store.rootfs_image import write_rootfs_image
 
 LINKS = {"etc/name": tarfile.SYMTYPE, "etc/same": tarfile.LNKTYPE}
 
@@ -39,7 +40,7 @@ def written(folder: Path, content: str | bytes = "a root file system", **changes
     folder.parent.mkdir(parents=True, exist_ok=True)
     (folder.parent / "rootfs.tar").write_bytes(content if isinstance(content, bytes) else archive(content))
     fields = {"created": "2025-01-01T00:00:00Z", "created_by": "a test"} | changes
-    return write_layout(folder.parent / "rootfs.tar", folder, **fields)
+    return write_rootfs_image(folder.parent / "rootfs.tar", Layout(folder=folder), **fields)
 
 
 def unpacked(data: bytes) -> bytes:
@@ -104,7 +105,7 @@ def test_it_is_the_same_image_whatever_tar_wrote_the_archive(format: int, tmp_pa
 def test_an_archive_that_was_cut_off_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BaseError, match=r"rootfs\.tar: not a root file system"):
         written(tmp_path / "here/layout", archive("long" * 1000)[:2000])
-    assert not (tmp_path / "here/layout").exists()
+    assert Layout(folder=tmp_path / "here/layout").entries() == []
 
 
 @pytest.mark.parametrize("changes", [{"content": "another"}, {"created": "2026-01-01T00:00:00Z"}, {"created_by": "x"}])
@@ -112,45 +113,33 @@ def test_another_content_time_or_history_is_another_image(changes: dict[str, str
     assert written(tmp_path / "a/layout") != written(tmp_path / "b/layout", **changes)
 
 
-def test_a_layouts_digest_is_read_back(tmp_path: Path) -> None:
-    assert layout_digest(tmp_path / "layout") is None
-    assert layout_digest(tmp_path / "layout") != written(tmp_path / "layout")
-    assert layout_digest(tmp_path / "layout") == written(tmp_path / "layout")
+def test_a_failure_leaves_the_old_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "here/layout"
+    digest = written(folder)
+    before = files(folder)
 
-
-@pytest.mark.parametrize("index", ["", "{}", '{"manifests": []}', "["])
-def test_a_broken_layout_has_no_digest(index: str, tmp_path: Path) -> None:
-    (tmp_path / "index.json").write_text(index)
-    assert layout_digest(tmp_path) is None
-
-
-def test_a_failure_leaves_the_old_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digest = written(tmp_path / "here/layout")
-
-    def fail(source: Path, target: Path) -> str:
+    def fail(target: Path, members: object, *, threads: int) -> None:
         target.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rootfs_image, "_pack", fail)
+    monkeypatch.setattr(rootfs_image, "write_layer", fail)
     with pytest.raises(OSError, match="No space"):
-        written(tmp_path / "here/layout", "another")
-    assert layout_digest(tmp_path / "here/layout") == digest
-    assert {path.name for path in (tmp_path / "here").iterdir()} == {"layout", "rootfs.tar"}
+        written(folder, "another")
+    assert Layout(folder=folder).find(digest)
+    assert files(folder) == before
 
 
-def test_a_whole_layout_of_the_same_files_is_left_to_who_reads_it(tmp_path: Path) -> None:
-    digest = written(tmp_path / "layout")
-    before = (tmp_path / "layout/index.json").stat().st_ino
-    assert written(tmp_path / "layout") == digest
-    assert (tmp_path / "layout/index.json").stat().st_ino == before
+def test_the_image_of_other_files_or_one_that_lacks_some_is_replaced(tmp_path: Path) -> None:
+    layout = Layout(folder=tmp_path / "layout")
+    first, second = written(layout.folder), written(layout.folder, "other files")
+    assert [entry.key for entry in layout.entries()] == [second] != [first]
+    complete = files(layout.folder)
+    for name in complete:
+        (layout.folder / name).unlink()
+        assert written(layout.folder, "other files") == second
+        assert files(layout.folder) == complete
+    assert layout.find(second)
 
 
-def test_a_layout_of_other_files_or_one_that_lacks_some_is_replaced(tmp_path: Path) -> None:
-    layout = tmp_path / "layout"
-    first, second = written(layout), written(layout, "other files")
-    assert layout_digest(layout) == second != first
-    whole = sorted(path.name for path in layout.rglob("*"))
-    next((layout / "blobs/sha256").iterdir()).unlink()
-    assert written(layout, "other files") == second
-    assert sorted(path.name for path in layout.rglob("*")) == whole
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
