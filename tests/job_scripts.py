@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.jobs import cases
-from torchbake.jobs.model import read_job
+from torchbake.jobs.load import read_job
 from torchbake.jobs.targets import TARGETS
 from torchbake.jobs.task import Task
 

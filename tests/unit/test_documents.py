@@ -18,7 +18,7 @@ from torchbake import cli
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import UsageError
-from torchbake.jobs.model import read_job
+from torchbake.jobs.load import read_job
 from torchbake.jobs.prepare import prepare
 from torchbake.jobs.targets import docker
 from torchbake.matrix.project import Project

@@ -12,7 +12,7 @@ import yaml
 from tests.unit.examples import FOLDER, FROM_GIT, JOBS, NAMES, lines_of, runs_here
 from torchbake.jobs.expressible import impossible, unsaid
 from torchbake.jobs.kubernetes_schema import check_manifest
-from torchbake.jobs.model import load_job
+from torchbake.jobs.load import load_job
 from torchbake.jobs.prepare import prepare
 from torchbake.jobs.targets import TARGETS
 from torchbake.matrix.project import Project

@@ -16,8 +16,9 @@ from torchbake.errors import JobError, UsageError
 from torchbake.jobs import foreign
 from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsaid
 from torchbake.jobs.kustomize import write_base
+from torchbake.jobs.load import job_problems, load_job
 from torchbake.jobs.lookup import in_engine, in_registry
-from torchbake.jobs.model import Job, job_problems, load_job
+from torchbake.jobs.model import Job
 from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
 from torchbake.jobs.running import RUNNABLE, kept_by_running, run_job, shown

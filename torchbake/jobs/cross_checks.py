@@ -1,4 +1,4 @@
-"""What keys of a job cannot say together: one sentence each. Pure."""
+"""Contradictions between keys of a job, one sentence each. Pure."""
 
 from collections.abc import Iterator
 
@@ -11,58 +11,37 @@ Problem = tuple[Location, str]
 
 
 def cross_checks(job: Job) -> list[Problem]:
-    """Every contradiction, with the key to correct."""
-    parts = (
-        _what_runs,
-        _command,
-        _workdir,
-        _who_runs,
-        _files,
-        _account,
-        _volumes,
-        _variables,
-        _memory,
-        _tolerations,
-        _slurm,
-    )
-    return [problem for part in parts for problem in part(job)]
+    """Return every contradiction, with the key to correct."""
+    checks = (_program, _nodes, _files, _volumes, _memory, _tolerations)
+    found = [problem for check in checks for problem in check(job)]
+    for name in sorted(job.env.keys() & job.secrets.keys()):
+        found.append((("env", name), "is a variable of `secrets` too: keep one of them"))
+    if job.slurm.runtime == "oci" and not job.slurm.image:
+        why = "starts a bundle, a folder with config.json and rootfs: name the bundle in slurm.image"
+        found.append((("slurm", "runtime"), why))
+    return found
 
 
-def _what_runs(job: Job) -> Iterator[Problem]:
+def _program(job: Job) -> Iterator[Problem]:
     first, *more = [key for key in ("script", "module", "command") if getattr(job, key)] or [""]
     for key in more:
         yield (key,), f"is named besides `{first}`: keep one of them"
     if not first:
-        yield (), "has none of `script`, `module` and `command`: name what runs"
-
-
-def _command(job: Job) -> Iterator[Problem]:
-    """`run` does not start a command, so that nothing reads what is for `run`."""
+        yield (), "has none of `script`, `module` and `command`: name the program"
+    if job.workdir and not job.workdir.startswith("/") and not (job.files.folder or job.files.config_map):
+        yield ("workdir",), f"{job.workdir} is relative, and no `files` are mounted: write an absolute path"
     if not job.command:
         return
     if job.args:
-        yield ("args",), "are words of a script: write them in `command`"
+        yield ("args",), "are arguments of a script: write them in `command`"
     if job.files.git:
         yield ("files", "git"), "is fetched by `run`, which does not start a `command`: fetch it in the command"
     for key in ("rendezvous", "group"):
         if key in job.timeouts.model_fields_set:
-            yield ("timeouts", key), "is of `run`, which does not start a `command`: leave it out"
+            yield ("timeouts", key), "is a limit of `run`, which does not start a `command`: remove it"
 
 
-def _workdir(job: Job) -> Iterator[Problem]:
-    mounted = job.files.folder or job.files.config_map
-    if job.workdir and not job.workdir.startswith("/") and not mounted:
-        yield ("workdir",), f"{job.workdir} is relative, and no `files` are mounted: write an absolute path"
-
-
-def _account(job: Job) -> Iterator[Problem]:
-    for place, volume in enumerate(job.volumes):
-        if job.account and volume.permissions:
-            why = "makes a volume writable for a uid, and `account: cluster` leaves the uid open: keep one of them"
-            yield ("volumes", place, "permissions"), why
-
-
-def _who_runs(job: Job) -> Iterator[Problem]:
+def _nodes(job: Job) -> Iterator[Problem]:
     if job.elastic and "nodes" in job.model_fields_set:
         yield ("elastic",), "lets nodes come and go, and `nodes` gives them fixed ranks: keep one of them"
     if job.mode != STANDALONE:
@@ -76,45 +55,42 @@ def _who_runs(job: Job) -> Iterator[Problem]:
 
 
 def _files(job: Job) -> Iterator[Problem]:
-    named = [key for key in ("folder", "config_map", "git") if getattr(job.files, key) is not None]
-    if len(named) > 1:
-        keys = " and ".join("configMap" if key == "config_map" else key for key in named)
-        yield ("files",), f"names several sources, {keys}: keep one"
+    files = job.files
+    sources = {"folder": files.folder, "configMap": files.config_map, "git": files.git}
+    keys = [key for key, source in sources.items() if source is not None]
+    if len(keys) > 1:
+        yield ("files",), f"names several sources, {' and '.join(keys)}: keep one"
     for key in ("include", "exclude"):
-        if getattr(job.files, key) and not job.files.folder:
-            yield ("files", key), "chooses files of a `folder`, and there is none: name it, or remove this key"
-    if job.files.git and "GIT_REPOSITORY" in job.secrets:
+        if getattr(files, key) and not files.folder:
+            yield ("files", key), "selects files of a `folder`, and `folder` is not set: set it, or remove this key"
+    if files.git and "GIT_REPOSITORY" in job.secrets:
         yield ("secrets", "GIT_REPOSITORY"), "is the repository that `files.git` names too: keep one of them"
-    if (job.files.folder or job.files.config_map) and "GIT_REPOSITORY" in job.secrets:
+    if (files.folder or files.config_map) and "GIT_REPOSITORY" in job.secrets:
         yield ("secrets", "GIT_REPOSITORY"), "is a second source of files besides `files`: keep one of them"
 
 
 def _volumes(job: Job) -> Iterator[Problem]:
+    mounted = set[str]()
     for place, volume in enumerate(job.volumes):
-        yield from ((("volumes", place, key), text) for key, text in _volume(volume))
-    taken = set[str]()
-    for place, volume in enumerate(job.volumes):
-        if volume.mount_path in taken:
+        yield from ((("volumes", place, key), text) for key, text in _volume(volume, job.account))
+        if volume.mount_path in mounted:
             yield ("volumes", place, "mountPath"), f"{volume.mount_path} is the place of another volume: name another"
-        taken.add(volume.mount_path)
+        mounted.add(volume.mount_path)
 
 
-def _volume(volume: Volume) -> Iterator[tuple[str, str]]:
+def _volume(volume: Volume, account: str | None) -> Iterator[tuple[str, str]]:
     if volume.host_path and (volume.claim or volume.size):
         yield "hostPath", "is a folder of the host, and `claim` or `size` is a claim: keep one of them"
     if not (volume.host_path or volume.claim or volume.size):
-        yield "mountPath", f"nothing says what is mounted at {volume.mount_path}: name claim, size or hostPath"
-    made = {"storageClass": volume.storage_class, "accessMode": volume.access_mode}
-    for key, value in made.items():
+        yield "mountPath", f"{volume.mount_path} has no source: set `claim`, `size` or `hostPath`"
+    for key, value in (("storageClass", volume.storage_class), ("accessMode", volume.access_mode)):
         if value and not volume.size:
-            yield key, "is of a claim that is made: give its `size`, or leave this out"
+            yield key, "is for a claim that the job creates: set its `size`, or remove this key"
     if volume.permissions and volume.read_only:
         yield "permissions", "makes the volume writable, and `readOnly` forbids to write: keep one of them"
-
-
-def _variables(job: Job) -> Iterator[Problem]:
-    for name in sorted(job.env.keys() & job.secrets.keys()):
-        yield ("env", name), "is a variable of `secrets` too: keep one of them"
+    if volume.permissions and account:
+        why = "makes a volume writable for a uid, and `account: cluster` leaves the uid open: keep one of them"
+        yield "permissions", why
 
 
 def _memory(job: Job) -> Iterator[Problem]:
@@ -128,9 +104,5 @@ def _tolerations(job: Job) -> Iterator[Problem]:
         if toleration.operator == "Exists" and toleration.value is not None:
             yield ("tolerations", place, "value"), "has no effect with the operator Exists: remove one of them"
         if toleration.operator == "Equal" and toleration.key is None:
-            yield ("tolerations", place), "without a `key` bears any taint, with the operator Exists alone: write that"
-
-
-def _slurm(job: Job) -> Iterator[Problem]:
-    if job.slurm.runtime == "oci" and not job.slurm.image:
-        yield ("slurm", "runtime"), "starts a bundle, a folder with config.json and rootfs: name it by slurm.image"
+            why = "tolerates any taint only with the operator Exists: set the operator, or a `key`"
+            yield ("tolerations", place), why

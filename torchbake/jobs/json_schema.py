@@ -1,46 +1,64 @@
-"""Manifests against a JSON schema: its library comes with `check-jsonschema`."""
+"""Checks of manifests by JSON schemas. The library and the Compose schema come with the extra `check-jsonschema`."""
 
 import json
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from torchbake.core.paths import TOOLKIT
-from torchbake.errors import JobError
-from torchbake.jobs.schema_packages import not_installed
+from torchbake.errors import InstallError, JobError
 
-OF_OPENPAI = {  # by target: the schema, and whose it is
+OF_OPENPAI = {  # by target: the file of the schema, and its name in messages
     "openpai": ("openpai.json", "OpenPAI's protocol 2"),
     "openpai-v1": ("openpai-v1.json", "OpenPAI's first protocol"),
 }
 _SCHEMAS = Path(__file__).parent / "schemas"
 
 
+def check_compose(text: str) -> str:
+    """Check a Compose or stack file by the Compose specification; an unknown key is an error.
+
+    Returns the schema's name. Raises JobError, and InstallError without the package.
+    """
+    try:
+        schema = (files("check_jsonschema.builtin_schemas") / "vendor/compose-spec.json").read_text(encoding="utf-8")
+    except ImportError:
+        raise not_installed("The schema of compose files is", "check-jsonschema") from None
+    return _check(yaml.safe_load(text), json.loads(schema), "the Compose specification")
+
+
 def check_openpai(target: str, text: str) -> str:
-    """Hold a job of OpenPAI's, by one of OF_OPENPAI, against the schema; gives back whose it is. Raises JobError."""
+    """Check a job of OpenPAI; ``target`` is a key of OF_OPENPAI. Returns the schema's name. Raises JobError."""
     name, owner = OF_OPENPAI[target]
-    return hold(yaml.safe_load(text), _read(_SCHEMAS / name), owner)
+    return _check(yaml.safe_load(text), _read(_SCHEMAS / name), owner)
 
 
 def check_leader_worker_set(manifest: dict[str, Any]) -> str:
-    """Hold a LeaderWorkerSet, without its pods, against the schema; gives back whose it is. Raises JobError."""
-    return hold(manifest, _read(_SCHEMAS / "leaderworkerset.json"), "LeaderWorkerSet v1")
+    """Check a LeaderWorkerSet, but not its pods. Returns the schema's name. Raises JobError."""
+    return _check(manifest, _read(_SCHEMAS / "leaderworkerset.json"), "LeaderWorkerSet v1")
 
 
 def check_values(text: str) -> str:
-    """Hold values of Helm's against the schema of the chart; gives back whose it is. Raises JobError."""
-    schema = _read(TOOLKIT / "charts/pytorch/values.schema.json")
-    return hold(yaml.safe_load(text), schema, "the chart pytorch")
+    """Check values of Helm by the schema of the chart. Returns the schema's name. Raises JobError."""
+    return _check(yaml.safe_load(text), _read(TOOLKIT / "charts/pytorch/values.schema.json"), "the chart pytorch")
 
 
-def hold(data: Any, schema: dict[str, Any], owner: str) -> str:
-    """Hold data against a schema, and give back whose it is. Raises JobError, and InstallError without the package."""
+def not_installed(subject: str, package: str) -> InstallError:
+    """An error for a missing extra; ``subject`` begins its sentence, as in ``The schemas are``."""
+    return InstallError(
+        f"{subject} in the package {package}, which is not installed.",
+        hint="Run: pip install 'torchbake[jobs]', and then torchbake job show … --check",
+    )
+
+
+def _check(data: Any, schema: dict[str, Any], owner: str) -> str:
     try:
         library: Any = import_module("jsonschema")
     except ImportError:
-        raise not_installed("What reads a schema is", "check-jsonschema") from None
+        raise not_installed("The reader of JSON schemas is", "check-jsonschema") from None
     checker = library.validators.validator_for(schema)(schema)
     error = library.exceptions.best_match(checker.iter_errors(data))
     if error:
@@ -50,5 +68,5 @@ def hold(data: Any, schema: dict[str, Any], owner: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return schema

@@ -1,177 +1,151 @@
-"""``job.yaml`` as a validated model: one training job, for every launcher.
+"""The model of ``job.yaml``: one training job, for every launcher."""
 
-Every problem in the file is reported at once, each with file, line and key.
-"""
-
-from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
-from torchbake.errors import JobError, MatrixError
+from torchbake.jobs import field_types as fields
 from torchbake.jobs import validators
-from torchbake.jobs.field_types import (
-    MOST_SECONDS,
-    Account,
-    Affinity,
-    Annotations,
-    Command,
-    Elastic,
-    Files,
-    Folder,
-    Gang,
-    Keys,
-    Kubernetes,
-    Labels,
-    Mode,
-    Name,
-    ObjectName,
-    Processes,
-    Public,
-    Resources,
-    SecretKey,
-    Slurm,
-    Text,
-    Timeouts,
-    Toleration,
-    TrainJob,
-    Values,
-    Volume,
-)
-from torchbake.matrix.problems import explain, problems
-from torchbake.matrix.yaml_source import Document, Location, parse_document, read_document
 
 STANDALONE, DISTRIBUTED = "standalone", "distributed"
-SECTIONS = ("slurm", "kubernetes", "trainjob")  # keys named as a target: they are said to that one alone
-MOST_NODES = 100_000  # as `run` has it, and as Kubernetes takes
+SECTIONS = ("slurm", "kubernetes", "trainjob")  # keys named after a target: every other target ignores them
+MOST_NODES = 100_000  # the limit of `run` and of Kubernetes
 
 
-class Job(Keys):
+class Job(fields.Keys):
     """The whole of job.yaml."""
 
-    name: Name = Field(
-        description="what its objects, containers and hosts are called; RFC 1123, as Kubernetes wants it",
+    name: fields.Name = Field(
+        description="the name of the job's objects, containers and hosts (RFC 1123, as in Kubernetes)",
         examples=["mnist"],
     )
-    image: Text = Field(
-        description="a selector or a tag of the matrix, which must mean one image, or any reference",
+    image: fields.Text = Field(
+        description="a selector or a tag of the matrix that means exactly one image, or any image reference",
         examples=["2.10.0-cuda12.8-cudnn9-runtime-debian12"],
     )
     script: Annotated[str, AfterValidator(validators.script)] | None = Field(
         None,
-        description="the script, within `files` or the image; this, `module` or `command`",
+        description="the script, in `files` or in the image; a job has one of `script`, `module` and `command`",
         examples=["train.py"],
     )
     module: Annotated[str, AfterValidator(validators.module)] | None = Field(
-        None, description="a module that is started in place of a script, as by python -m", examples=["package.train"]
+        None, description="a module to start in place of a script, as by python -m", examples=["package.train"]
     )
-    command: Command = Field(
+    command: fields.Command = Field(
         (),
-        description="any program in place of a script: a list of words, or a line for the shell (`sh -c`); `run` does "
-        "not start it",
+        description="any program in place of a script: a list of words, or a line for the shell (`sh -c`); it is "
+        "started without `run`",
         examples=["cd examples/mnist && python main.py"],
     )
-    workdir: Folder | None = Field(
+    workdir: fields.Folder | None = Field(
         None,
-        description="the working folder: absolute, or within `files`; if not set: the image's, of a `command` with "
-        "`files` theirs",
+        description="the working folder: an absolute path, or a path within `files`; if not set: the folder of `files` "
+        "for a `command` that has them, else the image's",
         examples=["/app/examples/mnist"],
     )
-    args: tuple[Public, ...] = Field((), description="the words that the script gets", examples=[["--epochs", "3"]])
-    mode: Mode | None = Field(
+    args: tuple[fields.Public, ...] = Field((), description="the arguments of the script", examples=[["--epochs", "3"]])
+    mode: fields.Mode | None = Field(
         None,
         description="standalone or distributed; if not set: distributed with several nodes, with `processes` or "
         "`elastic`, else standalone",
         examples=["distributed"],
     )
     nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = Field(
-        1, description="how many; the first is the master, all start the same script", examples=[4]
+        1, description="the number of nodes; the first is the master, and all start the same script", examples=[4]
     )
-    processes: Processes | None = Field(
+    processes: fields.Processes | None = Field(
         None,
-        description="on each node: a number, or auto for those of its GPUs; if not set: one for each GPU, else 1",
+        description="the processes on each node: a number, or auto for one on each GPU of the node; if not set: one "
+        "for each GPU, else 1",
         examples=["auto"],
     )
-    elastic: Elastic | None = Field(
+    elastic: fields.Elastic | None = Field(
         None, description="MIN:MAX nodes that may come and go, in place of `nodes`", examples=["2:4"]
     )
-    files: Files = Field(Files(), description="where the script comes from", examples=[{"folder": "."}])
-    volumes: tuple[Volume, ...] = Field(
+    files: fields.Files = Field(fields.Files(), description="the source of the script", examples=[{"folder": "."}])
+    volumes: tuple[fields.Volume, ...] = Field(
         (), description="data that outlives the job", examples=[[{"claim": "team-data", "mountPath": "/data"}]]
     )
-    env: Values = Field(
+    env: fields.Values = Field(
         default_factory=dict, description="variables of the job; no secret", examples=[{"HF_HOME": "/data/hub"}]
     )
     secrets: dict[
-        Annotated[str, Field(pattern=validators.VARIABLE), AfterValidator(validators.secret_variable)], SecretKey
+        Annotated[str, Field(pattern=validators.VARIABLE), AfterValidator(validators.secret_variable)], fields.SecretKey
     ] = Field(
         default_factory=dict,
-        description="variables whose values are in Secrets; JOB_TOKEN keeps strangers out",
+        description="variables with values from Secrets; with JOB_TOKEN, nodes accept only connections of the job",
         examples=[{"HF_TOKEN": {"secret": "hub", "key": "token"}}],
     )
-    resources: Resources = Field(
-        Resources(), description="what each node gets", examples=[{"cpu": "4", "memory": "16Gi", "gpu": 1}]
+    resources: fields.Resources = Field(
+        fields.Resources(),
+        description="the resources of each node",
+        examples=[{"cpu": "4", "memory": "16Gi", "gpu": 1}],
     )
     port: Annotated[int, Field(ge=1024, le=65535)] = Field(
-        49875, description="of the master: the one that nodes must reach; from 1024 on, as no node is root",
+        49875,
+        description="the port of the master that all nodes must reach; from 1024 on, since no node runs as root",
         examples=[29500],
-    )  # fmt: skip
-    timeouts: Timeouts = Field(Timeouts(), description="how long things may take", examples=[{"job": 86400}])
-    restarts: Annotated[int, Field(ge=0, le=100)] = Field(
-        3,
-        description="how often it is started again after a node was lost; a script that fails is not",
-        examples=[0],
     )
-    priority: ObjectName | None = Field(None, description="a PriorityClass", examples=["research"])
-    node_selector: Labels = Field(
+    timeouts: fields.Timeouts = Field(fields.Timeouts(), description="limits of time", examples=[{"job": 86400}])
+    restarts: Annotated[int, Field(ge=0, le=100)] = Field(
+        3, description="how often the job starts again after it lost a node; a failed script ends the job", examples=[0]
+    )
+    priority: fields.ObjectName | None = Field(None, description="a PriorityClass", examples=["research"])
+    node_selector: fields.Labels = Field(
         default_factory=dict, description="labels that a node of Kubernetes must have", examples=[{"zone": "a"}]
     )
-    tolerations: tuple[Toleration, ...] = Field(
-        (), description="taints that it may bear", examples=[[{"key": "nvidia.com/gpu", "operator": "Exists"}]]
+    tolerations: tuple[fields.Toleration, ...] = Field(
+        (),
+        description="taints of Kubernetes' nodes that the job tolerates",
+        examples=[[{"key": "nvidia.com/gpu", "operator": "Exists"}]],
     )
-    affinity: Affinity = Field(
-        Affinity(),
-        description="which nodes of Kubernetes it wants",
+    affinity: fields.Affinity = Field(
+        fields.Affinity(),
+        description="rules for the choice of Kubernetes' nodes",
         examples=[{"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}],
     )
-    labels: Labels = Field(default_factory=dict, description="of all that is made", examples=[{"team": "vision"}])
-    annotations: Annotations = Field(
-        default_factory=dict, description="of all that is made", examples=[{"example.com/owner": "ann"}]
+    labels: fields.Labels = Field(
+        default_factory=dict, description="labels of all objects of the job", examples=[{"team": "vision"}]
     )
-    service_account: ObjectName | None = Field(
-        None, description="a ServiceAccount; without it the job has no token of the cluster's", examples=["trainer"]
+    annotations: fields.Annotations = Field(
+        default_factory=dict, description="annotations of all objects", examples=[{"example.com/owner": "ann"}]
     )
-    pull_secrets: tuple[ObjectName, ...] = Field(
+    service_account: fields.ObjectName | None = Field(
+        None, description="a ServiceAccount; if not set, the job has no token of the cluster", examples=["trainer"]
+    )
+    pull_secrets: tuple[fields.ObjectName, ...] = Field(
         (), description="Secrets with logins to the image's registry", examples=[["registry-login"]]
     )
-    account: Account | None = Field(
+    account: fields.Account | None = Field(
         None,
         description="cluster: the cluster chooses uid and groups, as OpenShift does; if not set: the image's user",
         examples=["cluster"],
     )
-    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=MOST_SECONDS)] | None = Field(
-        None, description="seconds after its end until the cluster removes the job", examples=[3600]
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=fields.MOST_SECONDS)] | None = Field(
+        None, description="the seconds after which the cluster removes the ended job", examples=[3600]
     )
-    suspend: bool = Field(False, description="the job waits until somebody, such as Kueue, resumes it", examples=[True])
+    suspend: bool = Field(False, description="the job waits until a person or Kueue resumes it", examples=[True])
     managed_by: Annotated[str, AfterValidator(validators.manager)] | None = Field(
         None,
         description="the controller that runs the job in place of the usual one",
         examples=["kueue.x-k8s.io/multikueue"],
     )
-    queue: ObjectName | None = Field(
+    queue: fields.ObjectName | None = Field(
         None, description="the LocalQueue of Kueue, as the label kueue.x-k8s.io/queue-name", examples=["team-a"]
     )
-    gang: Gang | None = Field(
-        None,
-        description="place all pods together, or none",
-        examples=[{"scheduleTimeoutSeconds": 300}],
+    gang: fields.Gang | None = Field(
+        None, description="place all pods together, or none", examples=[{"scheduleTimeoutSeconds": 300}]
     )
-    slurm: Slurm = Field(Slurm(), description="what Slurm alone is told", examples=[{"partition": "gpu"}])
-    kubernetes: Kubernetes = Field(
-        Kubernetes(), description="what the target kubernetes alone is told", examples=[{"api": "1.20"}]
+    slurm: fields.Slurm = Field(
+        fields.Slurm(), description="keys of the target slurm alone", examples=[{"partition": "gpu"}]
     )
-    trainjob: TrainJob = Field(
-        TrainJob(), description="keys of the target trainjob alone", examples=[{"runtimeRef": {"name": "torch"}}]
+    kubernetes: fields.Kubernetes = Field(
+        fields.Kubernetes(), description="keys of the target kubernetes alone", examples=[{"api": "1.20"}]
+    )
+    trainjob: fields.TrainJob = Field(
+        fields.TrainJob(),
+        description="keys of the target trainjob alone",
+        examples=[{"runtimeRef": {"name": "torch"}}],
     )
 
     @property
@@ -182,61 +156,18 @@ class Job(Keys):
 
     @property
     def most_nodes(self) -> int:
-        """How many containers are started."""
+        """The number of containers that are started."""
         return int(self.elastic.partition(":")[2]) if self.elastic else self.nodes
 
     @property
     def per_node(self) -> str:
-        """Processes on each node: a number, or auto."""
+        """The processes on each node: a number, or auto."""
         return self.processes or str(max(1, self.resources.gpu) if self.distributed else 1)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What the container runs."""
+        """The command line of the container."""
         if self.command:
             return self.command
-        what = ("-m", self.module) if self.module else (self.script or "",)
-        return ("run", *what, *self.args)
-
-
-def load_job(path: Path) -> tuple[Job, Document]:
-    """Read and validate; raises JobError that lists every problem with file, line and key."""
-    try:
-        document = read_document(path, named_by="FILE of `job`")
-    except MatrixError as error:
-        raise JobError(error.message, hint=error.hint) from None
-    return validate_job(document), document
-
-
-def read_job(text: str, path: Path) -> tuple[Job, Document]:
-    """A job of this text; ``path`` only names it in messages. Raises JobError."""
-    try:
-        document = parse_document(text, path)
-    except MatrixError as error:
-        raise JobError(error.message, hint=error.hint) from None
-    return validate_job(document), document
-
-
-def validate_job(document: Document) -> Job:
-    """The model behind a document, its keys checked together. Raises JobError."""
-    from torchbake.jobs.cross_checks import cross_checks  # noqa: PLC0415 - it speaks of the model
-
-    if not isinstance(document.data, dict):
-        what = "is empty" if document.data is None else "is not a mapping of keys"
-        raise JobError(
-            f"{document.path}:1: {what}.", hint="It needs at least: name, image, and script, module or command."
-        )
-    try:
-        job = Job.model_validate(document.data)
-    except ValidationError as error:
-        raise job_problems(document, [explain(found, Job) for found in error.errors()]) from None
-    wrong = cross_checks(job)
-    if wrong:
-        raise job_problems(document, wrong)
-    return job
-
-
-def job_problems(document: Document, found: list[tuple[Location, str]]) -> JobError:
-    """One error for all that is wrong with a job, in the file's order."""
-    message = problems(document, found).message
-    return JobError(message, hint=f"Correct {document.path}; docs/job.md has every key.")
+        program = ("-m", self.module) if self.module else (self.script or "",)
+        return ("run", *program, *self.args)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from torchbake.errors import JobError, RegistryError
 from torchbake.jobs.expressible import Problem
 from torchbake.jobs.foreign import lacks_run
-from torchbake.jobs.model import job_problems
+from torchbake.jobs.load import job_problems
 from torchbake.jobs.targets import compose, docker
 from torchbake.jobs.task import Task
 from torchbake.matrix.yaml_source import Document

@@ -8,7 +8,8 @@ from pathlib import Path
 from torchbake.errors import SelectorError, UsageError
 from torchbake.jobs.carried import carried
 from torchbake.jobs.expressible import Problem, Target
-from torchbake.jobs.model import Job, job_problems
+from torchbake.jobs.load import job_problems
+from torchbake.jobs.model import Job
 from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import select

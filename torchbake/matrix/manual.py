@@ -149,22 +149,20 @@ def _kind(node: Node, titles: Mapping[str, tuple[str, list[str]]]) -> str:
     choices = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
     if choices:
         return _kind(choices[0], titles) + (", or a list of such" if len(choices) > 1 else "")
-    if "type" not in node:
-        return "any"
-    if node["type"] == "array":
+    if "const" in node or "enum" in node:
+        return " or ".join(f"`{word}`" for word in node.get("enum") or [node["const"]])
+    kind = node.get("type", ())
+    if kind == "array":
         return "list: " + _kind(node["items"], titles)
-    if node["type"] == "object":
-        return f"{_names(node)} to: {_kind(_values(node), titles)}"
-    kinds = [node["type"]] if isinstance(node["type"], str) else node["type"]
+    if kind == "object":
+        pattern = next(iter(node.get("patternProperties", ())), "")
+        names = f"names `{pattern}`" if pattern else "any names"
+        return f"mapping, {names}, to: {_kind(_values(node), titles)}"
+    kinds = [kind] if isinstance(kind, str) else kind
     words = [" or ".join(_SCALARS[kind] for kind in kinds)]
     words += [f"`{node['pattern']}`"] if "pattern" in node else []
     words += [f"{node['minLength']} characters or more"] if "minLength" in node else []
-    return ", ".join(words)
-
-
-def _names(node: Node) -> str:
-    pattern = next(iter(node.get("patternProperties", ())), "")
-    return f"mapping, names `{pattern}`," if pattern else "mapping, any names,"
+    return ", ".join(filter(None, words)) or "any"
 
 
 def anchor(title: str) -> str:

@@ -1,4 +1,4 @@
-"""What is wrong with a matrix file: every problem at once, each with file, line and key, in the file's words."""
+"""Messages about mistakes in a YAML file: every mistake at once, each with file, line and key."""
 
 import re
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from torchbake.matrix.yaml_source import Document, Location
 
 
 def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixError:
-    """One error for all that is wrong, in the file's order."""
-    unique = dict.fromkeys(found)  # one mistake in a row shows in each of its combinations
+    """One error with all problems, in the file's order."""
+    unique = dict.fromkeys(found)  # a mistake in a row is found in each of its combinations
     lines = [f"{document.where(at)}: {text}" for at, text in sorted(unique, key=lambda p: document.line(p[0]))]
     head = lines[0] if len(lines) == 1 else f"{len(lines)} problems:\n  " + "\n  ".join(lines)
     return MatrixError(head, hint=f"Correct {document.path}; `nox -s schema` gives editors a schema for it.")
@@ -24,27 +24,35 @@ def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixErr
 def explain(
     problem: ErrorDetails, model: type[BaseModel], *, removed: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Location, str]:
-    """One of pydantic's problems with a file, whose whole is a ``model``: where it stands, and what it is.
+    """Translate an error of pydantic, which speaks of Python's types, into the terms of a YAML file.
 
-    pydantic speaks of Python's types; a YAML file has mappings, lists and values. ``removed`` has the keys of earlier
-    versions, each with a sentence: the reason, and the next step.
+    Returns the location in the file and the message. ``model`` is the model of the whole file. ``removed`` maps keys of
+    earlier versions to a sentence with the reason and the next step.
     """
     location: Location = tuple(part for part in problem["loc"] if part != "[key]")
     kind, value = problem["type"], problem["input"]
     if kind == "extra_forbidden":
-        return location, removed.get(str(location[-1])) or _unknown_key(location, model)
-    if kind == "missing":
-        return location, "is missing"
-    if kind == "value_error":
-        return location, str(problem["ctx"]["error"])
-    if kind == "string_pattern_mismatch":
-        pattern: str = problem["ctx"]["pattern"]
-        if re.search(pattern, value.lower()):
-            return location, f"{value!r} has upper case letters: write {value.lower()}"
-        return location, f"{value!r} does not fit the form {pattern}" + _example(location, model)
-    shown = f" (got {value!r})" if isinstance(value, str) or value is None else f" (got a {_kind(value)})"
-    said = _PLAIN.get(kind, "").format(**problem.get("ctx", {})) or problem["msg"][0].lower() + problem["msg"][1:]
-    return location, said + shown
+        text = removed.get(str(location[-1])) or _unknown_key(location, model)
+    elif kind == "missing":
+        text = "is missing"
+    elif kind == "value_error":
+        text = str(problem["ctx"]["error"])
+    elif kind == "string_pattern_mismatch" and re.search(problem["ctx"]["pattern"], value.lower()):
+        text = f"{value!r} has upper case letters: write {value.lower()}"
+    elif kind == "string_pattern_mismatch":
+        examples = [each for each in _node(location, model).get("examples", []) if isinstance(each, str)]
+        text = f"{value!r} does not fit the form {problem['ctx']['pattern']}"
+        text += f"; an example: {examples[0]}" if examples else ""
+    elif kind == "literal_error" and isinstance(value, str):
+        words = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
+        near = nearest(value, words, count=1)
+        text = f"{value!r} is unknown; " + (f"did you mean {near[0]!r}?" if near else f"write {' or '.join(words)}")
+    else:
+        text = _PLAIN.get(kind, "").format(**problem.get("ctx", {})) or problem["msg"][0].lower() + problem["msg"][1:]
+        names: dict[type, str] = {dict: "a mapping", list: "a list"}
+        shown = repr(value) if isinstance(value, str) or value is None else names.get(type(value), type(value).__name__)
+        text += f" (got {shown})"
+    return location, text
 
 
 _PLAIN = {
@@ -61,31 +69,15 @@ _PLAIN = {
 }
 
 
-def _kind(value: Any) -> str:
-    names: dict[type, str] = {dict: "mapping", list: "list"}
-    return names.get(type(value), type(value).__name__)
-
-
 def _unknown_key(location: Location, model: type[BaseModel]) -> str:
-    known = _known_keys(location[:-1], model)
+    known = list(_node(location[:-1], model).get("properties", {}))
     near = nearest(str(location[-1]), known, count=1)
     guess = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}" if known else ""
     return f"unknown key {location[-1]!r}{guess}"
 
 
-def _known_keys(location: Location, model: type[BaseModel]) -> list[str]:
-    """The keys a mapping at ``location`` may have."""
-    return list(_node(location, model).get("properties", {}))
-
-
-def _example(location: Location, model: type[BaseModel]) -> str:
-    """What would be right there, where the model has an example of one value."""
-    examples = [each for each in _node(location, model).get("examples", []) if isinstance(each, str)]
-    return f"; an example: {examples[0]}" if examples else ""
-
-
 def _node(location: Location, model: type[BaseModel]) -> dict[str, Any]:
-    """What the JSON Schema says of ``location``, so that there is one list of keys and one of examples."""
+    """Return the part of the model's JSON Schema that describes ``location``."""
     schema = model.model_json_schema()
     node: dict[str, Any] = schema
     for part in location:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from torchbake.core.paths import TOOLKIT
 from torchbake.jobs.carried import chosen
-from torchbake.jobs.model import Job, read_job
+from torchbake.jobs.load import read_job
+from torchbake.jobs.model import Job
 from torchbake.jobs.task import Task
 
 IMAGE, INIT_IMAGE = "registry.example.com/team/pytorch:2.13.0-cpu", "registry.example.com/team/volume-permissions:1.0.0"

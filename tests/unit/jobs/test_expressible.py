@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.jobs.cases import LEAST, job_of
 from torchbake.jobs.expressible import Cannot, Needs, impossible, known_keys, said, sayable, unsaid
-from torchbake.jobs.model import job_problems
+from torchbake.jobs.load import job_problems
 from torchbake.jobs.targets import TARGETS
 from torchbake.jobs.task import Task
 from torchbake.matrix.yaml_source import parse_document

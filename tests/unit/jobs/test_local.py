@@ -12,8 +12,8 @@ from tests.unit.engines import Box, Daemon
 from torchbake.errors import EngineError, JobError
 from torchbake.jobs import local
 from torchbake.jobs.launchers import TIMED_OUT
+from torchbake.jobs.load import read_job
 from torchbake.jobs.local import run_here
-from torchbake.jobs.model import read_job
 from torchbake.jobs.output import Output
 from torchbake.jobs.task import Task
 from torchbake.oci.labels import ID

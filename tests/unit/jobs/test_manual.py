@@ -10,8 +10,9 @@ import pytest
 
 from torchbake.commands.schema import JOB_PAGE, JOB_SCHEMA
 from torchbake.errors import JobError
+from torchbake.jobs.load import read_job, validate_job
 from torchbake.jobs.manual import MARK, example_text, with_reference
-from torchbake.jobs.model import Job, read_job, validate_job
+from torchbake.jobs.model import Job
 from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.yaml_source import Document, parse_document
 

@@ -1,4 +1,4 @@
-"""What a job may say, and how each mistake in one is told: file, line, key, and what to write."""
+"""The model of a job, and the message of each mistake: file, line, key, and the correction."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ import pytest
 from torchbake.core.job_variables import _module
 from torchbake.errors import JobError
 from torchbake.jobs import validators
-from torchbake.jobs.model import Job, load_job, read_job
+from torchbake.jobs.load import load_job, read_job
+from torchbake.jobs.model import Job
 
 SMALL = "name: mnist\nimage: cpu\nscript: train.py\n"
 
@@ -119,11 +120,11 @@ BROKEN = {
     "shm of memory": ("resources: {memory: 1Gi, shm: 2Gi}", "resources.shm: 2Gi is part of the memory, which is 1Gi"),
     "port of root": ("port: 80", "port: should be at least 1024"),
     "timeout": ("timeouts: {rendezvous: 5m}", "timeouts.rendezvous: should be a whole number"),
-    "nothing mounted": (VOLUME, "volumes.0.mountPath: nothing says what is mounted at /data: name claim, size or"),
+    "nothing mounted": (VOLUME, "volumes.0.mountPath: /data has no source: set `claim`, `size` or `hostPath`"),
     "claim and host": (VOLUME + "    claim: a\n    hostPath: /b", "volumes.0.hostPath: is a folder of the host, and"),
     "class of nothing": (
         VOLUME + "    claim: a\n    storageClass: b",
-        "7: volumes.0.storageClass: is of a claim that is",
+        "7: volumes.0.storageClass: is for a claim that the job creates",
     ),
     "fix what is read": (
         VOLUME + "    claim: a\n    readOnly: true\n    permissions: fix",
@@ -153,7 +154,10 @@ BROKEN = {
         "tolerations: [{key: a, operator: Exists, value: b}]",
         "tolerations.0.value: has no effect",
     ),
-    "any key": ("tolerations: [{effect: NoSchedule}]", "tolerations.0: without a `key` bears any taint"),
+    "any key": (
+        "tolerations: [{effect: NoSchedule}]",
+        "tolerations.0: tolerates any taint only with the operator Exists",
+    ),
     "weight": ("affinity: {podAffinity: {x: [{weight: 101}]}}", "weight '101' is not a whole number from 1 to 100"),
     "runtime": ("slurm: {runtime: apptaner}", "slurm.runtime: 'apptaner' is unknown; did you mean 'apptainer'?"),
     "bundle": ("slurm: {runtime: oci}", "job.yaml:4: slurm.runtime: starts a bundle, a folder with config.json and"),
@@ -181,7 +185,7 @@ def test_what_every_job_must_say() -> None:
         ("", "job.yaml:1: is empty."),
         ("- a", "job.yaml:1: is not a mapping of keys."),
         ("name: [", "job.yaml:2:1: YAML syntax:"),
-        ("name: x\nimage: cpu\n", "job.yaml:1: has none of `script`, `module` and `command`: name what runs"),
+        ("name: x\nimage: cpu\n", "job.yaml:1: has none of `script`, `module` and `command`: name the program"),
         ("image: cpu\nscript: x\n", "job.yaml:1: name: is missing"),
         (SMALL.replace("mnist", "MNIST_1"), "name: 'MNIST_1' is not a name for Kubernetes (RFC 1123)"),
         (SMALL.replace("mnist", "m" * 64), f"name: '{'m' * 64}' has 64 characters, and Kubernetes takes 63"),
@@ -208,9 +212,9 @@ def test_what_does_not_fit_a_command_is_told() -> None:
         "command: ''": "3: command: is empty: write a program",
         "command: {a: b}": "3: command: should be a list",
         "command: [mail, 'pg://ann:hunter2@h/x']": "3: command.1: holds a key, a token or a password",
-        "command: a\nargs: [b]": "4: args: are words of a script: write them in `command`",
+        "command: a\nargs: [b]": "4: args: are arguments of a script: write them in `command`",
         "command: a\nfiles: {git: {repository: b}}": "4: files.git: is fetched by `run`",
-        "command: a\ntimeouts: {group: 5}": "4: timeouts.group: is of `run`",
+        "command: a\ntimeouts: {group: 5}": "4: timeouts.group: is a limit of `run`",
         "command: a\nworkdir: b": "4: workdir: b is relative, and no `files` are mounted",
         "command: a\nworkdir: /b/../c": "4: workdir: '/b/../c' is not a folder without ..",
         "command: a\nmanagedBy: kueue": "4: managedBy: 'kueue' is not DOMAIN/NAME",

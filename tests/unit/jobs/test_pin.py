@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.jobs.cases import LEAST, job_of
 from torchbake.errors import JobError, RegistryError
-from torchbake.jobs.model import read_job
+from torchbake.jobs.load import read_job
 from torchbake.jobs.pin import Found, Places, pin, pin_task, pinned
 from torchbake.jobs.task import Task
 from torchbake.oci.reference import Reference

@@ -11,7 +11,7 @@ from tests.unit.conftest import SMALL
 from torchbake.errors import JobError
 from torchbake.jobs import carried as module
 from torchbake.jobs.expressible import Cannot, Needs, Target
-from torchbake.jobs.model import load_job
+from torchbake.jobs.load import load_job
 from torchbake.jobs.prepare import prepare
 from torchbake.jobs.targets import docker
 from torchbake.jobs.task import Task
@@ -166,7 +166,7 @@ def test_include_and_exclude_choose_files(tmp_path: Path) -> None:
         ("folder: ., exclude: [/etc]", "files.exclude.0: '/etc' is no path within"),
         ("folder: ., exclude: [../x]", "files.exclude.0: '../x' is no path within"),
         ("folder: ., include: ['!x']", "files.include.0: '!x' is no path within"),
-        ("configMap: x, include: [a]", "files.include: chooses files of a `folder`"),
+        ("configMap: x, include: [a]", "files.include: selects files of a `folder`"),
     ],
 )
 def test_a_choice_of_files_that_cannot_be_is_told(tmp_path: Path, files: str, said: str) -> None:

@@ -12,7 +12,8 @@ from tests.unit.jobs.cases import LEAST
 from torchbake.errors import JobError
 from torchbake.jobs import submit
 from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Seen, Stream, Tool
-from torchbake.jobs.model import Job, read_job
+from torchbake.jobs.load import read_job
+from torchbake.jobs.model import Job
 from torchbake.jobs.submit import Answer, Submission
 
 LOGS = Stream(name="logs", command=("follow",), again=("--since", "{seconds}s"))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.jobs.cases import CASES, task_of, text_of
 from torchbake.errors import InstallError, JobError
-from torchbake.jobs.compose_schema import check_compose
+from torchbake.jobs.json_schema import check_compose
 from torchbake.jobs.targets import compose, swarm
 
 

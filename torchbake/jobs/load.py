@@ -1,0 +1,51 @@
+"""Reads and validates ``job.yaml``. Every problem is reported at once, each with file, line and key."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from torchbake.errors import JobError, MatrixError
+from torchbake.jobs.cross_checks import cross_checks
+from torchbake.jobs.model import Job
+from torchbake.matrix.problems import explain, problems
+from torchbake.matrix.yaml_source import Document, Location, parse_document, read_document
+
+
+def load_job(path: Path) -> tuple[Job, Document]:
+    """Read and validate a job file. Raises JobError with every problem."""
+    try:
+        document = read_document(path, named_by="FILE of `job`")
+    except MatrixError as error:
+        raise JobError(error.message, hint=error.hint) from None
+    return validate_job(document), document
+
+
+def read_job(text: str, path: Path) -> tuple[Job, Document]:
+    """Validate the text of a job; ``path`` only names it in messages. Raises JobError."""
+    try:
+        document = parse_document(text, path)
+    except MatrixError as error:
+        raise JobError(error.message, hint=error.hint) from None
+    return validate_job(document), document
+
+
+def validate_job(document: Document) -> Job:
+    """Return the job of a document, after the cross-checks of its keys. Raises JobError."""
+    if not isinstance(document.data, dict):
+        state = "is empty" if document.data is None else "is not a mapping of keys"
+        raise JobError(
+            f"{document.path}:1: {state}.", hint="It needs at least: name, image, and script, module or command."
+        )
+    try:
+        job = Job.model_validate(document.data)
+    except ValidationError as error:
+        raise job_problems(document, [explain(found, Job) for found in error.errors()]) from None
+    if contradictions := cross_checks(job):
+        raise job_problems(document, contradictions)
+    return job
+
+
+def job_problems(document: Document, found: list[tuple[Location, str]]) -> JobError:
+    """One error with all problems of a job, in the file's order."""
+    message = problems(document, found).message
+    return JobError(message, hint=f"Correct {document.path}; docs/job.md has every key.")
