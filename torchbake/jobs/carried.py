@@ -1,4 +1,4 @@
-"""The files of a job's folder that a manifest carries: which are left out, and which are refused."""
+"""The files of a job's folder that a manifest carries: the choice of files, and the reasons to refuse one."""
 
 import os
 import re
@@ -13,22 +13,26 @@ from torchbake.jobs.expressible import Problem
 from torchbake.jobs.field_types import Files
 from torchbake.matrix.ignored import DockerIgnore, read_ignore
 
-MOST_BYTES = 1_000_000  # a ConfigMap takes 1 MiB, its own words included
-_OUTPUT = DockerIgnore(lines=("**/*.out", "**/*.err", "**/*.log"))  # of a launcher, or of a shell that runs `job show`
-_PROGRAMS = (".py", ".sh")  # a program may be named `auth.py`; a secret in its text is found
+MOST_BYTES = 1_000_000  # a ConfigMap takes 1 MiB, with its metadata
+
+# Output of a launcher, or of a shell that redirects `job show`.
+_OUTPUT = DockerIgnore(lines=("**/*.out", "**/*.err", "**/*.log"))
+
+# Programs may have a name such as `auth.py`. A secret in their text is still an error.
+_PROGRAMS = (".py", ".sh")
+
 _OTHER_WAYS = "use `files.git`, or an image with the files in it"
 
 
 def carried(folder: Path, files: Files, job_file: Path, problems: list[Problem]) -> dict[str, bytes]:
     """Return the files that a manifest carries, by their path within the folder.
 
-    A file that it cannot carry is a problem. Hidden files and bytecode are never carried.
-
+    Hidden files and bytecode are never carried. Each file that no manifest can carry is added to ``problems``.
     Raises UsageError if git cannot read the repository of the folder.
     """
     try:
         return _read(folder, _chosen(folder, files, job_file, problems), files.include, problems)
-    except MatrixError as error:  # of a pattern
+    except MatrixError as error:  # a pattern is malformed
         problems.append((("files",), error.sentence))
     except OSError as error:
         where = os.fsencode(error.filename or folder).decode(errors="replace")
@@ -52,29 +56,25 @@ def _chosen(folder: Path, files: Files, job_file: Path, problems: list[Problem])
 
 
 def _ignored(folder: Path, job_file: Path, names: Sequence[str]) -> set[str]:
-    """The files that are no input of a job: of `.gitignore` and `.dockerignore`, the job file itself, and output."""
+    """Return the files that .dockerignore and git ignore, the job file itself, and output. Raises UsageError."""
     docker = read_ignore(folder)
-    own = {name for name in names if docker.leaves_out(name) or _OUTPUT.leaves_out(name)}
-    return own | {name for name in names if folder / name == job_file} | _ignored_by_git(folder, names)
-
-
-def _ignored_by_git(folder: Path, names: Sequence[str]) -> set[str]:
-    """The files that git ignores; none outside a repository. Raises UsageError."""
+    ignored = {name for name in names if docker.leaves_out(name) or _OUTPUT.leaves_out(name)}
+    ignored |= {name for name in names if folder / name == job_file}
     if not names or not any((above / ".git").exists() for above in (folder, *folder.parents)):
-        return set()
-    # "./": git reads a path that begins with a colon as something else
-    asked = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)
+        return ignored
+    # "./": git reads a path that begins with a colon as a pathspec with magic
+    paths = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)
     try:
-        done = run_git(folder, "check-ignore", "--stdin", "-z", given=asked)
+        done = run_git(folder, "check-ignore", "--stdin", "-z", given=paths)
     except FileNotFoundError:
         raise UsageError(f"{folder} is in a git repository, and git is not installed.", hint="Install git.") from None
     if done.returncode not in (0, 1):
         raise git_failure(done, folder)
-    return {os.fsdecode(name).removeprefix("./") for name in done.stdout.split(b"\0")}
+    return ignored | {os.fsdecode(name).removeprefix("./") for name in done.stdout.split(b"\0")}
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Yield each path below a folder but for bytecode and what is hidden. Raises OSError."""
+    """Yield each path below a folder, without bytecode and hidden files. Raises OSError."""
     for here, folders, names in os.walk(folder, onerror=_stop):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
         links = [name for name in folders if Path(here, name).is_symlink()]
@@ -91,23 +91,23 @@ def _read(folder: Path, names: Sequence[str], include: Sequence[str], problems: 
     sizes = {name: _file(folder / name).stat().st_size for name in names}
     for name, size in sizes.items():
         if size > MOST_BYTES:
-            what = f"{name} has {size} bytes, and a ConfigMap takes {MOST_BYTES}"
-            problems.append((("files", "folder"), f"{what}: leave it out by `files.exclude`, {_OTHER_WAYS}"))
+            large = f"{name} has {size} bytes, and a ConfigMap takes {MOST_BYTES}"
+            problems.append((("files", "folder"), f"{large}: leave it out by `files.exclude`, {_OTHER_WAYS}"))
     if problems:
         return {}
     if sum(sizes.values()) > MOST_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
-        what = f"{folder} holds more than {MOST_BYTES} bytes, which no ConfigMap takes; its largest file is {largest}"
-        problems.append((("files", "folder"), f"{what}: leave files out by `files.exclude`, {_OTHER_WAYS}"))
+        large = f"{folder} holds more than {MOST_BYTES} bytes, which no ConfigMap takes; its largest file is {largest}"
+        problems.append((("files", "folder"), f"{large}: leave files out by `files.exclude`, {_OTHER_WAYS}"))
         return {}
     contents = {name: (folder / name).read_bytes() for name in names}
     for name, data in contents.items():
         if secret_text(data.decode(errors="replace")):
-            what = f"{name} holds a key, a token or a password"
-            problems.append((("files", "folder"), f"{what}: leave it out by `files.exclude`, and use `secrets`"))
+            secret = f"{name} holds a key, a token or a password"
+            problems.append((("files", "folder"), f"{secret}: leave it out by `files.exclude`, and use `secrets`"))
         elif _is_named_like_a_secret(name) and name not in include:
-            what = f"{name} is named like a secret: leave it out by `files.exclude`, and use `secrets`"
-            problems.append((("files", "folder"), f"{what}; if it is none, add its path to `files.include`"))
+            secret = f"{name} is named like a secret: leave it out by `files.exclude`, and use `secrets`"
+            problems.append((("files", "folder"), f"{secret}; if it is no secret, add its path to `files.include`"))
     return contents
 
 
@@ -117,10 +117,10 @@ def _is_named_like_a_secret(name: str) -> bool:
 
 
 def _file(path: Path) -> Path:
-    """Raises OSError for what would be missing in the job without a word."""
+    """Return the path of a file that can be carried. Raises OSError for any other, which the job would miss."""
     if not path.is_file():
-        what = "does not lead to a file" if path.is_symlink() else "is not a file"
-        raise OSError(0, f"{what}, and only files are carried", str(path))
+        kind = "is a link to no file" if path.is_symlink() else "is not a file"
+        raise OSError(0, f"{kind}, and only files are carried", str(path))
     if not path.name.isprintable():
         raise OSError(0, "its name is not UTF-8, or holds control characters", str(path))
     return path

@@ -1,4 +1,4 @@
-"""A node of a job as the engine's own interface takes it: what target `docker` says in words of the shell. Pure."""
+"""Options of the engine's API for the container of a node: as the target `docker`, without a shell. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,10 +15,10 @@ _DROPPED = {"cap_drop": ["ALL"]}
 
 
 def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: Gpu | None) -> dict[str, Any]:
-    """Of a node's container, but for its network. ``gpu``: what the engine can give, where the job wants any."""
+    """Return the options of a node's container, without its network. ``gpu`` is set if the job wants GPUs."""
     job, wanted = task.job, task.job.resources
     devices = gpu.numbered(_engine.gpus_of(job, rank)) if gpu else None
-    chosen = {
+    options = {
         "hostname": node_name(job, rank),
         "working_dir": workdir_of(job),
         "environment": _engine.environment(job, rank) | dict(secrets),
@@ -30,16 +30,16 @@ def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: Gpu | Non
         "ulimits": [Ulimit(name="memlock", soft=-1, hard=-1)] if wanted.rdma else None,
         "device_requests": [devices] if devices else None,
     }
-    return _HARDENED | (_DROPPED if task.ours else {}) | {name: value for name, value in chosen.items() if value}
+    return _HARDENED | (_DROPPED if task.ours else {}) | {name: value for name, value in options.items() if value}
 
 
 def permissions_of(task: Task) -> tuple[list[str], dict[str, Any]]:
-    """The words and the options of volume-permissions."""
+    """Return the arguments and the options of the container of volume-permissions."""
     mounts = [_mount(*_engine.source_of(task.job, each), each.mount_path, False) for each in task.fixed]
     words = ["--owner", task.owner, *(volume.mount_path for volume in task.fixed)]
     return words, _HARDENED | _DROPPED | {"network_mode": "none", "cap_add": list(CAPABILITIES), "mounts": mounts}
 
 
 def _mount(kind: str, source: str, target: str, read_only: bool) -> Mount:
-    how: Literal["bind", "volume"] = "bind" if kind == "bind" else "volume"
-    return Mount(target=target, source=source, type=how, read_only=read_only)
+    mount: Literal["bind", "volume"] = "bind" if kind == "bind" else "volume"
+    return Mount(target=target, source=source, type=mount, read_only=read_only)

@@ -1,6 +1,7 @@
-"""What a job says that a target cannot: an error or a warning for each, never dropped in silence. Pure.
+"""Keys of a job that a target cannot express. Each is an error or a warning, and never dropped in silence. Pure.
 
-A target declares it beside its code (`CANNOT`, `NEEDS`, `MOST_NODES`); it can say all else that the model has.
+A target declares these keys in its module (`CANNOT`, `NEEDS`, `MOST_NODES`). It can express all other keys of the
+model.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,16 +20,15 @@ Problem = tuple[Location, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Cannot:
-    """A key that a target cannot express, and what to do instead; ``when`` and its words: only for some jobs."""
+    """A key that a target cannot express, such as ``volumes[].size``, and the alternative.
 
-    key: str  # volumes[].size
+    ``when`` limits it to some jobs, and ``only`` names these jobs in words.
+    """
+
+    key: str
     why: str
     when: Callable[[Job], bool] = lambda _: True
     only: str = ""
-
-
-# Keys that Kubernetes alone has a place for, and some of its launchers.
-OF_KUBERNETES = ("account", "ttlSecondsAfterFinished", "suspend", "managedBy", "queue", "gang")
 
 
 def cannot(keys: Iterable[str], why: str) -> tuple[Cannot, ...]:
@@ -36,7 +36,9 @@ def cannot(keys: Iterable[str], why: str) -> tuple[Cannot, ...]:
     return tuple(Cannot(key=key, why=why) for key in keys)
 
 
-# Of a target whose manifest carries no files: the job has the folder itself, or none.
+# Keys of Kubernetes alone: pods have a place for the first ones, and some operators for the others.
+OF_PODS = ("priority", "nodeSelector", "tolerations", "affinity", "serviceAccount")
+OF_KUBERNETES = ("account", "ttlSecondsAfterFinished", "suspend", "managedBy", "queue", "gang")
 CHOICE_OF_FILES = cannot(
     ("files.include", "files.exclude"),
     "its manifest carries no files to choose from; remove this key, or name a folder with these files alone",
@@ -44,9 +46,9 @@ CHOICE_OF_FILES = cannot(
 
 
 def restarts_unless_elastic(why: str) -> Cannot:
-    """The ranks of an elastic job are started again by torchrun; any other's script would be by the launcher, if ever.
+    """Restarts of a job that is not elastic. torchrun itself restarts the ranks of an elastic job.
 
-    So a job that is never to be started again is just what the launcher does.
+    A job with `restarts: 0` is expressible everywhere, as no launcher restarts it.
     """
     when, only = (lambda job: bool(job.restarts) and not job.elastic), "more than 0, of a job that is not elastic"
     return Cannot(key="restarts", why=why, when=when, only=only)
@@ -54,7 +56,7 @@ def restarts_unless_elastic(why: str) -> Cannot:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """A key that a target must have; ``when``: only for some jobs."""
+    """A key that a target requires; ``when`` limits it to some jobs."""
 
     key: str
     why: str
@@ -62,7 +64,7 @@ class Needs:
 
 
 class Target(Protocol):
-    """What a module of ``targets`` offers."""
+    """The interface of a module of ``targets``."""
 
     NAME: str
     ABOUT: str
@@ -72,21 +74,21 @@ class Target(Protocol):
     NEEDS: tuple[Needs, ...]
 
     def render(self, task: Task) -> str:
-        """The manifest. Of what the target cannot express it says nothing."""
+        """Return the manifest, without the keys that the target cannot express."""
 
 
 @runtime_checkable
 class OfKubernetes(Target, Protocol):
-    """A target whose manifest is objects of Kubernetes, be they an operator's."""
+    """A target whose manifest is objects of Kubernetes or of an operator."""
 
     def objects(self, task: Task) -> list[dict[str, Any]]:
-        """What is applied, in this order."""
+        """Return the objects in the order in which they are applied."""
 
 
 def unsaid(job: Job, target: Target, kept: frozenset[str] = frozenset()) -> list[Problem]:
-    """What of this job the target cannot say, each with the key in the file: without it there is a manifest.
+    """Return the keys of this job that the target cannot express; without them it writes a manifest.
 
-    ``kept`` are keys that somebody else takes care of.
+    ``kept`` are keys that the caller implements itself.
     """
     return [
         (location, f"{target.NAME} cannot express this: {cannot.why}")
@@ -97,57 +99,49 @@ def unsaid(job: Job, target: Target, kept: frozenset[str] = frozenset()) -> list
 
 
 def impossible(job: Job, target: Target) -> list[Problem]:
-    """What keeps the target from any manifest of this job."""
-    return [*_too_many(job, target), *_missing(job, target)]
-
-
-def _too_many(job: Job, target: Target) -> Iterator[Problem]:
+    """Return the reasons why the target cannot write any manifest of this job."""
+    problems: list[Problem] = []
     if job.most_nodes > target.MOST_NODES:
-        key = "elastic" if job.elastic else "nodes"
-        yield (key,), f"{job.most_nodes} nodes are more than {target.NAME} takes, {target.MOST_NODES}"
-
-
-def _missing(job: Job, target: Target) -> Iterator[Problem]:
-    there = {key for _, key in said(job)}
+        text = f"{job.most_nodes} nodes are more than {target.NAME} takes, {target.MOST_NODES}"
+        problems.append((("elastic" if job.elastic else "nodes",), text))
+    keys = {key for _, key in said(job)}
     for need in target.NEEDS:
-        if need.key not in there and need.when(job):
-            yield tuple(need.key.split(".")), f"is missing, and {target.NAME} needs it: {need.why}"
+        if need.key not in keys and need.when(job):
+            text = f"is missing, and {target.NAME} needs it: {need.why}"
+            problems.append((tuple(need.key.split(".")), text))
+    return problems
 
 
 def said(job: Job) -> Iterator[tuple[Location, str]]:
-    """Each key that the job's file says: where it is, and as its model has it (`volumes[].size`)."""
-    return _said(job, (), "")
+    """Yield each key that the job's file sets: its location, and its key in the model (`volumes[].size`)."""
+    return _keys(job, (), "")
 
 
-def _said(model: BaseModel, location: Location, path: str) -> Iterator[tuple[Location, str]]:
+def _keys(model: BaseModel, location: Location, path: str) -> Iterator[tuple[Location, str]]:
     for name, field in type(model).model_fields.items():
-        if name in model.model_fields_set:
-            key = field.alias or name
-            yield from _value(getattr(model, name), (*location, key), f"{path}{key}")
-
-
-def _value(value: object, location: Location, key: str) -> Iterator[tuple[Location, str]]:
-    yield location, key
-    if isinstance(value, BaseModel):
-        yield from _said(value, location, f"{key}.")
-    elif isinstance(value, tuple):
-        for place, one in enumerate(value):
-            if isinstance(one, BaseModel):
-                yield from _said(one, (*location, place), f"{key}[].")
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            if isinstance(one, BaseModel):
-                yield from _said(one, (*location, name), f"{key}.*.")
+        if name not in model.model_fields_set:
+            continue
+        alias, value = field.alias or name, getattr(model, name)
+        here, key = (*location, alias), path + alias
+        yield here, key
+        inner: list[tuple[Location, str, object]] = [((), "", value)]
+        if isinstance(value, tuple):
+            inner = [((place,), "[]", each) for place, each in enumerate(value)]
+        elif isinstance(value, dict):
+            inner = [((name,), ".*", each) for name, each in value.items()]
+        for steps, mark, each in inner:
+            if isinstance(each, BaseModel):
+                yield from _keys(each, (*here, *steps), f"{key}{mark}.")
 
 
 def known_keys() -> list[str]:
-    """Every key of the model, in its order."""
+    """Return every key of the model, in its order."""
     schema = Job.model_json_schema()
     below = {path: schema["$defs"][name]["properties"] for name, path in places(schema)}
     return [*schema["properties"], *(f"{path}.{key}" for path, keys in below.items() for key in keys)]
 
 
 def sayable(target: Target) -> list[str]:
-    """The keys that a target can express, be it not for each job."""
+    """Return the keys that a target can express for some jobs at least."""
     never = {cannot.key for cannot in target.CANNOT if not cannot.only} | ({*SECTIONS} - {target.NAME})
     return [key for key in known_keys() if not any(key == no or key.startswith((f"{no}.", f"{no}[")) for no in never)]

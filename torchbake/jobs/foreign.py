@@ -1,7 +1,7 @@
-"""Images that are not ours: their sign, and the keys that need an image of ours. Pure.
+"""Images that torchbake did not build, and the keys of a job that need an image of torchbake. Pure.
 
-An image of ours, or one that is FROM it, carries our label. If nobody was asked for the label, a job with `script` or
-`module` means an image of ours, and so does a tag or a selector of the matrix. Nothing is known of any other image.
+An image of torchbake, and an image FROM it, carries its label. If the label was not read, a job with `script` or
+`module` needs an image of torchbake, and a tag or a selector of the matrix names one. Nothing is known of other images.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,24 +19,24 @@ def is_ours(labels: Mapping[str, str]) -> bool:
 
 
 def lacks_run(image: str) -> str:
-    """Why a script cannot be started in an image, and what to write."""
+    """The message for a script in an image without `run`."""
     return (
-        f"{image} has no label {ID}, so it is no image of torchbake and has no `run`, which starts a script: name an "
+        f"{image} has no label {ID}, so it is no image of torchbake and has no `run` to start a script: name an "
         f"image of torchbake, or write a command in place of the script, such as `{EXAMPLE}` (torchrun finds nodes, "
         "ranks and master in the PET_ variables that each launcher gets)"
     )
 
 
 def problems(task: Task) -> Iterator[Problem]:
-    """Keys of the job that need an image of ours."""
+    """Yield the keys of the job that need an image of torchbake."""
     for place, volume in enumerate(task.job.volumes):
         if volume.permissions and not task.ours:
-            why = f"makes a volume writable for a known user, and that of {task.image} is not known: leave it out"
+            why = f"makes a volume writable for a known user, and the user of {task.image} is not known: remove it"
             yield ("volumes", place, "permissions"), why
 
 
 def notes(task: Task) -> Iterator[str]:
-    """The consequences of a command, for the person who wrote it."""
+    """Yield the consequences of a command, for the author of the job."""
     if not task.job.command:
         return
     found = " torchrun finds nodes, ranks and master in PET_ variables;" if task.job.distributed else ""

@@ -1,9 +1,9 @@
-"""Runs a job on the engine, as many containers as nodes, to its end; all that it made is gone afterwards."""
+"""Runs a job on the engine, one container for each node. Afterwards containers and network are removed."""
 
 import re
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from docker.models.containers import Container
 
@@ -22,28 +22,30 @@ from torchbake.oci.reference import parse_reference
 from torchbake.registry.credentials import login_for_engine
 from torchbake.ui import console
 
-_LOOK = 0.3  # seconds between two looks at what runs
-# The words of runc and of crun: exec: "x": executable file not found in $PATH, or: executable file `x` not found.
+_LOOK = 0.3  # seconds between two looks at the containers
+# Messages of runc and of crun: exec: "x": executable file not found in $PATH, or: executable file `x` not found.
 _NO_PROGRAM = re.compile(r"""exec: "[^"]*": (stat \S+: no such file|executable file)|executable file \S+ not found""")
-_KILL_SECONDS = 30.0  # that an engine gets to end what it was told to kill
+_KILL_SECONDS = 30.0  # for the engine to kill containers
 _FIXING_SECONDS = 3600.0  # a volume may hold millions of files
 
 
 def run_here(engine: Engine, task: Task, environ: Mapping[str, str], output: Output | None = None) -> int:
-    """The job's exit code: that of node 0, which `run` ends with the code of the rank that failed first on any node.
+    """Run a job and return its exit code: the code of node 0, which is that of the first rank that failed on any node.
 
-    Ctrl-C and SIGTERM, as KeyboardInterrupt, give the nodes the time that a script has to save. Raises JobError for a
-    secret that is not in ``environ``, and EngineError.
+    After Ctrl-C or SIGTERM, as KeyboardInterrupt, the nodes get the script's time to save. Raises EngineError, and
+    JobError for a secret that is not in ``environ``.
     """
     secrets = secrets_of(task, environ)
-    gpu = _gpu(engine, task)
-    image = _at_hand(engine, task.image)
+    gpu = look_for_gpu(engine) if task.job.resources.gpu else None
+    if gpu and not gpu.there:
+        raise EngineError(f"The job wants GPUs, but {gpu.reason}.", hint="See docs/gpu.md.")
+    image = _pulled(engine, task.image)
     if not task.job.command and not is_ours(engine.config(image).get("Labels") or {}):
         raise JobError(f"{lacks_run(task.image)}.")
     runner = Runner(engine)
     try:
         if task.fixed:
-            _fix_permissions(runner, task, _at_hand(engine, task.init_image))
+            _fix_permissions(runner, task, _pulled(engine, task.init_image))
         return Nodes(runner, task, output or Output()).run(image, secrets, gpu)
     finally:
         with undisturbed():
@@ -51,7 +53,7 @@ def run_here(engine: Engine, task: Task, environ: Mapping[str, str], output: Out
 
 
 def secrets_of(task: Task, environ: Mapping[str, str]) -> dict[str, str]:
-    """The job's secrets, as the shell has exported them. Raises JobError with all that are missing."""
+    """Return the job's secrets from variables of the shell. Raises JobError with every missing variable."""
     secrets = task.job.secrets
     missing = [f"{name} (the key {each.key} of {each.secret})" for name, each in secrets.items() if name not in environ]
     if missing:
@@ -61,17 +63,8 @@ def secrets_of(task: Task, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in secrets}
 
 
-def _gpu(engine: Engine, task: Task) -> Gpu | None:
-    if not task.job.resources.gpu:
-        return None
-    gpu = look_for_gpu(engine)
-    if not gpu.there:
-        raise EngineError(f"The job wants GPUs, but {gpu.reason}.", hint="See docs/gpu.md.")
-    return gpu
-
-
-def _at_hand(engine: Engine, reference: str) -> str:
-    """The image's id in the engine, pulled where it is not there: what a tag means cannot change from then on."""
+def _pulled(engine: Engine, reference: str) -> str:
+    """Return the id of the image in the engine, after a pull if needed. A later change of the tag has no effect."""
     found = engine.find([reference])
     if found is None:
         name = parse_reference(reference)
@@ -98,7 +91,7 @@ class Nodes:
     def __init__(self, runner: Runner, task: Task, output: Output) -> None:
         self._runner, self._task, self._job, self._output = runner, task, task.job, output
         self._containers: list[Container] = []
-        self._ended: dict[int, Ended] = {}  # those that ended by themselves
+        self._ended: dict[int, Ended] = {}  # nodes that ended by themselves
 
     def run(self, image: str, secrets: Mapping[str, str], gpu: Gpu | None) -> int:
         network = self._runner.network(internal=False)
@@ -119,36 +112,34 @@ class Nodes:
         return self._code(late=late)
 
     def _start(self) -> None:
-        """The others before node 0, which they wait for."""
+        """Start the other nodes before node 0, since they wait for it."""
         for rank in reversed(range(len(self._containers))):
             name, container = node_name(self._job, rank), self._containers[rank]
             self._output.show(self._runner.follow(container), name if len(self._containers) > 1 else "")
             self._runner.start(container)
             ended = self._runner.ended(container, name)
+            if _NO_PROGRAM.search(ended.problem):
+                raise JobError(
+                    f"{self._task.image} has no program {self._job.words[0]}.",
+                    hint="Write another `command`, or the program's whole path in the image.",
+                )
             if ended.problem:
-                raise self._not_started(ended)
-
-    def _not_started(self, ended: Ended) -> Exception:
-        """An image without the program is the job's mistake, in words of ours; any other reason is the engine's."""
-        if not _NO_PROGRAM.search(ended.problem):
-            return EngineError(f"{ended.name} {ended.how}")
-        return JobError(
-            f"{self._task.image} has no program {self._job.words[0]}.",
-            hint="Write another `command`, or the program's whole path in the image.",
-        )
+                raise EngineError(f"{ended.name} {ended.how}")
 
     def _watch(self) -> bool:
-        """Until all have ended, or long enough after one failed or the first ended; False when the job's time is over.
+        """Wait for the end of all nodes. Returns False if the job's time is over.
 
-        `run` ends its nodes together. What does not follow was lost before the nodes had met, and waits for nobody.
+        `run` ends its nodes together. A node that still runs after the time to save was started too late to meet the
+        others, and the wait ends without it.
         """
         limit = self._job.timeouts.job
         deadline = time.monotonic() + limit if limit else None
-        others_until = None
+        last_end = None
         while self._running():
-            if self._ends() and others_until is None:
-                others_until = time.monotonic() + grace_of(self._job)
-            if others_until and time.monotonic() > others_until:
+            lost = any(not ended.good for ended in self._ended.values())
+            if last_end is None and (0 in self._ended or (lost and not self._job.elastic)):
+                last_end = time.monotonic() + grace_of(self._job)
+            if last_end and time.monotonic() > last_end:
                 return True
             if deadline and time.monotonic() > deadline:
                 console.say(f"the job did not end within {limit} s, and is stopped", style="yellow")
@@ -158,7 +149,7 @@ class Nodes:
         return True
 
     def _running(self) -> set[str]:
-        """The ids of the nodes that run; how each of the others ended is kept, and told if it is bad."""
+        """Return the ids of the running nodes. Keep how each of the others ended, and report a failure."""
         running = self._runner.running()
         for rank, container in enumerate(self._containers):
             if str(container.id) not in running and rank not in self._ended:
@@ -168,12 +159,8 @@ class Nodes:
                     console.say(f"{ended.name} {ended.how}", style="yellow")
         return running & {str(container.id) for container in self._containers}
 
-    def _ends(self) -> bool:
-        lost = any(not ended.good for ended in self._ended.values())
-        return 0 in self._ended or (lost and not self._job.elastic)
-
     def _stop(self) -> None:
-        """SIGTERM for what still runs, and SIGKILL after its time."""
+        """Send SIGTERM to running nodes, and SIGKILL after their time to save."""
         ids = {str(container.id) for container in self._containers}
         running = self._runner.running() & ids
         for number, seconds in ((signal.SIGTERM, float(grace_of(self._job))), (signal.SIGKILL, _KILL_SECONDS)):
@@ -186,9 +173,5 @@ class Nodes:
     def _code(self, *, late: bool) -> int:
         if late:
             return TIMED_OUT
-        return (self._ended[0] if 0 in self._ended else _first(self._ended.values())).code
-
-
-def _first(ended: Iterable[Ended]) -> Ended:
-    """The one that failed first."""
-    return min((each for each in ended if not each.good), key=lambda each: each.at)
+        failed = (ended for ended in self._ended.values() if not ended.good)
+        return (self._ended[0] if 0 in self._ended else min(failed, key=lambda each: each.at)).code

@@ -1,4 +1,4 @@
-"""Looks images up for `pin`: in the registry that a reference names, and in this machine's engine."""
+"""Look-ups of images for `pin`: in the registry of a reference, and in this machine's engine."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -16,7 +16,7 @@ from torchbake.registry.variants import images_of
 
 
 def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
-    """What the registry of a reference serves for its tag; raises RegistryError."""
+    """Return a look-up of the tag of a reference in its registry, which raises RegistryError."""
 
     def look(reference: Reference) -> Found | None:
         registry = registry_of(reference.repository)
@@ -31,7 +31,7 @@ def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
 
 
 def _labels(registry: Registry, digest: str) -> Mapping[str, str] | None:
-    """The labels of an image, or of the first image of an index; None if the registry does not serve it."""
+    """Return the labels of an image, or of the first image of an index; None if the registry does not serve it."""
     try:
         manifest = registry.manifest(digest)
         image = next(images_of(registry, manifest), None) if manifest else None
@@ -41,7 +41,7 @@ def _labels(registry: Registry, digest: str) -> Mapping[str, str] | None:
 
 
 def _revision(registry: Registry, tag: str, digest: str, labels: Mapping[str, str] | None) -> tuple[str, ...]:
-    """The newest immutable tag of an image of ours; nobody else's repository is searched, which may be long."""
+    """Return the newest immutable tag of an image of ours. Other repositories, which may be large, are not searched."""
     if parse_immutable(tag) or labels is None or not is_ours(labels):
         return ()
     tags = registry.tags()
@@ -51,7 +51,7 @@ def _revision(registry: Registry, tag: str, digest: str, labels: Mapping[str, st
 
 
 def in_engine(connected: Callable[[], Engine] = connect) -> Look:
-    """What the engine holds under a reference; where none answers, nothing."""
+    """Return a look-up in the engine, which finds nothing if no engine answers."""
 
     @cache
     def engine() -> Engine | None:

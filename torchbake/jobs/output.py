@@ -1,4 +1,4 @@
-"""What the nodes of a job say, as it comes: whole lines with the node's name, or of one node all as it is."""
+"""The output of a job's nodes as it arrives: whole lines after the node's name, or unchanged for a single node."""
 
 import sys
 import threading
@@ -9,7 +9,7 @@ Piece = tuple[bytes | None, bytes | None]  # of stdout and of stderr
 
 
 class Output:
-    """The streams of all nodes; each is read in a thread of its own, so that none waits for another."""
+    """The streams of all nodes. A thread reads each, so that no stream waits for another."""
 
     def __init__(self, stdout: BinaryIO | None = None, stderr: BinaryIO | None = None) -> None:
         self._streams = (stdout or sys.stdout.buffer, stderr or sys.stderr.buffer)
@@ -18,19 +18,19 @@ class Output:
         self._failed: list[OSError] = []
 
     def show(self, pieces: Iterable[Piece], name: str = "") -> None:
-        """Show from now on what comes; with a name before each line."""
-        # A daemon: a stream that never ends keeps nobody from ending.
+        """Show a stream from now on, with the name before each line."""
+        # A daemon thread, so that a stream without an end does not keep the process alive.
         thread = threading.Thread(target=self._copy, args=(pieces, name), daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def check(self) -> None:
-        """Raises what a stream of ours has refused: its reader has gone, or a disk is full."""
+        """Raise OSError if our output failed: its reader has gone, or a disk is full."""
         if self._failed:
             raise self._failed[0]
 
     def end(self, seconds: float) -> None:
-        """Wait for what was said last."""
+        """Wait for the last output of each stream, at most this many seconds."""
         for thread in self._threads:
             thread.join(seconds)
         self.check()
@@ -54,19 +54,19 @@ class Output:
 
 
 class Lines:
-    """Puts a name before whole lines. Without a name all passes, so that a progress bar is seen as it moves."""
+    """Puts a name before whole lines. Without a name all output passes at once, so that a progress bar moves."""
 
     def __init__(self, name: str) -> None:
-        self._before = f"{name} | ".encode() if name else b""
-        self._begun = b""
+        self._prefix = f"{name} | ".encode() if name else b""
+        self._partial = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be shown now."""
-        if not self._before:
+        """Add output, and return the part of it that can be shown now."""
+        if not self._prefix:
             return data
-        *whole, self._begun = (self._begun + data).split(b"\n")
-        return b"".join(self._before + line + b"\n" for line in whole)
+        *whole, self._partial = (self._partial + data).split(b"\n")
+        return b"".join(self._prefix + line + b"\n" for line in whole)
 
     def rest(self) -> bytes:
-        """The last line, if it has no end."""
-        return self._before + self._begun + b"\n" if self._begun else b""
+        """Return the last line, if it has no end."""
+        return self._prefix + self._partial + b"\n" if self._partial else b""

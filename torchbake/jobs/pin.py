@@ -1,6 +1,6 @@
-"""The image of a job as one release of it: `repository:immutable-tag@digest`. Pure; what is looked up is injected.
+"""The image of a job as a reference to one release: `repository:immutable-tag@digest`. Pure; look-ups are injected.
 
-A target on this machine's engine takes what the engine has: an image of this machine alone stays runnable there. For
+A target on this machine's engine uses the engine's image, so that an image of this machine alone can run there. For
 any other target an image must be in a registry, or no other machine could pull it.
 """
 
@@ -23,11 +23,11 @@ ON_THE_ENGINE = (docker.NAME, compose.NAME)  # the targets whose nodes run on th
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What is there under a reference. ``tags`` are others of the same image in the same repository.
+    """The image of a reference. ``tags`` are other tags of the same image in the same repository.
 
-    ``digest`` is empty for an image of an engine that came from no registry, and ``sure`` says that a registry has it:
-    an engine with the containerd store has a digest for every image, wherever that came from. ``ours`` says whether it
-    carries our label; None if it cannot be read.
+    ``digest`` is empty for an image of an engine that came from no registry. ``sure`` is false if no registry may have
+    the digest: an engine with the containerd store has a digest for every image. ``ours`` is true if the image carries
+    our label, and None if its labels cannot be read.
     """
 
     digest: str
@@ -41,9 +41,9 @@ Look = Callable[[Reference], Found | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where images are looked up. ``registry`` raises RegistryError; ``engine`` finds nothing where none answers.
+    """The look-ups of images. ``registry`` raises RegistryError; ``engine`` finds nothing if no engine answers.
 
-    ``here``: the job runs on this engine. ``released``: the registry was named, so that its releases are meant.
+    ``here`` is true if the job runs on this engine, ``released`` if the user named a registry and so wants its release.
     """
 
     registry: Look
@@ -54,7 +54,10 @@ class Places:
 
 
 def pin_task(task: Task, document: Document, places: Places) -> Task:
-    """The task with pinned images. Raises JobError for what cannot be pinned, RegistryError where none answers."""
+    """Return the task with pinned images.
+
+    Raises JobError if an image cannot be pinned, and RegistryError if no registry answers.
+    """
     problems: list[Problem] = []
     image, ours = _of_key(task.image, ("image",), places, problems)
     if ours is False and not task.job.command:
@@ -75,38 +78,34 @@ def _of_key(text: str, key: tuple[str | int, ...], places: Places, problems: lis
 
 
 def pin(text: str, places: Places) -> tuple[str, bool | None]:
-    """A reference with its digest, and whether its image is ours, if that is known.
+    """Add the digest to a reference, and return it with True if its image is ours, or None if that is not known.
 
-    Raises JobError, and RegistryError where no registry answers that must.
+    Raises JobError, and RegistryError if the registry does not answer.
     """
     reference = parse_reference(text)
     if reference.digest:
         return text, None
-    held = None if places.released or (names_host(text) and not places.here) else places.engine(reference)
-    if held and held.digest and (held.sure or places.here):
-        return pinned(text, held), held.ours
-    if held and places.here:
+    local = None if places.released or (names_host(text) and not places.here) else places.engine(reference)
+    if local and local.digest and (local.sure or places.here):
+        return pinned(text, local), local.ours
+    if local and places.here:
         places.tell(f"{text} came from no registry, so it has no digest there: it is run by its tag.")
-        return text, held.ours
-    served = _served(text, reference, held, places)
-    if served is None:
-        raise JobError(f"{_nowhere(text, reference, held)}, {LEAVE}")
-    return pinned(text, served), served.ours
-
-
-def _served(text: str, reference: Reference, held: Found | None, places: Places) -> Found | None:
+        return text, local.ours
     try:
-        return places.registry(reference)
+        served = places.registry(reference)
     except RegistryError as error:
         if places.released or names_host(text):
             raise RegistryError(error.message, hint=f"{error.hint or 'Try again'}; {LEAVE}") from None
         # A name without a host may be of this machine alone; Docker Hub need not know it, nor be reachable.
-        why = "" if held else f" ({error.message})"
-        raise JobError(f"{_nowhere(text, reference, held)}, {LEAVE}{why}") from None
+        why = "" if local else f" ({error.message})"
+        raise JobError(f"{_nowhere(text, reference, local)}, {LEAVE}{why}") from None
+    if served is None:
+        raise JobError(f"{_nowhere(text, reference, local)}, {LEAVE}")
+    return pinned(text, served), served.ours
 
 
-def _nowhere(text: str, reference: Reference, held: Found | None) -> str:
-    if held:
+def _nowhere(text: str, reference: Reference, local: Found | None) -> str:
+    if local:
         host = reference.repository.host
         alone = f"{text} is in this machine's engine, but {host} does not serve it, so no other machine can pull it"
         return f"{alone}: publish it and name its registry by --registry"
@@ -114,7 +113,7 @@ def _nowhere(text: str, reference: Reference, held: Found | None) -> str:
 
 
 def pinned(text: str, found: Found) -> str:
-    """The reference as it was written, by the digest and the newest immutable tag of the image, if it has one."""
+    """Add the digest to a reference, and replace its tag by the newest immutable tag of the image, if it has one."""
     tag = parse_reference(text).tag
     name = text.removesuffix(f":{tag}")
     revisions = sorted(filter(None, map(parse_immutable, (tag, *found.tags))), key=lambda each: each.revision)

@@ -1,4 +1,4 @@
-"""A job as a target takes it: its images found in the matrix, its folder looked at. Reads files, asks no network."""
+"""The preparation of a job for a target: its images by the matrix, and its files. Reads files, asks no network."""
 
 import os
 import posixpath
@@ -21,9 +21,9 @@ Refer = Callable[[Spec], str]
 
 
 def prepare(job: Job, document: Document, target: Target, project: Project | None, refer: Refer) -> Task:
-    """The job with all that stands outside of its file; ``refer`` names an image of the matrix. Raises JobError.
+    """Resolve the images and the files of a job. Raises JobError.
 
-    Without a project an image can only be a reference.
+    ``refer`` returns the reference of an image of the matrix. Without a project the job must name a reference itself.
     """
     problems: list[Problem] = []
     image, spec = _image(job, project, refer, problems)
@@ -38,12 +38,12 @@ def prepare(job: Job, document: Document, target: Target, project: Project | Non
 
 
 def _is_reference(text: str) -> bool:
-    """Tell the name of an image from a tag or a selector of the matrix."""
+    """Return True for an image reference, and False for a tag or a selector of the matrix."""
     return bool(set(text) & set("/:@"))
 
 
 def _image(job: Job, project: Project | None, refer: Refer, problems: list[Problem]) -> tuple[str, ImageSpec | None]:
-    """The image's reference, and what it is where it is one of the matrix's."""
+    """Return the image's reference, and its spec if it is an image of the matrix."""
     try:
         spec = _of_reference(job.image, project) if _is_reference(job.image) else _of_words(job.image, project)
     except (SelectorError, UsageError) as error:
@@ -55,7 +55,7 @@ def _image(job: Job, project: Project | None, refer: Refer, problems: list[Probl
 
 
 def _of_reference(text: str, project: Project | None) -> ImageSpec | None:
-    """The matrix's image that a reference names, whatever registry it is in."""
+    """Return the matrix's image that a reference names in any registry."""
     reference = parse_reference(text)
     if project is None:
         return None
@@ -65,10 +65,10 @@ def _of_reference(text: str, project: Project | None) -> ImageSpec | None:
 
 
 def _of_words(text: str, project: Project | None) -> ImageSpec:
-    """The one image that a rolling tag or the words of a selector mean."""
+    """Return the image with a rolling tag, or the only image that a selector chooses."""
     if project is None:
         raise UsageError(
-            f"{text!r} names an image of a matrix, but there is no matrix here: name it, or write a reference"
+            f"{text!r} names an image of a matrix, but no matrix was found: name its file, or write a reference"
         )
     specs = pytorch_of(project.expansion.specs)
     holder = next((spec for spec in specs if text in project.tags[spec.id]), None)
@@ -82,14 +82,15 @@ def _of_words(text: str, project: Project | None) -> ImageSpec:
 
 
 def _init_image(job: Job, project: Project | None, refer: Refer, problems: list[Problem]) -> str:
-    """The volume-permissions of the matrix, if a volume asks for it."""
+    """Return the matrix's volume-permissions if a volume needs it, else an empty text."""
     asking = next((place for place, volume in enumerate(job.volumes) if volume.permissions), None)
     if asking is None:
         return ""
     for spec in project.expansion.specs if project else ():
         if spec.id == "volume-permissions":
             return refer(spec)
-    problems.append((("volumes", asking, "permissions"), "needs volume-permissions, which no matrix here has: add it"))
+    text = "needs the init image volume-permissions, which the matrix does not have: add it"
+    problems.append((("volumes", asking, "permissions"), text))
     return ""
 
 
@@ -98,14 +99,14 @@ def _folder(job: Job, document: Document, problems: list[Problem]) -> Path | Non
         return None
     folder = Path(os.path.normpath(document.path.absolute().parent / job.files.folder))
     if not os.path.isdir(folder):  # noqa: PTH112 - unlike Path.is_dir it is never an error
-        problems.append((("files", "folder"), f"there is no folder {folder}, or it cannot be read"))
+        problems.append((("files", "folder"), f"{folder} is not a folder, or cannot be read: correct the path"))
     elif job.script and not os.path.isfile(folder / job.script) and not job.script.startswith("/"):  # noqa: PTH113
         problems.append((("script",), f"{job.script} is not in {folder}"))
     return folder
 
 
 def _contents(job: Job, document: Document, folder: Path, problems: list[Problem]) -> dict[str, bytes]:
-    """The files that the manifest carries. A script that is left out is a problem."""
+    """Return the files that the manifest carries. A script that is left out is a problem."""
     contents = carried(folder, job.files, document.path.absolute(), problems)
     script = posixpath.normpath(job.script or "/")
     if not problems and not script.startswith("/") and script not in contents:

@@ -1,4 +1,4 @@
-"""Runs a prepared job where a target's jobs run: here on the engine, or by what is submitted to."""
+"""Runs of a prepared job: here on the engine, or by a submission to a launcher."""
 
 import os
 import shlex
@@ -25,37 +25,40 @@ LAUNCHERS: Mapping[str, type[Compose | Slurm | Kubernetes]] = {
     "kubernetes": Kubernetes,
     "kubernetes-1.20": Kubernetes,
 }
-RUNNABLE = (docker.NAME, *LAUNCHERS)  # targets
+RUNNABLE = (docker.NAME, *LAUNCHERS)  # names of targets
 
 
 def kept_by_running(target: str) -> frozenset[str]:
-    """Keys that a target cannot express, and that running the job takes care of."""
+    """Return the keys that a target cannot express, but `job run` implements itself."""
     return LAUNCHERS[target].KEEPS if target in LAUNCHERS else frozenset()
 
 
 def run_job(task: Task, target: Target) -> int:
-    """Run the job to its end; its exit code. Raises JobError, EngineError, and KeyboardInterrupt after a cancel."""
+    """Run the job to its end and return its exit code.
+
+    Raises JobError, EngineError, and KeyboardInterrupt after a cancellation.
+    """
     if target.NAME == docker.NAME:
         engine = connect()
         remove_leftovers(engine)
         return run_here(engine, task, os.environ)
-    if LAUNCHERS[target.NAME] is not Kubernetes:  # where secrets are the cluster's own
+    if LAUNCHERS[target.NAME] is not Kubernetes:  # which has the secrets in the cluster
         secrets_of(task, os.environ)
-    text = target.render(_stays(task))
+    text = target.render(_without_ttl(task))
     with tempfile.TemporaryDirectory(prefix="torchbake-") as folder:
         manifest = Path(folder) / task.job.name
         write_text(manifest, text)
         return Submission(launcher=LAUNCHERS[target.NAME](task, manifest, text), job=task.job).run()
 
 
-def _stays(task: Task) -> Task:
-    """The job without a time to live: `job run` removes it itself, after it has read the exit code."""
+def _without_ttl(task: Task) -> Task:
+    """Remove the job's time to live, since `job run` removes the job after it has read the exit code."""
     return replace(task, job=task.job.model_copy(update={"ttl_seconds_after_finished": None}))
 
 
 def shown(task: Task, target: Target) -> tuple[str, list[str]]:
-    """What would be run: the manifest, and the commands that submit it; for the engine, the same in docker's words."""
-    text = target.render(_stays(task))
+    """Return the manifest, and the commands that submit it. For the engine, the manifest is a script of docker's."""
+    text = target.render(_without_ttl(task))
     if target.NAME == docker.NAME:
         return text, []
     launcher = LAUNCHERS[target.NAME](task, Path("MANIFEST"), text)

@@ -1,4 +1,4 @@
-"""Submits a job to a launcher, shows what it says, and ends as it ends; Ctrl-C and SIGTERM cancel it there."""
+"""Submits a job to a launcher, shows its output, and returns its exit code. Ctrl-C and SIGTERM cancel the job."""
 
 import contextlib
 import os
@@ -18,12 +18,12 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.task import grace_of
 from torchbake.ui import console
 
-_LOOK = 2.0  # seconds between two looks
+_LOOK = 2.0  # seconds between two looks at the job
 _ANSWERING = 120.0  # seconds that a launcher may take for an answer
-_PATIENCE = 3600.0  # seconds without any, until the job is left alone: a controller may be under maintenance
-_LAST_WORDS = 15.0  # seconds that a follower gets to show the end
-_SETTLED = 2.0  # likewise, for one that never ends
-_MORE = 120.0  # seconds that a launcher may take to end a job, beyond the job's own
+_PATIENCE = 3600.0  # seconds without an answer until we give up: a controller may be under maintenance
+_LAST_WORDS = 15.0  # seconds that a follower gets to show the last output
+_SETTLED = 2.0  # the same for a follower that never ends
+_MORE = 120.0  # seconds that a launcher may take to end a job, beyond the job's own time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +34,12 @@ class Answer:
 
     @property
     def last(self) -> str:
-        """The last line that says something."""
+        """The last line that is not empty."""
         return last_line(self.stderr.strip() or self.stdout)
 
 
 class Follower(Protocol):
-    """A process that shows what a job says."""
+    """A process that shows the output of a job."""
 
     def poll(self) -> int | None: ...
 
@@ -49,20 +49,20 @@ class Follower(Protocol):
 
 
 class Shell(Protocol):
-    """What starts commands."""
+    """The interface of a starter of commands, for tests to replace."""
 
     def finds(self, program: str) -> bool: ...
 
     def ask(self, command: Command, seconds: float) -> Answer: ...
 
     def do(self, command: Command, seconds: float | None) -> int:
-        """Run a command for a person to see; its exit code."""
+        """Run a command that shows its output, and return its exit code."""
 
     def follow(self, command: Command) -> Follower: ...
 
 
 class Processes:
-    """Each in a session of its own, so that Ctrl-C reaches us alone, who end them in order."""
+    """Starts each command in a new session, so that Ctrl-C reaches only torchbake, which ends the commands in order."""
 
     def finds(self, program: str) -> bool:
         return shutil.which(program) is not None
@@ -84,29 +84,25 @@ class Processes:
         except subprocess.TimeoutExpired:
             return TIMED_OUT
         finally:
-            _end(process)
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_LAST_WORDS)
+            if process.poll() is None:
+                process.kill()
 
     def follow(self, command: Command) -> Follower:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_LAST_WORDS)
-    if process.poll() is None:
-        process.kill()
-
-
 class _LostError(JobError):
-    """The job may still run, and nobody says how it does."""
+    """The launcher no longer answers, and the job may still run."""
 
 
 @dataclass(kw_only=True)
 class Submission:
-    """One job under one launcher."""
+    """A job that is submitted to a launcher."""
 
     launcher: Launcher
     job: Job
@@ -115,15 +111,18 @@ class Submission:
     _noted: set[str] = field(default_factory=set, init=False)
 
     def run(self) -> int:
-        """The job's exit code. Raises JobError where the launcher is not there or does not take the job."""
+        """Run the job to its end and return its exit code.
+
+        Raises JobError if the launcher is not installed or does not take the job.
+        """
         self._check()
-        with interrupted_once(lambda: console.say("still ending what was started …")) as hear_no_more:
+        with interrupted_once(lambda: console.say("still ending the job …")) as ignore_interrupts:
             try:
                 self._submit()
                 code = self._watch()
-                hear_no_more()  # as long as an interrupt would still cancel
+                ignore_interrupts()  # here, since an interrupt in `finally` would no longer cancel the job
             except BaseException as error:
-                hear_no_more()
+                ignore_interrupts()
                 if not isinstance(error, _LostError):
                     self._cancel()
                 raise
@@ -136,24 +135,23 @@ class Submission:
     def _check(self) -> None:
         for tool in self.launcher.tools:
             if not self.shell.finds(tool.command[0]) or self.shell.ask(tool.command, _ANSWERING).code:
-                tried = " ".join(tool.command)
                 raise JobError(
-                    f"{tool.what} is not installed here, or does not work: `{tried}` says why.",
-                    hint="Install it, or run this where it is.",
+                    f"{tool.what} is not installed here, or does not work: `{' '.join(tool.command)}` says why.",
+                    hint="Install it, or run this on a machine that has it.",
                 )
         for check in self.launcher.checks():
-            why = check.refuse(self._asked(check.command))
+            why = check.refuse(self._answer(check.command))
             if why:
                 raise JobError(why, hint="Or give the job another name.")
 
     def _submit(self) -> None:
         for command in self.launcher.prepare():
             if self.shell.do(command, None):
-                raise JobError(f"`{' '.join(command[:2])}` failed.", hint="Its own words are above.")
-        with to_its_end():  # who leaves before the answer does not know what to cancel
-            self.launcher.submitted(self._asked(self.launcher.submit()))
+                raise JobError(f"`{' '.join(command[:2])}` failed.", hint="Its output is above.")
+        with to_its_end():  # the answer names the job, which a cancellation needs
+            self.launcher.submitted(self._answer(self.launcher.submit()))
 
-    def _asked(self, command: Command) -> str:
+    def _answer(self, command: Command) -> str:
         answer = self.shell.ask(command, _ANSWERING)
         if answer.code:
             raise JobError(f"`{' '.join(command[:2])}` failed: {answer.last}")
@@ -169,7 +167,7 @@ class Submission:
                 self._show(seen)
             elif time.monotonic() - seen_at > _PATIENCE:
                 raise _LostError(
-                    "The launcher says no more of the job, which may still run.",
+                    "The launcher no longer answers, and the job may still run.",
                     hint="Look at it with the launcher's own commands.",
                 )
             if seen and seen.code is not None:
@@ -182,7 +180,7 @@ class Submission:
             time.sleep(_LOOK)
 
     def _look(self) -> Seen | None:
-        """The job as it is; None where nobody says it just now."""
+        """Return the state of the job; None if it cannot be read now."""
         why = ""
         for number, command in enumerate(self.launcher.looks()):
             if not self.shell.finds(command[0]):  # a cluster without accounts need not have their command
@@ -192,13 +190,13 @@ class Submission:
             if answer.code == 0:
                 with contextlib.suppress(ValueError, LookupError, TypeError):
                     return self.launcher.read(number, answer.stdout)
-        self._note(f"the job's state cannot be read just now, and is asked for again: {why}")
+        self._note(f"the job's state cannot be read now, and is asked for again: {why}")
         return None
 
     def _show(self, seen: Seen) -> None:
         for note in seen.notes:
             self._note(note)
-        with to_its_end():  # a follower that nobody knows of would stay
+        with to_its_end():  # an interrupt between start and entry would leave a follower behind
             self._follow(seen)
 
     def _follow(self, seen: Seen) -> None:
@@ -219,7 +217,7 @@ class Submission:
             console.say(text, style="yellow")
 
     def _end_followers(self, seconds: float) -> None:
-        """Those that end where the job does get ``seconds`` to show its last words."""
+        """End all followers. Followers that end with the job get ``seconds`` to show its last output."""
         for stream, follower, _ in self._followers.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 follower.wait(seconds if stream.again else _SETTLED)

@@ -1,4 +1,4 @@
-"""A job with what stands outside of its file, and what all targets say of it alike. Pure."""
+"""A job with its images and files resolved, and the variables and values that all targets share. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,14 +10,13 @@ from torchbake.jobs.quantities import mebibytes_of
 from torchbake.jobs.validators import JOB_FOLDER
 
 CAPABILITIES = ("CHOWN", "FOWNER", "DAC_OVERRIDE")  # all that volume-permissions needs
-NODE_LOST = 89  # the exit code by which `run` says that a node vanished
-_SHM = "2Gi"
-_MORE_THAN_THE_SCRIPTS = 15  # seconds in which `run` itself ends, after the script had its own
+NODE_LOST = 89  # the exit code of `run` after a node vanished
+_RUN_ENDS = 15  # seconds that `run` itself needs to end, after the script's own time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a target writes: the job, its images as references, and the folder with the job's files.
+    """The input of a target: the job, its images as references, and the folder with the job's files.
 
     ``contents`` are the files of that folder by path, for a target that carries them in the manifest. ``uid`` is the
     user of an image of ours. If an image is not ``ours``, nothing is known of its user and its programs.
@@ -33,7 +32,7 @@ class Task:
 
     @property
     def owner(self) -> str:
-        """Whom volume-permissions makes volumes writable for."""
+        """The uid and the group for which volume-permissions makes volumes writable."""
         return f"{self.uid}:{self.uid}"
 
     @property
@@ -43,12 +42,12 @@ class Task:
 
     @property
     def fixed(self) -> list[Volume]:
-        """The volumes that volume-permissions looks after."""
+        """The volumes that volume-permissions makes writable."""
         return [volume for volume in self.job.volumes if volume.permissions]
 
 
 def in_container(job: Job) -> dict[str, str]:
-    """The variables of a container under every launcher: nothing that counts nodes.
+    """Return the variables of a container under every launcher, without the numbers of nodes and processes.
 
     An image of CUDA asks for all GPUs, and gets them if NVIDIA's runtime is the engine's default: `void` hides them.
     """
@@ -57,7 +56,7 @@ def in_container(job: Job) -> dict[str, str]:
 
 
 def variables(job: Job) -> dict[str, str]:
-    """What `run` is told under every launcher: nothing that counts nodes. A command gets the job's own alone."""
+    """Return the variables of `run` under every launcher, and the job's own. A command gets only the job's own."""
     if job.command:
         return dict(job.env)
     found = {"MODE": DISTRIBUTED if job.distributed else STANDALONE, "STOP_GRACE": str(job.timeouts.stop)}
@@ -73,7 +72,7 @@ def variables(job: Job) -> dict[str, str]:
 
 
 def counts(job: Job) -> dict[str, str]:
-    """How many nodes and processes there are, where the launcher does not say it by itself."""
+    """Return the numbers of nodes and processes, for a launcher that does not set them itself."""
     if not job.distributed:
         return {}
     nodes = elastic(job) if job.elastic else {"NNODES": str(job.nodes)}
@@ -81,45 +80,48 @@ def counts(job: Job) -> dict[str, str]:
 
 
 def elastic(job: Job) -> dict[str, str]:
-    """Of an elastic job: how many nodes there are, and how often torchrun starts their ranks again."""
+    """Return the number of nodes of an elastic job, and how often torchrun restarts their ranks."""
     if not job.elastic:
         return {}
-    again = {"PET_MAX_RESTARTS": str(job.restarts)}
+    restarts = {"PET_MAX_RESTARTS": str(job.restarts)}
     if job.command:
-        return {"NNODES": job.elastic, "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ID": job.name, **again}
-    return {"ELASTIC": job.elastic, **again}
+        return {"NNODES": job.elastic, "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ID": job.name, **restarts}
+    return {"ELASTIC": job.elastic, **restarts}
 
 
 def read_by(job: Job, group: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a group by the names that its program reads: `run`'s own, and torchrun's of a command."""
+    """Name variables as the program reads them: `run` its own names, torchrun in a command PET_ names."""
     if not job.command:
         return dict(group)
     return {name if name.startswith("PET_") else f"PET_{name}": value for name, value in group.items()}
 
 
 def node_name(job: Job, rank: int) -> str:
-    """What a node is called, and its host, where a launcher gives no name by itself."""
+    """Return the name of a node and its host, for a launcher that names none itself."""
     return job.name if job.most_nodes == 1 else f"{job.name}-{rank}"
 
 
 def ranked(job: Job, rank: int | str) -> dict[str, str]:
-    """Which node it is; those of an elastic job find out by themselves."""
+    """Return the variable with the number of a node. Nodes of an elastic job get their numbers at the rendezvous."""
     return read_by(job, {"NODE_RANK": str(rank)}) if job.distributed and not job.elastic else {}
 
 
 def master(job: Job, address: str, port: str = "") -> dict[str, str]:
-    """Where node 0 is. A job of one node finds itself. Its ``port`` is the job's, unless the launcher chooses one."""
+    """Return the variables with the address of node 0. A job of one node needs none.
+
+    ``port`` is the launcher's choice; without it, it is the job's.
+    """
     if not job.distributed:
         return {}
     port = port or str(job.port)
     if job.elastic and job.command:
         return {"PET_RDZV_ENDPOINT": f"{address if job.most_nodes > 1 else '127.0.0.1'}:{port}"}
-    there = {"MASTER_ADDR": address} if job.most_nodes > 1 else {}
-    return read_by(job, there | {"MASTER_PORT": port})
+    host = {"MASTER_ADDR": address} if job.most_nodes > 1 else {}
+    return read_by(job, host | {"MASTER_PORT": port})
 
 
 def workdir_of(job: Job) -> str:
-    """The working folder in the container; empty: the image's own. A command begins where the job's files are."""
+    """Return the working folder in the container; empty for the image's own. A command starts in the job's files."""
     files = JOB_FOLDER if job.files.folder or job.files.config_map else ""
     if job.workdir:
         return str(PurePosixPath(files or "/", job.workdir))
@@ -127,19 +129,19 @@ def workdir_of(job: Job) -> str:
 
 
 def shm_of(job: Job) -> str:
-    """The size of /dev/shm."""
+    """Return the size of /dev/shm."""
     if job.resources.shm:
         return job.resources.shm
-    return f"{max(1, mebibytes_of(job.resources.memory) // 2)}Mi" if job.resources.memory else _SHM
+    return f"{max(1, mebibytes_of(job.resources.memory) // 2)}Mi" if job.resources.memory else "2Gi"
 
 
 def grace_of(job: Job) -> int:
-    """Seconds between the launcher's SIGTERM and its SIGKILL."""
-    return job.timeouts.stop + _MORE_THAN_THE_SCRIPTS
+    """Return the seconds between the launcher's SIGTERM and its SIGKILL."""
+    return job.timeouts.stop + _RUN_ENDS
 
 
 def claim_of(job: Job, volume: Volume) -> str:
-    """The name of a volume's claim."""
+    """Return the name of a volume's claim."""
     unnamed = [each for each in job.volumes if not (each.claim or each.host_path)]
     if volume.claim or volume not in unnamed:
         return volume.claim or ""

@@ -36,7 +36,7 @@ def test_a_base_is_written_anew_and_what_else_is_there_stays(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["kustomization.yaml", "manifest.yaml", "kustomization.yml", "Kustomization"])
 def test_nothing_is_written_where_a_file_is_anothers(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("resources: []\n")
-    with pytest.raises(JobError, match=rf"{name} is there, and was not written by `job show`") as caught:
+    with pytest.raises(JobError, match=rf"{name} exists, and was not written by `job show`") as caught:
         write_base(tmp_path, MANIFEST)
     assert caught.value.hint == "Name another folder."
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "resources: []\n"}

@@ -77,7 +77,7 @@ def test_an_image_is_a_tag_a_selector_or_a_reference(
         ("image: USER/pai.run.pytorch", "job.yaml:3: image: 'USER/pai.run.pytorch' is not an image reference: names"),
         ("image: cpu runtime\nresources: {gpu: 1}", "4: resources.gpu: 1 for 2.13.0-cpu-runtime-debian12, a CPU image"),
         ("image: ghcr.io/x/pytorch:2.13.0-cpu-runtime-debian12-r3\nresources: {gpu: 1}", "resources.gpu: 1 for 2.13.0"),
-        ("image: a/b\nfiles: {folder: nowhere}", "job.yaml:4: files.folder: there is no folder "),
+        ("image: a/b\nfiles: {folder: nowhere}", "/nowhere is not a folder, or cannot be read"),
         ("image: a/b\nfiles: {folder: .}", "job.yaml:2: script: train.py is not in "),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_is_wrong_outside_of_the_file_is_told_by_its_key(
 
 def test_without_a_matrix_an_image_is_a_reference(tmp_path: Path) -> None:
     assert prepared(tmp_path, "image: a/b:c", None).image == "a/b:c"
-    assert "'cpu' names an image of a matrix, but there is no matrix here" in problem(tmp_path, "image: cpu", None)
+    assert "'cpu' names an image of a matrix, but no matrix was found" in problem(tmp_path, "image: cpu", None)
 
 
 def test_the_user_is_that_of_the_matrixs_image(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_user_is_that_of_the_matrixs_image(tmp_path: Path) -> None:
 def test_volume_permissions_is_of_the_matrix_too(tmp_path: Path, project: Project) -> None:
     text = "image: a/b\nvolumes: [{claim: x, mountPath: /data, permissions: fix}]"
     assert prepared(tmp_path, text, project).init_image == "acme/volume-permissions:1.0.0"
-    assert "volumes.0.permissions: needs volume-permissions" in problem(tmp_path, text, None)
+    assert "volumes.0.permissions: needs the init image volume-permissions" in problem(tmp_path, text, None)
 
 
 def test_files_are_read_for_a_target_that_carries_them(tmp_path: Path) -> None:
@@ -223,9 +223,9 @@ def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path, monkeypatch:
     [
         (
             "folder",
-            "link: does not lead to a file, and only files are carried: correct it, or take it out of the folder",
+            "link: is a link to no file, and only files are carried: correct it, or take it out of the folder",
         ),
-        ("nothing", "link: does not lead to a file"),
+        ("nothing", "link: is a link to no file"),
         ("queue", "queue: is not a file"),
         ("name", "its name is not UTF-8"),
         ("loop", "files.folder: "),

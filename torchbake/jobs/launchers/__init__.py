@@ -1,4 +1,4 @@
-"""Launchers that a job can be submitted to: what to start for each step, and what is read out of the answers. Pure.
+"""Launchers that `job run` submits to: the commands of each step, and the readers of their answers. Pure.
 
 Commands are data; `torchbake/jobs/submit.py` starts them.
 """
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Command = tuple[str, ...]
-TIMED_OUT = 124  # as of `timeout`
+TIMED_OUT = 124  # the exit code of `timeout`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A program that must be there: what tries it, and what it is to a reader."""
+    """A required program: the command that tests it, and its name in messages."""
 
     command: Command
     what: str
@@ -21,7 +21,7 @@ class Tool:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Looks before anything is made; ``refuse`` reads from what was said why the job cannot be submitted."""
+    """A check before the submission: ``refuse`` reads the command's output and returns why the job cannot start."""
 
     command: Command
     refuse: Callable[[str], str]
@@ -29,10 +29,10 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """What can be shown of a job: a command that follows it. ``again`` are words that it takes to go on after a break.
+    """An output stream of a job, and the command that follows it.
 
-    ``running``: it has not ended yet, so that a follower that ended was cut off. ``{seconds}`` in ``again`` is for how
-    long.
+    ``running`` is true until the stream ends, so an earlier end of the follower was an interruption. ``again`` are the
+    arguments to resume then, with ``{seconds}`` for the length of the gap.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A job, as one look shows it. ``code`` is None until it has ended; ``notes`` are for a person, each once."""
+    """The state of a job. ``code`` is None until the job has ended. ``notes`` are shown to the user, each once."""
 
     code: int | None = None
     streams: Sequence[Stream] = ()
@@ -51,11 +51,11 @@ class Seen:
 
 
 class Launcher(Protocol):
-    """One job under one launcher."""
+    """The interface of a launcher, for one job."""
 
     @property
     def KEEPS(self) -> frozenset[str]:  # noqa: N802 - a constant of each
-        """Keys that the target cannot express, and that following the job takes care of."""
+        """The keys that the target cannot express, but `job run` implements itself."""
 
     @property
     def tools(self) -> Sequence[Tool]: ...
@@ -63,21 +63,21 @@ class Launcher(Protocol):
     def checks(self) -> Sequence[Check]: ...
 
     def prepare(self) -> Sequence[Command]:
-        """What takes long before the submission, and can be interrupted."""
+        """Return commands before the submission that take long, and can be interrupted."""
 
     def submit(self) -> Command: ...
 
-    def submitted(self, said: str) -> None:
-        """Reads what `submit` said. Raises JobError where that is not an answer."""
+    def submitted(self, output: str) -> None:
+        """Read the output of `submit`. Raises JobError if it is no answer."""
 
     def looks(self) -> Sequence[Command]:
-        """How to look at the job; the first that succeeds counts."""
+        """Return commands that print the state of the job; the first that succeeds counts."""
 
-    def read(self, look: int, said: str) -> Seen:
-        """What the look of that number says. Raises ValueError or LookupError where it cannot be read."""
+    def read(self, look: int, output: str) -> Seen:
+        """Read the output of the command of `looks` with that number. Raises ValueError or LookupError."""
 
     def cancel(self) -> Sequence[Command]:
-        """What ends the job, waits for that, and leaves nothing but the data of volumes."""
+        """Return commands that end the job, wait for its end, and remove everything but the data of volumes."""
 
     def clean(self) -> Sequence[Command]:
-        """What removes the rest of a job that has ended, likewise."""
+        """Return commands that remove everything of an ended job but the data of volumes."""

@@ -1,7 +1,7 @@
-"""docker compose: a container a service. It ends as its node 0 ends, and nothing but volumes stays.
+"""docker compose: one container for each service. The job's exit code is that of node 0; only volumes stay.
 
-`up --exit-code-from` would end all services as soon as any has ended, and so cut off the others' last words. So the
-services are started in the background, and looked at by docker itself.
+`up --exit-code-from` would end all services as soon as one has ended, and cut off the last output of the others. So
+the services are started in the background, and their state is read by docker.
 
 Sources: docker/compose, docs/reference; the labels of its containers in pkg/api/labels.go.
 """
@@ -26,24 +26,20 @@ class Compose:
         self.tools = (Tool(command=("docker", "compose", "version"), what="docker compose"),)
 
     def checks(self) -> Sequence[Check]:
-        there = ("docker", "ps", "--all", "--quiet", "--filter", f"label={_LABEL}.project={self._job.name}")
-        return (Check(command=there, refuse=self._taken),)
+        name = self._job.name
+        taken = f"There are containers of a project {name} already: docker compose -p {name} down"
+        command = ("docker", "ps", "--all", "--quiet", "--filter", f"label={_LABEL}.project={name}")
+        return (Check(command=command, refuse=lambda output: taken if output.strip() else ""),)
 
     def prepare(self) -> Sequence[Command]:
-        """All of it: pulling and making volumes writable take long, and `down` removes what was begun."""
+        """Start the whole job: pulls and permissions take long, and `down` removes an incomplete start too."""
         return ((*self._compose, "up", "--detach"),)
-
-    def _taken(self, said: str) -> str:
-        name = self._job.name
-        return (
-            f"There are containers of a project {name} already: docker compose -p {name} down" if said.strip() else ""
-        )
 
     def submit(self) -> Command:
         return (*self._compose, "ps", "--quiet")
 
-    def submitted(self, said: str) -> None:
-        """The project's name is known."""
+    def submitted(self, output: str) -> None:
+        """Read nothing, since the project's name is known."""
 
     def looks(self) -> Sequence[Command]:
         state = f'{{"service": {{{{json (.Label "{_LABEL}.service")}}}}, "state": {{{{json .State}}}}, '
@@ -51,8 +47,8 @@ class Compose:
         words = ("docker", "ps", "--all", "--no-trunc", "--filter", f"label={_LABEL}.project={self._job.name}")
         return ((*words, "--format", state),)
 
-    def read(self, look: int, said: str) -> Seen:
-        found = {each["service"]: each for each in map(json.loads, said.splitlines())}
+    def read(self, look: int, output: str) -> Seen:
+        found = {each["service"]: each for each in map(json.loads, output.splitlines())}
         first = found[node_name(self._job, 0)]
         code = code_of(first["status"]) if first["state"] in _ENDED else None
         running = any(each["state"] not in _ENDED for each in found.values())
@@ -67,5 +63,5 @@ class Compose:
 
 
 def code_of(status: str) -> int:
-    """The exit code in `Exited (3) 2 seconds ago`."""
+    """Return the exit code in `Exited (3) 2 seconds ago`."""
     return int(status.partition("(")[2].partition(")")[0])

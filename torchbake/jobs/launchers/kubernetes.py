@@ -1,7 +1,7 @@
-"""Kubernetes, by kubectl and its current context: applies the manifest, and looks at the Job and its pods.
+"""Kubernetes, by kubectl and its current context: applies the manifest, and reads the state of the Job and its pods.
 
-Each pod is followed by itself: `kubectl logs --selector` takes only pods that run already, and none that is made later
-for one that was lost.
+A follower is started for each pod: `kubectl logs --selector` follows only running pods, and misses the later pod that
+replaces a lost one.
 
 Sources: kubernetes.io/docs/reference/kubectl; the Job's conditions, and the pods' statuses, in the API reference.
 """
@@ -21,7 +21,7 @@ _STAYS = "PersistentVolumeClaim"  # deleting a claim deletes its data
 _LABEL = "app.kubernetes.io/name"
 _KILLED = (137, 143)
 _INDEX = "batch.kubernetes.io/job-completion-index"
-_SOON = ("ContainerCreating", "PodInitializing")  # reasons for waiting that pass by themselves
+_SOON = ("ContainerCreating", "PodInitializing")  # normal reasons to wait
 
 
 class Kubernetes:
@@ -30,16 +30,17 @@ class Kubernetes:
     def __init__(self, task: Task, manifest: Path, text: str) -> None:
         self._job, self._manifest = task.job, str(manifest)
         objects = list(yaml.safe_load_all(text))
-        self._made = [_name(each) for each in objects if each["kind"] != _STAYS]
+        names = ((each["kind"], each["metadata"]["name"]) for each in objects)
+        self._objects = [f"{kind.lower()}/{name}" for kind, name in names if kind != _STAYS]
         jobs = [each for each in objects if each["kind"] == "Job"]
-        self._jobs = [each["metadata"]["name"] for each in jobs]  # one, or one a node, in the order of nodes
-        self._deciding = self._jobs[:1] if self._job.elastic else self._jobs  # an elastic one ends as its node 0 ends
-        self._label = jobs[0]["metadata"]["labels"][_LABEL]  # the job's file may say another
+        self._jobs = [each["metadata"]["name"] for each in jobs]  # one, or one for each node, in the order of nodes
+        self._deciding = self._jobs[:1] if self._job.elastic else self._jobs  # an elastic job ends with its node 0
+        self._label = jobs[0]["metadata"]["labels"][_LABEL]  # the job's own labels may replace it
         self.tools = (Tool(command=("kubectl", "version", "--client"), what="kubectl"),)
 
     def checks(self) -> Sequence[Check]:
-        """An old Job of the name cannot be changed, and would be taken for this one."""
-        names = [name for name in self._made if name.startswith("job/")]
+        """Refuse if a Job of the name exists: it cannot be changed, and its state would count for this job."""
+        names = [name for name in self._objects if name.startswith("job/")]
         command = ("kubectl", "get", *names, "--ignore-not-found", "--output", "name")
         return (Check(command=command, refuse=_taken),)
 
@@ -49,15 +50,16 @@ class Kubernetes:
     def submit(self) -> Command:
         return ("kubectl", "apply", "--server-side", "--filename", self._manifest)
 
-    def submitted(self, said: str) -> None:
-        """The names are known."""
+    def submitted(self, output: str) -> None:
+        """Read nothing, since the names are known."""
 
     def looks(self) -> Sequence[Command]:
         return (("kubectl", "get", "jobs,pods", "--selector", f"{_LABEL}={self._label}", "--output", "json"),)
 
-    def read(self, look: int, said: str) -> Seen:
-        items = [item for item in json.loads(said)["items"] if _of_job(item) in self._jobs]
-        pods = sorted((item for item in items if item["kind"] == "Pod"), key=_made_at, reverse=True)
+    def read(self, look: int, output: str) -> Seen:
+        items = [item for item in json.loads(output)["items"] if _of_job(item) in self._jobs]
+        pods = [item for item in items if item["kind"] == "Pod"]
+        pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
         pods.sort(key=self._node)
         streams = [stream for pod in pods for stream in self._streams(pod)]
         notes = [note for pod in pods for note in _notes(pod)]
@@ -66,7 +68,7 @@ class Kubernetes:
         return Seen(code=code_of(jobs, [pod for pod in pods if pod in deciding]), streams=streams, notes=notes)
 
     def _node(self, pod: dict[str, Any]) -> tuple[int, int]:
-        """Its number, in an Indexed Job and among Jobs of a pod each."""
+        """Return the number of the pod's Job, and its index in an Indexed Job."""
         index = int(pod["metadata"].get("annotations", {}).get(_INDEX, 0))
         return self._jobs.index(_of_job(pod)), index
 
@@ -85,37 +87,29 @@ class Kubernetes:
                 )  # fmt: skip
 
     def cancel(self) -> Sequence[Command]:
-        """In the foreground: a Job goes after its pods, which get their time."""
-        patience = f"{grace_of(self._job) + 60}s"
-        words = ("--ignore-not-found", "--cascade=foreground", "--timeout", patience)
-        return (("kubectl", "delete", *self._made, *words),)
+        """Delete in the foreground: a Job is deleted after its pods, which get their time to save."""
+        options = ("--ignore-not-found", "--cascade=foreground", "--timeout", f"{grace_of(self._job) + 60}s")
+        return (("kubectl", "delete", *self._objects, *options),)
 
     clean = cancel
 
 
-def _name(item: dict[str, Any]) -> str:
-    return f"{item['kind'].lower()}/{item['metadata']['name']}"
-
-
-def _made_at(item: dict[str, Any]) -> str:
-    return str(item["metadata"].get("creationTimestamp", ""))
-
-
 def _of_job(item: dict[str, Any]) -> str:
-    """The name of a Job, or that of a pod's Job, by the label that Kubernetes sets."""
+    """Return the name of a Job, or of a pod's Job, by the label that Kubernetes sets."""
     metadata = item["metadata"]
     return str(metadata["name"] if item["kind"] == "Job" else metadata.get("labels", {}).get("job-name", ""))
 
 
-def _taken(said: str) -> str:
-    there = " ".join(line.replace(".batch", "") for line in said.split())
-    return f"The cluster has this already: {there}. Remove it first: kubectl delete {there}" if there else ""
+def _taken(output: str) -> str:
+    names = " ".join(line.replace(".batch", "") for line in output.split())
+    return f"The cluster has this already: {names}. Remove it first: kubectl delete {names}" if names else ""
 
 
 def code_of(jobs: Sequence[dict[str, Any]], pods: Sequence[dict[str, Any]]) -> int | None:
-    """Of Jobs, and of their pods in the order of nodes: 0 where each is complete; where one has failed, the script's.
+    """Return 0 if each Job is complete, the script's exit code if one has failed, and None before.
 
-    One that failed tells the other Jobs nothing, whose pods end by themselves: until then the code is not known.
+    ``pods`` are in the order of nodes. A failed Job does not end the pods of other Jobs: until these have ended by
+    themselves, the code is not known.
     """
     ended = [_end(job) for job in jobs]
     failed = [end for end in ended if end and end["type"] == "Failed"]
@@ -133,7 +127,7 @@ def _end(job: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _runs(pod: dict[str, Any]) -> bool:
-    """Unless the cluster ends it already, be it on a node that is lost."""
+    """Return True for a running pod. The cluster marks a pod of a lost node for deletion, so it no longer counts."""
     return "deletionTimestamp" not in pod["metadata"] and any("running" in each["state"] for each in _containers(pod))
 
 
@@ -143,7 +137,7 @@ def _containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _of_the_script(pods: Sequence[dict[str, Any]]) -> int:
-    """All nodes end with the code of the rank that failed first; one that the cluster killed says less than that."""
+    """Return the code of the rank that failed first, by which all nodes end; codes of killed pods count last."""
     statuses = [status for pod in pods for status in _containers(pod)]
     codes = [status["state"].get("terminated", {}).get("exitCode", 0) for status in statuses]
     failed = sorted(filter(None, codes), key=lambda code: code in _KILLED)
@@ -151,7 +145,7 @@ def _of_the_script(pods: Sequence[dict[str, Any]]) -> int:
 
 
 def _notes(pod: dict[str, Any]) -> Iterator[str]:
-    """What keeps a pod from its start."""
+    """Yield the reasons why a pod has not started."""
     name = pod["metadata"]["name"]
     for each in pod["status"].get("conditions", []):
         if each["type"] == "PodScheduled" and each["status"] == "False":

@@ -1,8 +1,8 @@
-"""Slurm: sbatch, and looks at the job from then on.
+"""Slurm: submits by sbatch, and then reads the state of the job again and again.
 
-`sbatch --wait` would end with this machine's connection to the controller, and says 1 of every signal; looking again
-survives both. A cluster need not keep accounts, so the controller is asked first, which forgets a job after a while
-(MinJobAge); then the accounts. What the job says is in the file that the controller names.
+`sbatch --wait` would end with this machine's connection to the controller, and returns 1 for every signal. The state
+comes from the controller, since not every cluster keeps accounts. The controller forgets a job after a while
+(MinJobAge), so the accounts are asked next. The output of the job is in the file that the controller names.
 
 Sources: the manual pages sbatch(1), scontrol(1), sacct(1), scancel(1) of Slurm 24.11; job states in squeue(1).
 """
@@ -18,9 +18,9 @@ from torchbake.jobs.task import NODE_LOST, Task
 
 _ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"}
 _ENDED |= {"PREEMPTED", "REVOKED"}
-# What the script's own end does not say: Slurm writes 0:1 for a lost node, as if a SIGHUP had ended it.
-_MEANT = {"COMPLETED": 0, "TIMEOUT": TIMED_OUT, "DEADLINE": TIMED_OUT, "NODE_FAIL": NODE_LOST}
-_UNSAID = {"CANCELLED": 130, "OUT_OF_MEMORY": 137}  # where the code is 0, since the script itself did not end
+# Exit codes by state, as Slurm's code is no help: it is 0:1 for a lost node, as if a SIGHUP had ended the script.
+_CODES = {"COMPLETED": 0, "TIMEOUT": TIMED_OUT, "DEADLINE": TIMED_OUT, "NODE_FAIL": NODE_LOST}
+_CODES_FOR_ZERO = {"CANCELLED": 130, "OUT_OF_MEMORY": 137}  # if Slurm's code is 0, as the script itself did not end
 _FIELD = re.compile(r"(?:^|\s)(JobState|ExitCode|Reason|StdOut)=(\S*)")
 
 
@@ -43,11 +43,11 @@ class Slurm:
     def submit(self) -> Command:
         return ("sbatch", "--parsable", str(self._manifest))
 
-    def submitted(self, said: str) -> None:
-        """`ID`, or `ID;CLUSTER`; a site's own words may stand before it."""
-        match = re.fullmatch(r"([0-9]+)(?:;(\S+))?", (said.split() or [""])[-1])
+    def submitted(self, output: str) -> None:
+        """Read `ID` or `ID;CLUSTER`, which may follow a message of the site."""
+        match = re.fullmatch(r"([0-9]+)(?:;(\S+))?", (output.split() or [""])[-1])
         if not match:
-            raise JobError(f"sbatch did not say a job's number: {said.strip()[-200:]!r}.", hint="See: squeue --me")
+            raise JobError(f"sbatch printed no job number: {output.strip()[-200:]!r}.", hint="See: squeue --me")
         self._id, self._cluster = match[1], (("--clusters", match[2]) if match[2] else ())
 
     def looks(self) -> Sequence[Command]:
@@ -57,19 +57,18 @@ class Slurm:
             (*accounts, "--format", "State,ExitCode"),
         )
 
-    def read(self, look: int, said: str) -> Seen:
-        found = dict(_FIELD.findall(said)) if look == 0 else _of_accounts(said)
+    def read(self, look: int, output: str) -> Seen:
+        found = dict(_FIELD.findall(output)) if look == 0 else _of_accounts(output)
         state, code = found["JobState"], found["ExitCode"]
         self._output = found.get("StdOut") or self._output
         ended = code_of(state, code) if state in _ENDED else None
         notes = [f"job {self._id} {state}" + (f": {found['Reason']}" if found.get("Reason", "None") != "None" else "")]
-        begun = state not in ("PENDING", "CONFIGURING") and self._output
-        return Seen(code=ended, streams=(self._log(),) if begun else (), notes=notes)
-
-    def _log(self) -> Stream:
-        # The file is made on another machine, and seen here some time later.
+        if state in ("PENDING", "CONFIGURING") or not self._output:
+            return Seen(code=ended, notes=notes)
+        # Another machine creates the file, and it is visible here some time later.
         line = 'until [ -e "$0" ]; do sleep 1; done; exec tail -n +1 -f "$0"'
-        return Stream(name=self._output, command=("sh", "-c", line, self._output))
+        log = Stream(name=self._output, command=("sh", "-c", line, self._output))
+        return Seen(code=ended, streams=(log,), notes=notes)
 
     def cancel(self) -> Sequence[Command]:
         queue = shlex.join(("squeue", *self._cluster, "--noheader", "--jobs", self._id))
@@ -80,15 +79,15 @@ class Slurm:
         return ()
 
 
-def _of_accounts(said: str) -> dict[str, str]:
-    """`CANCELLED by 1000|0:15`."""
-    state, code = said.splitlines()[0].split("|")
+def _of_accounts(output: str) -> dict[str, str]:
+    """Read a line such as `CANCELLED by 1000|0:15`."""
+    state, code = output.splitlines()[0].split("|")
     return {"JobState": state.split()[0], "ExitCode": code}
 
 
 def code_of(state: str, code: str) -> int:
-    """Of the script's code and the signal that ended it, `3:0`; as a shell would say it."""
+    """Return the exit code of a shell for Slurm's `3:0`: the script's code, and the signal that ended it."""
     exit_code, signal = (int(part) for part in code.split(":"))
-    if state in _MEANT:
-        return _MEANT[state]
-    return exit_code or (128 + signal if signal else _UNSAID.get(state, 1))
+    if state in _CODES:
+        return _CODES[state]
+    return exit_code or (128 + signal if signal else _CODES_FOR_ZERO.get(state, 1))

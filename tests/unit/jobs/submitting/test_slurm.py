@@ -38,7 +38,7 @@ def test_the_jobs_number_and_its_cluster_are_read(said: str, words: tuple[str, .
     assert launcher.cancel() == ()  # nothing has been submitted
     launcher.submitted(said)
     assert launcher.cancel()[0] == ("scancel", *words)
-    with pytest.raises(JobError, match="did not say a job's number"):
+    with pytest.raises(JobError, match="printed no job number"):
         launcher.submitted("queue full")
 
 
