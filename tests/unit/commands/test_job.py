@@ -63,7 +63,7 @@ def test_a_comment_that_names_an_image_asks_no_registry(
 ) -> None:
     monkeypatch.setattr(module, "registry_of", lambda repository, plain_http: pytest.fail("the registry was asked"))
     out, _ = told(capsys, "show", "torchrun", "job.yaml", "--registry", "ghcr.io/team")
-    assert f"# Its Python has what this image has: ghcr.io/team/pytorch:{TAG}" in out
+    assert f"# Their Python needs the packages of this image: ghcr.io/team/pytorch:{TAG}" in out
 
 
 def test_images_are_pinned_unless_that_is_not_wanted(here: Path, capsys: Streams) -> None:

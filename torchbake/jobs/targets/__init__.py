@@ -1,4 +1,4 @@
-"""Launchers, and how each is told of a job: one pure module each, all with the same `render`."""
+"""Targets: the manifests of each launcher. Each is a pure module with the interface `Target`."""
 
 from torchbake.jobs.expressible import Target
 from torchbake.jobs.model import Job
@@ -19,7 +19,7 @@ from torchbake.jobs.targets import (
     trainjob,
 )
 
-# In the order in which they are shown.
+# In the order in which commands list them.
 TARGETS: dict[str, Target] = {
     module.NAME: module
     for module in (
@@ -32,6 +32,6 @@ TARGETS: dict[str, Target] = {
 
 
 def meant(target: Target, job: Job) -> Target:
-    """Which target writes the job: `kubernetes: {api: "1.20"}` in its file means the one of that name."""
+    """Return the target that writes the job: `kubernetes: {api: "1.20"}` selects kubernetes-1.20."""
     old = target.NAME == kubernetes.NAME and job.kubernetes.api
     return TARGETS[f"{kubernetes.NAME}-{job.kubernetes.api}"] if old else target

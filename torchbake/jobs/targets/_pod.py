@@ -1,7 +1,7 @@
-"""The pod of a node, as Kubernetes' own Job and the operators' take it. Pure.
+"""The pod of a node, for the Job of Kubernetes and the objects of operators. Pure.
 
-Pod Security "restricted" takes it, but for two things that a job asks for: `permissions: fix`, whose one container runs
-as root with three capabilities, and `hostPath`.
+It passes Pod Security "restricted", except with two keys of a job: `permissions: fix`, whose container runs as root with
+three capabilities, and `hostPath`.
 """
 
 import base64
@@ -20,17 +20,16 @@ CONTAINER = "pytorch"
 MASTER = "master"  # the port that nodes must reach
 _GPU = "nvidia.com/gpu"
 _QUEUE = "kueue.x-k8s.io/queue-name"
-# Where an Indexed Job writes a pod's number.
-INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-_TCP = {"protocol": "TCP"}  # the default; until 1.20 a server-side apply wants it said, as it is a part of the key
+INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"  # a pod's number in an Indexed Job
+_TCP = {"protocol": "TCP"}  # the default; until 1.20 a server-side apply requires it, as it is a part of the key
 _FILES, _SHM, _TMP = "job-files", "shm", "tmp"
-_SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions stays at a few megabytes
+_SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions uses a few megabytes
 
 
 def named(host: str, last: Callable[[Job], str], *, service: Callable[[Job], bool] = lambda _: True) -> Cannot:
-    """The names that pods, and the Service by which they find each other, cannot have.
+    """Names of jobs that are impossible for pods, or for the Service by which they find each other.
 
-    ``last`` is the longest name of a pod's host, and ``host`` its form in words.
+    ``last`` returns the longest host name of a pod, and ``host`` is its form in words.
     """
     return Cannot(
         key="name",
@@ -42,7 +41,7 @@ def named(host: str, last: Callable[[Job], str], *, service: Callable[[Job], boo
 
 
 def security(task: Task) -> str:
-    """What an administrator would ask, as a sentence."""
+    """Return the sentence for administrators about Pod Security."""
     if not task.ours:
         return 'Pod Security "restricted" would refuse this: nothing is known of the user of the image.'
     roots = "volume-permissions runs as root, with CHOWN, FOWNER and DAC_OVERRIDE" if task.fixed else ""
@@ -52,30 +51,30 @@ def security(task: Task) -> str:
 
 
 def metadata(job: Job, name: str) -> dict[str, Any]:
-    """Of every object: its name, and the job's labels and annotations."""
+    """Return the metadata of an object: its name, and the job's labels and annotations."""
     return {"name": name, **marks(job)}
 
 
 def queued(job: Job, name: str) -> dict[str, Any]:
-    """Of the object that Kueue admits: its queue besides."""
+    """Return the metadata of the object that Kueue admits, with its queue."""
     found = metadata(job, name)
     queue = {_QUEUE: job.queue} if job.queue else {}
     return found | {"labels": found["labels"] | queue}
 
 
 def marks(job: Job) -> dict[str, Any]:
-    """Those that Kubernetes recommends, unless the job says others."""
+    """Return the job's labels and annotations, with the labels that Kubernetes recommends."""
     labels = {"app.kubernetes.io/name": job.name, "app.kubernetes.io/managed-by": "torchbake"} | job.labels
     return without_nothing({"labels": labels, "annotations": job.annotations})
 
 
 def without(*keys: str, why: str) -> tuple[Cannot, ...]:
-    """The keys of operators, as kinds that have no place for these cannot express them."""
+    """Keys of Kubernetes that an object has no place for."""
     return cannot((key for key in OF_KUBERNETES if key in keys), why)
 
 
 def managers(own: str) -> Cannot:
-    """The controllers that an operator of Kubeflow does not take: any but itself and Kueue's."""
+    """Controllers that an operator of Kubeflow does not accept: all but itself and Kueue's."""
     taken = (own, "kueue.x-k8s.io/multikueue")
     return Cannot(
         key="managedBy",
@@ -95,11 +94,11 @@ def template(
     filled: Mapping[str, str] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """A pod template; ``more`` are keys of its spec that are not the same under every launcher.
+    """Return a pod template; ``more`` are keys of its spec that differ between launchers.
 
-    ``fields`` are variables that Kubernetes fills in from the pod's own fields, and ``filled`` those with $(NAME) of
-    others in them. Without a name the port is not listed: that is for people and for an operator which looks it up, and
-    opens nothing.
+    ``fields`` are variables with values from the pod's own fields, and ``filled`` are variables with $(NAME) of others
+    in their values. A port without ``port_name`` is not listed; the list is for people and for operators, and opens no
+    port.
     """
     job, variables = task.job, _variables(task, env, fields or {}, filled or {})
     spec = {
@@ -122,19 +121,17 @@ def template(
 
 
 def _account(task: Task) -> dict[str, Any]:
-    """The pod's security context: the image's user, one that the cluster chooses, or that of an unknown image."""
-    uid = task.known_uid
-    user: dict[str, Any] = (
-        {"runAsUser": uid, "runAsGroup": 0, "fsGroup": uid, "fsGroupChangePolicy": "OnRootMismatch"} if uid else {}
-    )
-    not_root = {"runAsNonRoot": True} if task.ours else {}
-    return {**not_root, **user, "seccompProfile": {"type": "RuntimeDefault"}}
+    """Return the pod's security context. It has no user if the image is unknown, or if the cluster chooses the user."""
+    context: dict[str, Any] = {"runAsNonRoot": True} if task.ours else {}
+    if uid := task.known_uid:
+        context |= {"runAsUser": uid, "runAsGroup": 0, "fsGroup": uid, "fsGroupChangePolicy": "OnRootMismatch"}
+    return context | {"seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def _as_written(model: Any) -> dict[str, Any]:
-    """In Kubernetes' own words, which the job's are."""
-    found: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True)
-    return found
+    """Return a mapping of the job with its keys, which are those of Kubernetes."""
+    mapping: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True)
+    return mapping
 
 
 def _variables(
@@ -171,12 +168,12 @@ _HARDENED = {"readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
 def _escaped(text: str) -> str:
-    """Kubernetes fills in variables wherever $(NAME) stands, and takes $$ for one $."""
+    """Escape $(NAME), by which Kubernetes expands variables, and $$, which it reads as $."""
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
 def _resources(job: Job) -> dict[str, Any]:
-    """Requested and no more: a node that takes what another was promised slows down all."""
+    """Return requests that are limits too, since a node that takes resources of another slows down the whole job."""
     wanted = job.resources
     gpu, rdma = {_GPU: str(wanted.gpu)} if wanted.gpu else {}, {wanted.rdma: "1"} if wanted.rdma else {}
     amounts = without_nothing({"cpu": wanted.cpu, "memory": wanted.memory}) | gpu | rdma
@@ -184,7 +181,7 @@ def _resources(job: Job) -> dict[str, Any]:
 
 
 def _permissions(task: Task) -> dict[str, Any]:
-    """The one container that is root, with the three capabilities that this takes."""
+    """Return volume-permissions, the only container that runs as root, with three capabilities."""
     paths = [volume.mount_path for volume in task.fixed]
     names = {name for name, volume in _named(task.job) if volume.permissions}
     return {
@@ -206,7 +203,7 @@ def _permissions(task: Task) -> dict[str, Any]:
 
 
 def _named(job: Job) -> list[tuple[str, Volume]]:
-    """The job's volumes, as the pod calls them."""
+    """Return the job's volumes with their names in the pod."""
     return [(f"volume-{place}", volume) for place, volume in enumerate(job.volumes)]
 
 
@@ -238,7 +235,7 @@ def _volumes(task: Task) -> list[dict[str, Any]]:
 
 
 def service(job: Job, selector: Mapping[str, str]) -> dict[str, Any]:
-    """Names for the pods, also for those that are not ready."""
+    """Return a Service that gives pods names, even before they are ready."""
     spec = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -249,15 +246,15 @@ def service(job: Job, selector: Mapping[str, str]) -> dict[str, Any]:
 
 
 def files_of(job: Job) -> str:
-    """The name of the ConfigMap that carries a folder's files."""
+    """Return the name of the ConfigMap that carries a folder's files."""
     return f"{job.name}-files"
 
 
 def surroundings(task: Task) -> list[dict[str, Any]]:
-    """What must be there before the pods: the folder's files, and the claims that are made."""
+    """Return the objects that pods need: a ConfigMap with the folder's files, and the claims to create."""
     job = task.job
-    made = [volume for volume in job.volumes if volume.size]
-    return ([_config_map(task)] if job.files.folder else []) + [_claim(job, volume) for volume in made]
+    claims = [_claim(job, volume) for volume in job.volumes if volume.size]
+    return ([_config_map(task)] if job.files.folder else []) + claims
 
 
 def _claim(job: Job, volume: Volume) -> dict[str, Any]:
@@ -287,7 +284,7 @@ def _config_map(task: Task) -> dict[str, Any]:
 
 
 def keys_of(task: Task) -> list[str]:
-    """A key for each file: its path, but for what no key may hold; no two are the same, whatever their order."""
+    """Return a unique key for each file: its path, without the characters that no key may have."""
     keys = dict[str, str]()
     for path in sorted(task.contents):
         key = re.sub(r"[^-._a-zA-Z0-9]", "_", path)[-240:]

@@ -1,6 +1,6 @@
-"""What starts containers under Slurm: Apptainer, Pyxis with Enroot, or Slurm's own support of OCI bundles. Pure.
+"""Container runtimes of Slurm: Apptainer, Pyxis with Enroot, or Slurm's own support of OCI bundles. Pure.
 
-An image's entrypoint is called by its name: Apptainer and Slurm would not run it, and Pyxis only where a site says so.
+The image's entrypoint is called by its path: Apptainer and Slurm do not run it, and Pyxis only if the site enables it.
 
 Sources: https://apptainer.org/docs/user/latest/bind_paths_and_mounts.html; NVIDIA/pyxis, args.c;
 https://slurm.schedmd.com/containers.html
@@ -19,23 +19,23 @@ from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.reference import parse_reference
 
 HOSTS = ("PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
-# That of a CUDA devel image, which has one folder more than others have.
+# The PATH of a CUDA devel image, which has one folder more than other images.
 _OWN = f"/opt/venv/bin:/pytorch/bin:/usr/local/cuda/bin:{TOOLBOX}"
 _PATH = f"{_OWN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Runtime(Protocol):
     def before(self, task: Task) -> list[str]:
-        """Lines of the script before the nodes start."""
+        """Return lines of the script before the nodes start."""
 
     def command(self, task: Task) -> str:
-        """What stands behind `srun` and its options."""
+        """Return the command for `srun`."""
 
 
 class Apptainer:
-    """The image is a SIF: one that is there, or that the script makes of the image once for all nodes and jobs.
+    """Runs a SIF file: an existing one, or one that the script converts once for all nodes and jobs.
 
-    Without the user's home and working folder: what lies in ~/.local would be found before the image's own packages.
+    The user's home is not mounted, since Python would find packages in ~/.local before those of the image.
     """
 
     def before(self, task: Task) -> list[str]:
@@ -56,14 +56,14 @@ class Apptainer:
         words += ["--pwd", folder] if folder else []
         words += ["--nv"] if task.job.resources.gpu else []
         for source, target, read_only in _mounts(task):
-            # Apptainer reads it as CSV: the quotes are its own.
+            # Apptainer parses the value as CSV, with quotes.
             quoted = '"source={}"'.format(source.replace('"', '""'))
             words += ["--mount", f"type=bind,{quoted},destination={target}" + (",ro" if read_only else "")]
         return f'{shlex.join(words)} "$image" {shlex.join(_run(task))}'
 
 
 class Pyxis:
-    """Each node pulls the image, or takes a squashfs that all see."""
+    """Pulls the image on each node, or runs a squashfs file that all nodes see."""
 
     def before(self, task: Task) -> list[str]:
         return []
@@ -74,7 +74,7 @@ class Pyxis:
             if re.search(r"[\s,:]", source + target):
                 raise JobError(
                     f"{source} cannot be mounted by Pyxis, which takes no space, comma or colon in a path.",
-                    hint="Give the folder another name, or take the runtime apptainer.",
+                    hint="Give the folder another name, or use the runtime apptainer.",
                 )
         words = [f"--container-image={task.job.slurm.image or _enroot_of(task.image)}"]
         texts = [f"{source}:{target}" + (":ro" if read_only else "") for source, target, read_only in mounts]
@@ -85,7 +85,7 @@ class Pyxis:
 
 
 class Oci:
-    """A bundle that all nodes see. Slurm replaces its environment, so that what the image sets is said again."""
+    """Runs a bundle that all nodes see. Slurm replaces its environment, so the command sets the image's PATH again."""
 
     def before(self, task: Task) -> list[str]:
         return []
@@ -110,23 +110,23 @@ def _run(task: Task) -> tuple[str, ...]:
 
 
 def _mounts(task: Task) -> list[tuple[str, str, bool]]:
-    """Source, target, and whether it is read-only. Claims are none of Slurm's."""
+    """Return source, target, and True for a read-only mount. Slurm has no claims."""
     files = [(str(task.folder), JOB_FOLDER, True)] if task.folder else []
     return files + [(each.host_path, each.mount_path, each.read_only) for each in task.job.volumes if each.host_path]
 
 
 def _without_tag(image: str) -> str:
-    """By digest alone where there is one: Apptainer does not take both."""
+    """Remove the tag of a reference with a digest, since Apptainer does not take both."""
     return re.sub(r":[^:/@]+(?=@)", "", image)
 
 
 def _sif_of(image: str) -> str:
-    """The file of an image, with its tag or digest in its name: another image is another file."""
+    """Return the file name of an image, with its tag or digest, so that each image has a file."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", PurePosixPath(_without_tag(image)).name) + ".sif"
 
 
 def _enroot_of(image: str) -> str:
-    """HOST#PATH:TAG; without a host Enroot asks Docker Hub."""
+    """Return a reference as HOST#PATH:TAG; without a host Enroot asks Docker Hub."""
     reference = parse_reference(_without_tag(image))
     host = "" if reference.repository.host == "docker.io" else f"{reference.repository.host}#"
     return host + reference.repository.path + (f"@{reference.digest}" if reference.digest else f":{reference.tag}")

@@ -1,4 +1,4 @@
-"""docker compose: a service a node, all on one engine, on the project's own network."""
+"""docker compose: a service for each node, all on one engine, on the project's network."""
 
 from typing import Any
 
@@ -15,9 +15,7 @@ MOST_NODES = _engine.MOST_NODES
 CARRIES_FILES = False
 CANNOT: tuple[Cannot, ...] = (
     *_engine.CANNOT,
-    Cannot(
-        key="timeouts.job", why="compose stops nothing after a time; begin with `timeout SECONDS docker compose up`"
-    ),
+    Cannot(key="timeouts.job", why="compose has no limit of time; start it by `timeout SECONDS docker compose up`"),
 )
 NEEDS: tuple[Needs, ...] = ()
 _PERMISSIONS = "volume-permissions"
@@ -75,7 +73,7 @@ def _node(task: Task, rank: int) -> dict[str, Any]:
 
 
 def _gpus(job: Job, rank: int) -> dict[str, Any] | None:
-    """By number where several nodes share a machine, as each would get the first otherwise."""
+    """Return the GPUs of a node. Several nodes get GPUs by number, since each would get the first ones otherwise."""
     if not job.resources.gpu:
         return None
     which = {"device_ids": _engine.gpus_of(job, rank)} if job.most_nodes > 1 else {"count": job.resources.gpu}
@@ -89,5 +87,5 @@ def _mount(kind: str, source: str, target: str, read_only: bool) -> dict[str, An
 
 
 def _escaped(text: str) -> str:
-    """compose fills in variables wherever a $ stands."""
+    """Escape $, by which compose expands variables anywhere in the file."""
     return text.replace("$", "$$")

@@ -1,7 +1,7 @@
-"""docker: a script of the shell, a line a node, all on one engine. It ends with the job's exit code.
+"""docker: a shell script with a line for each node, all on one engine. It ends with the job's exit code.
 
-Node 0 runs in the foreground; `run` ends every node with the code of the rank that failed first. What was started
-goes when the script ends, however it does.
+Node 0 runs in the foreground; `run` ends every node with the code of the rank that failed first. The script always
+removes its containers and its network when it ends.
 """
 
 import shlex
@@ -19,6 +19,7 @@ MOST_NODES = _engine.MOST_NODES
 CARRIES_FILES = False
 CANNOT: tuple[Cannot, ...] = _engine.CANNOT
 NEEDS: tuple[Needs, ...] = ()
+_HARDENED = ("--security-opt", "no-new-privileges")
 
 
 def render(task: Task) -> str:
@@ -39,7 +40,7 @@ def render(task: Task) -> str:
 
 
 def _surroundings(job: Job) -> list[str]:
-    """The network of the nodes, and how all goes in the end."""
+    """Return the lines that create the network of the nodes, and remove everything at the end."""
     names = " ".join(node_name(job, rank) for rank in range(job.most_nodes))
     ends = f"docker rm --force {names} >/dev/null 2>&1 || true; docker network rm {job.name} >/dev/null 2>&1 || true"
     return [
@@ -52,30 +53,26 @@ def _surroundings(job: Job) -> list[str]:
 
 def _permissions(task: Task) -> list[str]:
     added = [word for name in CAPABILITIES for word in ("--cap-add", name)]
-    words = ["docker", "run", "--rm", "--network", "none", "--cap-drop", "ALL", *added, *_hardened()]
+    words = ["docker", "run", "--rm", "--network", "none", "--cap-drop", "ALL", *added, *_HARDENED]
     for volume in task.fixed:
         words += _mount(*_engine.source_of(task.job, volume), volume.mount_path, read_only=False)
     return [*words, task.init_image, "--owner", task.owner, *(volume.mount_path for volume in task.fixed)]
 
 
-def _node(task: Task, rank: int, *how: str) -> list[str]:
+def _node(task: Task, rank: int, option: str = "--rm") -> list[str]:
     job = task.job
-    words = ["docker", "run", *(how or ("--rm",)), "--name", node_name(job, rank)]
+    words = ["docker", "run", option, "--name", node_name(job, rank)]
     words += ["--network", job.name] if job.most_nodes > 1 else []
     words += ["--cap-drop", "ALL"] if task.ours else []
-    words += [*_hardened(), "--stop-timeout", str(grace_of(job)), *_resources(job, rank)]
+    words += [*_HARDENED, "--stop-timeout", str(grace_of(job)), *_resources(job, rank)]
     for kind, source, target, read_only in _engine.mounts_of(job, task.folder):
         words += _mount(kind, source, target, read_only=read_only)
     words += [word for name, value in job.labels.items() for word in ("--label", f"{name}={value}")]
     env = _engine.environment(job, rank)
     words += [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
-    words += [word for name in job.secrets for word in ("--env", name)]  # the value is the shell's, and on no line
+    words += [word for name in job.secrets for word in ("--env", name)]  # docker reads the value from the shell
     words += ["--workdir", workdir_of(job)] if workdir_of(job) else []
     return [*words, task.image, *job.words]
-
-
-def _hardened() -> list[str]:
-    return ["--security-opt", "no-new-privileges"]
 
 
 def _resources(job: Job, rank: int) -> list[str]:
@@ -86,11 +83,11 @@ def _resources(job: Job, rank: int) -> list[str]:
     words += ["--device", "/dev/infiniband", "--ulimit", "memlock=-1:-1"] if wanted.rdma else []
     if not wanted.gpu:
         return words
-    several = f'"device={",".join(_engine.gpus_of(job, rank))}"'  # docker reads it as CSV: the quotes are its own
+    several = f'"device={",".join(_engine.gpus_of(job, rank))}"'  # docker parses the value as CSV, with quotes
     return [*words, "--gpus", several if job.most_nodes > 1 else str(wanted.gpu)]
 
 
 def _mount(kind: str, source: str, target: str, *, read_only: bool) -> list[str]:
-    """docker reads it as CSV too."""
+    """Return the option of a mount, which docker parses as CSV."""
     quoted = '"source={}"'.format(source.replace('"', '""')) if set(source) & set(',"') else f"source={source}"
     return ["--mount", f"type={kind},{quoted},target={target}" + (",readonly" if read_only else "")]

@@ -1,7 +1,6 @@
-"""Helm: values of the chart `charts/pytorch`, which then makes the objects of `kubernetes`. Pure.
+"""Helm: values of the chart `charts/pytorch`, which then creates the objects of the target kubernetes. Pure.
 
-What the chart would decide otherwise than `job show kubernetes` is said: the probes, and that the Job has the job's
-name.
+The values also set the chart's choices that differ from `job show kubernetes`: the probes, and the name of the Job.
 """
 
 import base64
@@ -15,7 +14,7 @@ from torchbake.jobs.task import Task, shm_of
 from torchbake.oci.reference import names_host
 
 NAME = "helm"
-ABOUT = "values of the Helm chart, which makes the same objects as kubernetes"
+ABOUT = "values of the Helm chart, which creates the same objects as kubernetes"
 MOST_NODES = kubernetes.MOST_NODES
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
@@ -32,7 +31,7 @@ def render(task: Task) -> str:
 
 
 def values(task: Task) -> dict[str, Any]:
-    """What the chart's defaults do not say already, or might say otherwise one day."""
+    """Return the values that differ from the chart's defaults, or whose defaults may change."""
     job = task.job
     pod = kubernetes.objects(task)[-1]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -44,7 +43,8 @@ def values(task: Task) -> dict[str, Any]:
         **_group(job),
         "entrypoint": without_nothing({"file": job.script, "module": job.module, "args": list(job.args)}),
         **_files(task),
-        "extraEnvVars": _own(job, container["env"]),
+        # The chart itself sets the variables of `run`.
+        "extraEnvVars": [each for each in container["env"] if each["name"] in job.env or each["name"] in job.secrets],
         "restarts": job.restarts,
         "timeouts": {"rendezvous": job.timeouts.rendezvous, "group": job.timeouts.group, "stop": job.timeouts.stop},
         "activeDeadlineSeconds": job.timeouts.job,
@@ -63,7 +63,7 @@ def values(task: Task) -> dict[str, Any]:
 
 
 def _image(text: str) -> dict[str, str]:
-    """The parts of a reference, which the chart puts together again, to the letter."""
+    """Split a reference into parts, from which the chart builds the same text again."""
     rest, _, digest = text.partition("@")
     name, colon, tag = rest.rpartition(":")
     if not colon or "/" in tag:
@@ -91,11 +91,6 @@ def _files(task: Task) -> dict[str, Any]:
     return {"configMap": files.config_map, "files": texts, "binaryFiles": binaries, "cloneFilesFromGit": git}
 
 
-def _own(job: Job, env: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The job's own variables, as Kubernetes takes them; the chart says the others."""
-    return [each for each in env if each["name"] in job.env or each["name"] in job.secrets]
-
-
 def _resources(job: Job) -> dict[str, Any]:
     wanted = job.resources
     amounts = without_nothing({"cpu": wanted.cpu, "memory": wanted.memory})
@@ -104,7 +99,7 @@ def _resources(job: Job) -> dict[str, Any]:
 
 
 def _volumes(task: Task, pod: dict[str, Any]) -> dict[str, Any]:
-    """The job's, in its own words; the chart's own claim is none of them."""
+    """Return the job's volumes by the keys of its file, without the claim that the chart would create."""
     volumes = [
         volume.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True) for volume in task.job.volumes
     ]

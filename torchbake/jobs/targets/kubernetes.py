@@ -1,6 +1,6 @@
 """Kubernetes: a plain Job; for several nodes an Indexed Job, whose pods find node 0 by a headless Service.
 
-Pods that are not ready have no name unless the Service publishes them, and none is ready before all have met.
+The Service publishes pods that are not ready, since no pod is ready before all nodes have met.
 """
 
 from typing import Any
@@ -27,7 +27,6 @@ def render(task: Task) -> str:
 
 
 def objects(task: Task) -> list[dict[str, Any]]:
-    """What is applied, in this order."""
     job = task.job
     # Kubernetes sets this label on a Job's pods.
     service = [_pod.service(job, {"job-name": job.name})] if job.most_nodes > 1 else []

@@ -1,7 +1,7 @@
-"""Kubernetes before Indexed Jobs (1.22) and pod failure policies (1.26): a Job for each node, with a host name each.
+"""Kubernetes before Indexed Jobs (1.22) and pod failure policies (1.26): a Job with a host name for each node.
 
-Nothing in it is newer than Kubernetes 1.20. Such a Job cannot tell a lost node from a failed script, so no pod is made
-again; a group of nodes ends as its node 0 ends, whose Job has its exit code.
+Every key exists in Kubernetes 1.20. Such a Job cannot tell a lost node from a failed script, so no pod is restarted.
+The job's exit code is that of the Job of node 0.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torchbake.jobs.targets.yaml_text import documents, without_nothing
 from torchbake.jobs.task import Task, counts, in_container, master, node_name, ranked
 
 NAME = "kubernetes-1.20"
-ABOUT = "a Job a node and a headless Service, for clusters before 1.26, with its ConfigMap and claims"
+ABOUT = "a Job for each node and a headless Service, for clusters before 1.26, with its ConfigMap and claims"
 MOST_NODES = 1000  # the Endpoints of a Service
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
@@ -34,7 +34,6 @@ def render(task: Task) -> str:
 
 
 def objects(task: Task) -> list[dict[str, Any]]:
-    """What is applied, in this order."""
     job = task.job
     own = "app.kubernetes.io/name"
     service = [_pod.service(job, {own: _pod.marks(job)["labels"][own]})] if job.most_nodes > 1 else []

@@ -1,8 +1,8 @@
 """LeaderWorkerSet of Kubernetes SIGs, v1: one group of a leader and its workers, for programs that serve without end.
 
-The leader is node 0. The controller sets LWS_LEADER_ADDRESS before the container's own variables, so that these can
-refer to it, and writes each pod's number as a label (LWS_WORKER_INDEX is newer: 0.6). Its pods are of StatefulSets,
-whose containers start again whenever they end, with exit code 0 too: a job never completes there.
+The leader is node 0. The controller sets LWS_LEADER_ADDRESS before the container's own variables, which can refer to
+it, and writes each pod's number as a label (LWS_WORKER_INDEX exists from 0.6 on). The pods belong to StatefulSets,
+which restart a container after any exit code: a job never completes.
 
 Source: kubernetes-sigs/lws: api/leaderworkerset/v1/leaderworkerset_types.go, pkg/utils/pod/pod_utils.go.
 """
@@ -23,7 +23,7 @@ _HASH = "x" * 10  # of a StatefulSet's revision, in a label of its pods
 CANNOT: tuple[Cannot, ...] = (
     _pod.named(f"NAME-0-{_HASH}", lambda job: f"{job.name}-0-{_HASH}"),
     Cannot(key="elastic", why="a group has a fixed size; write `nodes`"),
-    Cannot(key="restarts", why="a group starts again whenever a container ends, and never completes; use jobset"),
+    Cannot(key="restarts", why="a group restarts whenever a container ends, and never completes; use jobset"),
     Cannot(key="timeouts.job", why="a group runs without end; use jobset"),
     *_pod.without(
         *("ttlSecondsAfterFinished", "suspend", "managedBy", "gang"),
@@ -40,19 +40,18 @@ def render(task: Task) -> str:
 
 
 def objects(task: Task) -> list[dict[str, Any]]:
-    """The objects, in the order in which they are applied."""
     job = task.job
     env = in_container(job) | counts(job)
     fields = dict.fromkeys(ranked(job, ""), _INDEX)
-    there = master(job, "$(LWS_LEADER_ADDRESS)")
-    template = _pod.template(task, env, fields=fields, filled=there, restartPolicy="Always")
+    leader = master(job, "$(LWS_LEADER_ADDRESS)")
+    template = _pod.template(task, env, fields=fields, filled=leader, restartPolicy="Always")
     group = {
         "replicas": 1,
-        "startupPolicy": "LeaderCreated",  # the leader is ready only when its workers are there
+        "startupPolicy": "LeaderCreated",  # the leader becomes ready only after its workers have started
         "leaderWorkerTemplate": {
             "size": job.most_nodes,
             "restartPolicy": "RecreateGroupOnPodRestart",
-            "workerTemplate": template,  # of the leader too
+            "workerTemplate": template,  # for the leader too
         },
     }
     metadata = _pod.queued(job, job.name)

@@ -31,7 +31,7 @@ def render(task: Task) -> str:
 
 
 def _role(task: Task) -> dict[str, Any]:
-    """One failed task ends the job, as `run` ends all nodes; an elastic job ends with the first that is done."""
+    """Return the task role of the nodes. One failed task ends the job; the first complete one ends an elastic job."""
     job, wanted = task.job, task.job.resources
     resources = {
         "cpu": _pai.cpus(job),

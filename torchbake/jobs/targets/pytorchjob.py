@@ -1,7 +1,7 @@
-"""Kubeflow's PyTorchJob (training operator v1): a Master and its Workers; of an elastic job, Workers alone.
+"""Kubeflow's PyTorchJob (training operator v1): a Master and its Workers; an elastic job has only Workers.
 
-The operator counts nodes and processes, and sets RANK and MASTER_ADDR itself. Without a Master it does not say how many
-processes a node has, so an elastic job says that by the image's own variable.
+The operator sets the numbers of nodes and processes, RANK and MASTER_ADDR itself. Without a Master it does not set the
+number of processes, so an elastic job sets it by the variable of `run`.
 """
 
 from typing import Any
@@ -39,28 +39,26 @@ def render(task: Task) -> str:
 
 
 def objects(task: Task) -> list[dict[str, Any]]:
-    """What is applied, in this order."""
-    return [*_pod.surroundings(task), _job(task)]
-
-
-def _job(task: Task) -> dict[str, Any]:
     job = task.job
     workers = job.most_nodes if job.elastic else job.most_nodes - 1
     replicas = {} if job.elastic else {"Master": _replicas(task, 1)}
     spec = {
-        "nprocPerNode": job.per_node,  # a text, and 1 unless it is said: auto is the operator's own
-        "elasticPolicy": _elastic(task),
-        # The operator's API wants a policy. What has ended stays, for its log; what still runs then does not.
-        "runPolicy": _policy(job),
+        "nprocPerNode": job.per_node,  # a text, since the operator knows auto too
+        "elasticPolicy": _elastic(job),
+        "runPolicy": _policy(job),  # which the operator requires
         "pytorchReplicaSpecs": replicas | ({"Worker": _replicas(task, workers)} if workers else {}),
     }
     metadata = _pod.queued(job, job.name)
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": without_nothing(spec)}
+    api = "kubeflow.org/v1"
+    return [
+        *_pod.surroundings(task),
+        {"apiVersion": api, "kind": "PyTorchJob", "metadata": metadata, "spec": without_nothing(spec)},
+    ]
 
 
 def _policy(job: Job) -> dict[str, Any]:
     policy = {
-        "cleanPodPolicy": "Running",
+        "cleanPodPolicy": "Running",  # pods that have ended stay, for their logs
         "activeDeadlineSeconds": job.timeouts.job,
         "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
         "suspend": job.suspend or None,
@@ -71,7 +69,7 @@ def _policy(job: Job) -> dict[str, Any]:
 
 
 def _gang(job: Job) -> dict[str, Any]:
-    """For the scheduler that the operator was started with; without that the operator ignores it."""
+    """Return the policy for the scheduler of the operator, which ignores it if it was started without one."""
     if job.gang is None:
         return {}
     least = int(job.elastic.partition(":")[0]) if job.elastic else job.nodes
@@ -84,8 +82,7 @@ def _gang(job: Job) -> dict[str, Any]:
     return without_nothing(policy)
 
 
-def _elastic(task: Task) -> dict[str, Any]:
-    job = task.job
+def _elastic(job: Job) -> dict[str, Any]:
     if not job.elastic:
         return {}
     least, most = (int(number) for number in job.elastic.split(":"))
@@ -93,7 +90,7 @@ def _elastic(task: Task) -> dict[str, Any]:
 
 
 def _replicas(task: Task, count: int) -> dict[str, Any]:
-    """Never started again by the kubelet, which would start one node alone."""
+    """Return a replica group without restarts by the kubelet, which would restart one node alone."""
     job = task.job
     env = in_container(job) | (read_by(job, {"NPROC_PER_NODE": job.per_node}) if job.elastic else {})
     template = _pod.template(task, env, port_name=_PORT)

@@ -1,4 +1,4 @@
-"""Lines of a shell. Pure."""
+"""Lines of shell scripts. Pure."""
 
 import shlex
 
@@ -6,10 +6,10 @@ from torchbake.jobs.field_types import SecretKey
 
 
 def export(name: str, value: str) -> str:
-    """A variable of what is started, whatever its value holds."""
+    """Return the line that exports a variable, with its value quoted."""
     return f"export {name}={shlex.quote(value)}"
 
 
 def wanted(name: str, key: SecretKey, what: str) -> str:
-    """Ends the script where a secret's variable is not set."""
+    """Return the line that ends the script if the variable of a secret is not set."""
     return f': "${{{name}:?is the key {key.key} of the secret {key.secret}: {what}}}"'

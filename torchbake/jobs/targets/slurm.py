@@ -1,9 +1,9 @@
-"""Slurm: a script for `sbatch`, with one task a node, which starts its processes; Slurm counts the nodes itself.
+"""Slurm: a script for `sbatch` with one task for each node, which starts the processes of the node.
 
-`srun --export` names what the tasks get besides Slurm's own variables, so that nothing else of the user's shell comes
-into a container. A lost node puts the job into the queue again. A task that fails ends no other by itself
-(`--kill-on-bad-exit` would, and srun then says their SIGTERM in place of the script's code): `run` ends all nodes, and
-srun what is left some time after the first has ended (`--wait`).
+`srun --export` lists the variables of the tasks besides Slurm's own, so that no other variable of the user's shell gets
+into a container. A lost node puts the job into the queue again. With `--kill-on-bad-exit` srun would return SIGTERM in
+place of the script's code. So `run` ends all nodes after a failure, and srun ends the remaining tasks some time after
+the end of the first (`--wait`).
 
 Sources: https://slurm.schedmd.com/sbatch.html, srun.html and scontrol.html; SchedMD/slurm,
 src/slurmd/slurmstepd/container.c (a bundle's own environment is replaced).
@@ -21,12 +21,11 @@ from torchbake.jobs.task import NODE_LOST, Task, counts, elastic, grace_of, in_c
 
 NAME = "slurm"
 ABOUT = "a script for sbatch, for Apptainer, Pyxis and Enroot, or an OCI bundle"
-MOST_NODES = model.MOST_NODES  # a partition says its own limit
+MOST_NODES = model.MOST_NODES  # a partition has a limit of its configuration
 CARRIES_FILES = False
-_APART = 45  # seconds between the first node's end and the last's, as `run` ends them: docs/ddp.md
-_LONGEST_SIGNAL = 65535  # seconds before the limit, as sbatch takes them
-_OF_KUBERNETES = "it is Kubernetes' alone; Slurm's words stand below `slurm`"
-_BUNDLE = "a bundle's mounts stand in its config.json"
+_APART = 45  # seconds between the end of the first node and of the last, as `run` ends them: docs/ddp.md
+_LONGEST_SIGNAL = 65535  # seconds before the limit, the most that sbatch takes
+_BUNDLE = "the mounts of a bundle are in its config.json"
 
 CANNOT: tuple[Cannot, ...] = (
     *CHOICE_OF_FILES,
@@ -41,13 +40,14 @@ CANNOT: tuple[Cannot, ...] = (
         key="volumes", why=_BUNDLE, when=lambda job: job.slurm.runtime == "oci", only="with the runtime oci"
     ),
     Cannot(key="volumes[].claim", why="Slurm has no claims; name a folder of shared storage by `hostPath`"),
-    Cannot(key="volumes[].size", why="Slurm makes no storage; name a folder of shared storage by `hostPath`"),
-    Cannot(key="volumes[].storageClass", why="Slurm makes no storage; name a folder of it by `hostPath`"),
-    Cannot(key="volumes[].accessMode", why="Slurm makes no storage; name a folder of it by `hostPath`"),
-    Cannot(key="volumes[].permissions", why="a container is the user itself there, and writes where the user may"),
+    *cannot(
+        ("volumes[].size", "volumes[].storageClass", "volumes[].accessMode"),
+        "Slurm creates no storage; name a folder of shared storage by `hostPath`",
+    ),
+    Cannot(key="volumes[].permissions", why="a container runs as the user, and can write where the user can"),
     Cannot(
         key="env",
-        why=f"{' and '.join(HOSTS)} are of the host's programs too, which start the containers: set it in the script",
+        why=f"{' and '.join(HOSTS)} would also change the host's programs that start containers: set it in the script",
         when=lambda job: not job.env.keys().isdisjoint(HOSTS),
         only=f"of {' and '.join(HOSTS)}",
     ),
@@ -61,18 +61,18 @@ CANNOT: tuple[Cannot, ...] = (
     Cannot(key="resources.rdma", why="containers have the hosts' devices; Enroot: MELLANOX_VISIBLE_DEVICES in `env`"),
     Cannot(
         key="timeouts.stop",
-        why=f"Slurm tells a job to stop {_LONGEST_SIGNAL} seconds before its time is over at the soonest",
+        why=f"Slurm can ask a job to stop at most {_LONGEST_SIGNAL} seconds before its time is over",
         when=lambda job: grace_of(job) > _LONGEST_SIGNAL,
         only=f"of more than {_LONGEST_SIGNAL} seconds",
     ),
-    Cannot(key="priority", why="Slurm's word is a quality of service: write slurm.qos"),
-    Cannot(key="nodeSelector", why="Slurm's word is a constraint: write slurm.constraint"),
-    Cannot(key="tolerations", why=_OF_KUBERNETES),
-    Cannot(key="affinity", why=_OF_KUBERNETES),
-    Cannot(key="annotations", why="a job of Slurm has a comment alone, in which the labels stand"),
-    Cannot(key="serviceAccount", why=_OF_KUBERNETES),
+    Cannot(key="priority", why="Slurm has qualities of service: write slurm.qos"),
+    Cannot(key="nodeSelector", why="Slurm has constraints: write slurm.constraint"),
+    Cannot(key="annotations", why="a job of Slurm has only a comment, which holds the labels"),
     Cannot(key="pullSecrets", why="log in by `apptainer registry login`, or in Enroot's .credentials"),
-    *cannot(OF_KUBERNETES, _OF_KUBERNETES),
+    *cannot(
+        ("tolerations", "affinity", "serviceAccount", *OF_KUBERNETES),
+        "only Kubernetes has this; the keys for Slurm are below `slurm`",
+    ),
 )  # fmt: skip
 NEEDS: tuple[Needs, ...] = (
     Needs(
@@ -85,25 +85,28 @@ NEEDS: tuple[Needs, ...] = (
 
 def render(task: Task) -> str:
     job, runtime = task.job, RUNTIMES[task.job.slurm.runtime]
-    env = {name: value for name, value in environment(job).items() if name not in _first_node(job)}
+    first_node = _first_node(job)
+    env = {name: value for name, value in environment(job).items() if name not in first_node}
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH --{option}" for option in _options(job)),
         f"# {job.name}: sbatch FILE; it ends with the job's exit code.",
         "set -euo pipefail",
         *(wanted(name, key, "export it before sbatch") for name, key in job.secrets.items()),
-        *_again(job),
+        *_restart_limit(job),
         *runtime.before(task),
         *(export(name, value) for name, value in env.items()),
-        *_meeting(job),
     ]
-    # In quotes of its own: where the image is, is said by a variable of the script.
-    command = f"{shlex.join(_srun(job, [*env, *_first_node(job), *job.secrets]))} {runtime.command(task)}"
+    if first_node:
+        lines.append('read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")')
+        lines += [f'export {name}="{value}"' for name, value in first_node.items()]
+    # Not quoted again: it may hold a variable of the script, with the image's path.
+    command = f"{shlex.join(_srun(job, [*env, *first_node, *job.secrets]))} {runtime.command(task)}"
     return "\n".join([*lines, *_start(job, command), ""])
 
 
 def environment(job: Job) -> dict[str, str]:
-    """What Slurm does not say by itself: it counts the nodes, and knows the first."""
+    """Return the variables that Slurm does not set itself: it sets the number of nodes, and names the first."""
     if not job.distributed:
         return in_container(job)
     if job.command:
@@ -113,42 +116,34 @@ def environment(job: Job) -> dict[str, str]:
 
 
 def _first_node(job: Job) -> dict[str, str]:
-    """The first node for torchrun, which does not read Slurm's list of nodes: bash reads it into `first`."""
+    """Return torchrun's variables with the first node, which bash has read from Slurm's list of nodes into `first`."""
     group = master(job, "$first") if job.command and job.most_nodes > 1 else {}
     return {name: value for name, value in group.items() if "$first" in value}
 
 
-def _meeting(job: Job) -> list[str]:
-    there = _first_node(job)
-    if not there:
-        return []
-    read = 'read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")'
-    return [read, *(f'export {name}="{value}"' for name, value in there.items())]
-
-
 def _options(job: Job) -> list[str]:
-    asked, wanted = job.slurm, job.resources
-    said = {
+    slurm, resources = job.slurm, job.resources
+    options = {
         "job-name": job.name,
         "comment": ",".join(f"{key}={value}" for key, value in job.labels.items()),
         "output": "%x-%j.out",
-        "open-mode": "append",  # what was said before a lost node stays
-        "partition": asked.partition,
-        "account": asked.account,
-        "qos": asked.qos,
-        "constraint": f'"{asked.constraint}"' if asked.constraint else None,
+        "open-mode": "append",  # output from before a lost node stays
+        "partition": slurm.partition,
+        "account": slurm.account,
+        "qos": slurm.qos,
+        "constraint": f'"{slurm.constraint}"' if slurm.constraint else None,
         "nodes": job.elastic.replace(":", "-") if job.elastic else str(job.nodes),
         "ntasks-per-node": "1",
         "cpus-per-task": _cpus(job),
-        "mem": f"{mebibytes_of(wanted.memory)}M" if wanted.memory else None,
-        "gpus-per-node": str(wanted.gpu) if wanted.gpu else None,
+        "mem": f"{mebibytes_of(resources.memory)}M" if resources.memory else None,
+        "gpus-per-node": str(resources.gpu) if resources.gpu else None,
         "time": _time(job.timeouts.job) if job.timeouts.job else None,
         "signal": f"TERM@{min(grace_of(job), _LONGEST_SIGNAL)}",
     }
-    flags = ["exclusive"] if asked.exclusive else []
-    flags += ["requeue" if _starts_again(job) else "no-requeue"]
+    flags = ["exclusive"] if slurm.exclusive else []
+    flags += ["requeue" if _restarts(job) else "no-requeue"]
     flags += ["no-kill"] if job.elastic else []
-    return [*(f"{name}={value}" for name, value in said.items() if value), *flags]
+    return [*(f"{name}={value}" for name, value in options.items() if value), *flags]
 
 
 def _cpus(job: Job) -> str | None:
@@ -156,43 +151,44 @@ def _cpus(job: Job) -> str | None:
 
 
 def _time(seconds: int) -> str:
-    """D-HH:MM:SS; Slurm itself counts minutes."""
+    """Format seconds as D-HH:MM:SS, since Slurm reads a plain number as minutes."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"{days}-{hours:02}:{minutes:02}:{seconds:02}"
 
 
-def _starts_again(job: Job) -> bool:
+def _restarts(job: Job) -> bool:
     return bool(job.restarts) and not job.elastic
 
 
-def _again(job: Job) -> list[str]:
-    """Slurm puts a job into the queue again without end, and says how often it did."""
-    if not _starts_again(job):
+def _restart_limit(job: Job) -> list[str]:
+    """Return the lines that end a job after its last restart, since Slurm itself has no limit."""
+    if not _restarts(job):
         return []
-    said = f"{job.name}: a node was lost once more after {job.restarts} restarts: it is not started again."
+    message = f"{job.name}: a node was lost once more after {job.restarts} restarts: it is not started again."
     return [
         f'if [ "${{SLURM_RESTART_COUNT:-0}}" -gt {job.restarts} ]; then',
-        f"    echo {shlex.quote(said)} >&2",
+        f"    echo {shlex.quote(message)} >&2",
         f"    exit {NODE_LOST}",
         "fi",
     ]
 
 
 def _start(job: Job, command: str) -> list[str]:
-    """`run` misses a node long before Slurm does by its default (SlurmdTimeout), and says so by its exit code.
+    """Return the lines that start the nodes, and put the job into the queue again if `run` reports a lost node.
 
-    SIGTERM, by which a job is cancelled or its time is over, must not end the script before srun, whose code counts.
+    `run` notices a lost node long before Slurm does by its default (SlurmdTimeout). SIGTERM, which ends a job that is
+    cancelled or late, must not end the script before srun, which has the exit code.
     """
-    if not _starts_again(job) or job.command:  # a command's 89 is its own
+    if not _restarts(job) or job.command:  # a command may use the exit code 89 itself
         return [f"exec {command}"]
     left = f'[ "${{SLURM_RESTART_COUNT:-0}}" -lt {job.restarts} ]'
     return [
-        "told='' code=0",
-        "trap 'told=1' TERM",
+        "stopping='' code=0",
+        "trap 'stopping=1' TERM",
         f"{command} || code=$?",
-        f'if [ "$code" -eq {NODE_LOST} ] && [ -z "$told" ] && {left}; then',
+        f'if [ "$code" -eq {NODE_LOST} ] && [ -z "$stopping" ] && {left}; then',
         f"    echo {shlex.quote(f'{job.name}: a node was lost: the job goes into the queue again.')} >&2",
         '    scontrol requeue "$SLURM_JOB_ID" && exec sleep infinity',  # until Slurm has ended this script
         "fi",
@@ -201,7 +197,7 @@ def _start(job: Job, command: str) -> list[str]:
 
 
 def _srun(job: Job, names: list[str]) -> list[str]:
-    """In an elastic job a task that ends is a node that left. A site's own defaults count for none of these options."""
+    """Return srun with options that override a site's defaults. An elastic job goes on after the end of a task."""
     cpus, wait = _cpus(job), 0 if job.elastic else max(grace_of(job), _APART)
     return [
         "srun",
@@ -210,6 +206,6 @@ def _srun(job: Job, names: list[str]) -> list[str]:
         f"--wait={wait}",
         *(["--label"] if job.most_nodes > 1 else []),
         "--mpi=none",
-        *([f"--cpus-per-task={cpus}"] if cpus else []),  # Slurm 22.05 and newer forget it between job and step
+        *([f"--cpus-per-task={cpus}"] if cpus else []),  # from Slurm 22.05 on a step does not inherit it from its job
         f"--export={','.join(['PATH', 'HOME', *names])}",
     ]

@@ -1,17 +1,17 @@
-"""Docker Swarm: a stack file with a service a node, for `docker stack deploy`, on an overlay network of its own.
+"""Docker Swarm: a stack file with a service for each node, for `docker stack deploy`, on an overlay network.
 
-A service of one task each says outright which node it is, and its name is in the network's DNS at once: `dnsrr` needs
-no IPVS, and a health check, which would hide a task until all nodes have met, is off.
+Each service has one task, so its file can state the node's number. The network's DNS has the service's name at once:
+`dnsrr` needs no IPVS, and no health check hides a task until all nodes have met.
 
-Sources: docker/cli, cli/compose/types/types.go (what a stack passes over); moby/swarmkit, template/expand.go (where a
-template is filled in) and manager/constraint/constraint.go.
+Sources: docker/cli, cli/compose/types/types.go (keys that a stack ignores); moby/swarmkit, template/expand.go (keys
+with templates) and manager/constraint/constraint.go.
 """
 
 import re
 import shlex
 from typing import Any
 
-from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, Needs
+from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
@@ -19,26 +19,14 @@ from torchbake.jobs.targets.yaml_text import documents, without_nothing
 from torchbake.jobs.task import Task, claim_of, counts, grace_of, in_container, master, ranked, shm_of, workdir_of
 
 NAME = "swarm"
-ABOUT = "a stack file with a service a node, for docker stack deploy"
-MOST_NODES = 126  # an overlay network has 254 addresses: one of its own, and one for each task and its machine
+ABOUT = "a stack file with a service for each node, for docker stack deploy"
+MOST_NODES = 126  # an overlay network has 254 addresses: one for itself, and one for each task and its machine
 CARRIES_FILES = False
-_LONGEST = 63  # of a service's name, which is that of the stack, _ and its own
+_LONGEST = 63  # characters of a service's name, with the name of the stack and _ before it
 _SECRET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-_SAME = (
-    *(
-        "files.include",
-        "files.exclude",
-        "files.configMap",
-        "volumes[].size",
-        "volumes[].storageClass",
-        "volumes[].accessMode",
-        "restarts",
-    ),
-    *("priority", "tolerations", "affinity", "annotations", "serviceAccount", *OF_KUBERNETES),
-)
 
 CANNOT: tuple[Cannot, ...] = (
-    *(no for no in _engine.CANNOT if no.key in _SAME),
+    *(no for no in _engine.CANNOT if no.key not in ("nodeSelector", "pullSecrets")),
     Cannot(
         key="name",
         why=f"a service is called NAME_node-NUMBER, and takes {_LONGEST} characters: shorten the name",
@@ -52,8 +40,8 @@ CANNOT: tuple[Cannot, ...] = (
         when=lambda job: not all(re.fullmatch(_SECRET, name) for name in _secrets(job).values()),
         only="of more than 64 characters with its key",
     ),
-    Cannot(key="resources.rdma", why="a stack passes no devices on"),
-    Cannot(key="timeouts.job", why="Swarm stops nothing after a time; remove the stack by `docker stack rm`"),
+    Cannot(key="resources.rdma", why="a stack cannot add devices"),
+    Cannot(key="timeouts.job", why="Swarm has no limit of time; remove the stack by `docker stack rm`"),
     Cannot(
         key="nodeSelector",
         why="a constraint of Swarm takes no / in a label, and no label without a value",
@@ -84,7 +72,7 @@ def _service_of(rank: int) -> str:
 
 
 def _secrets(job: Job) -> dict[str, str]:
-    """What Swarm calls the secret of each variable."""
+    """Return the name of Swarm's secret for each variable."""
     return {name: f"{each.secret}.{each.key}" for name, each in job.secrets.items()}
 
 
@@ -112,7 +100,7 @@ def _environment(job: Job, rank: int) -> dict[str, str]:
 
 
 def _command(job: Job) -> tuple[str, ...]:
-    """Swarm hands secrets over as files, and `run` reads variables."""
+    """Return the command, after a shell that exports Swarm's secrets, which are files, as variables."""
     if not job.secrets:
         return job.words
     exports = [f'{name}="$(cat {shlex.quote(f"/run/secrets/{name}")})"; export {name}' for name in job.secrets]
@@ -120,22 +108,21 @@ def _command(job: Job) -> tuple[str, ...]:
 
 
 def _deploy(job: Job) -> dict[str, Any]:
-    """Nothing that ended is started again: a lost node ends the others too, and an elastic job goes on without it."""
+    """Return the deployment of a service without restarts: a lost node ends the others, but not an elastic job."""
+    constraints = [f"node.labels.{key} == {value}" for key, value in job.node_selector.items()]
     deploy = {
         "replicas": 1,
         "endpoint_mode": "dnsrr",
         "restart_policy": {"condition": "none"},
         "labels": {name: _escaped(value) for name, value in job.labels.items()},
-        "placement": without_nothing(
-            {"constraints": [f"node.labels.{key} == {value}" for key, value in job.node_selector.items()]}
-        ),
+        "placement": without_nothing({"constraints": constraints}),
         "resources": _resources(job),
     }
     return without_nothing(deploy)
 
 
 def _resources(job: Job) -> dict[str, Any]:
-    """Reserved and no more. The GPUs are those that each machine's engine has listed by this name."""
+    """Return reservations that are limits too. Each machine's engine must advertise its GPUs under this name."""
     wanted = job.resources
     amounts = without_nothing({
         "cpus": f"{cpus_of(wanted.cpu):g}" if wanted.cpu else None,
@@ -146,24 +133,24 @@ def _resources(job: Job) -> dict[str, Any]:
 
 
 def _mounts(task: Task) -> list[dict[str, Any]]:
-    """/dev/shm is one of them, as a stack passes over its size."""
+    """Return the mounts, with /dev/shm as one of them, since a stack ignores `shm_size`."""
     shm = {"type": "tmpfs", "target": "/dev/shm", "tmpfs": {"size": mebibytes_of(shm_of(task.job)) * 1024**2}}
     found = [_engine_mount(*mount) for mount in _engine.mounts_of(task.job, task.folder)]
     return [shm, *found]
 
 
 def _engine_mount(kind: str, source: str, target: str, read_only: bool) -> dict[str, Any]:
-    # The name of a volume is a key of the file's own, and nothing is filled in.
+    # The name of a volume is a key of the stack file, which has no templates.
     named = _filled(source) if kind == "bind" else source
     mount = {"type": kind, "source": named, "target": _filled(target), "read_only": read_only or None}
     return without_nothing(mount)
 
 
 def _filled(text: str) -> str:
-    """What Swarm takes for a template, and the stack's own reader for a variable, as it is."""
+    """Escape the templates of Swarm, and the variables of the stack file."""
     return _escaped(text.replace("{{", '{{"{{"}}'))
 
 
 def _escaped(text: str) -> str:
-    """A stack file fills in variables wherever a $ stands."""
+    """Escape $, by which a stack file expands variables anywhere."""
     return text.replace("$", "$$")

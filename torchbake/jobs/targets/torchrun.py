@@ -1,7 +1,7 @@
-"""torchrun, on bare hosts: a script that is started on each of them, with the host's number and the first one's name.
+"""torchrun on bare hosts: a script to start on each host, with the host's number and the name of the first host.
 
-The hosts have a Python with what the image has; nothing is mounted, limited or fetched. torchrun reads its options as
-PET_ variables, and `run` reads the same.
+The hosts have a Python with the packages of the image; nothing is mounted, limited or fetched. torchrun reads its
+options from PET_ variables, as `run` does.
 
 Source: pytorch/pytorch: torch/distributed/run.py, torch/distributed/argparse_util.py.
 """
@@ -10,44 +10,42 @@ import shlex
 from pathlib import Path
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, Cannot, Needs, cannot, restarts_unless_elastic
+from torchbake.jobs.expressible import (
+    CHOICE_OF_FILES,
+    OF_KUBERNETES,
+    OF_PODS,
+    Cannot,
+    Needs,
+    cannot,
+    restarts_unless_elastic,
+)
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets.shell_text import export, wanted
 from torchbake.jobs.task import Task, grace_of, variables
 
 NAME = "torchrun"
 ABOUT = "a shell script for bare hosts, started on each"
-MOST_NODES = model.MOST_NODES  # torchrun itself names no limit
+MOST_NODES = model.MOST_NODES  # torchrun itself has no limit
 CARRIES_FILES = False
-_OF_KUBERNETES = "it is Kubernetes' alone"
-_NOT_MOUNTED = "a bare host mounts nothing; give the script the folder's path by `args` or `env`"
-_AS_IT_IS = "a bare host gives all that it has"
 
 CANNOT: tuple[Cannot, ...] = (
     *CHOICE_OF_FILES,
     Cannot(
         key="processes",
-        why="torchrun starts one for each CPU where there is no GPU: write a number, or resources.gpu",
+        why="torchrun starts a process for each CPU of a host without GPUs: write a number, or resources.gpu",
         when=lambda job: job.processes == "auto" and not job.resources.gpu,
         only="auto, without resources.gpu",
     ),
     Cannot(key="files.configMap", why="a host has no ConfigMaps; name the files by `folder`"),
-    Cannot(key="files.git", why="torchrun fetches nothing; fetch it on each host, and name its place by `folder`"),
-    Cannot(key="volumes", why=_NOT_MOUNTED),
-    Cannot(key="resources.cpu", why=_AS_IT_IS),
-    Cannot(key="resources.memory", why=_AS_IT_IS),
-    Cannot(key="resources.shm", why=_AS_IT_IS),
-    Cannot(key="resources.rdma", why=_AS_IT_IS),
-    restarts_unless_elastic("torchrun would start a script again that failed by itself"),
-    Cannot(key="priority", why=_OF_KUBERNETES),
-    Cannot(key="nodeSelector", why=_OF_KUBERNETES),
-    Cannot(key="tolerations", why=_OF_KUBERNETES),
-    Cannot(key="affinity", why=_OF_KUBERNETES),
-    Cannot(key="labels", why="processes have none"),
-    Cannot(key="annotations", why="processes have none"),
-    Cannot(key="serviceAccount", why=_OF_KUBERNETES),
+    Cannot(key="files.git", why="torchrun fetches nothing; fetch it on each host, and name its path by `folder`"),
+    Cannot(key="volumes", why="a bare host mounts nothing; give the script the folder's path by `args` or `env`"),
+    *cannot(
+        ("resources.cpu", "resources.memory", "resources.shm", "resources.rdma"), "a bare host has no limits to set"
+    ),
+    restarts_unless_elastic("torchrun would also restart a script that failed by itself"),
+    *cannot(("labels", "annotations"), "processes have none"),
     Cannot(key="pullSecrets", why="a bare host pulls no image"),
-    *cannot(OF_KUBERNETES, _OF_KUBERNETES),
+    *cannot((*OF_PODS, *OF_KUBERNETES), "only Kubernetes has this"),
 )
 NEEDS: tuple[Needs, ...] = ()
 
@@ -69,16 +67,18 @@ def render(task: Task) -> str:
 
 
 def _folder(task: Task) -> str:
-    """The working folder on the host: that of the job's files, or one that the job names."""
+    """Return the working folder on the host: the job's files, or the job's `workdir`; empty for the current one."""
     return str((task.folder or Path("/")) / (task.job.workdir or "")) if task.folder or task.job.workdir else ""
 
 
 def _head(task: Task) -> list[str]:
     job = task.job
     lines = [f"sh FILE {rank} HOST0" for rank in range(min(job.most_nodes, 2))]
-    more = [", …"] if job.most_nodes > 2 else []
-    how = ", ".join(lines) + "".join(more) if job.most_nodes > 1 else "sh FILE"
-    return [f"{job.name}, on {job.most_nodes} bare hosts: {how}", f"Its Python has what this image has: {task.image}"]
+    command = ", ".join(lines) + (", …" if job.most_nodes > 2 else "") if job.most_nodes > 1 else "sh FILE"
+    return [
+        f"{job.name}, on {job.most_nodes} bare hosts: {command}",
+        f"Their Python needs the packages of this image: {task.image}",
+    ]
 
 
 def _place(job: Job) -> list[str]:
@@ -92,7 +92,7 @@ def _place(job: Job) -> list[str]:
 
 
 def _environment(task: Task) -> dict[str, str]:
-    """Those of `run`'s that scripts read, or that say the same to a `run` in torchrun's place."""
+    """Return the variables of `run`: scripts read some of them, and the user may start `run` in torchrun's place."""
     found = variables(task.job)
     return found | {"JOB_DIR": str(task.folder)} if task.folder and not task.job.command else found
 
@@ -104,16 +104,16 @@ def _rendezvous(job: Job) -> list[str]:
     if job.elastic:
         fixed |= {"PET_NNODES": job.elastic, "PET_RDZV_BACKEND": "c10d", "PET_MAX_RESTARTS": str(job.restarts)}
         fixed["PET_RDZV_CONF"] = f"join_timeout={job.timeouts.rendezvous}"
-        said = [f"export PET_RDZV_ENDPOINT={first}:{job.port}"]
+        by_host = [f"export PET_RDZV_ENDPOINT={first}:{job.port}"]
     else:
         fixed |= {"PET_NNODES": str(job.nodes), "PET_MASTER_PORT": str(job.port), "PET_MAX_RESTARTS": "0"}
         fixed["PET_RDZV_CONF"] = f"timeout={job.timeouts.rendezvous}"
-        said = [f"export PET_MASTER_ADDR={first}", f"export PET_NODE_RANK={rank}"]
-    return [*(export(name, value) for name, value in fixed.items()), *said]
+        by_host = [f"export PET_MASTER_ADDR={first}", f"export PET_NODE_RANK={rank}"]
+    return [*(export(name, value) for name, value in fixed.items()), *by_host]
 
 
 def _gpus(job: Job) -> list[str]:
-    """The first ones, unless the host's user says which."""
+    """Return the line that selects the host's first GPUs, unless its user has selected others."""
     if not job.resources.gpu:
         return []
     numbers = ",".join(map(str, range(job.resources.gpu)))
@@ -121,7 +121,7 @@ def _gpus(job: Job) -> list[str]:
 
 
 def _last(job: Job) -> str:
-    """The program may be another: torchrun of a virtual environment, or `run` of a checkout."""
+    """Return the line that starts the program. A variable may replace it by torchrun of a virtual environment."""
     limit = ["timeout", f"--kill-after={grace_of(job)}", str(job.timeouts.job)] if job.timeouts.job else []
     if job.command:
         return " ".join(["exec", *limit, shlex.join(job.words)])

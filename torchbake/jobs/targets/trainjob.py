@@ -1,11 +1,12 @@
-"""Kubeflow's TrainJob (Trainer v2), with a TrainingRuntime of its own: the JobSet that Trainer makes of it.
+"""Kubeflow's TrainJob (Trainer v2) and a TrainingRuntime for the job, which holds the JobSet that Trainer creates.
 
-A job can name a runtime that is in the cluster instead (`trainjob.runtimeRef`). Its Job and container are called
-`node`, as in Trainer's own torch-distributed. The TrainJob patches the pod; keys that no patch can change are refused.
+A job can name an existing runtime of the cluster instead (`trainjob.runtimeRef`). The Job and the container of such a
+runtime are called `node`, as in Trainer's torch-distributed. The TrainJob patches the pod; keys that no patch can
+change are refused.
 
-Trainer counts nodes and processes, and sets PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR and
-PET_MASTER_PORT itself; it refuses a job that says one of them. The runtime is of the job's namespace: a
-ClusterTrainingRuntime would be an administrator's to make, and one for all.
+Trainer sets PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT itself, and refuses a
+job that sets one of them. The runtime belongs to the job's namespace, since only administrators may create a
+ClusterTrainingRuntime.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from torchbake.jobs import model
 from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.model import Job
-from torchbake.jobs.targets import _jobset, _pod
+from torchbake.jobs.targets import _pod, jobset
 from torchbake.jobs.targets._job import job_spec
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
 from torchbake.jobs.task import Task, in_container
@@ -22,22 +23,10 @@ NAME = "trainjob"
 ABOUT = "a TrainJob of Kubeflow's Trainer and its TrainingRuntime, with its ConfigMap and claims"
 MOST_NODES = model.MOST_NODES
 CARRIES_FILES = True
-PORT = 29500  # Trainer names no other
-_OF_THE_RUNTIME = "the runtime in the cluster decides it: leave it out, or leave trainjob.runtimeRef out"
-
-
-def _on_a_runtime(job: Job) -> bool:
-    return job.trainjob.runtime_ref is not None
-
-
-def _not_patched(*keys: str) -> tuple[Cannot, ...]:
-    """Keys that the runtime of the job's own has a place for, and a patch of another has not."""
-    only = "on a runtime in the cluster"
-    return tuple(Cannot(key=key, why=_OF_THE_RUNTIME, when=_on_a_runtime, only=only) for key in keys)
-
-
+PORT = 29500  # Trainer supports no other port
+_NOT_PATCHED = ("workdir", "restarts", "priority", "volumes[].permissions", "gang")  # in an existing runtime
 CANNOT: tuple[Cannot, ...] = (
-    _jobset.hosts(),
+    jobset.HOSTS,
     Cannot(key="elastic", why="Trainer has no elastic PyTorch jobs; use jobset or kubernetes, or write `nodes`"),
     Cannot(
         key="processes",
@@ -47,25 +36,33 @@ CANNOT: tuple[Cannot, ...] = (
     ),
     Cannot(
         key="port",
-        why=f"Trainer lets nodes meet on {PORT}: leave it out",
+        why=f"the nodes of Trainer meet on port {PORT}: remove this key",
         when=lambda job: job.port != PORT,
         only=f"other than {PORT}",
     ),
     _pod.managers("trainer.kubeflow.org/trainjob-controller"),
     Cannot(key="ttlSecondsAfterFinished", why="a TrainJob stays until it is deleted: delete it, or use jobset"),
-    *_not_patched("workdir", "restarts", "priority", "volumes[].permissions", "gang"),
+    *(
+        Cannot(
+            key=key,
+            why="the runtime in the cluster decides it: remove this key, or trainjob.runtimeRef",
+            when=lambda job: job.trainjob.runtime_ref is not None,
+            only="on a runtime in the cluster",
+        )
+        for key in _NOT_PATCHED
+    ),
     Cannot(key="gang.queue", why="a TrainJob names no queue of its scheduler; for Kueue's write `queue`"),
     Cannot(
         key="gang.scheduleTimeoutSeconds",
-        why="Volcano has its own: leave it out",
+        why="Volcano has a timeout of its configuration: remove this key",
         when=lambda job: job.gang is not None and job.gang.scheduler == "volcano",
         only="with volcano",
     ),
 )
 NEEDS: tuple[Needs, ...] = ()
 _API = "trainer.kubeflow.org/v1alpha1"
-_MANAGER = "torchbake.org/job"  # who made the patch
-_STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # which of the runtime's Jobs a TrainJob is about
+_MANAGER = "torchbake.org/job"  # the author of the patch
+_STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks the Job of the runtime that trains
 
 
 def render(task: Task) -> str:
@@ -73,23 +70,22 @@ def render(task: Task) -> str:
 
 
 def objects(task: Task) -> list[dict[str, Any]]:
-    """What is applied, in this order."""
     runtime = [] if task.job.trainjob.runtime_ref else [_runtime(task)]
     return [*_pod.surroundings(task), *runtime, _job(task)]
 
 
 def _template(task: Task) -> dict[str, Any]:
-    return _pod.template(task, in_container(task.job), container=_jobset.NODE, restartPolicy="Never")
+    return _pod.template(task, in_container(task.job), container=jobset.NODE, restartPolicy="Never")
 
 
 def _runtime(task: Task) -> dict[str, Any]:
-    """All that is not counted: Trainer sets how many pods there are, and the port."""
+    """Return the runtime of the job, without the number of pods and the port, which Trainer sets."""
     job = task.job
     spec = job_spec(job, _template(task), indexed=True, counted=False, own=False)
     whole: dict[str, Any] = {
         "mlPolicy": {"torch": {}},
         "podGroupPolicy": _gang(job),
-        "template": {"metadata": _pod.marks(job), "spec": _jobset.jobset_spec(job, spec, _STEP)},
+        "template": {"metadata": _pod.marks(job), "spec": jobset.jobset_spec(job, spec, _STEP)},
     }
     return {
         "apiVersion": _API,
@@ -108,17 +104,17 @@ def _gang(job: Job) -> dict[str, Any] | None:
 
 
 def _job(task: Task) -> dict[str, Any]:
-    job, there = task.job, task.job.trainjob.runtime_ref
+    job, existing = task.job, task.job.trainjob.runtime_ref
     processes = max(1, job.resources.gpu) if job.per_node == "auto" else int(job.per_node)
     counted = {"numNodes": job.most_nodes, "numProcPerNode": processes}
     runtime = {"kind": "TrainingRuntime", "name": job.name}
     spec = {
-        "runtimeRef": {"kind": there.kind, "name": there.name} if there else runtime,
+        "runtimeRef": {"kind": existing.kind, "name": existing.name} if existing else runtime,
         "suspend": job.suspend or None,
         "managedBy": job.managed_by,
         "trainer": counted,
     }
-    spec |= _on_runtime(task, counted) if there else {}
+    spec |= _on_runtime(task, counted) if existing else {}
     metadata = _pod.queued(job, job.name)
     return {"apiVersion": _API, "kind": "TrainJob", "metadata": metadata, "spec": without_nothing(spec)}
 
@@ -131,14 +127,14 @@ _PATCHED = (
 
 
 def _on_runtime(task: Task, counted: dict[str, int]) -> dict[str, Any]:
-    """The job's own part of a runtime that is in the cluster: the container, and a patch of its pod."""
+    """Return the keys of a TrainJob on an existing runtime: the container, and a patch of the pod."""
     pod = _template(task)
     (container,) = pod["spec"]["containers"]
     own = {key: container[key] for key in ("image", "args", "env") if key in container}
     resources = {"resourcesPerNode": container["resources"]} if "resources" in container else {}
     spec = {key: pod["spec"][key] for key in _PATCHED if key in pod["spec"]}
     spec["containers"] = [{key: container[key] for key in ("name", "securityContext", "volumeMounts")}]
-    jobs = [{"name": _jobset.NODE, "template": {"spec": {"template": {"metadata": pod["metadata"], "spec": spec}}}}]
+    jobs = [{"name": jobset.NODE, "template": {"spec": {"template": {"metadata": pod["metadata"], "spec": spec}}}}]
     patch = {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
     return {
         "activeDeadlineSeconds": task.job.timeouts.job,

@@ -8,7 +8,7 @@ import yaml
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors; texts of several lines as they are; lists stand below their key, indented."""
+    """Writes YAML without anchors, texts of several lines as blocks, and lists indented below their key."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -23,7 +23,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
-# What kubectl and Helm would not read as a text, though PyYAML would: such texts are quoted.
+# Texts that kubectl and Helm read as numbers or booleans, but PyYAML as texts: the dumper must quote them.
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|0o[0-7]+|[yYnN])$"),
@@ -32,12 +32,12 @@ _Dumper.add_implicit_resolver(
 
 
 def documents(objects: Iterable[dict[str, Any]], *, head: str = "") -> str:
-    """One YAML document each; ``head`` stands above as a comment."""
+    """Return a YAML document for each object, below ``head`` as a comment."""
     texts = [yaml.dump(each, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True) for each in objects]
     comment = "".join(f"# {line}\n" for line in head.splitlines())
     return comment + "---\n".join(texts)
 
 
 def without_nothing(mapping: dict[str, Any]) -> dict[str, Any]:
-    """A mapping without what is not set: None, and empty texts, lists and mappings."""
+    """Remove None and empty texts, lists and mappings from a mapping."""
     return {key: value for key, value in mapping.items() if value is not None and value not in ("", [], {}, ())}

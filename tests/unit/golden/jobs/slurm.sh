@@ -35,10 +35,10 @@ export EMPTY=''
 export ODD='a b$c'
 export NPROC_PER_NODE=2
 export MASTER_PORT=29500
-told='' code=0
-trap 'told=1' TERM
+stopping='' code=0
+trap 'stopping=1' TERM
 srun --kill-on-bad-exit=0 --wait=75 --label --mpi=none --cpus-per-task=2 --export=PATH,HOME,MODE,STOP_GRACE,RENDEZVOUS_TIMEOUT,GROUP_TIMEOUT,JOB_DIR,HF_HOME,EMPTY,ODD,NPROC_PER_NODE,MASTER_PORT,HF_TOKEN,JOB_TOKEN apptainer exec --no-mount home,cwd --pwd /app --nv --mount 'type=bind,"source=/home/ann/mnist/job",destination=/job,ro' --mount 'type=bind,"source=/srv/cache",destination=/cache' "$image" /opt/torchbake/entrypoint run train.py --data /data 'it'"'"'s $HOME' || code=$?
-if [ "$code" -eq 89 ] && [ -z "$told" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ]; then
+if [ "$code" -eq 89 ] && [ -z "$stopping" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ]; then
     echo 'mnist: a node was lost: the job goes into the queue again.' >&2
     scontrol requeue "$SLURM_JOB_ID" && exec sleep infinity
 fi

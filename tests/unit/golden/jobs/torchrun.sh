@@ -1,6 +1,6 @@
 #!/bin/sh
 # mnist, on 3 bare hosts: sh FILE 0 HOST0, sh FILE 1 HOST0, …
-# Its Python has what this image has: registry.example.com/team/pytorch:2.13.0-cpu
+# Their Python needs the packages of this image: registry.example.com/team/pytorch:2.13.0-cpu
 set -eu
 : "${HF_TOKEN:?is the key token of the secret hub: export it on each host}"
 : "${JOB_TOKEN:?is the key token of the secret job: export it on each host}"

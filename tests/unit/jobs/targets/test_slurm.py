@@ -83,10 +83,10 @@ def test_a_node_that_leaves_an_elastic_job_ends_no_other() -> None:
 
 
 def test_a_lost_node_starts_the_job_again_as_often_as_the_file_says() -> None:
-    """Whether Slurm has missed it, or `run` has, which is sooner."""
+    """Either Slurm notices the lost node, or `run` does, which is sooner."""
     script = slurm.render(task_of(LEAST + "restarts: 2"))
     assert '[ "${SLURM_RESTART_COUNT:-0}" -gt 2 ]' in script
-    assert '[ "$code" -eq 89 ] && [ -z "$told" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ]' in script
+    assert '[ "$code" -eq 89 ] && [ -z "$stopping" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ]' in script
     assert script.endswith('exit "$code"\n')
     assert (
         slurm.render(task_of(text_of("torchrun"))).splitlines()[-1].startswith("exec srun ")
