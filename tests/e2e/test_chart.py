@@ -254,7 +254,7 @@ def test_a_key_that_signed_none_of_it_trusts_none_of_it(charts: Charts) -> None:
 def test_push_signs_nothing_that_another_put_there(charts: Charts) -> None:
     planted = _planted(charts, "4.0.0")
     done = charts.chart("push", "4.0.0", "--key", charts.ours.private)
-    assert (done.returncode, f"is there with other content ({planted})" in done.stderr) == (16, True), done.stderr
+    assert (done.returncode, f"exists with other content ({planted})" in done.stderr) == (16, True), done.stderr
     assert not charts.by_hand(planted, charts.ours)
     done = charts.chart("push", "4.0.1", "--key", charts.theirs.private)
     assert (done.returncode, "is signed, but not by the key" in done.stderr) == (16, True), done.stderr

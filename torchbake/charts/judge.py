@@ -1,4 +1,4 @@
-"""Whether the chart that a registry serves is what `chart push` puts there: its parts, its images, its signature."""
+"""Validation of a chart in a registry: its parts, its images and its signature, as `chart push` writes them."""
 
 import io
 import tarfile
@@ -15,51 +15,43 @@ from torchbake.oci.tag_names import parse_immutable
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
 
-IMAGES = (("image",), ("volumePermissions", "image"))  # their places in the values
-_LARGEST = 4 * 2**20  # bytes of a file within; ours have some thousand
+IMAGES = (("image",), ("volumePermissions", "image"))  # the keys of images in the values
+_LARGEST = 4 * 2**20  # bytes of a file in the chart; our files have some thousand
 
 RegistryOf = Callable[[Repository], Registry]
 
 
 def problems(registry: Registry, version: str, registry_of: RegistryOf, verifier: Verifier) -> list[str]:
-    """A sentence for each thing that is wrong; none where all is right. Raises RegistryError for no answer."""
+    """Return a sentence for each problem. Raises RegistryError if the registry does not answer."""
     try:
         manifest = registry.manifest(tag_of(version))
         if manifest is None:
             return [f"{registry.repository}:{tag_of(version)} is not there"]
-        # What nobody signed is not read: it may name images of any host, which would be asked.
-        unsigned = list(_unsigned(registry.repository, manifest.digest, verifier))
-        return unsigned or list(_within(registry, manifest, version, registry_of, verifier))
+        # An unsigned chart is not read: it may name images of any host, and torchbake would connect to that host.
+        if unsigned := list(_unsigned(registry.repository, manifest.digest, verifier)):
+            return unsigned
+        files = _files(registry, manifest)
+        return [*_metadata(registry, manifest, files, version), *_images(files, registry_of, verifier)]
     except UnsoundError as error:
         return [error.message.removesuffix(".")]
 
 
-def _within(
-    registry: Registry, manifest: Manifest, version: str, registry_of: RegistryOf, verifier: Verifier
-) -> Iterator[str]:
-    files = _files(registry, manifest)
-    yield from _metadata(registry, manifest, files, version)
-    yield from _images(files, registry_of, verifier)
-
-
 def _files(registry: Registry, manifest: Manifest) -> dict[str, Any]:
-    """Chart.yaml and values.yaml as they are packaged. Raises UnsoundError for what is no chart."""
+    """Return Chart.yaml and values.yaml of the package. Raises UnsoundError if it is no chart."""
     types = (manifest.config.media_type, *(layer.media_type for layer in manifest.layers))
     if types != (CONFIG, CONTENT):
         raise UnsoundError(f"{registry.repository}: {manifest.digest} is not a chart, but {', '.join(types)}.")
     try:
         with tarfile.open(fileobj=io.BytesIO(registry.read(manifest.layers[0])), mode="r:gz") as archive:
-            return {name: yaml.safe_load(text) for name, text in _texts(archive)}
+            files = dict[str, Any]()
+            for entry in archive:
+                name = entry.name.partition("/")[2]
+                file = archive.extractfile(entry) if name in ("Chart.yaml", "values.yaml") else None
+                if file and entry.size <= _LARGEST:
+                    files[name] = yaml.safe_load(file.read(_LARGEST).decode())
+            return files
     except (tarfile.TarError, OSError, EOFError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise UnsoundError(f"{registry.repository}: {manifest.digest} holds no chart: {error}.") from None
-
-
-def _texts(archive: tarfile.TarFile) -> Iterator[tuple[str, str]]:
-    for entry in archive:
-        name = entry.name.partition("/")[2]
-        file = archive.extractfile(entry) if name in ("Chart.yaml", "values.yaml") else None
-        if file and entry.size <= _LARGEST:
-            yield name, file.read(_LARGEST).decode()
 
 
 def _metadata(registry: Registry, manifest: Manifest, files: dict[str, Any], version: str) -> Iterator[str]:
@@ -76,16 +68,15 @@ def _metadata(registry: Registry, manifest: Manifest, files: dict[str, Any], ver
 
 
 def _images(files: dict[str, Any], registry_of: RegistryOf, verifier: Verifier) -> Iterator[str]:
-    """Each by an immutable tag and its digest, which the registry serves under that tag, signed."""
+    """Check that the registry serves each image with its digest under an immutable tag, and signed."""
     for place in IMAGES:
         image: Any = files.get("values.yaml")
         for key in place:
             image = image.get(key) if isinstance(image, dict) else None
-        pinned = (
-            {key: str(image.get(key) or "") for key in ("registry", "repository", "tag", "digest")} if image else {}
-        )
+        keys = ("registry", "repository", "tag", "digest")
+        pinned = {key: str(image.get(key) or "") for key in keys} if image else dict.fromkeys(keys, "")
         where = ".".join(place)
-        if not all(pinned.values()) or not pinned or not parse_immutable(pinned["tag"]):
+        if not all(pinned.values()) or not parse_immutable(pinned["tag"]):
             yield f"its {where} is not pinned to an immutable tag and a digest"
             continue
         repository = Repository(host=pinned["registry"], path=pinned["repository"])
@@ -98,5 +89,5 @@ def _images(files: dict[str, Any], registry_of: RegistryOf, verifier: Verifier) 
 
 def _unsigned(repository: Repository, digest: str, verifier: Verifier) -> Iterator[str]:
     problem = None if verifier.skip_reason else verifier.problem(repository, digest)
-    if problem:  # an unknown one is cosign's own failure, before it had seen a signature
+    if problem:  # an unknown problem is a failure of cosign itself, before it had checked a signature
         yield f"{repository}@{digest}{':' if problem.unknown else ' is'} {problem.sentence.removesuffix('.')}"

@@ -1,7 +1,9 @@
-"""The parameters of the chart as a table of its README: `values.yaml` says them, and what they are for. Pure."""
+"""The table of the chart's parameters in its README, generated from `values.yaml`. Pure."""
 
 import json
 import re
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import yaml
@@ -14,12 +16,12 @@ _TITLE = re.compile(r"# -- (.+)")
 
 
 def with_parameters(page: str, values: str) -> str:
-    """The page with the words that stand above its mark, and the parameters made anew below."""
+    """Replace the generated parameters of the page, below its mark."""
     return page_with(page, MARK, _sections(values))
 
 
 def descriptions(values: str) -> dict[str, str]:
-    """What `values.yaml` says of each parameter, in its order."""
+    """Return the descriptions of the parameters in `values.yaml`, in its order."""
     return {found[1]: found[2] for line in values.splitlines() if (found := _PARAM.fullmatch(line))}
 
 
@@ -29,16 +31,8 @@ def _sections(values: str) -> list[str]:
         if title := _TITLE.fullmatch(line):
             parts.append(f"### {title[1]}\n\n| parameter | what it is | default |\n| --- | --- | --- |\n")
         elif found := _PARAM.fullmatch(line):
-            words = found[2].replace("|", "\\|")
-            parts[-1] += f"| `{found[1]}` | {words} | {_shown(_at(defaults, found[1]))} |\n"
+            text = found[2].replace("|", "\\|")
+            value: Any = reduce(getitem, found[1].split("."), defaults)
+            shown = "not set" if value is None else f"`{json.dumps(value)}`"
+            parts[-1] += f"| `{found[1]}` | {text} | {shown} |\n"
     return parts
-
-
-def _at(values: Any, name: str) -> Any:
-    for key in name.split("."):
-        values = values[key]
-    return values
-
-
-def _shown(value: Any) -> str:
-    return "not set" if value is None else f"`{json.dumps(value)}`"

@@ -1,6 +1,6 @@
-"""A chart in a registry, as `helm push` puts it there: https://helm.sh/docs/topics/registries/
+"""Pushes a chart to a registry in the format of `helm push`: https://helm.sh/docs/topics/registries/
 
-A version is written once: what is there with other content stays.
+A version is written once: an existing version is never replaced.
 """
 
 import json
@@ -22,27 +22,27 @@ Done = Literal["pushed", "unchanged"]
 
 
 def push(registry: Registry, package: Package, signer: Signer) -> tuple[Manifest, Done]:
-    """Put it there and sign it, each unless that is done. Raises PublishError for a version that is taken."""
+    """Push and sign a package, unless this was done before. Raises PublishError if other content has the version."""
     manifest, config = manifest_of(package), config_of(package)
     tag = tag_of(package.version)
     with locked(registry):
-        there = registry.digest(tag)
-        if there not in (None, manifest.digest):
+        existing = registry.digest(tag)
+        if existing not in (None, manifest.digest):
             raise PublishError(
-                f"{registry.repository}:{tag} is there with other content ({there}).",
+                f"{registry.repository}:{tag} exists with other content ({existing}).",
                 hint="A version is written once: give another, --chart-version, or raise the chart's own.",
             )
-        if there is None:
+        if existing is None:
             for content in (package.data, config):
                 send(registry, content)
             registry.put(manifest, tag)
         if not signer.skip_reason and not signer.holds(registry.repository, [manifest.digest]):
             signer.sign(registry.repository, [manifest.digest])
-    return manifest, "pushed" if there is None else "unchanged"
+    return manifest, "pushed" if existing is None else "unchanged"
 
 
 def tag_of(version: str) -> str:
-    """A tag has no +; Helm reads _ as one."""
+    """Return the tag of a version: a tag cannot have +, and Helm reads _ as +."""
     return version.replace("+", "_")
 
 
@@ -52,13 +52,14 @@ def config_of(package: Package) -> bytes:
 
 def manifest_of(package: Package) -> Manifest:
     config = config_of(package)
-    said = {"title": package.name, "version": package.version, "description": package.metadata.get("description")}
-    said |= {"url": package.metadata.get("home"), "source": next(iter(package.metadata.get("sources", ())), None)}
+    metadata = package.metadata
+    annotations = {"title": package.name, "version": package.version, "description": metadata.get("description")}
+    annotations |= {"url": metadata.get("home"), "source": next(iter(metadata.get("sources", ())), None)}
     content = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": {"mediaType": CONFIG, "digest": sha256(config), "size": len(config)},
         "layers": [{"mediaType": CONTENT, "digest": sha256(package.data), "size": len(package.data)}],
-        "annotations": {f"{_ANNOTATION}.{key}": value for key, value in said.items() if value},
+        "annotations": {f"{_ANNOTATION}.{key}": value for key, value in annotations.items() if value},
     }
     return Manifest(data=json.dumps(content, sort_keys=True, separators=(",", ":")).encode(), media_type=MANIFEST)

@@ -25,9 +25,9 @@ ON_THE_ENGINE = (docker.NAME, compose.NAME)  # the targets whose nodes run on th
 class Found:
     """The image of a reference. ``tags`` are other tags of the same image in the same repository.
 
-    ``digest`` is empty for an image of an engine that came from no registry. ``sure`` is false if no registry may have
-    the digest: an engine with the containerd store has a digest for every image. ``ours`` is true if the image carries
-    our label, and None if its labels cannot be read.
+    An image of an engine has an empty ``digest`` if it came from no registry.
+    An engine with the containerd store has a digest for every image, so ``sure`` is false: no registry may have it.
+    The image carries our label if ``ours`` is true; None means that its labels cannot be read.
     """
 
     digest: str

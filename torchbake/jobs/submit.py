@@ -18,12 +18,13 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.task import grace_of
 from torchbake.ui import console
 
-_LOOK = 2.0  # seconds between two looks at the job
-_ANSWERING = 120.0  # seconds that a launcher may take for an answer
-_PATIENCE = 3600.0  # seconds without an answer until we give up: a controller may be under maintenance
-_LAST_WORDS = 15.0  # seconds that a follower gets to show the last output
-_SETTLED = 2.0  # the same for a follower that never ends
-_MORE = 120.0  # seconds that a launcher may take to end a job, beyond the job's own time
+# All in seconds.
+_LOOK = 2.0  # between two looks at the job
+_ANSWERING = 120.0  # for an answer of the launcher
+_PATIENCE = 3600.0  # without an answer until we give up. A controller may be under maintenance.
+_LAST_WORDS = 15.0  # for a follower to show the last output
+_SETTLED = 2.0  # for a follower that never ends by itself
+_MORE = 120.0  # for the launcher to end a job, beyond the job's own time
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What an image computes on: ``cpu``, or CUDA of one exact minor version (``cuda12.8``)."""
+"""The accelerator of an image: ``cpu``, or CUDA of one minor version (``cuda12.8``)."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _CUDA = re.compile(r"cuda(?P<major>[1-9][0-9]*)\.(?P<minor>[0-9]+)")
 @total_ordering
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """``version`` is (major, minor) of CUDA; empty for the CPU. Ordered as versions: 12.9 < 12.10."""
+    """An accelerator, ordered by version: 12.9 < 12.10. ``version`` is CUDA's (major, minor), or empty for the CPU."""
 
     kind: Literal["cpu", "cuda"]
     version: tuple[int, ...] = ()
@@ -23,12 +23,12 @@ class Accelerator:
 
     @property
     def family(self) -> str:
-        """``cpu`` or, for every CUDA of one major, ``cuda12``."""
+        """``cpu``, or the major version of CUDA: ``cuda12``."""
         return f"cuda{self.version[0]}" if self.version else "cpu"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every word that selects it, widest first: ``cuda``, ``cuda12``, ``cuda12.8``."""
+        """Every selector of it, widest first: ``cuda``, ``cuda12``, ``cuda12.8``."""
         return ("cuda", self.family, str(self)) if self.version else ("cpu",)
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Accelerator:
 
 
 def parse_accelerator(text: str) -> Accelerator:
-    """Raises ValueError for anything but ``cpu`` and ``cuda<major>.<minor>``."""
+    """Parse ``cpu`` or ``cuda<major>.<minor>``. Raises ValueError for any other text."""
     if text == "cpu":
         return Accelerator(kind="cpu")
     match = _CUDA.fullmatch(text)

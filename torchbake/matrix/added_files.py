@@ -1,11 +1,10 @@
-"""The files that a matrix adds to images, looked at where they are: that they are there, and what they should be."""
+"""The files that a matrix adds to images: checks of the sources, and the paths that an image gets."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from torchbake.core.suggest import nearest
 from torchbake.matrix.added_paths import taken
-from torchbake.matrix.field_types import File
 from torchbake.matrix.ignored import read_ignore
 from torchbake.matrix.model import Matrix
 from torchbake.matrix.own import places_of
@@ -18,32 +17,22 @@ _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 
 def check_files(matrix: Matrix, document: Document) -> None:
-    """Raises MatrixError with all that is wrong, each with the line that names the file."""
+    """Check all added files. Raises MatrixError with each problem at the line that names the file."""
     root = document.path.absolute().parent
     found: list[tuple[Location, str]] = []
     for at, place in places_of(matrix):
-        found += _certificates(root, at, place.certificates)
-        found += _files(root, at, place.files)
+        for number, source in enumerate(place.certificates):
+            if reason := _missing(root, source) or _no_certificate(root / source):
+                found.append(((*at, "certificates", number), f"{source}: {reason}"))
+        for number, file in enumerate(place.files):
+            if reason := _missing(root, file.source) or _impossible_content(root, root / file.source, file.target):
+                found.append(((*at, "files", number, "source"), f"{file.source}: {reason}"))
     if found:
         raise problems(document, found)
 
 
-def _certificates(root: Path, at: Location, sources: tuple[str, ...]) -> Iterator[tuple[Location, str]]:
-    for number, source in enumerate(sources):
-        reason = _missing(root, source) or _no_certificate(root / source)
-        if reason:
-            yield (*at, "certificates", number), f"{source}: {reason}"
-
-
-def _files(root: Path, at: Location, files: tuple[File, ...]) -> Iterator[tuple[Location, str]]:
-    for number, file in enumerate(files):
-        reason = _missing(root, file.source) or _not_below(root, root / file.source, file.target)
-        if reason:
-            yield (*at, "files", number, "source"), f"{file.source}: {reason}"
-
-
-def _not_below(root: Path, folder: Path, target: str) -> str:
-    """Why what a folder holds cannot go into an image; empty where it can."""
+def _impossible_content(root: Path, folder: Path, target: str) -> str:
+    """Return why the content of a folder cannot go into an image; empty if it can."""
     for path in held_by(root, folder) if folder.is_dir() else ():
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
@@ -56,7 +45,7 @@ def _not_below(root: Path, folder: Path, target: str) -> str:
 
 
 def held_by(root: Path, folder: Path) -> Iterator[Path]:
-    """All that a folder gives to images, in one order: not bytecode, nor what the `.dockerignore` in ``root`` says."""
+    """Yield the paths of a folder for images, sorted, without bytecode and without ignored paths."""
     ignore, source = read_ignore(root), folder.relative_to(root).as_posix()
     for path in sorted(folder.rglob("*")):
         bytecode = "__pycache__" in path.relative_to(folder).parts
@@ -65,7 +54,7 @@ def held_by(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def promised(root: Path, own: Own) -> dict[str, tuple[Path, int, int]]:
-    """Each file that an image should have: by its path there, where it comes from, its owner and its mode."""
+    """Return each added file by its path in the image: its source, owner and mode."""
     found: dict[str, tuple[Path, int, int]] = {}
     for file in own.files:
         source, uid = root / file.source, file.uid(own.user)
@@ -77,18 +66,18 @@ def promised(root: Path, own: Own) -> dict[str, tuple[Path, int, int]]:
 
 
 def planned(root: Path, own: Own) -> set[str]:
-    """Each path of an image whose owner and mode the matrix decides: files, and the folders that come with them."""
+    """Return the paths of an image whose owner and mode the matrix sets: added files and folders."""
     paths = set(promised(root, own))
     for file in own.files:
         source = root / file.source
         if source.is_dir():
             folders = (path.relative_to(source) for path in held_by(root, source) if path.is_dir())
             paths |= {file.target, *(f"{file.target}/{folder.as_posix()}" for folder in folders)}
-    return paths - {own.user.home, own.user.workdir}  # these are there before, and stay as they are
+    return paths - {own.user.home, own.user.workdir}  # which exist before, and do not change
 
 
 def _missing(root: Path, source: str) -> str:
-    """Why there is no such file below the root; empty where there is."""
+    """Return why a source does not exist below the root; empty if it does."""
     path = root
     for part in source.rstrip("/").split("/"):
         path /= part
@@ -105,7 +94,7 @@ def _missing(root: Path, source: str) -> str:
 
 
 def _no_certificate(path: Path) -> str:
-    """Why a file is no certificate of an authority; empty for one."""
+    """Return why a file is no certificate of an authority; empty if it is."""
     if path.stat().st_size > _BIGGEST:
         return "is too large for a certificate"
     try:
@@ -117,16 +106,11 @@ def _no_certificate(path: Path) -> str:
     count = text.count(_BEGIN)
     if count != 1:
         return f"holds {count or 'no'} certificates in PEM; the system takes one from each file"
-    return _not_trusted(text[text.index(_BEGIN) :])
-
-
-def _not_trusted(pem: str) -> str:
-    """Why OpenSSL, which Python has, would not trust what a certificate signed."""
     import ssl  # noqa: PLC0415 - a tenth of a start, and needed for few matrices
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        context.load_verify_locations(cadata=pem)
+        context.load_verify_locations(cadata=text[text.index(_BEGIN) :])
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         return f"is not a certificate that OpenSSL can read ({reason})"

@@ -1,6 +1,6 @@
-"""Paths of files that a matrix adds to images: where they are beside it, and where they go.
+"""Paths of files that a matrix adds to images: the sources below the matrix's folder, and the targets in the image.
 
-A function gives back the text, and raises ValueError with what is wrong.
+A validator returns the text, and raises ValueError with the mistake and its correction.
 """
 
 import posixpath
@@ -9,22 +9,22 @@ from pathlib import PurePosixPath
 
 from torchbake.matrix.spec import TOOLBOX, VENV
 
-MODE = r"^0?[0-7]{3}$"  # without setuid and its like, which no image has
+MODE = r"^0?[0-7]{3}$"  # without setuid, setgid and sticky bits, which no image has
 _PATH = re.compile(r"[A-Za-z0-9._@+/-]+")
 _GENERATED = ("entrypoints", "images", "layers", "reports", ".torchbake", ".git")
 
 
 def beside(text: str) -> str:
-    """A path below the matrix's folder; a folder's ends in a slash."""
+    """Check a path below the matrix's folder. The path of a folder ends in a slash."""
     parts = text.rstrip("/").split("/")
     if text.startswith("/") or ".." in parts:
         raise ValueError(
-            f"{text!r} is outside of the matrix's folder, the only folder that is there wherever images are built"
+            f"{text!r} is outside of the matrix's folder, the only folder that every machine has for its builds"
         )
     if not _PATH.fullmatch(text) or text.startswith("-") or posixpath.normpath(text) != text.rstrip("/"):
         raise ValueError(f"{text!r} is not a path such as files/job.yaml: letters, digits, ._@+- and single slashes")
     if parts[0] in _GENERATED:
-        raise ValueError(f"{text!r} is in {parts[0]}/, which is the toolkit's; put it beside that")
+        raise ValueError(f"{text!r} is in {parts[0]}/, which is the toolkit's; put it into another folder")
     return text
 
 
@@ -35,36 +35,24 @@ def certificate(text: str) -> str:
 
 
 def certificate_name(source: str) -> str:
-    """What a certificate is called in an image: ``certificates/acme.pem`` is ``acme.crt`` there."""
+    """Return the name of a certificate in an image: ``acme.crt`` for ``certificates/acme.pem``."""
     return posixpath.splitext(posixpath.basename(source))[0] + ".crt"
 
 
-# Where nothing of the user's may go, with the reason. Below each of them neither.
+_EMPTY = ("/run", "/tmp", "/var/log", "/var/run", "/var/spool", "/var/tmp")
+_ACCOUNTS = ("/etc/group", "/etc/gshadow", "/etc/passwd", "/etc/shadow")
+_TOOLKIT = ("/bin/tini", "/usr/bin/tini", "/nvidia", "/pytorch", "/usr/local/cuda", TOOLBOX)
+# Paths that users cannot add, with all paths below them, by the reason.
 _TAKEN = {
-    "/dev": "the container's own, where nothing of an image is seen",
-    "/proc": "the container's own, where nothing of an image is seen",
-    "/run": "empty when a container starts",
-    "/sys": "the container's own, where nothing of an image is seen",
-    "/tmp": "empty when a container starts",
-    "/var/log": "empty when a container starts",
-    "/var/run": "empty when a container starts",
-    "/var/spool": "empty when a container starts",
-    "/var/tmp": "empty when a container starts",
-    "/etc/group": "where the image's user is known",
-    "/etc/gshadow": "where the image's user is known",
-    "/etc/passwd": "where the image's user is known",
-    "/etc/shadow": "where the image's user is known",
+    **dict.fromkeys(("/dev", "/proc", "/sys"), "mounted by the container, so files of an image are hidden"),
+    **dict.fromkeys(_EMPTY, "empty when a container starts"),
+    **dict.fromkeys(_ACCOUNTS, "the file with the image's user"),
+    **dict.fromkeys(_TOOLKIT, "the toolkit's own"),
     "/etc/ssl/certs": "made by the system; name yours in `certificates`",
-    "/usr/local/share/ca-certificates": "for what `certificates` names",
-    "/bin/tini": "the toolkit's own",
-    "/usr/bin/tini": "the toolkit's own",
-    "/nvidia": "the toolkit's own",
-    "/pytorch": "the toolkit's own",
-    "/usr/local/cuda": "the toolkit's own",
-    VENV: "where the locked packages are; add to `packages`",
-    TOOLBOX: "the toolkit's own",
+    "/usr/local/share/ca-certificates": "for the files of `certificates`",
+    VENV: "the folder of the locked packages; add to `packages`",
 }
-# What Debian has of https://refspecs.linuxfoundation.org/fhs.shtml, and all that leads to the above.
+# Debian's folders of https://refspecs.linuxfoundation.org/fhs.shtml, and the parents of the paths above.
 _FOLDERS = {
     *("/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/root", "/sbin", "/srv", "/usr"),
     *("/usr/bin", "/usr/games", "/usr/include", "/usr/lib", "/usr/libexec", "/usr/sbin", "/usr/share", "/usr/src"),
@@ -75,7 +63,7 @@ _FOLDERS = {
 
 
 def target(text: str) -> str:
-    """Where a file or a folder goes in an image, without a slash at its end."""
+    """Check the path of a file or a folder in an image, and return it without a slash at its end."""
     path = text.rstrip("/")
     if not text.startswith("/") or not _PATH.fullmatch(text) or posixpath.normpath(path or "/") != path:
         raise ValueError(f"{text!r} is not a path such as /etc/acme/job.yaml: from the root on, with single slashes")
@@ -86,13 +74,13 @@ def target(text: str) -> str:
 
 
 def taken(path: str) -> str:
-    """Why nothing may be put at a path of an image; empty where it may."""
+    """Return why a path of an image cannot be added; empty if it can."""
     place = next((place for place in _TAKEN if path == place or path.startswith(f"{place}/")), None)
     return f"{path} is not allowed: {place} is {_TAKEN[place]}" if place else ""
 
 
 def standard_folder(path: str) -> bool:
-    """Whether every image has a folder at this path."""
+    """Return True if every image has a folder at this path."""
     return path in _FOLDERS
 
 

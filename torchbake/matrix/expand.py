@@ -1,25 +1,26 @@
-"""Rows to images: every combination of a row's axes, less the exclusions."""
+"""Expansion of rows to images: every combination of a row's axes, without the excluded ones."""
 
 import itertools
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.field_types import Packages
-from torchbake.matrix.model import Base, Exclude, ImageAddition, Matrix, Row
+from torchbake.matrix.model import Exclude, ImageAddition, Matrix, Row
 from torchbake.matrix.own import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own, Spec
 from torchbake.matrix.wheel_indexes import most_exact
 from torchbake.matrix.yaml_source import Document, Location
 
-_FIRST_CUDA_TORCH = (2, 0)  # older wheels carry CUDA inside torch, which this layout cannot share
+_FIRST_CUDA_TORCH = (2, 0)  # older wheels contain CUDA, which images cannot share
 
 
 @dataclass(frozen=True, kw_only=True)
 class Excluded:
-    """A combination that a row names and an exclusion takes away."""
+    """An excluded combination of a row."""
 
     id: str
     reason: str
@@ -27,7 +28,7 @@ class Excluded:
 
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """All images of a matrix in the file's order, and what was excluded."""
+    """All images of a matrix in the file's order, and the excluded combinations."""
 
     specs: tuple[Spec, ...]
     excluded: tuple[Excluded, ...]
@@ -39,7 +40,7 @@ class _Expander:
     def __init__(self, matrix: Matrix, document: Document) -> None:
         self.matrix = matrix
         self.document = document
-        self.bases = {name: _base(name, base) for name, base in matrix.bases.items()}
+        self.bases = {name: BaseSpec(name=name, **base.model_dump()) for name, base in matrix.bases.items()}
         self.additions = _Additions(matrix.images)
         self.problems: list[tuple[Location, str]] = []
         self.specs: dict[str, Spec] = {}
@@ -48,7 +49,10 @@ class _Expander:
 
     def run(self) -> Expansion:
         self._check_names()
-        self._check_pythons()
+        for name, base in self.bases.items():
+            if base.interpreter and base.python_package not in ("", f"python{base.python}"):
+                text = f"{base.interpreter!r} is not Python {base.python}; `python` and it must be of one version"
+                self.problems.append((("bases", name, "interpreter"), text))
         self.problems += secrets_in(self.matrix)
         if not self.problems:
             for number, row in enumerate(self.matrix.rows):
@@ -64,12 +68,14 @@ class _Expander:
         kept = 0
         for axes in itertools.product(row.torch, row.accelerator, row.base, row.flavor):
             spec = self._spec(at, row, axes)
-            exclusion = self._exclusion(spec)
-            if exclusion:
-                self.excluded.append(Excluded(id=spec.id, reason=exclusion.reason))
-            else:
+            matching = (number for number, exclude in enumerate(self.matrix.exclude) if _matches(exclude, spec))
+            number = next(matching, None)
+            if number is None:
                 kept += 1
                 self._add(at, spec)
+            else:
+                self.used.add(number)
+                self.excluded.append(Excluded(id=spec.id, reason=self.matrix.exclude[number].reason))
         if not kept:
             self.problems.append((at, "every combination of this row is excluded"))
 
@@ -92,7 +98,7 @@ class _Expander:
             apt=packages.apt,
             apt_of_all=defaults.packages.apt,
             pip=packages.pip,
-            # What has a placeholder is another in each row.
+            # A requirement with a placeholder differs between rows.
             pip_of_all=tuple(text for text in defaults.packages.pip if "{" not in text),
             indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
             waivers=tuple({**kind.waive, **row.waive}.items()),
@@ -102,21 +108,14 @@ class _Expander:
             licenses=self.matrix.licenses,
             line=self.document.line(at),
         )
-        self._check_combination(at, row, spec)
+        if acc.kind == "cpu" and row.cudnn:
+            self.problems.append(((*at, "cudnn"), "cuDNN belongs to CUDA; a cpu row has none"))
+        if acc.kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
+            text = f"torch {torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split"
+            self.problems.append(((*at, "torch"), text))
         spec = self.additions.apply(spec)
         self.problems += [((*at, key), text) for key, text in clashes_in(spec)]
         return spec
-
-    def _check_combination(self, at: Location, row: Row, spec: ImageSpec) -> None:
-        if spec.accelerator.kind == "cpu" and row.cudnn:
-            self.problems.append(((*at, "cudnn"), "cuDNN belongs to CUDA; a cpu row has none"))
-        if spec.accelerator.kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
-            self.problems.append(
-                (
-                    (*at, "torch"),
-                    f"torch {spec.torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split",
-                )
-            )
 
     def _init(self, name: str) -> InitSpec:
         init, owner = self.matrix.init[name], self.matrix.repository.rpartition("/")[0]
@@ -128,7 +127,7 @@ class _Expander:
             base=self.bases[init.base],
             repository=f"{owner}/{name}" if owner else name,
             source=self.matrix.source,
-            licenses="Apache-2.0",  # its one file is this project's own
+            licenses="Apache-2.0",  # of its only file, which belongs to this project
             line=self.document.line(("init", name)),
             waivers=tuple(init.waive.items()),
             own=of_init(self.matrix.defaults, init),
@@ -140,39 +139,19 @@ class _Expander:
             self.problems.append((at, f"duplicate image {spec.id!r}, first made on line {first}"))
         self.specs.setdefault(spec.id, spec)
 
-    def _exclusion(self, spec: ImageSpec) -> Exclude | None:
-        for number, exclude in enumerate(self.matrix.exclude):
-            if _matches(exclude, spec):
-                self.used.add(number)
-                return exclude
-        return None
-
     def _check_names(self) -> None:
-        for number, row in enumerate(self.matrix.rows):
-            self._known(("rows", number, "base"), row.base, self.matrix.bases, "base")
-            self._known(("rows", number, "flavor"), row.flavor, self.matrix.flavors, "flavor")
-        for number, exclude in enumerate(self.matrix.exclude):
-            self._known(("exclude", number, "base"), exclude.base or (), self.matrix.bases, "base")
-            self._known(("exclude", number, "flavor"), exclude.flavor or (), self.matrix.flavors, "flavor")
-        for name, init in self.matrix.init.items():
-            self._known(("init", name, "base"), (init.base,), self.matrix.bases, "base")
-        defaults = self.matrix.tags.defaults
-        self._known(("tags", "defaults", "base"), (defaults.base,), self.matrix.bases, "base")
-        self._known(("tags", "defaults", "flavor"), (defaults.flavor,), self.matrix.flavors, "flavor")
-
-    def _check_pythons(self) -> None:
-        for name, base in self.bases.items():
-            if base.interpreter and base.python_package not in ("", f"python{base.python}"):
-                text = f"{base.interpreter!r} is not Python {base.python}; `python` and it must be of one version"
-                self.problems.append((("bases", name, "interpreter"), text))
-
-    def _known(self, at: Location, names: tuple[str, ...], known: object, what: str) -> None:
-        choices = list(known)  # type: ignore[call-overload]
-        for name in names:
-            if name not in choices:
-                near = nearest(name, choices, count=1)
-                guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(choices)}"
-                self.problems.append((at, f"unknown {what} {name!r}; {guess}"))
+        places: list[tuple[Location, Any]] = [(("tags", "defaults"), self.matrix.tags.defaults)]
+        places += [(("rows", number), row) for number, row in enumerate(self.matrix.rows)]
+        places += [(("exclude", number), exclude) for number, exclude in enumerate(self.matrix.exclude)]
+        places += [(("init", name), init) for name, init in self.matrix.init.items()]
+        for at, place in places:
+            for key, known in (("base", self.matrix.bases), ("flavor", self.matrix.flavors)):
+                names = getattr(place, key, None) or ()
+                for name in (names,) if isinstance(names, str) else names:
+                    if name not in known:
+                        near = nearest(name, known, count=1)
+                        guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+                        self.problems.append(((*at, key), f"unknown {key} {name!r}; {guess}"))
 
     def _check_use(self) -> None:
         for number in range(len(self.matrix.exclude)):
@@ -193,7 +172,7 @@ class _Additions:
         self.unused = dict.fromkeys(images)
 
     def apply(self, spec: ImageSpec) -> ImageSpec:
-        """The spec with what is added to it, and {torch} and {cuda} filled in."""
+        """Return the spec with its additions, and with {torch} and {cuda} replaced by their versions."""
         patterns = [spec.id] if spec.id in self.images else []
         patterns += [pattern for pattern in self.globs if fnmatchcase(spec.id, pattern)]
         packages, waivers = Packages(apt=spec.apt, pip=spec.pip), dict(spec.waivers)
@@ -203,26 +182,17 @@ class _Additions:
         additions = [self.images[pattern] for pattern in patterns]
         for addition in additions:
             packages += addition.packages
-            switches |= {name: said for name in switches if (said := getattr(addition, name)) is not None}
+            switches |= {name: value for name in switches if (value := getattr(addition, name)) is not None}
             waivers |= addition.waive
-        fields = dict(vars(spec), apt=packages.apt, pip=_fill(packages.pip, spec))
-        fields |= switches | {"waivers": tuple(waivers.items()), "own": add(spec.own, additions)}
-        return ImageSpec(**fields)
+        cuda = spec.accelerator.cuda or ""
+        pip = tuple(text.replace("{torch}", spec.torch).replace("{cuda}", cuda) for text in packages.pip)
+        fields = dict(vars(spec), apt=packages.apt, pip=pip, own=add(spec.own, additions))
+        return ImageSpec(**fields | switches | {"waivers": tuple(waivers.items())})
 
 
 def expand(matrix: Matrix, document: Document) -> Expansion:
-    """All images of the matrix. Raises MatrixError for unknown names, duplicates and impossible combinations."""
+    """Return all images of the matrix. Raises MatrixError for unknown names, duplicates and wrong combinations."""
     return _Expander(matrix, document).run()
-
-
-def _base(name: str, base: Base) -> BaseSpec:
-    return BaseSpec(name=name, **base.model_dump())
-
-
-def _fill(pip: tuple[str, ...], spec: ImageSpec) -> tuple[str, ...]:
-    return tuple(
-        requirement.replace("{torch}", spec.torch).replace("{cuda}", spec.accelerator.cuda or "") for requirement in pip
-    )
 
 
 def _matches(exclude: Exclude, spec: ImageSpec) -> bool:

@@ -1,4 +1,4 @@
-"""The project's own `.dockerignore`: what of its folders goes into no image. Read as Docker reads it."""
+"""The project's `.dockerignore`, which keeps paths out of images, with the rules of Docker."""
 
 import posixpath
 import re
@@ -10,20 +10,20 @@ from pathlib import Path, PurePosixPath
 from torchbake.errors import MatrixError
 
 FILE = ".dockerignore"
-FOLDERS = ("entrypoints", "images", "layers")  # what builds take of these, no pattern leaves out
+FOLDERS = ("entrypoints", "images", "layers")  # needed by builds, so that no pattern excludes them
 _PIECES = re.compile(r"\*\*/?|\*|\?|\[[^\]]*\]|\\.|.", re.DOTALL)
-_STEPS = 10**5  # at most, for a regular expression: it tries each place of a path for each wildcard
+_STEPS = 10**5  # the most steps of a regular expression, which tries each place of a path for each wildcard
 _MEANING = {"*": "[^/]*", "?": "[^/]", "**": "(?:.*/)?", "**/": "(?:.*/)?"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DockerIgnore:
-    """Its patterns in order; what one leaves out, a later one with ``!`` takes back. Pure."""
+    """The patterns in order; a later one with ``!`` includes a path again. Pure."""
 
     lines: tuple[str, ...] = ()
 
     def leaves_out(self, path: str) -> bool:
-        """Whether the patterns leave out a path, or a folder above it. Raises MatrixError."""
+        """Return True if the patterns exclude a path, or a folder above it. Raises MatrixError."""
         out = False
         for line in self.lines:
             if line.startswith("!") == out and _pattern(line.removeprefix("!")).matches(path):
@@ -31,11 +31,11 @@ class DockerIgnore:
         return out
 
     def takes(self, path: str, sources: Iterable[str]) -> bool:
-        """Whether an image of these sources has a path below one of them.
+        """Return True if an image with these sources gets a path below one of them.
 
-        A source that is left out is taken with all that it holds, since somebody names it.
+        The content of an excluded source is taken all the same, since the matrix names the source.
         """
-        names = _from(path)
+        names = [path, *map(str, PurePosixPath(path).parents)][:-1]
         if not self.lines or names[-1] in FOLDERS or not self.leaves_out(path):
             return True
         return any(self.leaves_out(source) for source in sources if source in names or any(m in source for m in "*?["))
@@ -48,11 +48,6 @@ def read_ignore(root: Path) -> DockerIgnore:
         return DockerIgnore()
     lines = (line.strip() for line in text.splitlines() if not line.startswith("#"))
     return DockerIgnore(lines=tuple(_cleaned(line) for line in lines if line.strip("! ")))
-
-
-def _from(path: str) -> list[str]:
-    """A path, and each folder above it."""
-    return [path, *map(str, PurePosixPath(path).parents)][:-1]
 
 
 def _cleaned(line: str) -> str:
@@ -68,16 +63,16 @@ class _Pattern:
     expression: re.Pattern[str]
 
     def matches(self, path: str) -> bool:
-        """Whether it matches a path, or a folder above it."""
+        """Return True if the pattern matches a path, or a folder above it."""
         wildcards = sum(piece in _MEANING and piece != "?" for piece in self.pieces)
         if len(path) ** wildcards <= _STEPS:
             return self.expression.fullmatch(path) is not None
         return self._reaches_end(path)
 
     def _reaches_end(self, path: str) -> bool:
-        """The same in time that grows with the product of both lengths: all matches of the pieces at once.
+        """Match all pieces at once, in time that grows with the product of both lengths.
 
-        A state is the index of the next piece, or ``~index`` inside of a ``**``.
+        A state is the index of the next piece, or ``~index`` within a ``**``.
         """
         states = {0}
         for character in f"{path}/":

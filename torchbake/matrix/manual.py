@@ -1,7 +1,4 @@
-"""``docs/matrix.md``: every key of matrix.yaml as the model's own schema has it. Pure.
-
-What a key means, and its example, stand beside the key in ``matrix.py``; there is no other list of them.
-"""
+"""``docs/matrix.md``: every key of matrix.yaml, generated from the model's schema. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +20,7 @@ Node = Mapping[str, Any]
 
 
 def with_reference(page: str) -> str:
-    """The page with the words that stand above its mark, and the reference made anew below."""
+    """Replace the generated reference of the page, below its mark."""
     schema = Matrix.model_json_schema()
     whole = whole_example(schema)
     parts = (*key_tables(schema), _tag_parts(whole), f"## A whole matrix\n\n```yaml\n{whole}```\n")
@@ -31,12 +28,12 @@ def with_reference(page: str) -> str:
 
 
 def page_with(page: str, mark: str, parts: Iterable[str]) -> str:
-    """A page with the words that stand above its mark, and below it what is generated."""
+    """Replace the generated parts of a page, below its mark."""
     return f"{page.partition(mark)[0]}{mark}\n" + "\n".join(parts)
 
 
 def key_tables(schema: Node) -> list[str]:
-    """A section for each mapping of the file, in the file's order; what has several places comes last."""
+    """Return a section for each mapping of the file, in the file's order; mappings with several places come last."""
     titles = _titles(schema)
     parts = [_section("The file", schema, schema)]
     parts += [_section(f"`{title}`", schema["$defs"][name], schema, paths) for name, (title, paths) in titles.items()]
@@ -44,20 +41,20 @@ def key_tables(schema: Node) -> list[str]:
 
 
 def whole_example(schema: Node) -> str:
-    """A matrix made of the examples of the keys on top."""
+    """Return a file with the examples of the top-level keys."""
     examples = {key: _ordered(node["examples"][0], node, schema) for key, node in schema["properties"].items()}
     return yaml.safe_dump(examples, sort_keys=False, default_flow_style=None, width=110)
 
 
 def example_of(key: str, node: Node, schema: Node) -> str:
-    """A key with its example, as one line of YAML."""
+    """Return a key with its example, as one line of YAML."""
     example = {key: _ordered(node["examples"][0], node, schema)}
     written = yaml.safe_dump(example, sort_keys=False, default_flow_style=True, width=10_000)
-    return written.strip()[1:-1]  # what stands between the braces is YAML without them too
+    return written.strip()[1:-1]  # without the braces it is YAML too
 
 
 def _ordered(value: Any, node: Node, schema: Node) -> Any:
-    """A value with its keys in the order of the model: pydantic sorts those of examples."""
+    """Sort the keys of a value in the order of the model, since pydantic sorts the keys of examples by name."""
     if "$ref" in node:
         return _ordered(value, schema["$defs"][_name(node)], schema)
     if isinstance(value, list):
@@ -69,7 +66,7 @@ def _ordered(value: Any, node: Node, schema: Node) -> Any:
 
 
 def _titles(schema: Node) -> dict[str, tuple[str, list[str]]]:
-    """By model: the heading of its section, and its places in the file where they are several."""
+    """Return by model the heading of its section, and its places in the file if it has several."""
     paths_of: dict[str, list[str]] = {}
     for name, path in places(schema):
         paths_of.setdefault(name, []).append(path)
@@ -79,12 +76,11 @@ def _titles(schema: Node) -> dict[str, tuple[str, list[str]]]:
 
 
 def places(schema: Node) -> list[tuple[str, str]]:
-    """Each model below the file's own, by name, with the path of keys to it."""
+    """Return the names of the inner models, each with its path of keys: `*` is any name, `[]` any entry of a list."""
     return list(_walk(schema, schema, ""))
 
 
 def _walk(schema: Node, node: Node, path: str) -> Iterator[tuple[str, str]]:
-    """Each model below a node, by name, with the path of keys to it: `*` is any name, `[]` any entry of a list."""
     for key, value in node.get("properties", {}).items():
         for name, steps in _models(value):
             here = f"{path}{key}{steps}"
@@ -93,7 +89,7 @@ def _walk(schema: Node, node: Node, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _models(node: Node) -> Iterator[tuple[str, str]]:
-    """The models that a value holds, with the steps to each."""
+    """Yield the models of a value, with the steps to each."""
     if "$ref" in node:
         yield _name(node), ""
     inner = [("[]", node.get("items")), (".*", _values(node)), *(("", one) for one in node.get("anyOf", ()))]
@@ -107,7 +103,7 @@ def _name(node: Node) -> str:
 
 
 def _values(node: Node) -> Node:
-    """What the values of a mapping with names of the user's own are."""
+    """Return the schema of the values of a mapping with arbitrary keys."""
     extra = node.get("additionalProperties")
     return next(iter(node.get("patternProperties", {}).values()), extra if isinstance(extra, dict) else {})
 
@@ -116,8 +112,8 @@ def _section(heading: str, model: Node, schema: Node, paths: Iterable[str] = ())
     titles = _titles(schema)
     lines = [f"## {heading}", "", model["description"], ""]
     if paths:
-        lines += [f"It stands at {', '.join(f'`{path}`' for path in paths)}.", ""]
-    lines += ["| key | what it is | type | default | example |", "| --- | --- | --- | --- | --- |"]
+        lines += [f"Used at {', '.join(f'`{path}`' for path in paths)}.", ""]
+    lines += ["| key | meaning | type | default | example |", "| --- | --- | --- | --- | --- |"]
     for key, node in model["properties"].items():
         default = _default(node) if key not in model.get("required", ()) else "must be given"
         cells = (f"`{key}`", node["description"], _kind(node, titles), default, f"`{example_of(key, node, schema)}`")
@@ -130,7 +126,7 @@ def _default(node: Node) -> str:
     if _is_empty(value):
         return "not set" if value is None and node.get("type") != "object" else "empty"
     if "$ref" in node:
-        return "those of its keys"
+        return "the defaults of its keys"
     shown = value if isinstance(value, str) else yaml.safe_dump([value], default_flow_style=True).strip()[1:-1]
     return f"`{shown}`"
 
@@ -142,7 +138,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _kind(node: Node, titles: Mapping[str, tuple[str, list[str]]]) -> str:
-    """What a value may be, in words."""
+    """Describe the type of a value."""
     if "$ref" in node:
         title = titles[_name(node)][0]
         return f"[`{title}`](#{anchor(title)})"
@@ -166,14 +162,14 @@ def _kind(node: Node, titles: Mapping[str, tuple[str, list[str]]]) -> str:
 
 
 def anchor(title: str) -> str:
-    """The link to a heading, as GitHub makes it."""
+    """Return the link to a heading, by GitHub's rules."""
     return re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-")
 
 
 def _tag_parts(matrix: str) -> str:
-    """The parts of the forms of tags, with what each is for the first image of a matrix."""
+    """Return the table of the parts of a tag, with the values of the first image of a matrix."""
     document = parse_document(matrix, Path("docs/matrix.md"))
     spec = pytorch_of(expand(validate_matrix(document), document).specs)[0]
-    lines = ["## Parts of a tag", "", "What forms of `tags.rolling` may name.", ""]
-    lines += [f"| part | of {spec.id} |", "| --- | --- |"]
+    lines = ["## Parts of a tag", "", "The parts of forms in `tags.rolling`.", ""]
+    lines += [f"| part | its value for {spec.id} |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| `{{{part}}}` | `{value(spec)}` |" for part, value in PARTS.items()), ""])

@@ -1,4 +1,4 @@
-"""``matrix.yaml`` as a validated model: the only hand-edited list of versions.
+"""The model of ``matrix.yaml``, the only hand-edited list of versions.
 
 Every problem in the file is reported at once, each with file, line and key.
 """
@@ -9,29 +9,9 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationError
 
 from torchbake.errors import MatrixError
+from torchbake.matrix import field_types as fields
 from torchbake.matrix import validators
-from torchbake.matrix.field_types import (
-    Accelerators,
-    Account,
-    Certificates,
-    Cudnn,
-    Distribution,
-    Environment,
-    Files,
-    Indexes,
-    Interpreter,
-    Labels,
-    LabelText,
-    Model,
-    Name,
-    Names,
-    Packages,
-    PythonVersion,
-    Repository,
-    Torches,
-    Waivers,
-    Who,
-)
+from torchbake.matrix.field_types import Model, Packages
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, read_document
 from torchbake.oci.variants import Transported
@@ -43,58 +23,60 @@ _REMOVED = {
 
 
 class Base(Model):
-    """A distribution that images stand on, by a name that stands in their ids."""
+    """A distribution that images are based on. Its name is a part of their ids."""
 
     image: Annotated[str, AfterValidator(validators.image)] = Field(
-        description="where an image registry has it: a name and a tag, no digest", examples=["debian:bookworm-slim"]
+        description="its image in a registry: a name and a tag, no digest", examples=["debian:bookworm-slim"]
     )
-    distribution: Distribution = Field(
-        "debian", description="whose packages it takes: debian or ubuntu", examples=["debian"]
+    distribution: fields.Distribution = Field(
+        "debian", description="the distribution of its packages: debian or ubuntu", examples=["debian"]
     )
-    suite: Name = Field(
-        description="the suite of its packages; where no registry answers, it is bootstrapped from them",
+    suite: fields.Name = Field(
+        description="the suite of its packages, from which it is bootstrapped if no registry answers",
         examples=["bookworm"],
     )
-    python: PythonVersion = Field(
+    python: fields.PythonVersion = Field(
         description="the version of its Python, for which wheels are locked: the suite's own, or that of `interpreter`",
         examples=["3.11"],
     )
-    interpreter: Interpreter = Field(
+    interpreter: fields.Interpreter = Field(
         "",
-        description="a Python in place of the suite's own: the path of one that the image brings, or a package of the "
-        "suite, such as python3.13",
+        description="a Python in place of the suite's own: a path in the image, or a package of the suite, such as "
+        "python3.13",
         examples=["/usr/local/bin/python3.11"],
     )
 
 
 class Flavor(Model):
-    """What an image is for, by a name that stands in its id."""
+    """The purpose of an image. Its name is a part of the image's id."""
 
     packages: Packages = Field(
         Packages(), description="added to each image of the flavor", examples=[{"apt": ["g++", "python3-dev"]}]
     )
     cuda_packages: dict[Annotated[str, Field(pattern=r"^cuda[1-9][0-9]*$")], Packages] = Field(
         default_factory=dict,
-        description="added where the row has CUDA of that major",
+        description="added if the row has a CUDA of that major version",
         examples=[{"cuda12": {"pip": ["nvidia-cuda-nvcc-cu12=={cuda}.*"]}}],
     )
     headers: bool = Field(False, description="keep the C++ and CUDA headers, for building extensions", examples=[True])
-    env: Environment
-    labels: Labels
-    certificates: Certificates
-    files: Files
-    user: Who
-    waive: Waivers
+    env: fields.Environment
+    labels: fields.Labels
+    certificates: fields.Certificates
+    files: fields.Files
+    user: fields.Who
+    waive: fields.Waivers
 
 
 class Defaults(Model):
-    """What every row has unless it says otherwise."""
+    """Defaults of all rows."""
 
-    cudnn: Cudnn = Field("9", description="cuDNN's major on CUDA rows; the lock has the exact version", examples=[9])
-    trim: bool = Field(True, description="drop what layers/trim.toml lists from the wheels", examples=[False])
+    cudnn: fields.Cudnn = Field(
+        "9", description="cuDNN's major version on CUDA rows; the lock has the exact version", examples=[9]
+    )
+    trim: bool = Field(True, description="remove the files that layers/trim.toml lists from wheels", examples=[False])
     constraints: bool = Field(
         True,
-        description="tell pip and uv inside, and in derived images, to keep torch and CUDA's wheels as they are",
+        description="configure pip and uv in the image and in derived images so that they keep torch and CUDA's wheels",
         examples=[False],
     )
     packages: Packages = Field(
@@ -102,109 +84,109 @@ class Defaults(Model):
         description="added to each image but init containers; `apt` below the wheels, above Python",
         examples=[{"pip": ["numpy", "setuptools"]}],
     )
-    env: Environment
-    labels: Labels
-    certificates: Certificates
-    files: Files
-    user: Who
+    env: fields.Environment
+    labels: fields.Labels
+    certificates: fields.Certificates
+    files: fields.Files
+    user: fields.Who
 
 
 class Row(Model):
     """Torch versions on accelerators, bases and flavors: every combination is an image."""
 
-    torch: Torches = Field(
+    torch: fields.Torches = Field(
         description="versions of torch, each in full; 2.0.0 or later for CUDA", examples=[["2.10.0", "2.9.1"]]
     )
-    accelerator: Accelerators = Field(
-        description="what it computes on: cpu, or CUDA by its major and minor", examples=["cuda12.8"]
+    accelerator: fields.Accelerators = Field(
+        description="the accelerators: cpu, or CUDA with major and minor version", examples=["cuda12.8"]
     )
-    base: Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
-    flavor: Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
-    cudnn: Cudnn | None = Field(
-        None, description="cuDNN's major in place of that of `defaults:`; a cpu row has none", examples=[9]
+    base: fields.Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
+    flavor: fields.Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
+    cudnn: fields.Cudnn | None = Field(
+        None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]
     )
-    trim: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
-    constraints: bool | None = Field(None, description="in place of that of `defaults:`", examples=[False])
+    trim: bool | None = Field(None, description="in place of the default", examples=[False])
+    constraints: bool | None = Field(None, description="in place of the default", examples=[False])
     packages: Packages = Field(
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
     )
-    indexes: Indexes
-    env: Environment
-    labels: Labels
-    certificates: Certificates
-    files: Files
-    user: Who
-    waive: Waivers
+    indexes: fields.Indexes
+    env: fields.Environment
+    labels: fields.Labels
+    certificates: fields.Certificates
+    files: fields.Files
+    user: fields.Who
+    waive: fields.Waivers
 
 
 class Exclude(Model):
-    """Combinations that are not built. Every axis that is named must match; one that excludes nothing is an error."""
+    """Combinations of rows that are not built. Every axis in it must match. An entry without a match is an error."""
 
-    torch: Torches | None = Field(None, description="versions of torch; else all", examples=["2.9.1"])
-    accelerator: Accelerators | None = Field(None, description="accelerators; else all", examples=["cuda12.8"])
-    base: Names | None = Field(None, description="names of `bases:`; else all", examples=["debian13"])
-    flavor: Names | None = Field(None, description="names of `flavors:`; else all", examples=["devel"])
+    torch: fields.Torches | None = Field(None, description="versions of torch; else all", examples=["2.9.1"])
+    accelerator: fields.Accelerators | None = Field(None, description="accelerators; else all", examples=["cuda12.8"])
+    base: fields.Names | None = Field(None, description="names of `bases:`; else all", examples=["debian13"])
+    flavor: fields.Names | None = Field(None, description="names of `flavors:`; else all", examples=["devel"])
     reason: Annotated[str, AfterValidator(validators.one_line)] = Field(
         min_length=8,
-        description="why; `list --explain` shows it",
+        description="the reason, which `list --explain` shows",
         examples=["extensions are built once, on the older C library"],
     )
 
 
 class ImageAddition(Model):
-    """Additions for the images of the rows whose id is this, or fits this glob; one that no image fits is an error."""
+    """Additions to the images of rows with this id, or with an id that matches this glob. No match is an error."""
 
     packages: Packages = Field(
         Packages(), description="added to those images", examples=[{"pip": ["einops"], "apt": ["libgl1"]}]
     )
-    trim: bool | None = Field(None, description="in place of what their rows say", examples=[False])
-    constraints: bool | None = Field(None, description="in place of what their rows say", examples=[False])
-    env: Environment
-    labels: Labels
-    certificates: Certificates
-    files: Files
-    user: Who
-    waive: Waivers
+    trim: bool | None = Field(None, description="in place of the rows' value", examples=[False])
+    constraints: bool | None = Field(None, description="in place of the rows' value", examples=[False])
+    env: fields.Environment
+    labels: fields.Labels
+    certificates: fields.Certificates
+    files: fields.Files
+    user: fields.Who
+    waive: fields.Waivers
 
 
 class InitImage(Model):
-    """An init container with its own version, in a repository beside the other. Its name is that of its template."""
+    """An init container with its own version and repository. Its name is that of its template."""
 
     version: Annotated[str, AfterValidator(validators.a_version)] = Field(
         description="its version, which is its tag", examples=["1.0.0"]
     )
     base: str = Field(
-        description="the name in `bases:` of what its program is compiled on; nothing of it stays in the image",
+        description="the name in `bases:` of the base that compiles its program; the image has no file of the base",
         examples=["debian12"],
     )
-    labels: Labels
-    user: Account = Field(
-        Account(),
-        description="the uid it makes volumes writable for, in place of that of `defaults:`",
+    labels: fields.Labels
+    user: fields.Account = Field(
+        fields.Account(),
+        description="the uid that can write to volumes afterwards, in place of the default",
         examples=[{"uid": 2000}],
     )
-    waive: Waivers
+    waive: fields.Waivers
 
 
 class TagDefaults(Model):
-    """What a tag means where it says nothing: a form that leaves a part out is about images with this value alone."""
+    """The value of each part that a tag leaves out: such a tag is only for images with this value."""
 
     accelerator: Annotated[str, Field(pattern=r"^(cpu|cuda[0-9]*(\.[0-9]+)?)$")] = Field(
-        "cuda", description="cpu, or CUDA as wide or exact as wanted: cuda, cuda12, cuda12.8", examples=["cuda12"]
+        "cuda", description="cpu, or CUDA with any number of parts: cuda, cuda12, cuda12.8", examples=["cuda12"]
     )
     base: str = Field(description="a name of `bases:`", examples=["debian12"])
     flavor: str = Field("runtime", description="a name of `flavors:`", examples=["runtime"])
 
 
 class Tags(Model):
-    """The rolling tags: which forms there are, and what stands behind the short ones."""
+    """The rolling tags: their forms, and the values of parts that a form leaves out."""
 
     defaults: TagDefaults = Field(
-        description="what stands behind a part that a form leaves out", examples=[{"base": "debian12"}]
+        description="values of the parts that a form leaves out", examples=[{"base": "debian12"}]
     )
     rolling: tuple[str, ...] = Field(
         min_length=1,
-        description="forms, most specific first; of all images that one could name, the highest version holds the tag",
+        description="forms, most specific first; the image with the highest version that fits a tag gets it",
         examples=[["{torch}-{cuda}", "{minor}", "latest"]],
     )
 
@@ -212,38 +194,39 @@ class Tags(Model):
 class Matrix(Model):
     """The whole of matrix.yaml."""
 
-    repository: Repository = Field(
+    repository: fields.Repository = Field(
         description="the images' repository, without a registry host", examples=["acme/pytorch"]
     )
-    source: LabelText = Field(
+    source: fields.LabelText = Field(
         "",
-        description="where the sources live and holes are reported; the org.opencontainers.image.source label",
+        description="the URL of the sources and for reports; the org.opencontainers.image.source label",
         examples=["https://github.com/acme/images"],
     )
-    licenses: LabelText = Field(
+    licenses: fields.LabelText = Field(
         "BSD-3-Clause",
         description="an SPDX expression; the org.opencontainers.image.licenses label",
         examples=["BSD-3-Clause"],
     )
     compression: Transported = Field(
         "zstd",
-        description="how `publish` compresses layers: zstd; gzip, which every client can read; or both, in one index",
+        description="the compression of published layers: zstd; gzip, which every client can read; or both, in one "
+        "index",
         examples=["both"],
     )
     defaults: Defaults = Field(
         Defaults.model_validate({}),
-        description="what every row has unless it says otherwise",
+        description="defaults of all rows",
         examples=[{"packages": {"pip": ["numpy"]}}],
     )
-    indexes: Indexes
-    bases: dict[Name, Base] = Field(
+    indexes: fields.Indexes
+    bases: dict[fields.Name, Base] = Field(
         min_length=1,
         description="the distributions, by name",
         examples=[{"debian12": {"image": "debian:bookworm-slim", "suite": "bookworm", "python": "3.11"}}],
     )
-    flavors: dict[Name, Flavor] = Field(
+    flavors: dict[fields.Name, Flavor] = Field(
         min_length=1,
-        description="what images are for, by name",
+        description="the purposes of images, by name",
         examples=[{"runtime": {}, "devel": {"headers": True, "packages": {"apt": ["g++"]}}}],
     )
     rows: tuple[Row, ...] = Field(
@@ -261,7 +244,7 @@ class Matrix(Model):
         description="additions for single images, by id or glob",
         examples=[{"2.10.0-cuda12.8-*": {"packages": {"pip": ["einops"]}}}],
     )
-    init: dict[Name, InitImage] = Field(
+    init: dict[fields.Name, InitImage] = Field(
         default_factory=dict,
         description="init containers, by name",
         examples=[{"volume-permissions": {"version": "1.0.0", "base": "debian12"}}],
@@ -272,22 +255,22 @@ class Matrix(Model):
 
 
 def load_matrix(path: Path) -> tuple[Matrix, Document]:
-    """Read and validate; raises MatrixError that lists every problem with file, line and key."""
+    """Read and validate a matrix. Raises MatrixError with every problem."""
     document = read_document(path)
     return validate_matrix(document), document
 
 
 def validate_matrix(document: Document) -> Matrix:
-    """The model behind a document. Raises MatrixError."""
+    """Return the model of a document. Raises MatrixError."""
     if not isinstance(document.data, dict):
-        what = "is empty" if document.data is None else "is not a mapping of keys"
+        state = "is empty" if document.data is None else "is not a mapping of keys"
         raise MatrixError(
-            f"{document.path}:1: {what}.",
+            f"{document.path}:1: {state}.",
             hint="It needs at least: repository, bases, flavors, rows and tags.",
         )
     try:
         return Matrix.model_validate(document.data)
     except ValidationError as error:
-        # pydantic counts a list's good entries: a list of bad ones alone is not also too short.
+        # pydantic leaves invalid entries out before it counts: a list of them is not also too short.
         real = [found for found in error.errors() if found["type"] != "too_short" or not found["input"]]
         raise problems(document, [explain(found, Matrix, removed=_REMOVED) for found in real]) from None

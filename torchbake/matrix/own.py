@@ -1,73 +1,52 @@
-"""What a user adds to images beside packages: put together from the places that say it, and judged. Pure."""
+"""Additions of the matrix to images besides packages: merged from several places, and checked. Pure."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from torchbake.core.secret_names import looks_secret
 from torchbake.core.secret_values import secret_text
 from torchbake.matrix.added_paths import certificate_name, standard_folder
-from torchbake.matrix.field_types import Account, File
-from torchbake.matrix.model import Defaults, InitImage, Matrix
+from torchbake.matrix.model import Defaults, Flavor, ImageAddition, InitImage, Matrix, Row
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES
 from torchbake.matrix.spec import ImageSpec, Own, OwnFile, User
 from torchbake.matrix.yaml_source import Location
 
 _SECRETS = "metadata.env-secrets"  # the image check of secrets in variables
 _READABLE = (
-    "looks like a secret, and whoever pulls the image reads it; hand it over when a container starts. If it is none: "
-    f"`waive: {{{_SECRETS}: REASON}}` beside it, in a flavor, a row or `images:`"
+    "looks like a secret, and everybody who pulls the image can read it; pass it when a container starts. If it is no "
+    f"secret: `waive: {{{_SECRETS}: REASON}}` next to it, in a flavor, a row or `images:`"
 )
-
-
-class Place(Protocol):
-    """A mapping of the matrix that adds to images: `defaults:`, a flavor, a row, an entry of `images:`."""
-
-    @property
-    def env(self) -> Mapping[str, str]: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-    @property
-    def certificates(self) -> tuple[str, ...]: ...
-    @property
-    def files(self) -> tuple[File, ...]: ...
-    @property
-    def user(self) -> Account: ...
+Place = Defaults | Flavor | Row | ImageAddition  # mappings that add to images
 
 
 def add(own: Own, places: Iterable[Place]) -> Own:
-    """``own`` with what places add, the last of which has the last word on a name."""
+    """Merge additions. For a name or a file that several places set, the last place counts."""
     for place in places:
+        files = {
+            file.target: OwnFile(source=file.source, target=file.target, owner=file.owner or "", mode=file.mode or "")
+            for file in place.files
+        }
         own = replace(
             own,
             env=tuple({**dict(own.env), **place.env}.items()),
             labels=tuple({**dict(own.labels), **place.labels}.items()),
             certificates=tuple(dict.fromkeys((*own.certificates, *place.certificates))),
-            files=_with_files(own.files, map(_own_file, place.files)),
+            files=(*(file for file in own.files if file.target not in files), *files.values()),
             user=replace(own.user, **place.user.model_dump(exclude_none=True)),
         )
     return own
 
 
 def of_init(defaults: Defaults, init: InitImage) -> Own:
-    """What an init image has of the user's: its own labels, and the uid of the images that it serves."""
+    """Return the additions of an init image: its labels, and the uid that can write to volumes afterwards."""
     uid = init.user.uid or defaults.user.uid
     return Own(labels=tuple(init.labels.items()), user=User(uid=uid) if uid else User())
 
 
-def _own_file(file: File) -> OwnFile:
-    return OwnFile(source=file.source, target=file.target, owner=file.owner or "", mode=file.mode or "")
-
-
-def _with_files(files: Iterable[OwnFile], more: Iterable[OwnFile]) -> tuple[OwnFile, ...]:
-    """Files in the order in which they are put into the image; of two at one target the later."""
-    last = {file.target: file for file in more}
-    return (*(file for file in files if file.target not in last), *last.values())
-
-
 def places_of(matrix: Matrix) -> Iterator[tuple[Location, Any]]:
-    """Every mapping that adds to images but init containers, and where it stands."""
+    """Yield every mapping that adds to images but init containers, with its location."""
     yield ("defaults",), matrix.defaults
     yield from ((("flavors", name), flavor) for name, flavor in matrix.flavors.items())
     yield from ((("rows", number), row) for number, row in enumerate(matrix.rows))
@@ -75,14 +54,14 @@ def places_of(matrix: Matrix) -> Iterator[tuple[Location, Any]]:
 
 
 def clashes_in(spec: ImageSpec) -> Iterator[tuple[str, str]]:
-    """What of one image does not go together: the key, and why."""
+    """Yield the contradictions between additions of one image: the key, and the reason."""
     own = spec.own
     if spec.constraints:
         taken = (name for name, _ in own.env if name in CONSTRAINT_VARIABLES)
-        yield from (("env", f"{name} is set where there is `constraints: true`, to that file") for name in taken)
+        yield from (("env", f"{name} is set by `constraints: true`: remove one of them") for name in taken)
     if own.certificates:
         taken = (name for name, _ in own.env if name in CA_VARIABLES)
-        yield from (("env", f"{name} is set where there are `certificates`, to the system's bundle") for name in taken)
+        yield from (("env", f"{name} is set by `certificates`: remove one of them") for name in taken)
     names: dict[str, str] = {}
     for source in own.certificates:
         name = certificate_name(source)
@@ -93,7 +72,7 @@ def clashes_in(spec: ImageSpec) -> Iterator[tuple[str, str]]:
 
 
 def _file_clashes(own: Own) -> Iterator[str]:
-    """Files that could only fail in the build: where a folder is, or where others have one of them as their folder."""
+    """Yield the files that would fail in the build: the target is a folder, or other files need it as a folder."""
     for file in (file for file in own.files if not file.source.endswith("/")):
         if file.target in (own.user.home, own.user.workdir) or standard_folder(file.target):
             name = posixpath.basename(file.source)
@@ -104,7 +83,7 @@ def _file_clashes(own: Own) -> Iterator[str]:
 
 
 def secrets_in(matrix: Matrix) -> Iterator[tuple[Location, str]]:
-    """Variables and labels that look like a secret, unless the same place says by a waiver that they are none."""
+    """Yield variables and labels that look like a secret, unless the same place has a waiver."""
     inits = ((("init", name), init) for name, init in matrix.init.items())
     for at, place in (*places_of(matrix), *inits):
         if _SECRETS not in getattr(place, "waive", {}):
@@ -112,5 +91,5 @@ def secrets_in(matrix: Matrix) -> Iterator[tuple[Location, str]]:
             names = [name for name, value in env.items() if value and looks_secret(name)]
             yield from (((*at, "env", name), f"{name} {_READABLE}") for name in names)
             for key, pairs in (("env", env), ("labels", place.labels)):
-                held = (name for name, value in pairs.items() if name not in names and secret_text(value))
-                yield from (((*at, key, name), f"what {name} holds {_READABLE}") for name in held)
+                secrets = (name for name, value in pairs.items() if name not in names and secret_text(value))
+                yield from (((*at, key, name), f"the value of {name} {_READABLE}") for name in secrets)

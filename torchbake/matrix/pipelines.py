@@ -1,11 +1,11 @@
-"""The CI files of a new repository: this toolkit's own, without what only the toolkit has. Pure."""
+"""The CI files of a new repository: copies of this toolkit's, adapted to it. Pure."""
 
 import re
 
 _WORKFLOWS = ".github/workflows"
 _CALLERS = ("images.yml", "validate.yml")
 _CALLED = ("check-images.yml", "release-images.yml", "validate-images.yml")
-# Where each comes from, below the toolkit's folder, by where it goes.
+# The files of each choice: the path in the toolkit's folder by the path in the new repository.
 PIPELINES = {
     "github": {f"{_WORKFLOWS}/{name}": f"{_WORKFLOWS}/{name}" for name in _CALLERS},
     "github-full": {f"{_WORKFLOWS}/{name}": f"{_WORKFLOWS}/{name}" for name in (*_CALLERS, *_CALLED)},
@@ -13,14 +13,14 @@ PIPELINES = {
 }
 _REPOSITORY = "torchbake/torchbake"
 _PAGES = "https://github.com/torchbake/torchbake/blob/main/docs/"
-_NOX = r"(?P<word>pip install|install:) nox==\S+"  # what runs beside tokens and logins is pinned
+_NOX = r"(?P<word>pip install|install:) nox==\S+"  # pinned, since it runs with tokens and logins
 _COPY = "# GitLab: copy this file to .gitlab-ci.yml, or include it there (`include: {local: ci/gitlab-ci.yml}`)."
 
 
 def pipeline(text: str, requirement: str, tag: str = "") -> str:
-    """A CI file of the toolkit as a repository has it that installs torchbake, by ``requirement``, as pip takes it.
+    """Adapt a CI file of the toolkit to a repository that installs torchbake by ``requirement``, as pip takes it.
 
-    With a ``tag`` of the toolkit's repository the workflows that do the work are called there, else beside this one.
+    With a ``tag``, the file calls the workflows of the toolkit's repository at this tag, else those of its own.
     """
     text = re.sub(_NOX, lambda found: f'{found["word"]} "{requirement}"', text)
     text = text.replace(_COPY, "# Starts the pipelines of the images.")
@@ -30,5 +30,5 @@ def pipeline(text: str, requirement: str, tag: str = "") -> str:
 
 
 def choice(ci: str, tag: str) -> str:
-    """Which of the PIPELINES is written: what no tag names can be called nowhere, and is written in full."""
+    """Return the choice of PIPELINES: without a tag of the toolkit, GitHub's called workflows are copied too."""
     return "github-full" if ci == "github" and not tag else ci

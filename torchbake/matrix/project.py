@@ -1,4 +1,4 @@
-"""Where a project's files are: the matrix's folder, and the toolkit's own."""
+"""A project: its matrix, and the paths of its folders."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from torchbake.matrix.yaml_source import Document
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A loaded matrix with all that is derived from it alone."""
+    """A loaded matrix, its images and their tags."""
 
     root: Path
     matrix: Matrix
@@ -27,7 +27,7 @@ class Project:
 
     @property
     def state(self) -> Path:
-        """Bases, logs and plans: nothing that is committed, all of it can be made again."""
+        """The folder of bases, logs and plans, which are not committed and can be created again."""
         return state_of(self.root)
 
     @property
@@ -36,7 +36,7 @@ class Project:
 
     @property
     def layout(self) -> Path:
-        """The folder of built images: one OCI image layout for all."""
+        """The folder of built images, an OCI image layout."""
         return layout_of(self.root)
 
     @property
@@ -46,15 +46,15 @@ class Project:
 
     @property
     def cache(self) -> Path:
-        """What layers hold, by their digests, so that each is read once."""
+        """The folder with the packages of each layer by its digest, so that each layer is read once."""
         return self.state / "packages"
 
 
 def run_folder(state: Path) -> Path:
-    """Where a run that begins now keeps its logs and plans: an empty folder of its own, made here."""
+    """Create an empty folder for the logs and plans of a run that starts now."""
     name = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
     for number in count(1):
-        folder = state / "runs" / (name if number == 1 else f"{name}-{number:02}")  # still in the order of time
+        folder = state / "runs" / (name if number == 1 else f"{name}-{number:02}")  # sorted by time
         with suppress(FileExistsError):
             folder.mkdir(parents=True)
             return folder
@@ -62,7 +62,7 @@ def run_folder(state: Path) -> Path:
 
 
 def load_project(path: Path) -> Project:
-    """Read, validate and expand a matrix, and give out its tags.
+    """Read, validate and expand a matrix, and assign its tags.
 
     Raises MatrixError, and UsageError if git tracks the project's state.
     """

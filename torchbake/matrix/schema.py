@@ -1,4 +1,4 @@
-"""The JSON Schema of a file that people write, by which editors check it while it is typed. Pure."""
+"""The JSON Schema of a hand-edited file, for editors. Pure."""
 
 import json
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from pydantic import BaseModel
 
 
 def editor_schema(model: type[BaseModel], *, extend: Callable[[Any], Any] = lambda schema: schema) -> str:
-    """The schema as it is written: generated from the file's model, the same to the byte every time.
+    """Return the text of the schema, generated from the file's model.
 
-    ``extend`` adds what a file may have before the model sees it.
+    ``extend`` adds the parts of the file that the model does not see.
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **extend(model.model_json_schema())}
     return json.dumps(schema, indent=2) + "\n"

@@ -1,7 +1,7 @@
-"""Selectors: words on a command line to images.
+"""Selectors: words on a command line that choose images.
 
-Words of one facet are alternatives, different facets must all hold, and ``!word`` takes away. Facets
-describe PyTorch images; an init image is chosen by its own name, by a glob, or by ``all``.
+Selectors of the same facet are combined with OR (``cuda12 cpu``), different facets with AND (``cuda12 debian12``), and
+``!devel`` excludes. Facets describe PyTorch images; an init image is chosen by its name, by a glob, or by ``all``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ from torchbake.errors import SelectorError
 from torchbake.matrix.spec import ImageSpec, InitSpec, Spec
 
 ALL = "all"
-_MEANT = {"gpu": "cuda", "nvidia": "cuda", "everything": ALL}  # what people write for a word of ours
+_SYNONYMS = {"gpu": "cuda", "nvidia": "cuda", "everything": ALL}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facet:
-    """One side of an image: every word that names it, widest first."""
+    """A property of an image, and its selectors, widest first."""
 
     name: str
     words: Callable[[ImageSpec], tuple[str, ...]]
@@ -44,7 +44,7 @@ FACETS = (
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """An image that a selection does not hold, and why."""
+    """An image that is not selected, and the reason."""
 
     id: str
     reason: str
@@ -52,14 +52,14 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What the words choose, in the matrix's order, and why not the rest."""
+    """The selected images, in the matrix's order, and the other ones."""
 
     specs: tuple[Spec, ...]
     left_out: tuple[LeftOut, ...]
 
 
 class _Vocabulary:
-    """Every word that the images of one matrix answer to."""
+    """Every selector of the images of one matrix."""
 
     def __init__(self, specs: Iterable[Spec], tags: Mapping[str, Sequence[str]]) -> None:
         self.tags = tags
@@ -78,22 +78,21 @@ class _Vocabulary:
                     self.facet_of.setdefault(word, facet.name)
 
     def facet(self, word: str) -> str:
-        """The facet that ``word`` speaks of. Raises SelectorError when no image answers to it."""
+        """Return the facet of a selector. Raises SelectorError if it matches no image."""
         if word == ALL or word in self.inits:
             return "id"
         if word in self.facet_of:
             return self.facet_of[word]
         if _is_glob(word) and any(fnmatchcase(name, word) for name in self.ids):
             return "id"
-        raise SelectorError(f"{word!r} selects nothing.", hint=self._meant(word))
+        raise SelectorError(f"{word!r} selects nothing.", hint=self._suggestion(word))
 
     def _knows(self, word: str) -> bool:
         return word == ALL or word in self.facet_of or word in self.inits
 
-    def _meant(self, word: str) -> str:
-        """What somebody who writes ``word`` may want."""
+    def _suggestion(self, word: str) -> str:
         lower = word.lower()
-        plain = _MEANT.get(lower, lower)
+        plain = _SYNONYMS.get(lower, lower)
         if plain != word and self._knows(plain):
             return f"Write: {plain}"
         holder = next((name for name, tags in self.tags.items() if lower in tags), None)
@@ -104,20 +103,19 @@ class _Vocabulary:
         if words:
             return f"Write its words: {' '.join(parts)}"
         near = nearest(lower, [ALL, *self.facet_of, *self.inits])
-        return f"Nearest: {', '.join(near)}." if near else "`nox -s list -- all` shows what there is."
+        return f"Nearest: {', '.join(near)}." if near else "`nox -s list -- all` shows all images."
 
-    def speaks_of_inits_alone(self, word: str) -> bool:
-        """Whether ``word`` is an init image's name, or a glob that fits no other: it narrows nothing down."""
+    def matches_only_inits(self, word: str) -> bool:
         return word in self.inits or (_is_glob(word) and not any(fnmatchcase(name, word) for name in self.words))
 
 
 def select(
     specs: Sequence[Spec], words: Sequence[str], tags: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Selection:
-    """The images that ``words`` choose; ``tags`` of each image, by id, explain words that choose none.
+    """Return the images that ``words`` choose. Negations alone exclude from all images.
 
-    Only negations mean "all but". Raises SelectorError for a word that nothing answers to, and for
-    words that no image fulfils together.
+    ``tags`` by id are for the hint of an error. Raises SelectorError for a word that matches no image, and for words
+    that match none together.
     """
     vocabulary = _Vocabulary(specs, tags)
     wanted = [word for word in words if not word.startswith("!")]
@@ -126,7 +124,7 @@ def select(
         vocabulary.facet(word)
     chosen, left_out = [], []
     for spec in specs:
-        reason = _against(spec, wanted or [ALL], unwanted, vocabulary)
+        reason = _mismatch(spec, wanted or [ALL], unwanted, vocabulary)
         if reason:
             left_out.append(LeftOut(id=spec.id, reason=reason))
         else:
@@ -134,46 +132,36 @@ def select(
     if not chosen:
         raise SelectorError(
             f"No image matches {' '.join(words)!r} together.",
-            hint="Words of different facets must all hold; `nox -s list -- all` shows what there is.",
+            hint="Selectors of different facets are combined with AND; `nox -s list -- all` shows all images.",
         )
     return Selection(specs=tuple(chosen), left_out=tuple(left_out))
 
 
-def _against(spec: Spec, wanted: list[str], unwanted: list[str], vocabulary: _Vocabulary) -> str | None:
-    """Why ``spec`` is not chosen; None when it is."""
+def _mismatch(spec: Spec, wanted: list[str], unwanted: list[str], vocabulary: _Vocabulary) -> str | None:
+    """Return why an image is not selected; None if it is."""
     for word in unwanted:
-        if _answers(spec, word, vocabulary):
+        if _matches(spec, word, vocabulary):
             return f"excluded by !{word}"
     if isinstance(spec, InitSpec):
-        named = any(_answers(spec, word, vocabulary) for word in wanted)
+        named = any(_matches(spec, word, vocabulary) for word in wanted)
         return None if named else "an init image, not named"
     groups: dict[str, list[str]] = {}
     for word in wanted:
-        if not vocabulary.speaks_of_inits_alone(word):
+        if not vocabulary.matches_only_inits(word):
             groups.setdefault(vocabulary.facet(word), []).append(word)
     if not groups:
         return "only init images are named"
     for facet, words in groups.items():
-        if not any(_answers(spec, word, vocabulary) for word in words):
-            return f"{facet} is {_shown(spec, facet)}, not {' or '.join(words)}"
+        if not any(_matches(spec, word, vocabulary) for word in words):
+            exact = {each.name: each.words(spec)[-1] for each in FACETS}
+            return f"{facet} is {exact[facet]}, not {' or '.join(words)}"
     return None
 
 
-def _answers(spec: Spec, word: str, vocabulary: _Vocabulary) -> bool:
+def _matches(spec: Spec, word: str, vocabulary: _Vocabulary) -> bool:
     if word in (ALL, spec.id) or (_is_glob(word) and fnmatchcase(spec.id, word)):
         return True
     return isinstance(spec, ImageSpec) and any(word in names for names in vocabulary.words[spec.id].values())
-
-
-def _shown(spec: ImageSpec, facet: str) -> str:
-    values = {
-        "accelerator": str(spec.accelerator),
-        "torch": spec.torch,
-        "python": f"py{spec.base.python}",
-        "base": spec.base.name,
-        "flavor": spec.flavor,
-    }
-    return values.get(facet, spec.id)
 
 
 def _is_glob(word: str) -> bool:

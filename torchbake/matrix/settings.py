@@ -1,43 +1,42 @@
-"""Variables and labels that a matrix may set in an image, and those that are the toolkit's own.
+"""Variables, labels and accounts that a matrix may set in an image.
 
-A function gives back the text, and raises ValueError with what is wrong.
+A validator returns its argument, and raises ValueError with the mistake and its correction.
 """
 
 from torchbake.core.job_variables import without_job
 from torchbake.core.suggest import nearest
-from torchbake.matrix.validators import one_line
 from torchbake.oci.labels import LABEL
 
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
-ACCOUNT = r"^[a-z_][a-z0-9_-]{0,30}$"  # as useradd takes it
+ACCOUNT = r"^[a-z_][a-z0-9_-]{0,30}$"  # the rule of useradd
 LABEL_KEY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # https://docs.docker.com/engine/manage-resources/labels/
 
-# What an image promises by these would not be true with another value.
+# Variables that a matrix cannot set, each with the reason.
 FIXED = {
-    "BASH_ENV": "by it bash finds what the entrypoint sets, where `docker exec` starts it",
-    "CUDA_HOME": "it is where the image has CUDA's links",
-    "HOME": "the entrypoint makes it a folder that any uid can write; `user` names another one",
-    "LOGNAME": "the entrypoint sets it to who runs",
-    "NVIDIA_REQUIRE_CUDA": "it is what the row's CUDA needs of a driver",
-    "NVIDIA_VISIBLE_DEVICES": "who starts a container says which GPUs it gets",
+    "BASH_ENV": "bash reads the entrypoint's settings by it when `docker exec` starts a shell",
+    "CUDA_HOME": "it is the folder of CUDA's links in the image",
+    "HOME": "the entrypoint sets it to a folder that any uid can write; `user` names another one",
+    "LOGNAME": "the entrypoint sets it to the container's user",
+    "NVIDIA_REQUIRE_CUDA": "it is the driver that the row's CUDA needs",
+    "NVIDIA_VISIBLE_DEVICES": "it selects the GPUs of a container at its start",
     "PATH": "it leads to the image's own Python; put a program into /usr/local/bin",
     "PYTHON_VERSION": "it is the version of the base's Python",
     "TORCHBAKE_ID": "it is the image's id",
-    "TORCH_DISABLE_ADDR2LINE": "without it torch loses the messages of errors where there is no addr2line",
-    "USER": "the entrypoint sets it to who runs",
-    "VIRTUAL_ENV": "it is where the image has its packages",
+    "TORCH_DISABLE_ADDR2LINE": "without it torch loses the messages of errors if the image has no addr2line",
+    "USER": "the entrypoint sets it to the container's user",
+    "VIRTUAL_ENV": "it is the folder of the image's packages",
 }
-# Choices that break no promise: the language, when Python writes bytecode and output, what a driver is used for.
+# Variables of the image that a matrix may change: language, bytecode and output of Python, use of the driver.
 HARMLESS = ("LANG", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 
-# By these Python's libraries find the system's certificates in place of their own: OpenSSL's name, requests', pip's.
+# Variables by which Python's libraries find the system's certificates in place of their own.
 CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
-# By these pip and uv find what they keep. uv looks into the virtual environment's own folder alone, so it takes torch
-# for missing and would install it a second time; what it excludes it takes for there.
+# Variables by which pip and uv keep torch. uv searches only the virtual environment's own folder, so it would install
+# torch a second time. It assumes that an excluded package is installed.
 CONSTRAINT_VARIABLES = ("PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_EXCLUDE")
 
-# Debian's own, of base-passwd and apt: an account is in /etc/passwd once.
+# Accounts in Debian's /etc/passwd, of base-passwd and apt.
 _ACCOUNTS = (
     *("root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data"),
     *("backup", "list", "irc", "gnats", "_apt", "nobody"),
@@ -55,7 +54,7 @@ def variable(name: str) -> str:
         raise ValueError(f"{name} is the toolkit's own: {FIXED[name]}")
     if not without_job({name: ""}):
         raise ValueError(
-            f"{name} tells `run` of a job, and each container of the image would be part of one; set it where "
+            f"{name} describes a job to `run`, so each container of the image would be a part of one; set it where "
             "containers are started"
         )
     return name
@@ -73,25 +72,16 @@ def account(name: str) -> str:
     return name
 
 
-def value(text: str) -> str:
-    """What stands in a variable or a label: one line, any characters that can be seen."""
-    return one_line(text)
-
-
 def label(key: str) -> str:
     owner = next((prefix for prefix in _RESERVED if key.startswith(prefix)), None)
     if owner:
         whose = "the toolkit's" if owner.startswith(LABEL) else "Docker's"
         raise ValueError(f"labels of {owner}* are {whose} own; take a name of your own domain")
-    if key.startswith("org.opencontainers."):
-        return _annotation(key)
-    return key
-
-
-def _annotation(key: str) -> str:
+    if not key.startswith("org.opencontainers."):
+        return key
     name = key.removeprefix(f"{_OCI}.")
     if name in ("licenses", "source"):
-        raise ValueError(f"{key} is what `{name}:` on top of the matrix says; set that")
+        raise ValueError(f"{key} has the value of `{name}:` on top of the matrix; set that key")
     if name in _WRITTEN:
         raise ValueError(f"{key} is the toolkit's own: each build fills it in")
     if name not in _OPEN:

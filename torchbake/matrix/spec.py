@@ -1,4 +1,4 @@
-"""One image to build, known everywhere by its id."""
+"""The specification of an image, which is identified by its id."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from packaging.version import Version
 from torchbake.matrix.accelerator import Accelerator
 
 VENV = "/opt/venv"
-SIZES = ("small", "large")  # of images, for those who hand them out to machines
-TOOLBOX = "/opt/torchbake"  # where an image holds entrypoints/pytorch
+SIZES = ("small", "large")  # of images, for the choice of a machine that builds them
+TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaseSpec:
     """A base: its name in the matrix, its image reference, the suite of its packages and its Python (``3.11``).
 
-    ``interpreter`` is that Python where it is not the suite's own: a path in the image, or a package of the suite.
+    ``interpreter`` is set if the Python is not the suite's own: to a path in the image, or to a package of the suite.
     """
 
     name: str
@@ -29,23 +29,23 @@ class BaseSpec:
 
     @property
     def brings_python(self) -> bool:
-        """Whether its Python is in its image, and in no package of the suite."""
+        """True if the Python belongs to the base's image, and to no package of the suite."""
         return self.interpreter.startswith("/")
 
     @property
     def python_command(self) -> str:
-        """Its Python, as a step of a build runs it."""
+        """The command of the Python in a build."""
         return self.interpreter or "python3"
 
     @property
     def python_package(self) -> str:
-        """The package that its Python is in; empty where it is in none."""
+        """The package of the Python; empty if the image has it without a package."""
         return "" if self.brings_python else self.python_command
 
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Who an image runs as. Any other uid of group 0 may take its place."""
+    """The user of an image. Any other uid of group 0 may run the image too."""
 
     name: str = "torch"
     uid: int = 1001
@@ -61,9 +61,10 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFile:
-    """A file below the matrix's folder, or a folder whose path ends in a slash, that goes into an image.
+    """A file of the matrix's folder for an image, or a folder, whose path ends in a slash.
 
-    ``owner`` is root, user, or empty: the user where all is the user's. ``mode`` is octal, or empty: as the file's.
+    ``owner`` is root, user, or empty for the default of the target's folder. ``mode`` is octal, or empty for the
+    default of the file.
     """
 
     source: str
@@ -72,14 +73,14 @@ class OwnFile:
     mode: str = ""
 
     def uid(self, user: User) -> int:
-        """Whom it belongs to; its group is 0."""
+        """Return the owner in the image; the group is 0."""
         at_home = any(f"{self.target}/".startswith(f"{folder}/") for folder in (user.home, user.workdir))
         return user.uid if self.owner == "user" or (at_home and not self.owner) else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """What is a user's own in an image beside packages: variables and labels, by name; files; who it runs as."""
+    """Additions of the matrix to an image besides packages: variables and labels, by name; files; the user."""
 
     env: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
@@ -90,12 +91,13 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSpec:
-    """A PyTorch image. ``apt`` and ``pip`` hold additions only, placeholders already filled in.
+    """A PyTorch image.
 
-    ``apt_of_all`` and ``pip_of_all`` are those that each image of the matrix has: the former are installed below the
-    wheels, the latter in a layer that many images share. ``constraints``: pip and uv inside it are told to keep torch.
-    ``indexes`` have wheels of its accelerator that the host's pip may not find. ``waivers`` are checks that it may
-    fail, each with the reason. ``own`` is what the user adds beside packages.
+    ``apt`` and ``pip`` are packages besides torch's own, without placeholders.
+    Each image of the matrix has the packages of ``apt_of_all``, which are installed below the wheels, and of
+    ``pip_of_all``, which are in a layer that many images share.
+    If ``constraints`` is true, pip and uv in the image keep torch. ``indexes`` have wheels of its accelerator.
+    ``waivers`` are checks that it may fail, each with the reason.
     """
 
     torch: str
@@ -125,7 +127,7 @@ class ImageSpec:
 
     @property
     def id(self) -> str:
-        """``2.10.0-cuda12.8-cudnn9-runtime-debian12``; the CPU has no cuDNN part."""
+        """The id, such as ``2.10.0-cuda12.8-cudnn9-runtime-debian12``; for the CPU without cuDNN."""
         parts = (self.torch, str(self.accelerator), f"cudnn{self.cudnn}", self.flavor, self.base.name)
         return "-".join(part for part in parts if part != "cudnnNone")
 
@@ -136,13 +138,13 @@ class ImageSpec:
 
     @property
     def title(self) -> str:
-        """What it has in common with the images that it stands with in a list, and most layers with them."""
+        """The heading of a list of images with the same torch and accelerator, which share most layers."""
         cuda = self.accelerator.cuda
         return f"PyTorch {self.torch} on CUDA {cuda}" if cuda else f"PyTorch {self.torch} on the CPU"
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """Those that its row tells; None: it has none of that."""
+        """The versions of the row; None for software that the image does not have."""
         cuda = self.accelerator.cuda
         return {"torch": self.torch, "cuda": cuda, "cudnn": self.cudnn, "python": self.base.python}
 
@@ -153,7 +155,7 @@ class ImageSpec:
 
     @property
     def size(self) -> str:
-        """What a machine must have to build it, in a word: docs/ci.md has the figures."""
+        """The size of the machine that builds the image: docs/ci.md has the figures."""
         return "small" if self.family == "cpu" else "large"
 
     @property
@@ -163,16 +165,15 @@ class ImageSpec:
 
     @property
     def torch_requirement(self) -> str:
-        """What the lock asks for. The CPU's wheel must say so; a CUDA one has no local version on PyPI."""
+        """The requirement of the lock. CPU wheels have a local version; CUDA wheels have none on PyPI."""
         return f"torch=={self.torch}+cpu" if self.accelerator.kind == "cpu" else f"torch=={self.torch}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class InitSpec:
-    """An init container image, such as ``volume-permissions``; its id is its name, and its template's.
+    """An init container image, such as ``volume-permissions``. Its id is its name, and the name of its template.
 
-    It is made from scratch, and has neither torch nor a lock; of what a PyTorch image has of that it says so.
-    ``own`` has labels and a uid.
+    The image is built from scratch, without torch and without a lock. ``own`` has only labels and a uid.
     """
 
     id: str
@@ -215,10 +216,10 @@ Spec: TypeAlias = ImageSpec | InitSpec
 
 
 def pytorch_of(specs: Iterable[Spec]) -> list[ImageSpec]:
-    """The PyTorch images among these."""
+    """Return the PyTorch images."""
     return [spec for spec in specs if isinstance(spec, ImageSpec)]
 
 
 def bases_of(specs: Iterable[Spec]) -> list[BaseSpec]:
-    """The bases that images stand on, each once."""
+    """Return the bases of images, each once."""
     return list({spec.base.name: spec.base for spec in specs}.values())

@@ -1,4 +1,4 @@
-"""The matrix that a new repository begins with: this toolkit's own, cut down to what was asked for. Pure."""
+"""The matrix of a new repository: this toolkit's own, cut down to the user's choices. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ _HEAD = """\
 #
 # The only hand-edited list of versions. Everything else is derived from it:
 #
-#     torchbake list all           what it makes
+#     torchbake list all           the images of this file
 #     torchbake lock cpu           exact versions and hashes of every wheel
 #     torchbake build cpu          the images
 #
@@ -31,14 +31,14 @@ rows:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One row to begin with."""
+    """A row of the new matrix."""
 
     accelerator: str
     torch: str
 
 
 def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str:
-    """The newest torch for an accelerator, of those known for each. Raises UsageError where none is."""
+    """Return the newest known torch for an accelerator. Raises UsageError if none is known."""
     known = sorted(versions.get(accelerator, ()), key=Version)
     if not known:
         near = nearest(accelerator, versions, count=1)
@@ -51,7 +51,7 @@ def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str
 
 
 def starter(model: str, repository: str, choices: Sequence[Choice]) -> str:
-    """A small matrix for ``choices``, as text; its comments and defaults are those of ``model``."""
+    """Return the text of a small matrix for ``choices``, with the comments and defaults of ``model``."""
     blocks = _blocks(model)
     kept = ["defaults", *(["indexes"] if any(choice.accelerator == "cpu" for choice in choices) else [])]
     rows = "\n".join(_row(choice, blocks.get("rows", "")) for choice in choices)
@@ -63,7 +63,7 @@ def starter(model: str, repository: str, choices: Sequence[Choice]) -> str:
 
 
 def _row(choice: Choice, rows: str) -> str:
-    """A row, with the packages that the model's row for this torch and accelerator adds."""
+    """Return a row with the packages of the model's row for this torch and accelerator."""
     text = f"  - torch: {choice.torch}\n    accelerator: {choice.accelerator}\n    base: debian12\n"
     text += "    flavor: [runtime, devel]\n"
     for row in re.split(r"^(?=  - )", rows, flags=re.MULTILINE):
@@ -76,7 +76,7 @@ def _row(choice: Choice, rows: str) -> str:
 
 
 def _blocks(text: str) -> dict[str, str]:
-    """Each top-level key with the comment right above it, and all that stands below it."""
+    """Return each top-level key with its value, and with the comment directly above it."""
     blocks: dict[str, str] = {}
     key = ""
     for paragraph in re.split(r"\n{2,}", text):

@@ -1,8 +1,8 @@
-"""The tags an image carries, as one pure function over the whole matrix.
+"""The tags of images, as a pure function of the whole matrix.
 
-A form such as ``{minor}-{accelerator}`` is a tag with parts. A part that a form leaves out must have its
-default value, so ``2.10-cuda12.8`` never names a devel image. Of all images that a tag could name, the
-highest version holds it: an old patch release never moves a shorter tag.
+A form such as ``{minor}-{accelerator}`` is a tag with parts. Images have the default value of each part that the form
+leaves out, so ``2.10-cuda12.8`` never names a devel image. The image with the highest version gets the tag, so an older
+patch release never moves a shorter tag.
 """
 
 import re
@@ -28,14 +28,14 @@ PARTS: dict[str, Callable[[ImageSpec], str]] = {
     "flavor": lambda spec: spec.flavor,
     "base": lambda spec: spec.base.name,
 }
-_LITERAL = re.compile(r"[A-Za-z0-9._-]*")  # what OCI allows in a tag
+_LITERAL = re.compile(r"[A-Za-z0-9._-]*")  # the characters of an OCI tag
 _ACCELERATOR_PARTS = {"accelerator", "cuda", "family"}
 
 
 def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str, tuple[str, ...]]:
-    """Every image's rolling tags by id, most specific first; the id itself is always the first.
+    """Return every image's rolling tags by id, most specific first; the id itself is always the first.
 
-    Raises MatrixError, with each form's line, for forms that are none and for two images that claim one tag.
+    Raises MatrixError, with each form's line, for malformed forms and for two images that claim one tag.
     """
     tags: dict[str, list[str]] = {spec.id: [spec.own_tag] for spec in specs}
     images = pytorch_of(specs)
@@ -62,7 +62,7 @@ def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str,
 
 
 def parts_of(form: str) -> frozenset[str]:
-    """The parts that a form names. Raises ValueError for one that does not exist, and for what no tag can hold."""
+    """Return the parts of a form. Raises ValueError for an unknown part, and for characters that no tag can have."""
     try:
         pieces = list(Formatter().parse(form))
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""What a text of matrix.yaml may be. Each ends up in a Dockerfile, a label, a file's name or the words of a tool.
+"""Validators of the texts in matrix.yaml, which end up in a Dockerfile, a label, a file name or a tool's arguments.
 
-A function gives back the text, in its normal form where it has one, and raises ValueError with what is wrong.
+A validator returns the text, in its normal form if it has one, and raises ValueError with the mistake.
 """
 
 import re
@@ -20,7 +20,7 @@ def a_version(text: str) -> str:
     except InvalidVersion:
         raise ValueError(f"{text!r} is not a version (PEP 440), such as 2.10.0") from None
     if version.local or version.epoch:
-        raise ValueError(f"{text!r} has a local version or an epoch; the accelerator says which wheel it is")
+        raise ValueError(f"{text!r} has a local version or an epoch; the accelerator selects the wheel")
     return str(version)
 
 
@@ -43,7 +43,7 @@ def accelerator(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """One line of text that anything may show."""
+    """Check a text: one line of printable characters."""
     odd = next((mark for mark in text if not mark.isprintable()), None)
     if odd is not None:
         raise ValueError(f"{text!r} holds {odd!r}; write it on one line, without control characters")
@@ -65,9 +65,9 @@ def apt_package(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?", text):
         raise ValueError(f"{text!r} is not a Debian package name, such as libgl1")
     if text.endswith("-"):
-        raise ValueError(f"{text!r} would remove a package: apt reads a trailing - so")
+        raise ValueError(f"{text!r} would remove a package, as apt reads a trailing -")
     if ".+" in text:
-        raise ValueError(f"{text!r} is a pattern for apt, which would install all that matches")
+        raise ValueError(f"{text!r} is a pattern for apt, which would install every match")
     return text
 
 
@@ -77,22 +77,22 @@ def image(text: str) -> str:
     except UsageError as error:
         raise ValueError(error.message) from None
     if reference.digest:
-        raise ValueError(f"{text!r} has a digest; name a tag: which digest it is, is recorded when the base is made")
+        raise ValueError(f"{text!r} has a digest; name a tag: the digest is recorded when the base is made")
     return text
 
 
 def quoted(text: str) -> str:
-    """A text that stands between quotes in a Dockerfile."""
+    """Check a text for use between quotes in a Dockerfile."""
     odd = next((mark for mark in text if mark in '"\\$'), None)
     if odd is not None:
-        raise ValueError(f"{text!r} stands in labels, where {odd} would end the text or mean something else")
+        raise ValueError(f"{text!r} becomes a label, in which {odd} would end the text or mean something else")
     return one_line(text)
 
 
 def index(text: str) -> str:
     if not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~%+/-]*)?", text):
         raise ValueError(
-            f"{text!r} is not the address of an index, such as https://download.pytorch.org/whl/cpu; one with a login "
-            "is the host's: TORCHBAKE_INDEX_CPU"
+            f"{text!r} is not the address of an index, such as https://download.pytorch.org/whl/cpu; set an address "
+            "with a login on the host: TORCHBAKE_INDEX_CPU"
         )
     return text

@@ -32,19 +32,22 @@ class Document:
     lines: dict[Location, int]
 
     def line(self, location: Location) -> int:
-        """The line of ``location``, or of its nearest parent that stands in the file."""
+        """Return the line of ``location``, or of its nearest parent in the file."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 1)
 
     def where(self, location: Location) -> str:
-        """``file:line: key.path``, as editors and CI logs link it."""
+        """Return ``file:line: key.path``, which editors and CI logs turn into a link."""
         key = ".".join(str(part) for part in location)
         return f"{self.path}:{self.line(location)}" + (f": {key}" if key else "")
 
 
 def read_document(path: Path, *, named_by: str = "--matrix FILE") -> Document:
-    """Read a YAML file, named to a user as ``named_by``. Raises MatrixError (no file, not UTF-8, syntax, key twice)."""
+    """Read a YAML file. ``named_by`` is its option in messages.
+
+    Raises MatrixError (no file, not UTF-8, syntax, duplicate key).
+    """
     return parse_document(_read_text(path, named_by), path)
 
 
@@ -61,7 +64,7 @@ def parse_document(text: str, path: Path) -> Document:
 
 
 def _check_depth(text: str, path: Path) -> None:
-    """Composing descends by recursion, in C without an end to it; going through the events does not."""
+    """Check the depth by the events of the parser, since composition recurses in C without a limit."""
     depth = line = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -98,12 +101,11 @@ def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:
     mark = getattr(error, "problem_mark", None)
     where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-    if mark and "nesting depth" in problem:  # newer libyaml's own limit: its scanner reads ahead of the events
+    if mark and "nesting depth" in problem:  # the limit of newer versions of libyaml, whose scanner reads ahead
         return _too_deep(path, mark.line + 1)
     context = getattr(error, "context", None)
-    said = f"{problem} ({context})" if context else str(problem)
     return MatrixError(
-        f"{where}: YAML syntax: {said}",
+        f"{where}: YAML syntax: {problem}" + (f" ({context})" if context else ""),
         hint="Check the indentation, colons and quotes at and above that line.",
     )
 

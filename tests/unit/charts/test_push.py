@@ -77,7 +77,7 @@ def test_pushed_again_nothing_changes_but_a_signature_that_is_missing() -> None:
 def test_a_version_is_written_once() -> None:
     served = Served()
     first, _ = served.push()
-    with pytest.raises(PublishError, match="is there with other content"):
+    with pytest.raises(PublishError, match="exists with other content"):
         served.push(replace(MADE, data=MADE.data + b"\0"))
     assert served.store(CHARTS).tags[WHERE] == first.digest
 

@@ -25,7 +25,7 @@ def examples() -> Iterator[tuple[str, str]]:
     """Each example of the page: the path of the mapping that it stands in, empty on top, and its line of YAML."""
     for section in TEXT.partition(MARK)[2].split("\n## ")[1:]:
         title = section.partition("\n")[0].strip("`")
-        places = re.findall(r"`([^`]+)`", "".join(re.findall(r"(?m)^It stands at .*", section)))
+        places = re.findall(r"`([^`]+)`", "".join(re.findall(r"(?m)^Used at .*", section)))
         for row in re.findall(r"(?m)^\| `\w+` \| .* \| `(\w+: [^`]+)` \|$", section):
             for place in places or ["" if title == "The file" else title]:
                 yield place, row
@@ -40,7 +40,7 @@ def matrix_with(place: str, lines: str) -> Document:
     node: Any = document.data
     steps = re.findall(r"\w+|\*|\[\]", place)
     for step, after in itertools.zip_longest(steps, steps[1:]):
-        # Where the small matrix has no name: one that fits an image as well as a CUDA.
+        # If the small matrix has no name here: a name that is valid for an image and for a CUDA.
         name = next(iter(node), "cuda12") if step == "*" else step
         fresh: Any = [{"source": "x", "target": "/x"}] if after == "[]" else {}
         node = node[0] if step == "[]" else node.setdefault(name, fresh)
@@ -116,7 +116,7 @@ def test_every_link_within_the_page_leads_to_a_heading() -> None:
 
 
 class Inner(BaseModel):
-    """What is inside."""
+    """An inner mapping."""
 
     deep: bool = Field(True, description="how deep", examples=[False])
 
@@ -133,7 +133,7 @@ class Toy(BaseModel):
     five: Inner = Field(Inner(), description="fifth", examples=[{}])
 
 
-def test_what_a_model_says_is_told_in_words() -> None:
+def test_the_page_describes_each_key_of_a_model() -> None:
     file, inner = key_tables(Toy.model_json_schema())
     assert file.splitlines()[:3] == ["## The file", "", "A toy."]
     assert file.splitlines()[6:] == [
@@ -141,7 +141,7 @@ def test_what_a_model_says_is_told_in_words() -> None:
         "| `two` | second | list: text | empty | `two: [x, '1.0']` |",
         "| `three` | third | mapping, any names, to: [`inner`](#inner) | empty | `three: {n: {deep: true}}` |",
         "| `four` | fourth | number | not set | `four: 4` |",
-        "| `five` | fifth | [`inner`](#inner) | those of its keys | `five: {}` |",
+        "| `five` | fifth | [`inner`](#inner) | the defaults of its keys | `five: {}` |",
     ]
-    assert "It stands at `three.*`, `five`." in inner
+    assert "Used at `three.*`, `five`." in inner
     assert "| `deep` | how deep | true or false | `true` | `deep: false` |" in inner

@@ -211,15 +211,15 @@ OWN = [
     own("env: {PATH: /x}", "rows.0.env.PATH", "PATH is the toolkit's own", "/usr/local/bin"),
     own("env: {HF_TOKEN: x}", "rows.0.env.HF_TOKEN", "looks like a secret", "metadata.env-secrets"),
     *(
-        own(f"env: {{{name}: '1'}}", f"rows.0.env.{name}", f"{name} tells `run` of a job", "containers are started")
+        own(f"env: {{{name}: '1'}}", f"rows.0.env.{name}", f"{name} describes a job to `run`", "containers are started")
         for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "NNODES", "MODE", "SLURM_NODEID", "PET_NNODES", "JOB_TOKEN")
     ),
-    own("env: {URL: 'https://u:geheim@h/'}", "rows.0.env.URL", "what URL holds looks like a secret", "waive"),
-    own(f"env: {{A: {LEAK}}}", "rows.0.env.A", "what A holds looks like a secret"),
-    own(f"labels: {{com.acme: {LEAK}}}", "rows.0.labels.com.acme", "what com.acme holds looks like a secret"),
+    own("env: {URL: 'https://u:geheim@h/'}", "rows.0.env.URL", "the value of URL looks like a secret", "waive"),
+    own(f"env: {{A: {LEAK}}}", "rows.0.env.A", "the value of A looks like a secret"),
+    own(f"labels: {{com.acme: {LEAK}}}", "rows.0.labels.com.acme", "the value of com.acme looks like a secret"),
     broken(
         "secret of an init image", INIT, INIT.replace("}", f", labels: {{a: {LEAK}}}}} {HERE}"),
-        "init.volume-permissions.labels.a", "what a holds looks like a secret",
+        "init.volume-permissions.labels.a", "the value of a looks like a secret",
     ),
     own("labels: {Team: x}", "rows.0.labels.Team", "upper case"),
     own("labels: {a..b: x}", "rows.0.labels.a..b", "form"),

@@ -31,8 +31,8 @@ class Check:
 class Stream:
     """An output stream of a job, and the command that follows it.
 
-    ``running`` is true until the stream ends, so an earlier end of the follower was an interruption. ``again`` are the
-    arguments to resume then, with ``{seconds}`` for the length of the gap.
+    If the follower ends while ``running`` is true, it was cut off. The command then resumes with the arguments
+    ``again``, in which ``{seconds}`` is the length of the gap.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The Job of a group of nodes, for Kubernetes itself and in a JobSet. Pure.
 
-If a node is lost, Kubernetes replaces its pod and the others, which `run` ends for that. A failed script ends the Job.
+If a node is lost, `run` ends the other nodes, and Kubernetes replaces all pods. A failed script ends the Job.
 """
 
 from typing import Any
@@ -31,8 +31,8 @@ def job_spec(
 ) -> dict[str, Any]:
     """Return the spec of a Job around a pod template with one container.
 
-    ``indexed`` gives each pod a number and a host name. ``counted`` sets the number of pods, which otherwise a launcher
-    sets. ``own`` is false for a Job within an operator's object, which itself has the fields of the lifecycle.
+    Each pod gets a number and a host name if ``indexed`` is true. The spec has the number of pods if ``counted`` is
+    true, and the fields of the Job's lifecycle if ``own`` is true; for operators, their own object has these fields.
     """
     (container,) = template["spec"]["containers"]
     count = job.most_nodes if indexed and counted else None

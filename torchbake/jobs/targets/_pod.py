@@ -1,7 +1,7 @@
 """The pod of a node, for the Job of Kubernetes and the objects of operators. Pure.
 
-It passes Pod Security "restricted", except with two keys of a job: `permissions: fix`, whose container runs as root with
-three capabilities, and `hostPath`.
+It passes Pod Security "restricted" unless the job has a volume with `hostPath`, or with `permissions: fix`, whose
+container runs as root with three capabilities.
 """
 
 import base64
@@ -29,7 +29,7 @@ _SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions uses a few mega
 def named(host: str, last: Callable[[Job], str], *, service: Callable[[Job], bool] = lambda _: True) -> Cannot:
     """Names of jobs that are impossible for pods, or for the Service by which they find each other.
 
-    ``last`` returns the longest host name of a pod, and ``host`` is its form in words.
+    The longest host name of a pod is the result of ``last``, and has the form ``host`` in messages.
     """
     return Cannot(
         key="name",
