@@ -20,7 +20,7 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A packaged chart; ``metadata`` is its Chart.yaml."""
+    """A packaged chart, with the content of Chart.yaml as ``metadata``."""
 
     metadata: Mapping[str, Any]
     data: bytes

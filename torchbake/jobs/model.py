@@ -143,9 +143,7 @@ class Job(fields.Keys):
         fields.Kubernetes(), description="keys of the target kubernetes alone", examples=[{"api": "1.20"}]
     )
     trainjob: fields.TrainJob = Field(
-        fields.TrainJob(),
-        description="keys of the target trainjob alone",
-        examples=[{"runtimeRef": {"name": "torch"}}],
+        fields.TrainJob(), description="keys of the target trainjob alone", examples=[{"runtimeRef": {"name": "torch"}}]
     )
 
     @property

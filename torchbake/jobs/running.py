@@ -11,6 +11,7 @@ from torchbake.core.files import write_text
 from torchbake.engine.client import connect
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.jobs.expressible import Target
+from torchbake.jobs.launchers import Launcher
 from torchbake.jobs.launchers.compose import Compose
 from torchbake.jobs.launchers.kubernetes import Kubernetes
 from torchbake.jobs.launchers.slurm import Slurm
@@ -19,7 +20,7 @@ from torchbake.jobs.submit import Submission
 from torchbake.jobs.targets import docker
 from torchbake.jobs.task import Task
 
-LAUNCHERS: Mapping[str, type[Compose | Slurm | Kubernetes]] = {
+LAUNCHERS: Mapping[str, type[Launcher]] = {
     "compose": Compose,
     "slurm": Slurm,
     "kubernetes": Kubernetes,

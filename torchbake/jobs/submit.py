@@ -18,13 +18,14 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.task import grace_of
 from torchbake.ui import console
 
-# All in seconds.
-_LOOK = 2.0  # between two looks at the job
-_ANSWERING = 120.0  # for an answer of the launcher
-_PATIENCE = 3600.0  # without an answer until we give up. A controller may be under maintenance.
-_LAST_WORDS = 15.0  # for a follower to show the last output
-_SETTLED = 2.0  # for a follower that never ends by itself
-_MORE = 120.0  # for the launcher to end a job, beyond the job's own time
+# Seconds between two looks at the job, and for an answer of the launcher.
+_LOOK, _ANSWERING = 2.0, 120.0
+# Seconds without an answer until the submission gives up. A controller may be under maintenance.
+_PATIENCE = 3600.0
+# Seconds for a follower to show the last output, and for a follower that never ends by itself.
+_LAST_WORDS, _SETTLED = 15.0, 2.0
+# Seconds for the launcher to end a job, beyond the job's own time.
+_MORE = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,19 +50,6 @@ class Follower(Protocol):
     def terminate(self) -> None: ...
 
 
-class Shell(Protocol):
-    """The interface of a starter of commands, for tests to replace."""
-
-    def finds(self, program: str) -> bool: ...
-
-    def ask(self, command: Command, seconds: float) -> Answer: ...
-
-    def do(self, command: Command, seconds: float | None) -> int:
-        """Run a command that shows its output, and return its exit code."""
-
-    def follow(self, command: Command) -> Follower: ...
-
-
 class Processes:
     """Starts each command in a new session, so that Ctrl-C reaches only torchbake, which ends the commands in order."""
 
@@ -79,6 +67,7 @@ class Processes:
         return Answer(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
     def do(self, command: Command, seconds: float | None) -> int:
+        """Run a command that shows its output, and return its exit code."""
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True)
         try:
             return process.wait(seconds)
@@ -107,7 +96,7 @@ class Submission:
 
     launcher: Launcher
     job: Job
-    shell: Shell = field(default_factory=Processes)
+    shell: Processes = field(default_factory=Processes)
     _followers: dict[str, tuple[Stream, Follower, float]] = field(default_factory=dict, init=False)
     _noted: set[str] = field(default_factory=set, init=False)
 

@@ -111,8 +111,7 @@ class Packages(Model):
 
     def __add__(self, other: "Packages") -> "Packages":
         return Packages(
-            apt=tuple(dict.fromkeys((*self.apt, *other.apt))),
-            pip=tuple(dict.fromkeys((*self.pip, *other.pip))),
+            apt=tuple(dict.fromkeys((*self.apt, *other.apt))), pip=tuple(dict.fromkeys((*self.pip, *other.pip)))
         )
 
 
@@ -120,8 +119,7 @@ class File(Model):
     """A file for images, or a folder without its bytecode. If two have the same target, the last one counts."""
 
     source: Annotated[str, AfterValidator(added_paths.beside)] = Field(
-        description="its path below the matrix's folder; a folder's path ends in a slash",
-        examples=["files/job.yaml"],
+        description="its path below the matrix's folder; a folder's path ends in a slash", examples=["files/job.yaml"]
     )
     target: Annotated[str, AfterValidator(added_paths.target)] = Field(
         description="its path in the image, with its name; not a path of the toolkit's files",
@@ -169,8 +167,6 @@ class Account(Model):
 Who = Annotated[
     Account,
     Field(
-        Account(),
-        description="the user of images, in place of torch, 1001",
-        examples=[{"uid": 2000, "name": "jovyan"}],
+        Account(), description="the user of images, in place of torch, 1001", examples=[{"uid": 2000, "name": "jovyan"}]
     ),
 ]

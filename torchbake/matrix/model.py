@@ -214,9 +214,7 @@ class Matrix(Model):
         examples=["both"],
     )
     defaults: Defaults = Field(
-        Defaults.model_validate({}),
-        description="defaults of all rows",
-        examples=[{"packages": {"pip": ["numpy"]}}],
+        Defaults.model_validate({}), description="defaults of all rows", examples=[{"packages": {"pip": ["numpy"]}}]
     )
     indexes: fields.Indexes
     bases: dict[fields.Name, Base] = Field(
@@ -265,8 +263,7 @@ def validate_matrix(document: Document) -> Matrix:
     if not isinstance(document.data, dict):
         state = "is empty" if document.data is None else "is not a mapping of keys"
         raise MatrixError(
-            f"{document.path}:1: {state}.",
-            hint="It needs at least: repository, bases, flavors, rows and tags.",
+            f"{document.path}:1: {state}.", hint="It needs at least: repository, bases, flavors, rows and tags."
         )
     try:
         return Matrix.model_validate(document.data)

@@ -20,7 +20,7 @@ _COPY = "# GitLab: copy this file to .gitlab-ci.yml, or include it there (`inclu
 def pipeline(text: str, requirement: str, tag: str = "") -> str:
     """Adapt a CI file of the toolkit to a repository that installs torchbake by ``requirement``, as pip takes it.
 
-    With a ``tag``, the file calls the workflows of the toolkit's repository at this tag, else those of its own.
+    With a ``tag``, the file calls the workflows of the toolkit's repository at this tag, else its repository's copies.
     """
     text = re.sub(_NOX, lambda found: f'{found["word"]} "{requirement}"', text)
     text = text.replace(_COPY, "# Starts the pipelines of the images.")

@@ -26,8 +26,9 @@ def explain(
 ) -> tuple[Location, str]:
     """Translate an error of pydantic, which speaks of Python's types, into the terms of a YAML file.
 
-    Returns the location in the file and the message. ``model`` is the model of the whole file. ``removed`` maps keys of
-    earlier versions to a sentence with the reason and the next step.
+    Returns the location in the file and the message.
+    The model of the whole file is ``model``. A key of earlier versions has a sentence with the reason and the next step
+    in ``removed``.
     """
     location: Location = tuple(part for part in problem["loc"] if part != "[key]")
     kind, value = problem["type"], problem["input"]

@@ -171,7 +171,7 @@ class ImageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class InitSpec:
-    """An init container image, such as ``volume-permissions``. Its id is its name, and the name of its template.
+    """An init container image, such as ``volume-permissions``. Id, name and template are the same text.
 
     The image is built from scratch, without torch and without a lock. ``own`` has only labels and a uid.
     """

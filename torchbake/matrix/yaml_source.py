@@ -44,7 +44,7 @@ class Document:
 
 
 def read_document(path: Path, *, named_by: str = "--matrix FILE") -> Document:
-    """Read a YAML file. ``named_by`` is its option in messages.
+    """Read a YAML file. Messages name the option ``named_by``.
 
     Raises MatrixError (no file, not UTF-8, syntax, duplicate key).
     """

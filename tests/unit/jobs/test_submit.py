@@ -11,18 +11,18 @@ import pytest
 from tests.unit.jobs.cases import LEAST
 from torchbake.errors import JobError
 from torchbake.jobs import submit
-from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Seen, Stream, Tool
+from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Launcher, Seen, Stream, Tool
 from torchbake.jobs.load import read_job
 from torchbake.jobs.model import Job
-from torchbake.jobs.submit import Answer, Submission
+from torchbake.jobs.submit import Answer, Processes, Submission
 
 LOGS = Stream(name="logs", command=("follow",), again=("--since", "{seconds}s"))
 WELL = Answer(code=0, stdout="")
 
 
 @dataclass
-class Scripted:
-    """A launcher that is seen as a list says, one look after the other."""
+class Scripted(Launcher):
+    """A launcher whose states come from a list, one for each look."""
 
     seen: list[Seen]
     KEEPS: frozenset[str] = frozenset({"timeouts.job"})
@@ -38,13 +38,13 @@ class Scripted:
     def submit(self) -> Command:
         return ("submit",)
 
-    def submitted(self, said: str) -> None:
-        self.id = said
+    def submitted(self, output: str) -> None:
+        self.id = output
 
     def looks(self) -> Sequence[Command]:
         return (("look", self.id), ("accounts", self.id))
 
-    def read(self, look: int, said: str) -> Seen:
+    def read(self, look: int, output: str) -> Seen:
         return self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
 
     def cancel(self) -> Sequence[Command]:
@@ -56,7 +56,7 @@ class Scripted:
 
 @dataclass
 class Shown:
-    """A follower. One that was cut off has ended by itself."""
+    """A follower, which has ended by itself if it was cut off."""
 
     cut: bool
     ended: bool = False
@@ -74,7 +74,7 @@ class Shown:
 
 @dataclass
 class Watched(Shown):
-    """One whose end somebody does not have the patience to wait for."""
+    """A follower during whose wait the user presses Ctrl-C."""
 
     def wait(self, timeout: float) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -82,8 +82,8 @@ class Watched(Shown):
 
 
 @dataclass
-class Told:
-    """A shell that answers as it is told, and remembers what it was asked."""
+class Told(Processes):
+    """A shell with prepared answers, which records the commands."""
 
     answers: dict[str, Answer] = field(default_factory=dict)
     missing: bool = False

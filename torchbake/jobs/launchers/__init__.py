@@ -3,9 +3,12 @@
 Commands are data; `torchbake/jobs/submit.py` starts them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+
+from torchbake.jobs.task import Task
 
 Command = tuple[str, ...]
 TIMED_OUT = 124  # the exit code of `timeout`
@@ -50,34 +53,40 @@ class Seen:
     notes: Sequence[str] = ()
 
 
-class Launcher(Protocol):
-    """The interface of a launcher, for one job."""
+class Launcher(ABC):
+    """A launcher, for one job."""
 
-    @property
-    def KEEPS(self) -> frozenset[str]:  # noqa: N802 - a constant of each
-        """The keys that the target cannot express, but `job run` implements itself."""
+    KEEPS: frozenset[str] = frozenset()  # keys that the target cannot express, but `job run` implements itself
+    tools: Sequence[Tool] = ()
 
-    @property
-    def tools(self) -> Sequence[Tool]: ...
+    @abstractmethod
+    def __init__(self, task: Task, manifest: Path, text: str) -> None: ...
 
-    def checks(self) -> Sequence[Check]: ...
+    def checks(self) -> Sequence[Check]:
+        return ()
 
     def prepare(self) -> Sequence[Command]:
         """Return commands before the submission that take long, and can be interrupted."""
+        return ()
 
+    @abstractmethod
     def submit(self) -> Command: ...
 
-    def submitted(self, output: str) -> None:
+    def submitted(self, output: str) -> None:  # noqa: B027 - most launchers know the job's name before
         """Read the output of `submit`. Raises JobError if it is no answer."""
 
+    @abstractmethod
     def looks(self) -> Sequence[Command]:
         """Return commands that print the state of the job; the first that succeeds counts."""
 
+    @abstractmethod
     def read(self, look: int, output: str) -> Seen:
         """Read the output of the command of `looks` with that number. Raises ValueError or LookupError."""
 
+    @abstractmethod
     def cancel(self) -> Sequence[Command]:
         """Return commands that end the job, wait for its end, and remove everything but the data of volumes."""
 
     def clean(self) -> Sequence[Command]:
         """Return commands that remove everything of an ended job but the data of volumes."""
+        return self.cancel()

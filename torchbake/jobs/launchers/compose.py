@@ -10,14 +10,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.jobs.launchers import Check, Command, Seen, Stream, Tool
+from torchbake.jobs.launchers import Check, Command, Launcher, Seen, Stream, Tool
 from torchbake.jobs.task import Task, grace_of, node_name
 
 _LABEL = "com.docker.compose"
 _ENDED = ("exited", "dead")
 
 
-class Compose:
+class Compose(Launcher):
     KEEPS = frozenset({"timeouts.job"})
 
     def __init__(self, task: Task, manifest: Path, text: str) -> None:
@@ -38,9 +38,6 @@ class Compose:
     def submit(self) -> Command:
         return (*self._compose, "ps", "--quiet")
 
-    def submitted(self, output: str) -> None:
-        """Read nothing, since the project's name is known."""
-
     def looks(self) -> Sequence[Command]:
         state = f'{{"service": {{{{json (.Label "{_LABEL}.service")}}}}, "state": {{{{json .State}}}}, '
         state += '"status": {{json .Status}}}'
@@ -58,8 +55,6 @@ class Compose:
 
     def cancel(self) -> Sequence[Command]:
         return ((*self._compose, "down", "--timeout", str(grace_of(self._job))),)
-
-    clean = cancel
 
 
 def code_of(status: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Seen, Stream, Tool
+from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Launcher, Seen, Stream, Tool
 from torchbake.jobs.targets._pod import CONTAINER
 from torchbake.jobs.task import Task, grace_of
 
@@ -24,9 +24,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 _SOON = ("ContainerCreating", "PodInitializing")  # normal reasons to wait
 
 
-class Kubernetes:
-    KEEPS = frozenset[str]()
-
+class Kubernetes(Launcher):
     def __init__(self, task: Task, manifest: Path, text: str) -> None:
         self._job, self._manifest = task.job, str(manifest)
         objects = list(yaml.safe_load_all(text))
@@ -44,14 +42,8 @@ class Kubernetes:
         command = ("kubectl", "get", *names, "--ignore-not-found", "--output", "name")
         return (Check(command=command, refuse=_taken),)
 
-    def prepare(self) -> Sequence[Command]:
-        return ()
-
     def submit(self) -> Command:
         return ("kubectl", "apply", "--server-side", "--filename", self._manifest)
-
-    def submitted(self, output: str) -> None:
-        """Read nothing, since the names are known."""
 
     def looks(self) -> Sequence[Command]:
         return (("kubectl", "get", "jobs,pods", "--selector", f"{_LABEL}={self._label}", "--output", "json"),)
@@ -90,8 +82,6 @@ class Kubernetes:
         """Delete in the foreground: a Job is deleted after its pods, which get their time to save."""
         options = ("--ignore-not-found", "--cascade=foreground", "--timeout", f"{grace_of(self._job) + 60}s")
         return (("kubectl", "delete", *self._objects, *options),)
-
-    clean = cancel
 
 
 def _of_job(item: dict[str, Any]) -> str:

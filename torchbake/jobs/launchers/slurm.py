@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchbake.errors import JobError
-from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Seen, Stream, Tool
+from torchbake.jobs.launchers import TIMED_OUT, Command, Launcher, Seen, Stream, Tool
 from torchbake.jobs.task import NODE_LOST, Task
 
 _ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"}
@@ -24,21 +24,12 @@ _CODES_FOR_ZERO = {"CANCELLED": 130, "OUT_OF_MEMORY": 137}  # if Slurm's code is
 _FIELD = re.compile(r"(?:^|\s)(JobState|ExitCode|Reason|StdOut)=(\S*)")
 
 
-class Slurm:
-    KEEPS = frozenset[str]()
-
+class Slurm(Launcher):
     def __init__(self, task: Task, manifest: Path, text: str) -> None:
         self._manifest, self._id, self._output = manifest, "", ""
         self._cluster: Command = ()
-        self.tools = tuple(
-            Tool(command=(name, "--version"), what=name) for name in ("sbatch", "scontrol", "squeue", "scancel")
-        )  # fmt: skip
-
-    def checks(self) -> Sequence[Check]:
-        return ()
-
-    def prepare(self) -> Sequence[Command]:
-        return ()
+        tools = ("sbatch", "scontrol", "squeue", "scancel")
+        self.tools = [Tool(command=(name, "--version"), what=name) for name in tools]
 
     def submit(self) -> Command:
         return ("sbatch", "--parsable", str(self._manifest))
