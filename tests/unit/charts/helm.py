@@ -15,7 +15,7 @@ _LOADED = helm_python.Chart.load(CHART)
 
 
 class _Strict(yaml.SafeLoader):
-    """A key that is there twice is an error, as it is for Kubernetes."""
+    """A loader that refuses duplicate keys, as Kubernetes does."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]
@@ -29,7 +29,7 @@ def defaults() -> dict[str, Any]:
 
 
 def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Each parameter with its default: a mapping that is empty is one too."""
+    """Yield each parameter with its default, which may be an empty mapping."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, f"{path}{key}.")
@@ -38,18 +38,18 @@ def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
 
 
 def render(values: Mapping[str, Any], namespace: str = "team") -> dict[str, str]:
-    """Texts by the names of their templates."""
+    """Return the rendered texts by the names of their templates."""
     texts = _LOADED.render(dict(values), name=RELEASE, namespace=namespace)
     return {name.removeprefix("pytorch/templates/"): text for name, text in texts.items() if text.strip()}
 
 
 def objects(values: Mapping[str, Any], namespace: str = "team") -> Objects:
-    """What Kubernetes is sent."""
+    """Return the objects that Helm sends to Kubernetes."""
     return by_name(text for name, text in render(values, namespace).items() if name.endswith(".yaml"))
 
 
 def by_name(texts: Iterable[str]) -> Objects:
-    """The objects of texts that Helm has made."""
+    """Parse the objects of rendered texts."""
     found = [each for text in texts for each in yaml.load_all(text, _Strict) if each]
     named = {(each["kind"], each["metadata"]["name"]): each for each in found}
     assert len(named) == len(found)
@@ -62,7 +62,7 @@ def one(found: Objects, kind: str) -> Any:
 
 
 def pod(found: Objects) -> Any:
-    """The spec of a node's pod."""
+    """Return the spec of a node's pod."""
     (owner,) = [each for each in found.values() if each["kind"] in ("Job", "StatefulSet")]
     return owner["spec"]["template"]["spec"]
 
@@ -77,7 +77,7 @@ def env(found: Objects) -> dict[str, str]:
 
 
 def problem(values: Mapping[str, Any]) -> str:
-    """What Helm says of values that are refused."""
+    """Return Helm's message about values that it refuses."""
     try:
         render(values)
     except helm_python.HelmError as error:
@@ -86,7 +86,7 @@ def problem(values: Mapping[str, Any]) -> str:
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Values over values, mapping by mapping, as Helm lays them."""
+    """Merge values mapping by mapping, as Helm does."""
     whole = dict[str, Any]()
     for layer in layers:
         for key, value in layer.items():

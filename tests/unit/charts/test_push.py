@@ -1,4 +1,4 @@
-"""A chart in a registry: as Helm puts it there, written once, signed; and whether what is there is that."""
+"""A chart in a registry: its format is Helm's, a version is written once and signed, and validation reads it back."""
 
 import gzip
 import json
@@ -65,7 +65,7 @@ def test_it_is_there_as_helm_puts_it() -> None:
     assert served.problems() == []
 
 
-def test_pushed_again_nothing_changes_but_a_signature_that_is_missing() -> None:
+def test_a_second_push_only_adds_a_missing_signature() -> None:
     served = Served()
     manifest, _ = served.push()
     served.signer.store.signed.remove(("ours", manifest.digest))
@@ -91,17 +91,17 @@ def test_without_a_signer_it_is_pushed_and_not_signed() -> None:
 
 def test_what_nobody_signed_is_not_read() -> None:
     """Its values could name an image of any host."""
-    served, asked = Served(), list[Repository]()
+    served, requests = Served(), list[Repository]()
 
     def registry_of(repository: Repository) -> MemoryRegistry:
-        asked.append(repository)
+        requests.append(repository)
         return served.registry(repository)
 
     manifest, _ = served.push()
     served.signer.store.signed.remove(("ours", manifest.digest))
     found = problems(served.registry(CHARTS), MADE.version, registry_of, served.signer)
     assert found == [f"{CHARTS}@{manifest.digest} is not signed"]
-    assert asked == []
+    assert requests == []
 
 
 def test_a_failure_of_cosign_is_not_told_as_a_missing_signature(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,8 +155,8 @@ def broken(data: bytes) -> Callable[[Served], None]:
     return work
 
 
-def test_what_is_wrong_with_it_is_told() -> None:
-    for spoil, said in (
+def test_each_problem_of_a_pushed_chart_is_reported() -> None:
+    for spoil, expected in (
         (moved, f"its image is ghcr.io/acme/pytorch:{TAG} as {IMAGE.digest}, which is sha256:ccc"),
         (gone, "which is not there"),
         (others, f"its image: ghcr.io/acme/pytorch@{IMAGE.digest} is not signed"),
@@ -170,4 +170,4 @@ def test_what_is_wrong_with_it_is_told() -> None:
         served = Served()
         served.push()
         spoil(served)
-        assert any(said in problem for problem in served.problems()), (spoil, said)
+        assert any(expected in problem for problem in served.problems()), (spoil, expected)

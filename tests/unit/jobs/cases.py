@@ -1,4 +1,4 @@
-"""Jobs that every target is tried with, as files would have them, and what `run` must make of each."""
+"""Jobs for tests of every target, as the text of files, and the contract that `run` must read of each."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from torchbake.jobs.task import Task
 IMAGE, INIT_IMAGE = "registry.example.com/team/pytorch:2.13.0-cpu", "registry.example.com/team/volume-permissions:1.0.0"
 LEAST = f"name: mnist\nimage: {IMAGE}\nscript: train.py\nresources: {{cpu: 4, memory: 8Gi}}\n"
 
-# By name: what stands in the file beside the least.
+# By name: the keys of the file besides those of LEAST.
 CASES = {
     "standalone": "args: [--epochs, '3']\nfiles: {folder: .}\n",
     "ddp": "nodes: 4\nprocesses: 2\nfiles: {git: {repository: 'https://example.com/job.git', revision: v1}}\n",
@@ -111,7 +111,7 @@ def text_of(case: str) -> str:
 
 
 def printed_job(name: str) -> str:
-    """The job of this name as docs/jobs.md prints it."""
+    """Return the job of this name in docs/jobs.md."""
     page = (TOOLKIT / "docs/jobs.md").read_text(encoding="utf-8")
     (found,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if f"name: {name}\n" in text]
     return str(found)
@@ -122,7 +122,7 @@ def job_of(text: str) -> Job:
 
 
 def task_of(text: str) -> Task:
-    """As it is prepared: images found, the folder read. Nobody was asked whose the image is."""
+    """Return a prepared task, with resolved images and files, and without a look-up of the image."""
     job = job_of(text)
     folder = Path("/home/ann/mnist") / job.files.folder if job.files.folder else None
     contents = {name: FILES[name] for name in chosen(job.files, FILES)} if folder else {}

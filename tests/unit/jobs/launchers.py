@@ -1,4 +1,4 @@
-"""What each launcher would set in the nodes' containers, given the manifest of a target."""
+"""Models of the launchers: the variables of each node's container, from the manifest of a target."""
 
 import itertools
 import json
@@ -15,11 +15,11 @@ from tests.unit.charts.helm import objects
 from torchbake.jobs.task import Task
 
 Env = Mapping[str, str]
-PAI_PORT = 20302  # the one that OpenPAI reserved for the job's own label
+PAI_PORT = 20302  # reserved by OpenPAI for the job's own label
 
 
 def of_docker(text: str, task: Task) -> list[Env]:
-    """`docker run --env`, in the order of nodes: the script starts node 0 last."""
+    """Read the options `--env`, in the order of nodes: the script starts node 0 last."""
     envs = list[Env]()
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
@@ -31,7 +31,7 @@ def of_docker(text: str, task: Task) -> list[Env]:
 
 
 def of_compose(text: str, task: Task) -> list[Env]:
-    """compose fills in what `$` begins; `$$` is one."""
+    """compose expands variables after `$`, and reads `$$` as `$`."""
     services = yaml.safe_load(text)["services"]
     plain = {name: node["environment"] for name, node in services.items() if "environment" in node}
     return [
@@ -41,7 +41,7 @@ def of_compose(text: str, task: Task) -> list[Env]:
 
 
 def of_kubernetes(text: str, task: Task) -> list[Env]:
-    """An Indexed Job's pods have their index besides; a pod that is alone has not."""
+    """The pods of an Indexed Job also have their index; the only pod of another Job has none."""
     job = _object(text, "Job")
     if job["spec"].get("completionMode") != "Indexed":
         return [_of_pod(job["spec"]["template"])]
@@ -58,7 +58,7 @@ def _of_indexed_job(name: str, template: Mapping[str, Any], count: int) -> list[
 
 
 def of_kubernetes_1_20(text: str, task: Task) -> list[Env]:
-    """Each Job has one pod, whose host name is the one that its template says."""
+    """Each Job has one pod, with the host name of its template."""
     jobs = [each for each in yaml.safe_load_all(text) if each["kind"] == "Job"]
     templates = [job["spec"]["template"] for job in jobs]
     hosts = [template["spec"].get("hostname", "any") for template in templates]
@@ -126,7 +126,7 @@ def _object(text: str, kind: str) -> Any:
 
 
 def of_helm(text: str, task: Task) -> list[Env]:
-    """What the chart makes of these values is Kubernetes'."""
+    """The chart turns values into objects of Kubernetes."""
     return of_kubernetes(yaml.safe_dump_all(objects(helm_python.values_from_yaml(text)).values()), task)
 
 
@@ -158,7 +158,7 @@ def of_pytorchjob(text: str, task: Task) -> list[Env]:
 
 
 def _port(template: Mapping[str, Any]) -> int:
-    """The operator's own where the job names none."""
+    """Return the job's port, or the default of the operator."""
     (container,) = template["spec"]["containers"]
     assert container["name"] == "pytorch"
     ports = [port["containerPort"] for port in container.get("ports", ()) if port["name"] == "pytorchjob-port"]
@@ -193,7 +193,7 @@ def _of_tasks(role: str, count: int, labels: list[str], commands: list[str]) -> 
 
 
 def _of_pod(template: Mapping[str, Any], fields: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Kubernetes takes $$ for one $, and fills in fields of the pod."""
+    """Kubernetes reads $$ as $, and fills in fields of the pod."""
     (container,) = template["spec"]["containers"]
     plain = {each["name"]: each["value"].replace("$$", "$") for each in container["env"] if "value" in each}
     found = {each["name"]: each["valueFrom"] for each in container["env"] if "valueFrom" in each}
@@ -202,7 +202,7 @@ def _of_pod(template: Mapping[str, Any], fields: Mapping[str, str] | None = None
 
 
 def of_swarm(text: str, task: Task) -> list[Env]:
-    """The stack's reader takes $$ for one $, and Swarm fills in its templates, of which one is {{ itself."""
+    """The reader of stacks reads $$ as $, and Swarm expands templates, by one of which {{ is written."""
     services = yaml.safe_load(text)["services"].values()
     return [
         {name: value.replace("$$", "$").replace('{{"{{"}}', "{{") for name, value in service["environment"].items()}
@@ -211,7 +211,7 @@ def of_swarm(text: str, task: Task) -> list[Env]:
 
 
 def of_slurm(text: str, task: Task) -> list[Env]:
-    """https://slurm.schedmd.com/srun.html, "OUTPUT ENVIRONMENT VARIABLES": besides those, what --export names."""
+    """https://slurm.schedmd.com/srun.html, "OUTPUT ENVIRONMENT VARIABLES", and the variables of --export."""
     options = dict(line[len("#SBATCH --") :].partition("=")[::2] for line in text.splitlines() if "#SBATCH" in line)
     exported = _exported(text)
     names = next(word for word in srun_of(text) if word.startswith("--export=")).partition("=")[2].split(",")
@@ -232,13 +232,13 @@ def of_slurm(text: str, task: Task) -> list[Env]:
 
 
 def srun_of(text: str) -> list[str]:
-    """The words by which a script for sbatch starts its tasks, as the shell takes them."""
+    """Return the words of the srun command of a script for sbatch, as the shell splits them."""
     words = shlex.split(text, comments=True)
     return list(itertools.takewhile(lambda word: word != "||", words[words.index("srun") :]))
 
 
 def of_torchrun(text: str, task: Task) -> list[Env]:
-    """The shell's own part: the script is started on each host with its number and the name of the first."""
+    """The user starts the script on each host with the host's number and the name of the first host."""
     exported = _exported(text)
     return [
         {name: re.sub(r"^\$1$", str(number), re.sub(r"^\$2\b", "gpu01", value)) for name, value in exported.items()}
@@ -247,7 +247,7 @@ def of_torchrun(text: str, task: Task) -> list[Env]:
 
 
 def _exported(script: str) -> dict[str, str]:
-    """What a shell exports."""
+    """Return the exported variables of a script."""
     words = shlex.split(script, comments=True)
     return dict(word.split("=", 1) for before, word in itertools.pairwise(words) if before == "export")
 
@@ -268,7 +268,7 @@ LAUNCHERS: dict[str, Callable[[str, Task], list[Env]]] = {
     "slurm": of_slurm,
     "torchrun": of_torchrun,
 }
-# Where node 0 is for the others, when it is not the port that the job says: what a launcher decides by itself.
+# The address of node 0 under each launcher.
 MASTERS = {
     "docker": "mnist-0",
     "compose": "mnist-0",

@@ -1,4 +1,4 @@
-"""The pods of a manifest, wherever an operator's kind has them."""
+"""The pods of a manifest of any kind."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,12 +7,12 @@ import yaml
 
 
 def pods_of(manifest: str) -> list[Any]:
-    """Each pod's spec, in the manifest's order."""
+    """Return each pod's spec, in the manifest's order."""
     return [spec for each in yaml.safe_load_all(manifest) for spec in _specs(each)]
 
 
 def variables_of(pod: Any) -> dict[str, str]:
-    """What the manifest itself sets, but for secrets."""
+    """Return the variables with values in the manifest."""
     (container,) = pod["containers"]
     return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 

@@ -1,4 +1,4 @@
-"""A job that is run here is the one that `job show docker` writes: no second opinion of any key."""
+"""A job that runs here has the options of `job show docker`."""
 
 import shlex
 from typing import Any
@@ -55,10 +55,10 @@ def test_the_nodes_have_the_options_of_the_script() -> None:
             assert (
                 len(options.get("devices", [])) == len(options.get("ulimits", [])) == len(values(words, "--device"))
             ), case
-            asked = options.get("device_requests", [])
-            assert len(asked) == len(values(words, "--gpus")), case
-            if asked and task.job.most_nodes > 1:
-                assert f'"device={",".join(asked[0]["DeviceIDs"])}"' == values(words, "--gpus")[0], case
+            requests = options.get("device_requests", [])
+            assert len(requests) == len(values(words, "--gpus")), case
+            if requests and task.job.most_nodes > 1:
+                assert f'"device={",".join(requests[0]["DeviceIDs"])}"' == values(words, "--gpus")[0], case
         assert len(nodes) == task.job.most_nodes, case
 
 

@@ -1,4 +1,4 @@
-"""What a target cannot say is told with file, line and key."""
+"""A key that a target cannot express is reported with file, line and key."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ GO_ON = {"openpai", "openpai-v1", "leaderworkerset"}
 
 
 class Toy:
-    """A launcher that can do little."""
+    """A launcher that supports few keys."""
 
     NAME, ABOUT, MOST_NODES, CARRIES_FILES = "toy", "a toy", 4, False
     CANNOT: tuple[Cannot, ...] = (
@@ -29,14 +29,14 @@ class Toy:
         return task.image
 
 
-def told(text: str) -> str:
+def message_of(text: str) -> str:
     text = LEAST + text
     return job_problems(
         parse_document(text, Path("job.yaml")), [*impossible(job_of(text), Toy()), *unsaid(job_of(text), Toy())]
     ).message
 
 
-def test_what_a_job_says_has_its_place_and_its_key() -> None:
+def test_each_key_of_a_job_has_its_place() -> None:
     job = job_of(LEAST + "volumes: [{claim: a, mountPath: /a}, {size: 1Gi, mountPath: /b}]\nenv: {A: b}\n")
     found = list(said(job))
     assert (("volumes", 1, "size"), "volumes[].size") in found
@@ -58,16 +58,16 @@ def test_what_a_job_says_has_its_place_and_its_key() -> None:
         ("elastic: 1:5", "job.yaml:5: elastic: 5 nodes are more than toy takes, 4"),
     ],
 )
-def test_a_key_that_it_cannot_say(text: str, message: str) -> None:
-    assert told(text) == message
+def test_a_key_that_a_target_cannot_express(text: str, message: str) -> None:
+    assert message_of(text) == message
 
 
-def test_a_key_that_it_needs() -> None:
+def test_a_key_that_a_target_needs() -> None:
     problems = impossible(job_of("name: a\nimage: b\nscript: c\n"), Toy())
     assert problems == [(("resources", "cpu"), "is missing, and toy needs it: it counts")]
 
 
-def test_every_launcher_can_leave_a_job_alone_that_is_never_to_be_started_again() -> None:
+def test_every_launcher_can_express_zero_restarts() -> None:
     for target in sorted({*TARGETS} - GO_ON):
         places = [place for place, _ in unsaid(job_of(LEAST + "restarts: 0"), TARGETS[target])]
         assert ("restarts",) not in places, target
@@ -79,7 +79,7 @@ def test_a_launcher_that_goes_on_by_itself_refuses_restarts(target: str) -> None
     assert place == ("restarts",)
 
 
-def test_what_it_can_say_is_all_else() -> None:
+def test_a_target_can_express_all_other_keys() -> None:
     can = sayable(Toy())
     assert "restarts" in can
     assert "volumes[].claim" in can

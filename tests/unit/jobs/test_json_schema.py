@@ -1,4 +1,4 @@
-"""Compose and stack files are those of the Compose specification, and what is not is told by its place."""
+"""Compose and stack files match the Compose specification, and an error names its place in the file."""
 
 import sys
 
@@ -17,14 +17,14 @@ def test_the_specification_takes_it(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "told"),
+    ("right", "wrong", "message"),
     [
         ("endpoint_mode:", "endpointmode:", r"services\.node-0\.deploy: the Compose .*'endpointmode'"),
         ("replicas: 1", "replicas: [1]", r"services\.node-0\.deploy\.replicas: the Compose specification does not"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(right: str, wrong: str, told: str) -> None:
-    with pytest.raises(JobError, match=told):
+def test_a_mistake_is_reported_with_its_place(right: str, wrong: str, message: str) -> None:
+    with pytest.raises(JobError, match=message):
         check_compose(swarm.render(task_of(text_of("standalone"))).replace(right, wrong))
 
 

@@ -1,4 +1,4 @@
-"""Every manifest is one that Kubernetes takes, by its own schemas, and what is not is told by its place."""
+"""Every manifest matches the schemas of Kubernetes and of operators, and an error names its place."""
 
 import sys
 from typing import Any
@@ -33,7 +33,7 @@ def test_one_job_a_node_has_only_keys_of_kubernetes_1_20() -> None:
 
 
 def handed_on(manifest: str) -> list[Any]:
-    """What an operator hands to Kubernetes of its own kinds, which have no schema there; and the rest."""
+    """Return the objects for Kubernetes, with the Jobs and pods that an operator creates."""
     objects = list[Any]()
     for each in yaml.safe_load_all(manifest):
         spec = each.get("spec", {})
@@ -72,13 +72,13 @@ def test_a_leaderworkerset_and_its_pods_fit_their_schemas() -> None:
             taker.rpartition(" 1.")[0] or taker for taker in takers.split(" and ")
         }, case
     manifest = TARGETS["leaderworkerset"].render(task_of(text_of("ddp")))
-    for old, new, told in (
+    for old, new, message in (
         ("size: 4", "sise: 4", r"leaderWorkerTemplate: LeaderWorkerSet v1 does not take this: .*sise"),
         ("restartPolicy: RecreateGroupOnPodRestart", "restartPolicy: Never", r"restartPolicy: LeaderWorkerSet v1"),
         ("enableServiceLinks:", "enableServiceLink:", r"Pod mnist: spec: Kubernetes .*enableServiceLink'"),
     ):
         assert old in manifest
-        with pytest.raises(JobError, match=told):
+        with pytest.raises(JobError, match=message):
             check_manifest(manifest.replace(old, new))
 
 
@@ -101,7 +101,7 @@ OPERATORS = {
 }
 
 
-def test_an_operators_objects_are_checked_by_its_models_and_others_by_kubernetes() -> None:
+def test_objects_of_operators_are_checked_by_their_models() -> None:
     for case in CASES:
         for target, package in OPERATORS.items():
             takers = check_manifest(TARGETS[target].render(task_of(text_of(case)))).split(" and ")

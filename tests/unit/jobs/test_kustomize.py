@@ -13,7 +13,7 @@ from torchbake.jobs.targets import kubernetes
 MANIFEST = kubernetes.render(task_of(text_of("ddp")))
 
 
-def test_a_base_is_the_manifest_and_a_kustomization_that_names_it(tmp_path: Path) -> None:
+def test_a_base_is_the_manifest_and_a_kustomization_of_it(tmp_path: Path) -> None:
     write_base(tmp_path / "jobs/base", MANIFEST)
     kustomization = yaml.safe_load((tmp_path / "jobs/base/kustomization.yaml").read_text())
     assert (kustomization["apiVersion"], kustomization["kind"]) == (

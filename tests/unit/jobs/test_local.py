@@ -1,4 +1,4 @@
-"""A job on an engine in memory: how it ends, what it leaves, and who is told to stop."""
+"""A job on an engine in memory: its end, its remains, and the signals to its nodes."""
 
 import io
 import signal
@@ -130,7 +130,7 @@ def test_an_interrupt_lets_nodes_save_and_leaves_nothing(gone: list[Daemon], mon
     assert daemon.started[0].heard == [signal.SIGTERM]
 
 
-def test_secrets_are_the_shells_and_missing_ones_are_told_together(gone: list[Daemon]) -> None:
+def test_secrets_come_from_the_shell_and_all_missing_are_listed(gone: list[Daemon]) -> None:
     text = "secrets: {HF_TOKEN: {secret: hub, key: token}, OTHER: {secret: a, key: b}}\n"
     gone.append(daemon := daemon_of({"mnist": 0}))
     with pytest.raises(JobError, match=r"HF_TOKEN \(the key token of hub\), OTHER \(the key b of a\)"):
@@ -151,7 +151,7 @@ def test_volumes_are_made_writable_before_or_nothing_is_started(gone: list[Daemo
     assert [box.image for box in gone[1].started] == ["sha256:init"]
 
 
-def test_gpus_that_are_not_there_are_told_before_anything_is_made(gone: list[Daemon]) -> None:
+def test_missing_gpus_are_reported_before_a_container_is_created(gone: list[Daemon]) -> None:
     gone.append(daemon := daemon_of({"mnist": 0}))
     with pytest.raises(EngineError, match="The job wants GPUs, but the engine has no nvidia runtime"):
         run(daemon, "resources: {gpu: 1}\n")
@@ -169,15 +169,15 @@ def test_what_the_engine_does_not_start_is_told_by_its_node(
 
 def test_a_program_that_the_image_lacks_is_told_in_words_of_ours(gone: list[Daemon]) -> None:
     """By runc for a name and for a path, and by crun; any other reason is the engine's."""
-    for said, error in (
+    for message, error in (
         ('runc create failed: exec: "nvcc": executable file not found in $PATH: unknown', JobError),
         ('runc create failed: exec: "/x/y": stat /x/y: no such file or directory: unknown', JobError),
         ("crun: executable file `nvcc` not found in $PATH: No such file or directory", JobError),
         ("error mounting /data: no such file or directory", EngineError),
     ):
 
-        def refuse(_: Box, said: str = said) -> tuple[int, str, str]:
-            raise APIError("400 Client Error", explanation=said)
+        def refuse(_: Box, message: str = message) -> tuple[int, str, str]:
+            raise APIError("400 Client Error", explanation=message)
 
         gone.append(daemon := Daemon(refuse))
         daemon.hold("sha256:image", IMAGE)

@@ -1,4 +1,4 @@
-"""What a registry and an engine know of an image that a job names."""
+"""Look-ups of a job's image in a registry and in an engine."""
 
 import json
 
@@ -40,11 +40,11 @@ def test_an_image_of_ours_is_found_with_its_newest_release(store: Store) -> None
     assert found == Found(digest=digest, tags=("2-cpu-r10",), ours=True)
 
 
-def test_an_image_of_somebody_elses_is_found_without_a_look_at_all_tags(store: Store) -> None:
-    digest, asked = image(store, {}, "latest", "latest-r1"), list[str]()
-    registry = MemoryRegistry(store, heard=lambda _, key: asked.append(key))
+def test_a_foreign_image_is_found_without_a_list_of_all_tags(store: Store) -> None:
+    digest, requests = image(store, {}, "latest", "latest-r1"), list[str]()
+    registry = MemoryRegistry(store, heard=lambda _, key: requests.append(key))
     assert in_registry(lambda _: registry)(REFERENCE) == Found(digest=digest, ours=False)
-    assert "tags" not in asked
+    assert "tags" not in requests
 
 
 def test_an_index_is_ours_as_its_first_image_is(store: Store) -> None:
@@ -70,7 +70,7 @@ def test_what_a_registry_has_not_is_not_found(store: Store) -> None:
     ("containerd", "pulled", "digest", "sure"),
     [(False, True, LOCAL, True), (False, False, "", True), (True, False, LOCAL, False)],
 )
-def test_an_engines_digest_tells_of_a_registry_only_without_the_containerd_store(
+def test_a_digest_of_the_containerd_store_proves_no_registry(
     containerd: bool, pulled: bool, digest: str, sure: bool
 ) -> None:
     daemon = Daemon(containerd=containerd)
@@ -89,14 +89,14 @@ def test_an_engines_digest_tells_of_a_registry_only_without_the_containerd_store
     assert look(parse_reference("acme/pytorch:other")) is None
 
 
-def test_where_no_engine_answers_nothing_is_found_and_it_is_asked_once() -> None:
-    asked = list[str]()
+def test_an_unreachable_engine_finds_nothing_and_is_requests_once() -> None:
+    requests = list[str]()
 
     def connect() -> MemoryEngine:
-        asked.append("engine")
+        requests.append("engine")
         raise EngineError("no engine")
 
     look = in_engine(connect)
     assert look(REFERENCE) is None
     assert look(REFERENCE) is None
-    assert asked == ["engine"]
+    assert requests == ["engine"]

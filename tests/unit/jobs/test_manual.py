@@ -1,4 +1,4 @@
-"""docs/job.md and the schema: they are what the model says, and what the page gives as an example is right."""
+"""docs/job.md and the schema: both are generated from the model, and the examples of the page are valid."""
 
 import itertools
 import re
@@ -17,7 +17,7 @@ from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.yaml_source import Document, parse_document
 
 TEXT = JOB_PAGE.read_text(encoding="utf-8")
-# Where an example of a key below stands: the least that is right around it.
+# The smallest valid job around an example of an inner key.
 AROUND = "name: a\nimage: b\nscript: c\nvolumes: [{size: 1Gi, mountPath: /data}]\nfiles: {}\ntolerations: [{key: a}]\n"
 ALONE = {
     "volumes[].hostPath": ("volumes[]", "size"),
@@ -27,7 +27,7 @@ ALONE = {
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """Each example of the page: the mapping that it stands in, empty on top, and its line of YAML."""
+    """Yield each example of the page: its mapping, empty for a top-level key, and its line of YAML."""
     for section in TEXT.partition(MARK)[2].split("\n## ")[1:]:
         title = section.partition("\n")[0].strip("`")
         for row in re.findall(r"(?m)^\| `\w+` \| .* \| `(\w+: [^`]+)` \|$", section):

@@ -49,7 +49,7 @@ def test_a_job_of_several_is_distributed(more: str, nodes: int, per_node: str) -
     assert (job.most_nodes, job.per_node) == (nodes, per_node)
 
 
-def test_a_standalone_job_is_one_process_however_many_gpus_it_has() -> None:
+def test_a_standalone_job_is_one_process_with_any_number_of_gpus() -> None:
     assert job_of(SMALL + "resources: {gpu: 8}").per_node == "1"
 
 
@@ -176,15 +176,15 @@ BROKEN = {
 
 
 def test_a_mistake_is_reported_with_file_line_and_key() -> None:
-    for more, said in BROKEN.values():
+    for more, expected in BROKEN.values():
         message = problem(SMALL + more)
         assert message.startswith("job.yaml:")
-        assert said in message
+        assert expected in message
         assert "\n" not in message
 
 
-def test_what_every_job_must_say() -> None:
-    for text, said in (
+def test_required_keys_of_a_job() -> None:
+    for text, expected in (
         ("", "job.yaml:1: is empty."),
         ("- a", "job.yaml:1: is not a mapping of keys."),
         ("name: [", "job.yaml:2:1: YAML syntax:"),
@@ -196,7 +196,7 @@ def test_what_every_job_must_say() -> None:
         (SMALL.replace("train.py", "../x.py"), "script: '../x.py' leads out of the job's files"),
         (SMALL.replace("image: cpu", "image: ''"), "job.yaml:2: image: is empty: write a value"),
     ):
-        assert said in problem(text), (text, said)
+        assert expected in problem(text), (text, expected)
 
 
 COMMAND = "name: a\nimage: b\n"
@@ -210,8 +210,8 @@ def test_a_command_is_a_list_of_words_or_a_line_of_the_shell() -> None:
         assert job_of(COMMAND + line).words == words
 
 
-def test_what_does_not_fit_a_command_is_told() -> None:
-    for more, said in {
+def test_keys_that_contradict_a_command_are_reported() -> None:
+    for more, expected in {
         "command: ''": "3: command: is empty: write a program",
         "command: {a: b}": "3: command: should be a list",
         "command: [mail, 'pg://ann:hunter2@h/x']": "3: command.1: holds a key, a token or a password",
@@ -227,23 +227,23 @@ def test_what_does_not_fit_a_command_is_told() -> None:
             "5: volumes.0.permissions: makes a volume writable for a uid, and `account: cluster` leaves"
         ),
     }.items():
-        assert said in problem(COMMAND + more), more
+        assert expected in problem(COMMAND + more), more
 
 
-def test_all_mistakes_are_told_at_once_in_the_files_order() -> None:
+def test_all_mistakes_are_reported_at_once_in_the_files_order() -> None:
     message = problem(SMALL + "port: 80\nlabels: {x: a b}\nmoed: x\n")
     lines = message.splitlines()
     assert lines[0] == "3 problems:"
     assert [line.split(":")[1] for line in lines[1:]] == ["4", "5", "6"]
 
 
-def test_a_file_that_is_not_there_is_a_mistake_of_the_command_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_mistake_of_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="no such file") as caught:
         load_job(tmp_path / "job.yaml")
     assert "--matrix" not in (caught.value.hint or "")
 
 
-def test_what_run_reads_of_a_job_is_no_variable_of_the_users() -> None:
+def test_variables_of_run_are_refused_in_env_and_secrets() -> None:
     """Names that the launchers' half adds must be refused here without anybody remembering to."""
     for name in sorted(_module("contract")._OF_THE_JOB - {"JOB_TOKEN"}):
         assert problem(f"{SMALL}env: {{{name}: 1}}")

@@ -1,4 +1,4 @@
-"""What nodes say is shown as it comes, by whole lines where several speak."""
+"""The output of nodes is shown as it arrives, by whole lines for several nodes."""
 
 import io
 from collections.abc import Iterator

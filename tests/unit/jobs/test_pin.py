@@ -1,4 +1,4 @@
-"""A pinned image is the very one that was meant, on a machine that can have it; anything else is said."""
+"""A pinned image is the image of the reference, on a machine that can pull it; any other case is an error."""
 
 from pathlib import Path
 
@@ -18,20 +18,20 @@ UNSURE = Found(digest=ONE, sure=False)  # an engine with the containerd store ha
 
 
 def places(
-    served: Found | None = None, held: Found | None = None, *, here: bool = False, released: bool = False,
-    silent: bool = False, told: list[str] | None = None,
+    served: Found | None = None, local: Found | None = None, *, here: bool = False, released: bool = False,
+    silent: bool = False, notes: list[str] | None = None,
 ) -> Places:  # fmt: skip
     def registry(_: Reference) -> Found | None:
         if silent:
             raise RegistryError("nobody answers")
         return served
 
-    tell = told.append if told is not None else print
-    return Places(registry=registry, engine=lambda _: held, here=here, released=released, tell=tell)
+    tell = notes.append if notes is not None else print
+    return Places(registry=registry, engine=lambda _: local, here=here, released=released, tell=tell)
 
 
 @pytest.mark.parametrize(
-    ("text", "found", "said"),
+    ("text", "found", "expected"),
     [
         (NAMED, Found(digest=ONE), f"{NAMED}@{ONE}"),
         ("python", Found(digest=ONE), f"python:latest@{ONE}"),
@@ -39,23 +39,23 @@ def places(
         ("127.0.0.1:5000/x:1-r3", Found(digest=ONE), f"127.0.0.1:5000/x:1-r3@{ONE}"),
     ],
 )
-def test_it_is_named_as_it_was_written_by_its_immutable_tag(text: str, found: Found, said: str) -> None:
-    assert pinned(text, found) == said
+def test_it_is_named_as_it_was_written_by_its_immutable_tag(text: str, found: Found, expected: str) -> None:
+    assert pinned(text, found) == expected
 
 
-def test_it_is_what_the_place_has_that_the_target_asks() -> None:
+def test_the_target_decides_between_engine_and_registry() -> None:
     for text, where, digest in (
-        (NAMED, places(Found(digest=TWO), HELD), TWO),  # elsewhere a registry is what counts
-        (NAMED, places(Found(digest=TWO), HELD, here=True), ONE),  # and here, what is here
-        (NAMED, places(Found(digest=TWO), HELD, here=True, released=True), TWO),  # unless releases are meant
+        (NAMED, places(Found(digest=TWO), HELD), TWO),  # on other machines the registry counts
+        (NAMED, places(Found(digest=TWO), HELD, here=True), ONE),  # on this machine its engine counts
+        (NAMED, places(Found(digest=TWO), HELD, here=True, released=True), TWO),  # except with a named registry
         (NAMED, places(Found(digest=TWO), here=True), TWO),
         (NAMED, places(Found(digest=TWO), ALONE), TWO),
         (NAMELESS, places(Found(digest=TWO), HELD), ONE),
         (NAMELESS, places(Found(digest=TWO), UNSURE), TWO),
         (NAMELESS, places(Found(digest=TWO), ALONE), TWO),
         (NAMELESS, places(Found(digest=TWO)), TWO),
-        (NAMELESS, places(held=UNSURE, here=True), ONE),
-        (NAMELESS, places(held=HELD, here=True, silent=True), ONE),
+        (NAMELESS, places(local=UNSURE, here=True), ONE),
+        (NAMELESS, places(local=HELD, here=True, silent=True), ONE),
     ):
         assert pin(text, where)[0] == f"{text}@{digest}", text
 
@@ -65,35 +65,35 @@ def test_a_digest_that_was_written_is_asked_of_nobody() -> None:
         assert pin(text, places(silent=True)) == (text, None)
 
 
-def test_an_image_of_this_engine_alone_stays_runnable_here_and_that_is_said() -> None:
-    told: list[str] = []
-    assert pin(NAMELESS, places(held=ALONE, here=True, told=told)) == (NAMELESS, None)
-    assert told == [f"{NAMELESS} came from no registry, so it has no digest there: it is run by its tag."]
+def test_an_image_of_this_engine_alone_runs_by_its_tag() -> None:
+    notes: list[str] = []
+    assert pin(NAMELESS, places(local=ALONE, here=True, notes=notes)) == (NAMELESS, None)
+    assert notes == [f"{NAMELESS} came from no registry, so it has no digest there: it is run by its tag."]
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "said"),
+    ("text", "where", "expected"),
     [
-        (NAMELESS, places(held=UNSURE), "is in this machine's engine, but docker.io does not serve it"),
-        (NAMELESS, places(held=ALONE, silent=True), "publish it and name its registry by --registry"),
-        (NAMED, places(held=ALONE), "ghcr.io/acme/pytorch serves no cpu: publish it"),
-        (NAMED, places(held=HELD, here=True, released=True), "ghcr.io/acme/pytorch serves no cpu"),
+        (NAMELESS, places(local=UNSURE), "is in this machine's engine, but docker.io does not serve it"),
+        (NAMELESS, places(local=ALONE, silent=True), "publish it and name its registry by --registry"),
+        (NAMED, places(local=ALONE), "ghcr.io/acme/pytorch serves no cpu: publish it"),
+        (NAMED, places(local=HELD, here=True, released=True), "ghcr.io/acme/pytorch serves no cpu"),
         (NAMELESS, places(silent=True), r"serves no cpu: .* \(nobody answers\)"),
     ],
 )
-def test_what_no_machine_can_pull_is_an_error_with_the_way_out(text: str, where: Places, said: str) -> None:
-    with pytest.raises(JobError, match=said) as caught:
+def test_what_no_machine_can_pull_is_an_error_with_the_way_out(text: str, where: Places, expected: str) -> None:
+    with pytest.raises(JobError, match=expected) as caught:
         pin(text, where)
     assert "--no-pin" in caught.value.message
 
 
-def test_a_registry_that_must_answer_and_does_not_is_its_own_error() -> None:
+def test_a_required_registry_without_an_answer_is_an_error() -> None:
     with pytest.raises(RegistryError, match="nobody answers") as caught:
         pin(NAMED, places(silent=True))
     assert "--no-pin" in str(caught.value.hint)
 
 
-def test_both_images_of_a_task_are_pinned_and_each_is_told_by_its_key() -> None:
+def test_both_images_are_pinned_and_an_error_names_the_key() -> None:
     text = LEAST + "volumes:\n  - {claim: a, mountPath: /a}\n  - {claim: b, mountPath: /b, permissions: fix}\n"
     document = read_job(text, Path("job.yaml"))[1]
     task = Task(job=job_of(text), image=NAMED, init_image="ghcr.io/acme/init:1")

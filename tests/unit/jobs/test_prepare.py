@@ -1,4 +1,4 @@
-"""Which image a job means, and what is looked at before a manifest is written."""
+"""The image of a job, and the checks before a manifest is written."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ def problem(folder: Path, text: str, project: Project | None, *, carries: bool =
 
 
 @pytest.mark.parametrize(
-    ("said", "reference"),
+    ("image", "reference"),
     [
         ("latest", f"acme/pytorch:{CUDA}"),
         (CUDA, f"acme/pytorch:{CUDA}"),
@@ -63,13 +63,13 @@ def problem(folder: Path, text: str, project: Project | None, *, carries: bool =
     ],
 )
 def test_an_image_is_a_tag_a_selector_or_a_reference(
-    said: str, reference: str, tmp_path: Path, project: Project
+    image: str, reference: str, tmp_path: Path, project: Project
 ) -> None:
-    assert prepared(tmp_path, f"image: '{said}'", project).image == reference
+    assert prepared(tmp_path, f"image: '{image}'", project).image == reference
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("image: cuda", "job.yaml:3: image: 'cuda' means 6 images"),
         ("image: cppu", "job.yaml:3: image: 'cppu' selects nothing. Nearest: cpu"),
@@ -82,9 +82,9 @@ def test_an_image_is_a_tag_a_selector_or_a_reference(
     ],
 )
 def test_what_is_wrong_outside_of_the_file_is_told_by_its_key(
-    text: str, said: str, tmp_path: Path, project: Project
+    text: str, message: str, tmp_path: Path, project: Project
 ) -> None:
-    assert said in problem(tmp_path, text, project)
+    assert message in problem(tmp_path, text, project)
 
 
 def test_without_a_matrix_an_image_is_a_reference(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_files_are_read_for_a_target_that_carries_them(tmp_path: Path) -> None:
 def test_more_than_a_config_map_takes_is_told_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("x" * 200)
     with patch.object(module, "MOST_BYTES", 100):
-        said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
-    assert "files.folder: " in said
-    assert "use `files.git`" in said
+        message = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
+    assert "files.folder: " in message
+    assert "use `files.git`" in message
 
 
 def carries(folder: Path, files: str = "") -> set[str]:
@@ -157,7 +157,7 @@ def test_include_and_exclude_choose_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ("folder: ., include: [nothing]", "files.include.0: no file below"),
         ("folder: ., include: ['lib']", "script: train.py is in"),
@@ -169,16 +169,16 @@ def test_include_and_exclude_choose_files(tmp_path: Path) -> None:
         ("configMap: x, include: [a]", "files.include: selects files of a `folder`"),
     ],
 )
-def test_a_choice_of_files_that_cannot_be_is_told(tmp_path: Path, files: str, said: str) -> None:
+def test_a_choice_of_files_that_cannot_be_is_told(tmp_path: Path, files: str, message: str) -> None:
     write(tmp_path, "train.py", "lib/a.py")
-    assert said in problem(tmp_path, f"image: a/b\nfiles: {{{files}}}", None, carries=True)
+    assert message in problem(tmp_path, f"image: a/b\nfiles: {{{files}}}", None, carries=True)
 
 
 def test_a_large_file_is_refused_by_name(tmp_path: Path) -> None:
     write(tmp_path, "train.py")
     (tmp_path / "model.bin").write_bytes(b"x" * 1_000_001)
-    said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
-    assert "model.bin has 1000001 bytes" in said
+    message = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
+    assert "model.bin has 1000001 bytes" in message
     assert carries(tmp_path, "exclude: [model.bin]") == {"train.py"}
 
 
@@ -195,9 +195,9 @@ def test_a_large_file_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_file_that_looks_like_a_secret_is_refused_by_name(tmp_path: Path, name: str, text: str) -> None:
     write(tmp_path, "train.py", name)
     (tmp_path / name).write_text(text)
-    said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
-    assert f"{name} " in said
-    assert text not in said or len(text) < 9
+    message = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
+    assert f"{name} " in message
+    assert text not in message or len(text) < 9
 
 
 def test_a_program_may_be_named_after_secrets(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "message"),
     [
         (
             "folder",
@@ -231,7 +231,7 @@ def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path, monkeypatch:
         ("loop", "files.folder: "),
     ],
 )
-def test_nothing_of_a_folder_is_left_out_in_silence(tmp_path: Path, what: str, said: str) -> None:
+def test_nothing_of_a_folder_is_left_out_in_silence(tmp_path: Path, what: str, message: str) -> None:
     job = tmp_path / "job"
     (job / "sub").mkdir(parents=True)
     (job / "train.py").write_text("x")
@@ -247,7 +247,7 @@ def test_nothing_of_a_folder_is_left_out_in_silence(tmp_path: Path, what: str, s
         case _:
             (job / "link").symlink_to("link")
     text = "image: a/b\nfiles: {folder: job}"
-    assert said in problem(tmp_path, text, None, carries=True)
+    assert message in problem(tmp_path, text, None, carries=True)
     assert prepared(tmp_path, text, None).folder == job  # what is mounted has all of it
 
 
@@ -261,8 +261,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return real(path)
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    said = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
-    assert "train.py: Permission denied: correct it, or take it out of the folder" in said
+    message = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
+    assert "train.py: Permission denied: correct it, or take it out of the folder" in message
 
 
 def test_with_a_command_a_reference_is_no_image_of_ours(tmp_path: Path, project: Project) -> None:

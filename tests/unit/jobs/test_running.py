@@ -1,4 +1,4 @@
-"""Each target that can be run has its launcher, and what it needs of the shell is asked for before anything starts."""
+"""Each target of `job run` has its launcher, and missing variables of the shell are errors before a start."""
 
 from pathlib import Path
 
@@ -15,9 +15,7 @@ from torchbake.jobs.targets import TARGETS
 
 
 @pytest.mark.parametrize("name", sorted({*LAUNCHERS} & {*TARGETS}))
-def test_the_manifest_is_there_while_the_job_runs_and_gone_afterwards(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_manifest_exists_only_while_the_job_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     task, places = task_of(text_of("ddp")), list[Path]()
 
     class Submitted:

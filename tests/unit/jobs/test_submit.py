@@ -1,4 +1,4 @@
-"""A job under any launcher: followed to its end, cancelled when it must be, and found again when a look fails."""
+"""A job under any launcher: followed to its end, cancelled, and read again after a failed look."""
 
 import signal
 import subprocess
@@ -30,7 +30,7 @@ class Scripted(Launcher):
     id: str = ""
 
     def checks(self) -> Sequence[Check]:
-        return (Check(command=("check",), refuse=lambda said: said),)
+        return (Check(command=("check",), refuse=lambda output: output),)
 
     def prepare(self) -> Sequence[Command]:
         return (("prepare",),)
@@ -142,7 +142,7 @@ def test_a_missing_tool_is_one_sentence() -> None:
         assert [command[0] for command in shell.done] in ([], ["tool"])
 
 
-def test_what_is_there_already_is_left_alone() -> None:
+def test_an_existing_job_is_left_alone() -> None:
     shell = Told(answers={"check": Answer(code=0, stdout="It is there already.")})
     with pytest.raises(JobError, match="It is there already"):
         run(shell, Seen(code=0))
@@ -150,14 +150,14 @@ def test_what_is_there_already_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("step", ["prepare", "submit"])
-def test_what_was_begun_of_a_submission_that_failed_is_removed(step: str) -> None:
+def test_a_failed_submission_is_removed(step: str) -> None:
     shell = Told(answers={step: Answer(code=1, stdout="", stderr="noise\nerror: no such partition\n")})
     with pytest.raises(JobError, match="failed"):
         run(shell, Seen(code=0))
     assert shell.done[-1][0] == "cancel"
 
 
-def test_a_refusal_is_told_in_the_tools_words() -> None:
+def test_a_refusal_shows_the_message_of_the_tool() -> None:
     with pytest.raises(JobError, match="`submit` failed: error: no such partition"):
         run(Told(answers={"submit": Answer(code=1, stdout="", stderr="x\nerror: no such partition\n")}), Seen())
 
@@ -173,7 +173,7 @@ def test_an_interrupt_cancels_it_there() -> None:
 
 
 @pytest.mark.parametrize("seen", [Seen(streams=(LOGS,)), Seen(code=3, streams=(LOGS,))])
-def test_impatient_interrupts_leave_no_follower_and_cancel_to_the_end(seen: Seen) -> None:
+def test_repeated_interrupts_end_followers_and_the_cancellation(seen: Seen) -> None:
     def interrupt() -> None:
         signal.raise_signal(signal.SIGINT)
 
@@ -184,7 +184,7 @@ def test_impatient_interrupts_leave_no_follower_and_cancel_to_the_end(seen: Seen
     assert [follower.ended for follower in shell.followers] == [True]
 
 
-def test_an_interrupt_after_the_jobs_end_does_not_keep_it_from_being_cleaned_up() -> None:
+def test_an_interrupt_after_the_end_does_not_stop_the_cleanup() -> None:
     shell = Told(on={"clean": lambda: signal.raise_signal(signal.SIGINT)})
     assert run(shell, Seen(code=3, streams=(LOGS,))) == 3
 
@@ -195,7 +195,7 @@ def test_after_its_time_it_is_cancelled() -> None:
     assert ("cancel", "7") in shell.done
 
 
-def test_a_launcher_that_does_not_answer_for_a_while_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_launcher_without_an_answer_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
     shell = Told()
     answers = iter([Answer(code=1, stdout="", stderr="no contact"), WELL, Answer(code=1, stdout=""), WELL])
     shell.on["look"] = lambda: shell.answers.update(look=next(answers))
@@ -204,7 +204,7 @@ def test_a_launcher_that_does_not_answer_for_a_while_is_asked_again(capsys: pyte
     assert capsys.readouterr().err.count("asked for again: no contact") == 1
 
 
-def test_the_accounts_are_asked_where_the_controller_has_forgotten() -> None:
+def test_the_accounts_are_asked_after_the_controller_forgot() -> None:
     shell = Told(answers={"look": Answer(code=1, stdout="")})
     assert run(shell, Seen(code=5)) == 5
     assert ("accounts", "7") in shell.done
@@ -218,7 +218,7 @@ def test_a_cluster_need_not_have_accounts() -> None:
     assert ("accounts", "7") not in shell.done
 
 
-def test_a_job_that_nobody_tells_of_is_not_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_a_known_state_is_not_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submit, "_PATIENCE", 0.05)
     shell = Told(answers={name: Answer(code=1, stdout="") for name in ("look", "accounts")})
     with pytest.raises(JobError, match="may still run"):
@@ -232,6 +232,6 @@ def test_a_follower_that_was_cut_off_goes_on_where_it_was() -> None:
     assert [command for command in shell.done if command[0] == "follow"] == [("follow",), ("follow", "--since", "1s")]
 
 
-def test_notes_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     run(Told(), Seen(notes=("it waits",)), Seen(notes=("it waits",)), Seen(code=0))
     assert capsys.readouterr().err.count("it waits") == 1

@@ -1,4 +1,4 @@
-"""Every target that writes data has a schema, which takes what it writes and tells by its place what is wrong."""
+"""Every target that writes data has a schema, which accepts its manifests, and whose errors name their place."""
 
 import sys
 
@@ -30,8 +30,8 @@ def test_it_takes_what_is_written() -> None:
             assert check_for(target, TARGETS[target].render(task_of(text_of(case)))) == owner, (target, case)
 
 
-def test_what_is_wrong_is_told_with_its_place() -> None:
-    for target, old, new, told in (
+def test_a_mistake_is_reported_with_its_place() -> None:
+    for target, old, new, message in (
         ("helm", "worldSize: 4", "wordSize: 4", r"it: the chart pytorch does not take this: .*'wordSize'"),
         ("helm", "worldSize: 4", "worldSize: four", r"worldSize: the chart pytorch does not take this"),
         ("openpai", "instances: 4", "instance: 4", r"taskRoles\.main: OpenPAI's protocol 2 does not .*'instance'"),
@@ -44,7 +44,7 @@ def test_what_is_wrong_is_told_with_its_place() -> None:
     ):
         manifest = TARGETS[target].render(task_of(text_of("ddp")))
         assert old in manifest, target
-        with pytest.raises(JobError, match=told):
+        with pytest.raises(JobError, match=message):
             check_for(target, manifest.replace(old, new))
 
 

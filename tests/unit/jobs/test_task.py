@@ -1,4 +1,4 @@
-"""What all targets say alike."""
+"""The variables and values that all targets share."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from torchbake.jobs.task import claim_of, elastic, grace_of, in_container, maste
     ("resources", "size"),
     [("{}", "2Gi"), ("{memory: 8Gi}", "4096Mi"), ("{memory: 8Gi, shm: 1Gi}", "1Gi"), ("{memory: 1Mi}", "1Mi")],
 )
-def test_shared_memory_is_half_of_the_memory_unless_the_job_says_it(resources: str, size: str) -> None:
+def test_shared_memory_is_half_of_the_memory_by_default(resources: str, size: str) -> None:
     assert shm_of(job_of(f"name: a\nimage: b\nscript: c\nresources: {resources}")) == size
 
 
@@ -41,7 +41,7 @@ def test_a_node_that_is_alone_finds_itself() -> None:
     assert master(job_of(alone), "node-0") == {"PET_RDZV_ENDPOINT": "127.0.0.1:49875"}
 
 
-def test_a_launcher_waits_longer_than_the_script_may_take_to_save() -> None:
+def test_a_launcher_waits_longer_than_the_script_may_save() -> None:
     assert grace_of(task_of(text_of("everything")).job) > 60
 
 

@@ -1,4 +1,4 @@
-"""Files that a matrix adds: what is wrong with them is told with the line that names them."""
+"""Added files of a matrix: each mistake is reported with the line that names the file."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def test_what_is_no_certificate_is_told(content: str, words: str, tmp_path: Path
     assert words in message
 
 
-def test_a_file_that_is_not_there_is_told_with_the_nearest_that_is(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_nearest_name(tmp_path: Path) -> None:
     (tmp_path / "acme.pem").write_text(AUTHORITY)
     assert "acmme.pem: no such file beside the matrix; did you mean 'acme.pem'?" in problem_of(
         tmp_path, "certificates: [acmme.pem]"
@@ -93,7 +93,7 @@ FILES = "files: [{source: conf/, target: /etc/acme}, {source: job.py, target: /a
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A matrix with a folder and a file beside it."""
+    """Write a matrix with a folder and a file in its folder."""
     (tmp_path / "conf/sub/__pycache__").mkdir(parents=True)
     (tmp_path / "conf/a.yaml").write_text("a")
     (tmp_path / "conf/sub/run").write_text("b")
@@ -128,7 +128,7 @@ def test_owner_and_mode_are_what_the_matrix_says(folder: Path) -> None:
     }
 
 
-def test_folders_that_come_with_files_are_the_matrixs_too_but_never_the_users_own(folder: Path) -> None:
+def test_added_folders_are_planned_but_not_the_users_own(folder: Path) -> None:
     line = "files: [{source: conf/, target: /srv/x, owner: user}, {source: conf/, target: /app}]"
     own = load_project(matrix_with(folder, line)).expansion.specs[0].own
     assert planned(folder, own) - set(promised(folder, own)) == {"/srv/x", "/srv/x/sub", "/app/sub"}
@@ -152,7 +152,7 @@ def test_what_is_wrong_with_files_is_told(line: str, words: str, folder: Path) -
     assert words in problem_of(folder, line)
 
 
-def test_what_the_dockerignore_leaves_out_of_a_folder_is_not_promised(tmp_path: Path) -> None:
+def test_ignored_files_of_a_folder_are_not_promised(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     for name in ("a", ".env"):
         (tmp_path / "x" / name).write_text(name)

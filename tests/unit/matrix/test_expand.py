@@ -19,7 +19,7 @@ def with_images(*lines: str) -> Expansion:
     return expand_text(edited("init:\n", "\n".join(["images:", *lines, "init:\n"])))
 
 
-def test_every_combination_of_a_rows_axes_is_an_image_in_the_files_order() -> None:
+def test_each_combination_of_axes_is_an_image_in_the_files_order() -> None:
     assert [spec.id for spec in expand_text().specs] == [
         "2.13.0-cpu-runtime-debian12",
         "2.13.0-cpu-devel-debian12",
@@ -66,7 +66,7 @@ def test_a_cuda_row_asks_for_the_plain_version() -> None:
     assert the(expand_text(), "2.9.1-cuda12.8-cudnn9-runtime-debian12").torch_requirement == "torch==2.9.1"
 
 
-def test_packages_come_from_defaults_then_flavor_then_row_then_cuda_then_image() -> None:
+def test_packages_are_added_from_defaults_to_image() -> None:
     text = edited("    flavor: [runtime, devel]\nexclude", "    packages: {pip: [einops], apt: [git]}\nexclude")
     text = edited("    accelerator: cuda12.8\n", "    accelerator: cuda12.8\n    flavor: [runtime, devel]\n", text)
     text = edited("init:\n", 'images:\n  "2.10*": {packages: {pip: [timm], apt: [libgl1]}}\ninit:\n', text)
@@ -81,7 +81,7 @@ def test_placeholders_are_the_images_own_versions() -> None:
     assert spec.pip[-2:] == ("torchaudio==2.9.1", "cuda-python==12.8.*")
 
 
-def test_what_all_images_have_is_told_from_what_changes_with_a_row() -> None:
+def test_packages_of_all_images_are_separate_from_those_of_a_row() -> None:
     text = edited("    pip: [numpy]\n", '    apt: [git]\n    pip: [numpy, "torchaudio=={torch}"]\n')
     spec = the(expand_text(text), "2.13.0-cpu-devel-debian12")
     assert (spec.apt_of_all, spec.pip_of_all) == (("git",), ("numpy",))
@@ -162,7 +162,7 @@ def indexes(text: str) -> dict[str, tuple[str, ...]]:
     return {str(spec.accelerator): spec.indexes for spec in specs if spec.flavor == "runtime"}
 
 
-def test_an_image_has_the_indexes_of_its_accelerators_most_exact_name() -> None:
+def test_an_image_has_the_indexes_of_its_most_exact_accelerator() -> None:
     assert indexes(WITH_INDEXES) == {"cpu": ("https://cpu",), "cuda12.8": ("https://a", "https://b")}
     assert indexes(SMALL) == {"cpu": (), "cuda12.8": ()}
 
@@ -179,7 +179,7 @@ def test_a_row_has_its_own_indexes_or_none() -> None:
     assert indexes(edited(row, f"{row}    indexes: {{cpu: []}}\n", WITH_INDEXES))["cpu"] == ()
 
 
-def test_a_rows_indexes_are_asked_before_the_matrixs_more_exact_ones() -> None:
+def test_indexes_of_a_row_replace_those_of_the_matrix() -> None:
     row = "    accelerator: cuda12.8\n"
     assert indexes(edited(row, f"{row}    indexes: {{cuda: []}}\n", WITH_INDEXES))["cuda12.8"] == ()
 
@@ -193,7 +193,7 @@ def adding(defaults: str, flavor: str, row: str, image: str) -> str:
 
 
 @pytest.mark.parametrize("key", ["env", "labels"])
-def test_of_two_values_for_one_name_the_most_particular_place_counts(key: str) -> None:
+def test_the_most_particular_of_two_values_counts(key: str) -> None:
     words = (f"{key}: {{a: {n}, {name}: {n}}}" for n, name in enumerate("bcde"))
     specs = {spec.id: spec for spec in expand_text(adding(*words)).specs}
     runtime, devel = specs["2.13.0-cpu-runtime-debian12"], specs["2.13.0-cpu-devel-debian12"]
@@ -202,7 +202,7 @@ def test_of_two_values_for_one_name_the_most_particular_place_counts(key: str) -
     assert getattr(specs["volume-permissions"].own, key) == ()
 
 
-def test_of_two_files_at_one_place_the_most_particular_counts_and_comes_last() -> None:
+def test_the_most_particular_of_two_files_counts_and_is_last() -> None:
     words = (f"files: [{{source: {n}, target: /same}}, {{source: {n}, target: /{n}}}]" for n in "bcde")
     spec = expand_text(adding(*words)).specs[0]
     assert [(file.source, file.target) for file in spec.own.files] == [
@@ -231,13 +231,13 @@ def test_an_init_image_may_serve_another_uid() -> None:
     assert expand_text(text).specs[-1].own.user.uid == 3000
 
 
-def test_a_name_that_only_looks_like_a_secret_is_waived_where_it_stands() -> None:
+def test_a_name_that_looks_like_a_secret_can_be_waived() -> None:
     words = 'env: {MAX_TOKENS: "512"}\n    waive: {metadata.env-secrets: a number of words}'
     specs = expand_text(edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")).specs
     assert dict(specs[0].own.env) == {"MAX_TOKENS": "512"}
 
 
-def test_what_only_looks_like_a_secret_in_a_value_is_waived_where_it_stands() -> None:
+def test_a_value_that_looks_like_a_secret_can_be_waived() -> None:
     words = 'labels: {a: "https://user:password@example.com"}\n    waive: {metadata.env-secrets: an example}'
     specs = expand_text(edited("    accelerator: cpu\n", f"    accelerator: cpu\n    {words}\n")).specs
     assert dict(specs[0].own.labels) == {"a": "https://user:password@example.com"}

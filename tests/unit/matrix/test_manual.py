@@ -1,4 +1,4 @@
-"""docs/matrix.md: it is what the model says, it leaves no key out, and what it gives as an example is right."""
+"""docs/matrix.md: it is generated from the model, has every key, and its examples are valid."""
 
 import itertools
 import re
@@ -22,7 +22,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """Each example of the page: the path of the mapping that it stands in, empty on top, and its line of YAML."""
+    """Yield each example of the page: the path of its mapping, empty for a top-level key, and its line of YAML."""
     for section in TEXT.partition(MARK)[2].split("\n## ")[1:]:
         title = section.partition("\n")[0].strip("`")
         places = re.findall(r"`([^`]+)`", "".join(re.findall(r"(?m)^Used at .*", section)))
@@ -35,7 +35,7 @@ EXAMPLES = list(examples())
 
 
 def matrix_with(place: str, lines: str) -> Document:
-    """The small matrix with these keys at a place of it."""
+    """Return the small matrix with these keys in one of its mappings."""
     document = parse_document(SMALL, Path("matrix.yaml"))
     node: Any = document.data
     steps = re.findall(r"\w+|\*|\[\]", place)

@@ -1,4 +1,4 @@
-"""What a matrix may say, and in which ways."""
+"""The forms of values in a matrix."""
 
 from tests.unit.conftest import SMALL, edited, expand_text, matrix_of
 

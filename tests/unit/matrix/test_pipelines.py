@@ -15,7 +15,7 @@ RELEASED = "torchbake[nox]==1.2.3"
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_it_runs_what_the_toolkits_own_runs_with_torchbake_installed(source: str) -> None:
+def test_a_pipeline_runs_the_toolkits_commands_with_torchbake(source: str) -> None:
     ours = (TOOLKIT / source).read_text()
     theirs = pipeline(ours, RELEASED)
     assert theirs.count("nox -s") == ours.count("nox -s")

@@ -1,4 +1,4 @@
-"""Broken matrices: each is answered with the file, the line, the key and what is wrong, and never a traceback."""
+"""Broken matrices: each message has the file, the line, the key and the mistake, and is never a traceback."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ HERE = "# <- here"  # marks the line that the message must name
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """The small matrix with ``old`` replaced by ``new``; the error must name ``key`` and say ``words``."""
+    """The small matrix with ``old`` replaced by ``new``; the message must contain ``key`` and ``words``."""
 
     name: str
     old: str
@@ -151,7 +151,7 @@ NAMES = [
     broken("apt", DEVEL, f"    packages: {{apt: [Lib_GL]}} {HERE}\n", ".packages.apt.0", "'Lib_GL'", "Debian"),
 ]
 
-# What would be an instruction, an option or another package, in a Dockerfile or to apt.
+# Texts that a Dockerfile or apt would read as an instruction, an option or another package.
 BASE12 = 'debian12: {image: "debian:bookworm-slim", '
 INJECTIONS = [
     broken(
@@ -194,7 +194,7 @@ INDEXES = [
 
 
 def own(name: str, key: str, *words: str) -> Broken:
-    """Something that the row of the CPU adds, as one line of YAML."""
+    """An invalid addition of the CPU row, as one line of YAML."""
     return broken(name, CPU, f"{CPU}    {name} {HERE}\n", key, *words)
 
 
@@ -364,7 +364,7 @@ def message_of(path: Path) -> str:
     return caught.value.message
 
 
-def test_a_broken_matrix_is_reported_with_file_line_key_and_reason(matrix_file: Path) -> None:
+def test_a_mistake_is_reported_with_file_line_key_and_reason(matrix_file: Path) -> None:
     missed = []
     for group, cases in BROKEN.items():
         for case in cases:
@@ -412,7 +412,7 @@ def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
     assert cli.main(["list", "all", "--matrix", str(tmp_path)]) == MatrixError.exit_code
 
 
-def test_several_problems_are_all_told_at_once_in_the_files_order(matrix_file: Path) -> None:
+def test_all_problems_are_reported_at_once_in_the_files_order(matrix_file: Path) -> None:
     text = edited("  cudnn: 9\n", "  cudnn: nine\n")
     text = edited("    accelerator: cpu\n", "    acelerator: cpu\n", text)
     text = edited("[2.10.0, 2.9.1]", "[2.x, 2.9.1]", text)
@@ -423,7 +423,7 @@ def test_several_problems_are_all_told_at_once_in_the_files_order(matrix_file: P
     assert lines == [4, 18, 19, 22]  # the misspelt key is missing as well as unknown
 
 
-def test_a_mistake_in_a_row_is_told_once_and_not_for_each_of_its_images(matrix_file: Path) -> None:
+def test_a_mistake_in_a_row_is_reported_once_for_all_its_images(matrix_file: Path) -> None:
     matrix_file.write_text(edited("[2.10.0, 2.9.1]", "[1.13.1]"))
     assert message_of(matrix_file).count("1.13.1") == 1
 

@@ -1,4 +1,4 @@
-"""Selectors: what each word chooses, how words combine, and laws that hold for all of them."""
+"""Selectors: the images of each word, combinations of words, and laws for all of them."""
 
 from collections.abc import Callable
 from random import Random
@@ -24,7 +24,7 @@ image_word = st.sampled_from([word for words in WORDS.values() for word in words
 
 
 def chosen(*words: str) -> set[str]:
-    """The ids that words choose; none where nothing fulfils them together."""
+    """Return the ids that words choose, or none if no image matches them together."""
     try:
         return {spec.id for spec in select(SPECS, words).specs}
     except SelectorError as error:
@@ -79,7 +79,7 @@ def test_an_init_images_name_alone_chooses_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("word", ["volume-permissions", "volume-*"])
-def test_an_init_images_name_beside_other_words_takes_nothing_from_them(word: str) -> None:
+def test_the_name_of_an_init_image_does_not_narrow_other_words(word: str) -> None:
     assert chosen("cpu", word) == chosen("cpu") | {"volume-permissions"}
 
 
@@ -211,7 +211,7 @@ def test_every_word_of_a_facet_belongs_to_that_facet_alone(project: Project) -> 
 
 
 def test_a_word_of_another_kind_is_answered_with_what_was_meant() -> None:
-    for word, meant in (
+    for word, suggestion in (
         ("gpu", "Write: cuda"),
         ("GPU", "Write: cuda"),
         ("CUDA12", "Write: cuda12"),
@@ -225,4 +225,4 @@ def test_a_word_of_another_kind_is_answered_with_what_was_meant() -> None:
     ):
         with pytest.raises(SelectorError) as caught:
             select(SPECS, [word], {CUDA: (CUDA, "latest", "cuda12-runtime")})
-        assert meant in (caught.value.hint or ""), (word, meant)
+        assert suggestion in (caught.value.hint or ""), (word, suggestion)

@@ -1,4 +1,4 @@
-"""Both kinds of images answer what callers ask of any image, so that nobody need know which it is."""
+"""Both kinds of images have the attributes that callers read of any image."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_versions_are_those_of_the_row() -> None:
     assert INIT.versions == {}
 
 
-def test_an_init_images_own_tag_is_its_release_and_a_pytorch_images_its_id() -> None:
+def test_the_own_tag_is_the_id_or_an_init_images_release() -> None:
     assert CPU.own_tag == CPU.id
     assert (INIT.own_tag, INIT.own_tag == INIT.id) == (vars(INIT)["release"], False)
 

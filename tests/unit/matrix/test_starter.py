@@ -42,7 +42,7 @@ def test_it_is_a_matrix_of_what_was_asked_for_and_no_more(choices: tuple[Choice,
 
 @pytest.mark.parametrize("choice", [CPU, CUDA12, CUDA13], ids=lambda choice: choice.accelerator)
 def test_images_are_the_same_as_the_toolkits_own(choice: Choice, project: Project) -> None:
-    """Their packages are the toolkit's, so that what is proved of those images holds for these."""
+    """The packages are those of the toolkit's images, so that tests of these images apply here too."""
     text = starter(MODEL, "torchbake/pytorch", [choice])
     document = parse_document(text, Path("matrix.yaml"))
     ours = {spec.id: spec for spec in project.expansion.specs}
@@ -51,7 +51,7 @@ def test_images_are_the_same_as_the_toolkits_own(choice: Choice, project: Projec
     for spec in specs:
         other = ours[spec.id]
         assert isinstance(other, ImageSpec)
-        # What is left out is of the repository that an image is built in.
+        # These fields depend on the repository of the images.
         assert replace(spec, line=0, source="", licenses="") == replace(other, line=0, source="", licenses="")
 
 

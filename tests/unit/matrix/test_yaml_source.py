@@ -36,7 +36,7 @@ def test_a_key_of_a_list_has_its_own_line() -> None:
 
 
 def laughs(levels: int = 9, each: int = 9) -> str:
-    """A few lines of aliases that stand for each ** levels values."""
+    """Aliases that expand to each ** levels values."""
     lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * each)}]" for n in range(1, levels + 1))]
     return "\n".join(lines) + "\n"
 
@@ -51,9 +51,7 @@ def laughs(levels: int = 9, each: int = 9) -> str:
     ],
     ids=["aliases", "lists", "mappings", "dashes"],
 )
-def test_a_small_file_that_stands_for_endless_values_is_refused_at_once(
-    text: str, words: str, matrix_file: Path
-) -> None:
+def test_a_file_of_exponential_aliases_is_refused_at_once(text: str, words: str, matrix_file: Path) -> None:
     matrix_file.write_text(text)
     started = time.monotonic()
     assert words in message_of(matrix_file)

@@ -85,9 +85,9 @@ FOUND: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("age", FILES)
 def test_a_file_of_each_age_is_refused_for_its_images_alone(age: str) -> None:
-    said = problem(FILES[age])
-    assert "image.repository: bitnami/pytorch is not an image of torchbake" in said
-    assert {line.partition(": ")[0].rpartition(" ")[2] for line in said.splitlines()[1:]} <= {
+    message = problem(FILES[age])
+    assert "image.repository: bitnami/pytorch is not an image of torchbake" in message
+    assert {line.partition(": ")[0].rpartition(" ")[2] for line in message.splitlines()[1:]} <= {
         "volumePermissions.image.repository"
     }
 
@@ -111,9 +111,9 @@ def test_another_name_makes_the_same_objects() -> None:
 
 
 def test_a_refused_key_is_named_with_the_key_to_set() -> None:
-    said = problem(merged(*(at(key, "other than idle") for key in TABLE["refused"])))
+    message = problem(merged(*(at(key, "other than idle") for key in TABLE["refused"])))
     for key, entry in TABLE["refused"].items():
-        assert f"{key}: this chart has no such value: {entry['instead']}" in said
+        assert f"{key}: this chart has no such value: {entry['instead']}" in message
 
 
 def test_what_a_refused_key_says_by_default_is_taken() -> None:

@@ -1,4 +1,4 @@
-"""Every parameter: with another value than its default that value is in what Kubernetes is sent, and Helm takes it."""
+"""Every parameter: another value than the default appears in the objects, and Helm accepts it."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -37,8 +37,8 @@ POLICY = {"networkPolicy": {"enabled": True}}
 BUDGET = {"podDisruptionBudget": {"enabled": True}}
 DIGEST = f"sha256:{'a' * 64}"
 
-# By parameter: its other value; what else must be set for it to count; and what is found in the output, the value
-# itself if it is not said.
+# By parameter: another value; other values without which it has no effect; and a part of the output, which is the
+# value itself if it is not set.
 OTHERS: dict[str, tuple[Any, Mapping[str, Any], Any]] = {
     "global.imageRegistry": ("mirror.example.com", {}, "mirror.example.com/torchbake/pytorch:latest"),
     "global.imagePullSecrets": (["login"], {}, {"name": "login"}),
@@ -230,7 +230,7 @@ def values_of(parameter: str) -> dict[str, Any]:
 
 
 def holds(whole: Any, wanted: Any) -> bool:
-    """Whether something is anywhere in it: a text, a list, or the entries of a mapping."""
+    """Return True if the value contains a text, a list, or the entries of a mapping."""
     if isinstance(wanted, dict) and isinstance(whole, dict) and _within(whole, wanted):
         return True
     if whole == wanted:
@@ -240,7 +240,7 @@ def holds(whole: Any, wanted: Any) -> bool:
 
 
 def _within(whole: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Every entry is there; of mappings within, theirs."""
+    """Return True if the mapping has all entries, and inner mappings all of theirs."""
 
     def same(found: Any, value: Any) -> bool:
         return found == value or (isinstance(value, dict) and isinstance(found, dict) and _within(found, value))

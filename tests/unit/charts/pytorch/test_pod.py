@@ -68,7 +68,7 @@ def test_a_pods_labels_keep_it_in_its_group() -> None:
 
 
 def test_a_null_is_nothing_or_an_error_in_a_sentence() -> None:
-    """As files write a value that they leave out; a template's own error says `executing`."""
+    """A file may set a value to null; the error of a template itself has the word `executing`."""
     names = [name for name, _ in leaves(defaults())]
     sections = {name.rpartition(".")[0] for name in names} - {""}
     for name in (*names, *sections):

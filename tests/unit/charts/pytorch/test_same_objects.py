@@ -1,4 +1,4 @@
-"""The chart makes of `job show helm` what `job show kubernetes` writes, object by object."""
+"""The chart with the values of `job show helm` creates the objects of `job show kubernetes`."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ IMAGES = ("pytorch", "pytorch:1e3", "team/pytorch", "localhost/a:b", "host:5000/
 
 
 def meaning(value: Any) -> Any:
-    """Without what Helm adds; variables and files by name, as Kubernetes itself merges them."""
+    """Remove Helm's own labels, and sort variables and files by name, as Kubernetes merges them."""
     if isinstance(value, list):
         return [meaning(each) for each in value]
     if not isinstance(value, dict):
@@ -53,7 +53,7 @@ def meaning(value: Any) -> Any:
 
 
 def of_chart(task: Task) -> Objects:
-    """As Helm reads the text, whatever the release is called."""
+    """Return the objects of the chart, which do not depend on the name of the release."""
     return {name: meaning(each) for name, each in objects(helm_python.values_from_yaml(helm.render(task))).items()}
 
 

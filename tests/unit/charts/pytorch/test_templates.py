@@ -1,4 +1,4 @@
-"""What the chart promises beside its parameters: nodes, files, probes, how it ends, and what it refuses."""
+"""Properties of the chart besides its parameters: nodes, files, probes, the end of a job, and refused values."""
 
 import re
 from typing import Any
@@ -30,7 +30,7 @@ KINDS = {
 }
 
 NOTHING_LEFT = {"worldSize": None, "customStartupProbe": None, "sidecars": None}
-# What is said of values that cannot be.
+# Impossible values, each with a part of the message.
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"worldSize": 2}, "set mode to distributed"),
     ({"processesPerNode": 2}, "set mode to distributed"),
@@ -61,7 +61,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 def contracts(values: dict[str, Any]) -> list[Contract]:
-    """What `run` understands in each pod, of what Kubernetes adds by itself."""
+    """Return the contract of `run` in each pod, with the variables that Kubernetes adds."""
     found = objects(values)
     owner = next(each for each in found.values() if each["kind"] in ("Job", "StatefulSet"))
     count = owner["spec"].get("completions") or owner["spec"].get("replicas", 1)
@@ -139,7 +139,7 @@ def test_a_config_map_comes_before_files_and_those_before_git(values: dict[str, 
     assert ("JOB_DIR" in env(found)) == (source is not None)
 
 
-def test_a_git_of_its_own_clones_before_the_job_and_the_job_finds_the_files() -> None:
+def test_an_own_git_image_clones_before_the_job_starts() -> None:
     found = objects(KINDS["git over ssh"])
     (git,) = pod(found)["initContainers"]
     assert {"GIT_REPOSITORY", "GIT_REVISION", "GIT_SSH_COMMAND"} <= {each["name"] for each in git["env"]}
@@ -190,9 +190,9 @@ def test_words_are_a_list_or_a_text(args: object, words: list[str]) -> None:
     assert container(objects({"entrypoint": {"file": "a.py", "args": args}}))["args"] == ["run", "a.py", *words]
 
 
-def test_what_cannot_be_is_refused_with_its_place() -> None:
-    for values, said in REFUSED:
-        assert said in problem(values), (values, said)
+def test_impossible_values_are_refused_with_their_place() -> None:
+    for values, message in REFUSED:
+        assert message in problem(values), (values, message)
 
 
 @pytest.mark.parametrize("case", KINDS)
@@ -214,7 +214,7 @@ def test_a_claim_for_one_machine_and_many_nodes_is_told() -> None:
 
 
 def test_nothing_is_left_of_a_value_that_is_taken_away() -> None:
-    """Helm takes a default away where a value is null."""
+    """Helm removes a default if its value is null."""
     assert job_name(NOTHING_LEFT)
 
 

@@ -1,4 +1,4 @@
-"""What docker says of a project's containers is read as a job that runs or has ended."""
+"""The output of docker about a project's containers is read as the state of a job."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ COMPOSE = Compose(TASK, Path("/tmp/x/mnist"), "")
 
 
 def containers(**statuses: str) -> str:
-    """As `docker ps` prints them by the format of the look."""
+    """Return the output of `docker ps` in the format of the command."""
     lines = []
     for service, status in statuses.items():
         state = "running" if status.startswith("Up") else "exited" if status.startswith("Exited") else "created"
@@ -22,7 +22,7 @@ def containers(**statuses: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "running"),
+    ("output", "code", "running"),
     [
         (containers(mnist_0="Up 2 seconds", mnist_1="Up 2 seconds"), None, True),
         (containers(mnist_0="Created", mnist_1="Up 2 seconds"), None, True),
@@ -31,8 +31,8 @@ def containers(**statuses: str) -> str:
         (containers(mnist_0="Exited (0) 1 second ago", mnist_1="Exited (0) 1 second ago"), 0, False),
     ],
 )
-def test_it_ends_as_node_0_ends(said: str, code: int | None, running: bool) -> None:
-    seen = COMPOSE.read(0, said)
+def test_it_ends_as_node_0_ends(output: str, code: int | None, running: bool) -> None:
+    seen = COMPOSE.read(0, output)
     assert seen.code == code
     assert [stream.running for stream in seen.streams] == [running]
 

@@ -1,4 +1,4 @@
-"""What a cluster says of a Job and its pods is read as how the job goes, and as the script's exit code."""
+"""The output of kubectl about a Job and its pods is read as the state of the job, and as the script's exit code."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def waiting(reason: str) -> dict[str, Any]:
 RUNNING: dict[str, Any] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 
 
-def said(*items: dict[str, Any]) -> str:
+def output(*items: dict[str, Any]) -> str:
     return json.dumps({"items": items})
 
 
@@ -74,7 +74,7 @@ def test_it_ends_as_the_cluster_says_with_the_code_of_the_script() -> None:
         ((job("Failed"), going(pod(0, RUNNING)), pod(1, ended(7))), 7),
         ((job("Failed"), pod(0, ended(5), made="T2"), pod(0, ended(89), made="T3"), pod(0, ended(4), made="T1")), 89),
     ):
-        assert launcher().read(0, said(*items)).code == code, (items, code)
+        assert launcher().read(0, output(*items)).code == code, (items, code)
 
 
 def of_nodes(*nodes: tuple[str, dict[str, Any]]) -> str:
@@ -84,7 +84,7 @@ def of_nodes(*nodes: tuple[str, dict[str, Any]]) -> str:
     for each in pods:
         del each["metadata"]["annotations"]
     jobs = [job(end, name=name) for name, (end, _) in zip(names, nodes, strict=True)]
-    return said(*reversed([*jobs, *pods]))
+    return output(*reversed([*jobs, *pods]))
 
 
 DONE, FAILED = ("Complete", ended(0)), "Failed"
@@ -127,24 +127,24 @@ def test_each_pod_that_has_begun_is_followed_by_its_name() -> None:
         pod(2, ended(0)),
         pod(0, RUNNING, of="other"),
     )
-    seen = launcher().read(0, said(*items))
+    seen = launcher().read(0, output(*items))
     assert [(stream.name, stream.running) for stream in seen.streams] == [
         ("mnist-0-x1y2z/pytorch", True),
         ("mnist-2-x1y2z/pytorch", False),
     ]
     assert all("--prefix" in stream.command for stream in seen.streams)
-    assert "--prefix" not in launcher("standalone").read(0, said(job(), pod(0, RUNNING))).streams[0].command
-    failed = launcher().read(0, said(job(), pod(0, waiting("PodInitializing"), init=ended(4))))
+    assert "--prefix" not in launcher("standalone").read(0, output(job(), pod(0, RUNNING))).streams[0].command
+    failed = launcher().read(0, output(job(), pod(0, waiting("PodInitializing"), init=ended(4))))
     assert [stream.name for stream in failed.streams] == ["mnist-0-x1y2z/volume-permissions"]
 
 
-def test_what_keeps_a_pod_from_its_start_is_told_and_what_passes_by_itself_is_not() -> None:
+def test_reasons_of_a_waiting_pod_are_shown_but_not_normal_ones() -> None:
     items = (job(), pod(0, waiting("ImagePullBackOff")), pod(1, waiting("ContainerCreating")))
-    assert list(launcher().read(0, said(*items)).notes) == ["mnist-0-x1y2z: ImagePullBackOff: why"]
+    assert list(launcher().read(0, output(*items)).notes) == ["mnist-0-x1y2z: ImagePullBackOff: why"]
     nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}
     unplaced = {"kind": "Pod", "metadata": {"name": "p", "labels": {"job-name": "mnist"}},
                 "status": {"conditions": [nowhere]}}  # fmt: skip
-    assert list(launcher().read(0, said(job(), unplaced)).notes) == ["p: Unschedulable: no node"]
+    assert list(launcher().read(0, output(job(), unplaced)).notes) == ["p: Unschedulable: no node"]
 
 
 def test_all_goes_but_claims() -> None:

@@ -1,4 +1,4 @@
-"""What Slurm's tools print of a job is read as how it goes, and as an exit code in the end."""
+"""The output of Slurm's tools about a job is read as its state, and as its exit code."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.unit.jobs.cases import task_of, text_of
 from torchbake.errors import JobError
 from torchbake.jobs.launchers.slurm import Slurm, code_of
 
-# As scontrol 24.11 prints it on one line, shortened by what is not read.
+# The output of scontrol 24.11 on one line, without fields that are not read.
 LINE = (
     "JobId=7 JobName=mnist UserId=ann(1500) GroupId=ann(1500) MCS_label=N/A Priority=1 JobState={state} "
     "Reason={reason} Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode={code} "
@@ -30,13 +30,13 @@ def line(state: str, code: str = "0:0", reason: str = "None") -> str:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("output", "words"),
     [("7\n", ("7",)), ("7;east\n", ("--clusters", "east", "7")), ("welcome to the site\n7\n", ("7",))],
 )
-def test_the_jobs_number_and_its_cluster_are_read(said: str, words: tuple[str, ...]) -> None:
+def test_the_jobs_number_and_its_cluster_are_read(output: str, words: tuple[str, ...]) -> None:
     launcher = Slurm(task_of(text_of("ddp")), Path("mnist"), "")
     assert launcher.cancel() == ()  # nothing has been submitted
-    launcher.submitted(said)
+    launcher.submitted(output)
     assert launcher.cancel()[0] == ("scancel", *words)
     with pytest.raises(JobError, match="printed no job number"):
         launcher.submitted("queue full")

@@ -1,4 +1,4 @@
-"""What a launcher would set by a manifest is read back by its dialect as the job that was written."""
+"""The dialect of each launcher reads the variables of a manifest back as the same job."""
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from tests.unit.jobs.cases import ALL_CASES, EXPECTED, job_of, task_of, text_of
@@ -10,7 +10,7 @@ GPUS = 8  # of each machine, as `auto` counts them
 
 
 def refuses(target: str, case: str) -> bool:
-    """Whether the target cannot say who runs, so that there is no such job on its launcher."""
+    """Return True if the launcher has no such jobs: the target refuses a key that decides the nodes or the command."""
     return any(
         location[0] in ("command", "elastic", "processes")
         for location, _ in unsaid(job_of(text_of(case)), TARGETS[target])
@@ -33,7 +33,7 @@ def test_every_target_has_its_launcher() -> None:
 
 
 def test_a_target_that_cannot_say_who_runs_is_known() -> None:
-    """Any other must be read back."""
+    """Every other job must be read back."""
     of_torchrun = {(target, "torchrun-elastic") for target in ("helm", "leaderworkerset", "trainjob")}
     known = of_torchrun | {
         *(("trainjob", "elastic"), ("trainjob", "auto"), ("torchrun", "auto"), ("leaderworkerset", "elastic")),
@@ -65,13 +65,13 @@ def test_times_are_the_jobs() -> None:
             assert (each.rendezvous_timeout, each.group_timeout, each.stop_grace) == (300, 120, 60), target
 
 
-def test_an_elastic_job_is_started_again_as_often_as_the_file_says() -> None:
+def test_an_elastic_job_has_the_restarts_of_the_file() -> None:
     for target in (target for target, case in SAID if case == "elastic"):
         assert {each.max_restarts for each in contracts(target, "elastic")} == {3}, target
 
 
 def test_torchrun_finds_the_group_in_its_own_variables_alone() -> None:
-    """`run` reads those of launchers too; torchrun does not."""
+    """`run` also reads the variables of launchers, torchrun does not."""
     for target in [target for target, case in SAID if case == "torchrun"]:
         task, port = task_of(text_of("torchrun")), PORTS.get(target, 49875)
         for rank, env in enumerate(LAUNCHERS[target](TARGETS[target].render(task), task)):

@@ -1,4 +1,4 @@
-"""What a script for one engine promises beside its contract."""
+"""Properties of a script for one engine besides its contract."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from torchbake.jobs.targets import docker
 from torchbake.jobs.task import Task
 
 
-def test_a_node_whose_time_is_limited_stays_in_the_group_that_a_terminal_interrupts() -> None:
+def test_ctrl_c_reaches_a_node_with_a_limit_of_time() -> None:
     last = docker.render(Task(job=job_of(LEAST + "timeouts: {job: 60}\n"), image="a/b:1")).splitlines()[-1]
     assert last.startswith("timeout --foreground 60 docker run --rm ")
 

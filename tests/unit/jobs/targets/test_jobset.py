@@ -1,4 +1,4 @@
-"""What a JobSet promises beside its contract, and what all targets of Kubernetes' kind promise of names and power."""
+"""Properties of a JobSet, and of the names and privileges of pods in all targets of Kubernetes."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ OF_KUBERNETES = [name for name, target in TARGETS.items() if isinstance(target, 
 
 
 def job_spec(manifest: str) -> Any:
-    """The Job that Kubernetes gets, without its pods."""
+    """Return the spec of the Job, without its pods."""
     *_, found = yaml.safe_load_all(manifest)
     if found["kind"] == "JobSet":
         (replicated,) = found["spec"]["replicatedJobs"]
@@ -46,7 +46,7 @@ def test_pods_pass_pod_security_restricted() -> None:
 
 
 def test_exit_codes_are_those_of_the_pods_own_container() -> None:
-    """Kubernetes counts no exit code of a container that is not there."""
+    """Kubernetes ignores rules for a container that does not exist."""
     for target in ("kubernetes", "jobset", "trainjob"):
         manifest = TARGETS[target].render(task_of(text_of("ddp")))
         (pod,) = pods_of(manifest)
@@ -93,7 +93,7 @@ def test_a_queue_is_of_the_object_that_kueue_admits_alone() -> None:
 
 
 def test_a_command_asks_no_probe_and_gets_no_variable_of_run() -> None:
-    """A foreign image gets no /tmp mounted, and its manifest makes no promise about its user."""
+    """A foreign image gets no /tmp, and its manifest sets no user."""
     for target in OF_KUBERNETES:
         manifest = TARGETS[target].render(task_of(text_of("torchrun")))
         assert 'Pod Security "restricted" would refuse this' in manifest

@@ -1,4 +1,4 @@
-"""What a Job of Kubernetes promises beside its contract: names, restarts, and as little power as can be."""
+"""Properties of a Job of Kubernetes besides its contract: names, restarts, and the fewest privileges."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ def pod(text: str) -> Any:
 
 
 def unrestricted(spec: Any) -> Iterator[str]:
-    """What Pod Security "restricted" has against a pod: kubernetes.io/docs/concepts/security/pod-security-standards."""
+    """Yield violations of Pod Security "restricted": kubernetes.io/docs/concepts/security/pod-security-standards."""
     kinds = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
     yield from (f"volume {each['name']}" for each in spec["volumes"] if not kinds & set(each))
     yield from (key for key in ("hostNetwork", "hostPID", "hostIPC") if spec.get(key))
@@ -48,7 +48,7 @@ def test_a_job_passes_pod_security_restricted_and_says_so(case: str) -> None:
     assert kubernetes.render(task_of(text_of(case))).startswith('# Pod Security "restricted" takes this.\n')
 
 
-def test_volume_permissions_is_the_one_container_with_power_and_that_is_said() -> None:
+def test_only_volume_permissions_has_privileges() -> None:
     text = LEAST + "volumes: [{claim: a, mountPath: /data, permissions: fix}, {claim: b, mountPath: /other}]"
     rules = {"runAsNonRoot", "runAsUser", "add"}
     assert set(unrestricted(pod(text))) == {f"volume-permissions: {rule}" for rule in rules}
@@ -66,7 +66,7 @@ def test_what_a_read_only_root_must_be_able_to_write_is_a_volume() -> None:
     assert {"/tmp", "/dev/shm"} <= {each["mountPath"] for each in container["volumeMounts"] if each["name"] in empty}
 
 
-def test_one_node_is_a_plain_job_and_several_find_each_other_before_they_are_ready() -> None:
+def test_one_node_is_a_plain_job_and_several_have_a_service() -> None:
     alone, several = objects(text_of("standalone")), objects(text_of("ddp"))
     assert "Service" not in alone
     assert "completionMode" not in alone["Job"]["spec"]
@@ -76,7 +76,7 @@ def test_one_node_is_a_plain_job_and_several_find_each_other_before_they_are_rea
     assert pod(text_of("ddp"))["subdomain"] == several["Service"]["metadata"]["name"]
 
 
-def test_a_lost_node_is_replaced_and_a_failed_script_ends_the_job() -> None:
+def test_a_lost_node_is_replaced_but_not_a_failed_script() -> None:
     lost, failed = objects(text_of("ddp"))["Job"]["spec"]["podFailurePolicy"]["rules"]
     assert (lost["action"], lost["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
     codes = failed["onExitCodes"]
@@ -87,7 +87,7 @@ def test_a_lost_node_is_replaced_and_a_failed_script_ends_the_job() -> None:
     assert (never["backoffLimit"], never["podFailurePolicy"]["rules"][0]["action"]) == (0, "FailJob")
 
 
-def test_texts_are_told_as_they_are_where_kubernetes_would_fill_in_variables() -> None:
+def test_kubernetes_expands_no_variable_in_texts_of_the_job() -> None:
     text = LEAST + "args: [$(A), $$B, $C]\nenv: {A: $(X)}"
     (container,) = pod(text)["containers"]
     assert container["args"][2:] == ["$$(A)", "$$$$B", "$C"]

@@ -1,4 +1,4 @@
-"""What one Job a node promises beside its contract: names, and that no pod is started again by itself."""
+"""Properties of one Job for each node besides its contract: names, and pods that are never restarted."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def jobs(text: str) -> list[Any]:
     return [each for each in objects(text) if each["kind"] == "Job"]
 
 
-def test_a_node_is_a_job_whose_pod_has_a_name_of_its_own_in_the_service() -> None:
+def test_each_node_is_a_job_whose_pod_has_a_name_in_the_service() -> None:
     (service,) = [each for each in objects(text_of("ddp")) if each["kind"] == "Service"]
     assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
     found = jobs(text_of("ddp"))
@@ -41,7 +41,7 @@ def test_one_node_is_a_plain_job() -> None:
     assert not {"hostname", "subdomain"} & set(job["spec"]["template"]["spec"])
 
 
-def test_no_pod_is_started_again_as_a_failed_script_looks_like_a_lost_node() -> None:
+def test_no_pod_restarts() -> None:
     assert {job["spec"]["backoffLimit"] for job in jobs(text_of("ddp"))} == {0}
     ((place, _),) = unsaid(job_of(LEAST + "restarts: 2"), target)
     assert place == ("restarts",)

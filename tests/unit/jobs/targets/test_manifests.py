@@ -1,4 +1,4 @@
-"""One manifest of each target as it was reviewed, and no target drops a key of a job in silence."""
+"""A reviewed manifest of each target, and a test that no target drops a key of a job in silence."""
 
 import copy
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def test_every_reviewed_manifest_is_of_a_target() -> None:
 
 VOLUME = "volumes: [{%s, mountPath: /data}]"
 TOLERATION = "tolerations: [{%s}]"
-# Each key: what a file says, and the same with another value of it.
+# By key: a line of a file, and a line with another value of the key.
 OTHER_VALUES = {
     "name": ("", "name: other"),
     "image": ("", "image: other/image:1"),
@@ -136,7 +136,7 @@ ALIKE = {
 
 
 def with_line(key: str, line: str) -> str:
-    """A job of two nodes with this line in place of what says the same."""
+    """Return a job of two nodes with this line in place of keys with the same purpose."""
     text = LEAST + "nodes: 2\n"
     drop = {line.partition(":")[0], ALIKE.get(key, "")} if line else set()
     lines = [each for each in text.splitlines() if each.partition(":")[0] not in drop]
@@ -180,7 +180,7 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from([None, *WORDS, [], ["a"], {}])
 
 
 def places(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Every value of a file."""
+    """Yield the place of every value of a file."""
     if at:
         yield at
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -193,9 +193,7 @@ WHOLE = yaml.safe_load(text_of("everything"))
 
 @given(place=st.sampled_from(list(places(WHOLE))), junk=JUNK)
 @settings(max_examples=300)
-def test_whatever_stands_in_a_file_is_written_or_told_and_never_a_traceback(
-    place: tuple[str | int, ...], junk: Any
-) -> None:
+def test_any_value_is_written_or_reported_and_no_traceback(place: tuple[str | int, ...], junk: Any) -> None:
     data = copy.deepcopy(WHOLE)
     node = data
     for step in place[:-1]:

@@ -1,4 +1,4 @@
-"""What OpenPAI's two protocols promise beside their contract, and the two jobs of its own guide."""
+"""Properties of OpenPAI's two protocols besides their contract, and the two jobs of its guide."""
 
 import json
 
@@ -61,7 +61,7 @@ def test_a_reference_in_a_command_is_refused() -> None:
     assert place == ("command",)
 
 
-def test_one_failed_task_ends_the_job_and_an_elastic_one_ends_with_the_first_that_is_done() -> None:
+def test_a_failed_task_or_a_complete_elastic_task_ends_the_job() -> None:
     role = yaml.safe_load(openpai.render(task_of(text_of("ddp"))))["taskRoles"]["main"]
     assert role["completion"] == {"minFailedInstances": 1, "minSucceededInstances": 4}
     role = yaml.safe_load(openpai.render(task_of(text_of("elastic"))))["taskRoles"]["main"]

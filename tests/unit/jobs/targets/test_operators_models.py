@@ -1,6 +1,6 @@
 """Manifests through the models of the operators' own clients, which read and write them unchanged.
 
-What a client would not send, the operator's API may refuse: a key that it does not know, one that must be there.
+A client drops keys that the operator's API may refuse, and fails without a required key.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What a PyTorchJob promises beside its contract."""
+"""Properties of a PyTorchJob besides its contract."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from torchbake.jobs.expressible import unsaid
 from torchbake.jobs.targets import pytorchjob
 from torchbake.jobs.task import Task
 
-# What the launcher sets; a job that said it too could contradict it.
+# Variables of the launcher, which a manifest must not set too.
 OPERATORS = {"NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "ELASTIC", "PET_MAX_RESTARTS"}
 
 
@@ -37,7 +37,7 @@ def test_processes_are_a_text_as_the_operators_api_has_them() -> None:
 
 
 @pytest.mark.parametrize("case", ["ddp", "elastic", "everything"])
-def test_what_the_operator_says_is_not_said_twice(case: str) -> None:
+def test_variables_of_the_operator_are_not_written(case: str) -> None:
     for replica in spec(text_of(case))["pytorchReplicaSpecs"].values():
         (container,) = replica["template"]["spec"]["containers"]
         assert OPERATORS.isdisjoint(each["name"] for each in container["env"])

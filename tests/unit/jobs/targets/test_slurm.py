@@ -1,4 +1,4 @@
-"""What a script for sbatch promises beside its contract: what it asks for, and how each runtime gets the image."""
+"""Properties of a script for sbatch besides its contract: its options, and the image of each runtime."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ OCI = "slurm: {runtime: oci, image: /srv/bundle}\n"
 
 
 def options(text: str) -> set[str]:
-    """What stands behind #SBATCH, which sbatch reads as far as the first line that is no comment."""
+    """Return the options of #SBATCH, which sbatch reads up to the first line that is no comment."""
     lines = slurm.render(task_of(text)).splitlines()
     assert lines[0] == "#!/bin/bash"
     commands = next(place for place, line in enumerate(lines) if not line.startswith("#"))
@@ -35,7 +35,7 @@ def srun(task: Task) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("more", "asked"),
+    ("more", "expected"),
     [
         ("nodes: 2", {"nodes=2", "ntasks-per-node=1", "cpus-per-task=4", "mem=8192M", "requeue", "signal=TERM@45"}),
         ("timeouts: {job: 90061, stop: 100}", {"time=1-01:01:01", "signal=TERM@115"}),
@@ -46,8 +46,8 @@ def srun(task: Task) -> list[str]:
         ("slurm: {constraint: '[a|b]&c*2', exclusive: true}", {'constraint="[a|b]&c*2"', "exclusive"}),
     ],
 )
-def test_slurm_is_asked_for_what_the_job_says(more: str, asked: set[str]) -> None:
-    assert asked <= options(LEAST + more)
+def test_options_of_sbatch(more: str, expected: set[str]) -> None:
+    assert expected <= options(LEAST + more)
 
 
 def test_our_entrypoint_starts_scripts_and_no_command() -> None:
@@ -70,9 +70,7 @@ def test_gpus_are_counted_by_node() -> None:
 
 
 @pytest.mark.parametrize(("stop", "seconds"), [(0, 45), (30, 45), (31, 46), (600, 615)])
-def test_nodes_that_do_not_end_with_the_first_have_the_time_to_save_before_they_are_ended(
-    stop: int, seconds: int
-) -> None:
+def test_srun_gives_remaining_nodes_the_time_to_save(stop: int, seconds: int) -> None:
     words = srun(task_of(LEAST + f"timeouts: {{stop: {stop}}}"))
     assert {"--kill-on-bad-exit=0", f"--wait={seconds}"} <= set(words)
     assert "--no-kill" not in words
@@ -82,7 +80,7 @@ def test_a_node_that_leaves_an_elastic_job_ends_no_other() -> None:
     assert {"--kill-on-bad-exit=0", "--wait=0", "--no-kill"} <= set(srun(task_of(text_of("elastic"))))
 
 
-def test_a_lost_node_starts_the_job_again_as_often_as_the_file_says() -> None:
+def test_a_lost_node_restarts_the_job_up_to_the_limit() -> None:
     """Either Slurm notices the lost node, or `run` does, which is sooner."""
     script = slurm.render(task_of(LEAST + "restarts: 2"))
     assert '[ "${SLURM_RESTART_COUNT:-0}" -gt 2 ]' in script
@@ -118,7 +116,7 @@ def test_nothing_of_the_users_shell_comes_in_but_what_is_named() -> None:
     assert words[words.index("--no-mount") + 1] == "home,cwd"
 
 
-def test_a_secret_that_is_not_there_ends_the_script_and_its_value_is_in_no_line() -> None:
+def test_a_missing_secret_ends_the_script_which_holds_no_value() -> None:
     text = slurm.render(task_of(text_of("everything")))
     assert ': "${HF_TOKEN:?is the key token of the secret hub: export it before sbatch}"' in text
     assert "export HF_TOKEN" not in text
@@ -182,7 +180,7 @@ def test_pyxis_refuses_a_path_that_it_would_misread() -> None:
         slurm.render(Task(job=task.job, image=task.image, folder=Path("/srv/a b")))
 
 
-def test_a_bundle_gets_the_images_own_path_as_slurm_replaces_its_environment() -> None:
+def test_a_bundle_gets_the_path_variable_of_the_image() -> None:
     words = srun(task_of(LEAST + OCI))
     assert "--container=/srv/bundle" in words
     path = next(word for word in words if word.startswith("PATH=")).removeprefix("PATH=")

@@ -1,4 +1,4 @@
-"""What a stack file promises beside its contract."""
+"""Properties of a stack file besides its contract."""
 
 import shlex
 from typing import Any
@@ -13,7 +13,7 @@ from tests.unit.jobs.launchers import of_swarm
 from torchbake.jobs.expressible import impossible, unsaid
 from torchbake.jobs.targets import swarm
 
-# What `docker stack deploy` passes over with a warning, or refuses: docker/cli, cli/compose/types/types.go.
+# Keys that `docker stack deploy` ignores with a warning, or refuses: docker/cli, cli/compose/types/types.go.
 PASSED_OVER = {
     *("build", "cgroupns_mode", "cgroup_parent", "devices", "domainname", "external_links", "ipc", "links"),
     *("mac_address", "network_mode", "pid", "privileged", "restart", "security_opt", "shm_size", "userns_mode"),
@@ -36,7 +36,7 @@ def test_nothing_is_said_that_a_stack_passes_over(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nodes_meet_on_an_overlay_network_by_their_names_and_are_not_started_again(case: str) -> None:
+def test_nodes_meet_on_an_overlay_network_and_never_restart(case: str) -> None:
     found = stack(text_of(case))
     assert found["networks"]["default"]["driver"] == "overlay"
     for name, service in found["services"].items():
@@ -63,7 +63,7 @@ def test_resources_are_reserved_and_no_more() -> None:
     }
 
 
-def test_secrets_are_files_of_swarms_that_become_variables_before_run() -> None:
+def test_secrets_of_swarm_become_variables_before_run() -> None:
     found = stack(text_of("everything"))
     assert set(found["secrets"]) == {"hub.token", "job.token"}
     service = found["services"]["node-0"]

@@ -1,4 +1,4 @@
-"""What a script for bare hosts promises beside its contract."""
+"""Properties of a script for bare hosts besides its contract."""
 
 import shlex
 
@@ -18,7 +18,7 @@ def last(text: str) -> str:
     return torchrun.render(task_of(text)).splitlines()[-1]
 
 
-def test_one_program_starts_the_job_and_its_exit_code_is_the_scripts() -> None:
+def test_exec_of_one_program_returns_the_exit_code_of_the_script() -> None:
     assert last(LEAST + "nodes: 2\nargs: [-x]") == 'exec "${TORCHRUN:-torchrun}" train.py -x'
     assert last(LEAST) == 'exec "${PYTHON:-python3}" train.py'
     assert last(text_of("torchrun")) == "exec torchrun train.py --lr '$HOME'"

@@ -1,4 +1,4 @@
-"""What a TrainJob promises beside its contract."""
+"""Properties of a TrainJob besides its contract."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.unit.jobs.pods import pods_of, variables_of
 from torchbake.jobs.expressible import unsaid
 from torchbake.jobs.targets import trainjob
 
-# What Trainer sets; a job that said it too could contradict it.
+# Variables of Trainer, which a manifest must not set too.
 TRAINERS = {"NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "ELASTIC"}
 
 
@@ -18,7 +18,7 @@ def objects(text: str) -> dict[str, Any]:
     return {each["kind"]: each for each in yaml.safe_load_all(trainjob.render(task_of(text)))}
 
 
-def test_what_trainer_sets_is_not_said_and_what_it_refuses_neither() -> None:
+def test_variables_that_trainer_sets_or_refuses_are_not_written() -> None:
     for case in CASES:
         (pod,) = pods_of(trainjob.render(task_of(text_of(case))))
         names = set(variables_of(pod))
@@ -71,7 +71,7 @@ def test_on_a_runtime_of_the_cluster_the_job_brings_the_rest() -> None:
     assert pod["nodeSelector"] == {"zone": "a"}
 
 
-def test_a_runtime_of_the_cluster_is_patched_with_every_key_of_the_pod() -> None:
+def test_an_existing_runtime_is_patched_with_each_key_of_the_pod() -> None:
     more = "pullSecrets: [a]\nserviceAccount: b\ntolerations: [{key: c, operator: Exists}]\n"
     more += "affinity: {nodeAffinity: {d: []}}\n"
     spec = objects(text_of("runtime") + more)["TrainJob"]["spec"]
