@@ -31,7 +31,11 @@ def carried(folder: Path, files: Files, job_file: Path, problems: list[Problem])
     Raises UsageError if git cannot read the repository of the folder.
     """
     try:
-        return _read(folder, _chosen(folder, files, job_file, problems), files.include, problems)
+        names = sorted(_names(folder))
+        for place, pattern in enumerate(files.include):
+            if not any(map(DockerIgnore(lines=(pattern,)).leaves_out, names)):
+                problems.append((("files", "include", place), f"no file below {folder} is like this: correct it"))
+        return _read(folder, chosen(files, names, _ignored(folder, job_file, names)), files.include, problems)
     except MatrixError as error:  # a pattern is malformed
         problems.append((("files",), error.sentence))
     except OSError as error:
@@ -45,14 +49,6 @@ def chosen(files: Files, names: Iterable[str], ignored: Collection[str] = ()) ->
     include, exclude = DockerIgnore(lines=files.include), DockerIgnore(lines=files.exclude)
     taken = [name for name in names if not files.include or include.leaves_out(name)]
     return [name for name in taken if not exclude.leaves_out(name) and (name not in ignored or name in files.include)]
-
-
-def _chosen(folder: Path, files: Files, job_file: Path, problems: list[Problem]) -> list[str]:
-    names = sorted(_names(folder))
-    for place, pattern in enumerate(files.include):
-        if not any(map(DockerIgnore(lines=(pattern,)).leaves_out, names)):
-            problems.append((("files", "include", place), f"no file below {folder} is like this: correct it"))
-    return chosen(files, names, _ignored(folder, job_file, names))
 
 
 def _ignored(folder: Path, job_file: Path, names: Sequence[str]) -> set[str]:

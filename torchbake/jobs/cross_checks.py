@@ -12,10 +12,13 @@ Problem = tuple[Location, str]
 
 def cross_checks(job: Job) -> list[Problem]:
     """Return every contradiction, with the key to correct."""
-    checks = (_program, _nodes, _files, _volumes, _memory, _tolerations)
+    checks = (_program, _nodes, _files, _volumes, _tolerations)
     found = [problem for check in checks for problem in check(job)]
     for name in sorted(job.env.keys() & job.secrets.keys()):
         found.append((("env", name), "is a variable of `secrets` too: keep one of them"))
+    shm, memory = job.resources.shm, job.resources.memory
+    if shm and memory and bytes_of(shm) > bytes_of(memory):
+        found.append((("resources", "shm"), f"{shm} is part of the memory, which is {memory}: correct one of them"))
     if job.slurm.runtime == "oci" and not job.slurm.image:
         why = "starts a bundle, a folder with config.json and rootfs: name the bundle in slurm.image"
         found.append((("slurm", "runtime"), why))
@@ -91,12 +94,6 @@ def _volume(volume: Volume, account: str | None) -> Iterator[tuple[str, str]]:
     if volume.permissions and account:
         why = "makes a volume writable for a uid, and `account: cluster` leaves the uid open: keep one of them"
         yield "permissions", why
-
-
-def _memory(job: Job) -> Iterator[Problem]:
-    shm, memory = job.resources.shm, job.resources.memory
-    if shm and memory and bytes_of(shm) > bytes_of(memory):
-        yield ("resources", "shm"), f"{shm} is part of the memory, which is {memory}: correct one of them"
 
 
 def _tolerations(job: Job) -> Iterator[Problem]:

@@ -75,7 +75,12 @@ def _check_by_model(manifest: dict[str, Any]) -> str:
     name = _name(manifest)
     package, model = _MODELS[manifest["kind"]]
     try:
-        written = (_by_trainer if package == _TRAINER else _by_training)(manifest, model)
+        if package == _TRAINER:
+            written = getattr(import_module("kubeflow_trainer_api.models"), model).from_dict(manifest).to_dict()
+        else:  # the client reads the object as if a server had answered it; nothing is connected
+            client: Any = import_module("kubeflow.training.api_client").ApiClient()
+            answer = client.deserialize(SimpleNamespace(data=json.dumps(manifest)), model)
+            written = client.sanitize_for_serialization(answer)
         release = f"{package} {version_of(package)}"
     except ImportError:
         raise not_installed(f"The models of {manifest['kind']} are", package) from None
@@ -89,16 +94,6 @@ def _check_by_model(manifest: dict[str, Any]) -> str:
     if lost is not None:
         raise JobError(f"{name}: {_path(lost)}: {release} does not know this.")
     return release
-
-
-def _by_trainer(manifest: dict[str, Any], model: str) -> Any:
-    return getattr(import_module("kubeflow_trainer_api.models"), model).from_dict(manifest).to_dict()
-
-
-def _by_training(manifest: dict[str, Any], model: str) -> Any:
-    """Read an object by the client of the operator, as if a server had answered it; nothing is connected."""
-    client: Any = import_module("kubeflow.training.api_client").ApiClient()
-    return client.sanitize_for_serialization(client.deserialize(SimpleNamespace(data=json.dumps(manifest)), model))
 
 
 def _name(manifest: dict[str, Any]) -> str:

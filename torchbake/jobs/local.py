@@ -109,7 +109,10 @@ class Nodes:
             raise
         self._stop()
         self._output.end(_KILL_SECONDS)
-        return self._code(late=late)
+        if late:
+            return TIMED_OUT
+        failed = (ended for ended in self._ended.values() if not ended.good)
+        return (self._ended[0] if 0 in self._ended else min(failed, key=lambda each: each.at)).code
 
     def _start(self) -> None:
         """Start the other nodes before node 0, since they wait for it."""
@@ -169,9 +172,3 @@ class Nodes:
             while running and time.monotonic() < until:
                 time.sleep(_LOOK)
                 running = self._runner.running() & ids
-
-    def _code(self, *, late: bool) -> int:
-        if late:
-            return TIMED_OUT
-        failed = (ended for ended in self._ended.values() if not ended.good)
-        return (self._ended[0] if 0 in self._ended else min(failed, key=lambda each: each.at)).code

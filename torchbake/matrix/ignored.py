@@ -47,12 +47,11 @@ def read_ignore(root: Path) -> DockerIgnore:
     except FileNotFoundError:
         return DockerIgnore()
     lines = (line.strip() for line in text.splitlines() if not line.startswith("#"))
-    return DockerIgnore(lines=tuple(_cleaned(line) for line in lines if line.strip("! ")))
-
-
-def _cleaned(line: str) -> str:
-    sign, path = ("!", line[1:].strip()) if line.startswith("!") else ("", line)
-    return sign + (posixpath.normpath(path).lstrip("/") or "/")
+    cleaned = []
+    for line in (line for line in lines if line.strip("! ")):
+        sign, path = ("!", line[1:].strip()) if line.startswith("!") else ("", line)
+        cleaned.append(sign + (posixpath.normpath(path).lstrip("/") or "/"))
+    return DockerIgnore(lines=tuple(cleaned))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,10 +26,9 @@ class Facet:
 
 
 def _torch_words(spec: ImageSpec) -> tuple[str, ...]:
-    release = spec.version.release
-    minor = ".".join(map(str, release[:2]))
-    plain = (minor, spec.torch)
-    return (f"torch{release[0]}", *(f"torch{version}" for version in plain), *plain)
+    major, minor, *_ = spec.version.release
+    versions = (f"{major}.{minor}", spec.torch)
+    return (f"torch{major}", *(f"torch{version}" for version in versions), *versions)
 
 
 FACETS = (

@@ -56,8 +56,10 @@ def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str,
     if wrong:
         raise problems(document, wrong)
     for spec in specs:
-        if isinstance(spec, InitSpec):
-            tags[spec.id] += _init_tags(spec)
+        if isinstance(spec, InitSpec) and not spec.version.is_prerelease:
+            release = spec.version.release
+            tags[spec.id] += [".".join(map(str, release[:length])) for length in range(len(release) - 1, 0, -1)]
+            tags[spec.id].append("latest")
     return {name: tuple(found) for name, found in tags.items()}
 
 
@@ -75,14 +77,6 @@ def parts_of(form: str) -> frozenset[str]:
     if not plain or not form or form[0] in ".-":
         raise ValueError(f"{form!r}: a tag holds letters, digits, '_', '.' and '-', and does not start with '.' or '-'")
     return named
-
-
-def _init_tags(spec: InitSpec) -> list[str]:
-    release = spec.version.release
-    if spec.version.is_prerelease:
-        return []
-    shorter = [".".join(map(str, release[:length])) for length in range(len(release) - 1, 0, -1)]
-    return [*shorter, "latest"]
 
 
 def _holders(form: str, images: Iterable[ImageSpec], defaults: TagDefaults) -> dict[str, ImageSpec]:

@@ -19,7 +19,8 @@ from torchbake.jobs.task import Task, grace_of
 
 _STAYS = "PersistentVolumeClaim"  # deleting a claim deletes its data
 _LABEL = "app.kubernetes.io/name"
-_KILLED = (137, 143)
+_KILLED = (137, 143)  # exit codes of containers after SIGKILL and SIGTERM
+_ENDS = ("Complete", "Failed")
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _SOON = ("ContainerCreating", "PodInitializing")  # normal reasons to wait
 
@@ -101,19 +102,21 @@ def code_of(jobs: Sequence[dict[str, Any]], pods: Sequence[dict[str, Any]]) -> i
     ``pods`` are in the order of nodes. A failed Job does not end the pods of other Jobs: until these have ended by
     themselves, the code is not known.
     """
-    ended = [_end(job) for job in jobs]
-    failed = [end for end in ended if end and end["type"] == "Failed"]
+    ends = [
+        [each for each in job["status"].get("conditions", []) if each["type"] in _ENDS and each["status"] == "True"]
+        for job in jobs
+    ]
+    failed = [end for found in ends for end in found if end["type"] == "Failed"]
     if not failed:
-        return 0 if jobs and all(ended) else None
+        return 0 if jobs and all(ends) else None
     if any(end.get("reason") == "DeadlineExceeded" for end in failed):
         return TIMED_OUT
-    return None if any(map(_runs, pods)) else _of_the_script(pods)
-
-
-def _end(job: dict[str, Any]) -> dict[str, Any] | None:
-    conditions: list[dict[str, Any]] = job["status"].get("conditions", [])
-    return next((each for each in conditions if each["type"] in ("Complete", "Failed") and each["status"] == "True"),
-                None)  # fmt: skip
+    if any(map(_runs, pods)):
+        return None
+    statuses = [status for pod in pods for status in _containers(pod)]
+    codes = [status["state"].get("terminated", {}).get("exitCode", 0) for status in statuses]
+    # All nodes end with the code of the rank that failed first; the code of a killed pod is only the last resort.
+    return next(iter(sorted(filter(None, codes), key=lambda code: code in _KILLED)), 1)
 
 
 def _runs(pod: dict[str, Any]) -> bool:
@@ -124,14 +127,6 @@ def _runs(pod: dict[str, Any]) -> bool:
 def _containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
     status = pod["status"]
     return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-
-
-def _of_the_script(pods: Sequence[dict[str, Any]]) -> int:
-    """Return the code of the rank that failed first, by which all nodes end; codes of killed pods count last."""
-    statuses = [status for pod in pods for status in _containers(pod)]
-    codes = [status["state"].get("terminated", {}).get("exitCode", 0) for status in statuses]
-    failed = sorted(filter(None, codes), key=lambda code: code in _KILLED)
-    return failed[0] if failed else 1
 
 
 def _notes(pod: dict[str, Any]) -> Iterator[str]:

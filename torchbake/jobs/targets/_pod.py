@@ -253,34 +253,32 @@ def files_of(job: Job) -> str:
 def surroundings(task: Task) -> list[dict[str, Any]]:
     """Return the objects that pods need: a ConfigMap with the folder's files, and the claims to create."""
     job = task.job
-    claims = [_claim(job, volume) for volume in job.volumes if volume.size]
-    return ([_config_map(task)] if job.files.folder else []) + claims
+    found: list[dict[str, Any]] = []
+    if job.files.folder:
+        texts, binaries = split_contents(dict(zip(keys_of(task), task.contents.values(), strict=True)))
+        files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(job, files_of(job))}
+        found.append(files | without_nothing({"data": texts, "binaryData": binaries}))
+    for volume in (volume for volume in job.volumes if volume.size):
+        mode = volume.access_mode or ("ReadWriteMany" if job.most_nodes > 1 else "ReadWriteOnce")
+        spec = {
+            "accessModes": [mode],
+            "storageClassName": volume.storage_class,
+            "resources": {"requests": {"storage": volume.size}},
+        }
+        head = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata(job, claim_of(job, volume))}
+        found.append({**head, "spec": without_nothing(spec)})
+    return found
 
 
-def _claim(job: Job, volume: Volume) -> dict[str, Any]:
-    mode = volume.access_mode or ("ReadWriteMany" if job.most_nodes > 1 else "ReadWriteOnce")
-    spec = {
-        "accessModes": [mode],
-        "storageClassName": volume.storage_class,
-        "resources": {"requests": {"storage": volume.size}},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": metadata(job, claim_of(job, volume)),
-        "spec": without_nothing(spec),
-    }
-
-
-def _config_map(task: Task) -> dict[str, Any]:
+def split_contents(contents: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split files into texts, and all others in base64."""
     texts, binaries = dict[str, str](), dict[str, str]()
-    for key, content in zip(keys_of(task), task.contents.values(), strict=True):
+    for name, content in contents.items():
         try:
-            texts[key] = content.decode()
+            texts[name] = content.decode()
         except UnicodeDecodeError:
-            binaries[key] = base64.b64encode(content).decode()
-    whole = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(task.job, files_of(task.job))}
-    return whole | without_nothing({"data": texts, "binaryData": binaries})
+            binaries[name] = base64.b64encode(content).decode()
+    return texts, binaries
 
 
 def keys_of(task: Task) -> list[str]:

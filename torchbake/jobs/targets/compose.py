@@ -3,7 +3,6 @@
 from typing import Any
 
 from torchbake.jobs.expressible import Cannot, Needs
-from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
@@ -50,6 +49,9 @@ def _node(task: Task, rank: int) -> dict[str, Any]:
     secrets = {
         name: f"${{{name}:?is the key {key.key} of the secret {key.secret}}}" for name, key in job.secrets.items()
     }
+    # Several nodes get GPUs by number, since each would get the first ones otherwise.
+    count = {"device_ids": _engine.gpus_of(job, rank)} if job.most_nodes > 1 else {"count": wanted.gpu}
+    gpus = {"driver": "nvidia", **count, "capabilities": ["gpu"]}
     node = {
         "image": _escaped(task.image),
         "command": [_escaped(word) for word in job.words],
@@ -63,22 +65,13 @@ def _node(task: Task, rank: int) -> dict[str, Any]:
         "shm_size": f"{mebibytes_of(shm_of(job))}m",
         "devices": ["/dev/infiniband:/dev/infiniband"] if wanted.rdma else None,
         "ulimits": {"memlock": -1} if wanted.rdma else None,
-        "deploy": _gpus(job, rank),
+        "deploy": {"resources": {"reservations": {"devices": [gpus]}}} if wanted.gpu else None,
         "cap_drop": ["ALL"] if task.ours else [],
         "security_opt": ["no-new-privileges"],
         "stop_grace_period": f"{grace_of(job)}s",
         "depends_on": {_PERMISSIONS: {"condition": "service_completed_successfully"}} if task.fixed else None,
     }
     return without_nothing(node)
-
-
-def _gpus(job: Job, rank: int) -> dict[str, Any] | None:
-    """Return the GPUs of a node. Several nodes get GPUs by number, since each would get the first ones otherwise."""
-    if not job.resources.gpu:
-        return None
-    which = {"device_ids": _engine.gpus_of(job, rank)} if job.most_nodes > 1 else {"count": job.resources.gpu}
-    device = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
-    return {"resources": {"reservations": {"devices": [device]}}}
 
 
 def _mount(kind: str, source: str, target: str, read_only: bool) -> dict[str, Any]:

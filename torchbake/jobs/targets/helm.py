@@ -3,12 +3,12 @@
 The values also set the chart's choices that differ from `job show kubernetes`: the probes, and the name of the Job.
 """
 
-import base64
 from typing import Any
 
 from torchbake.jobs.expressible import Cannot, Needs, cannot
 from torchbake.jobs.model import DISTRIBUTED, STANDALONE, Job
 from torchbake.jobs.targets import kubernetes
+from torchbake.jobs.targets._pod import split_contents
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
 from torchbake.jobs.task import Task, shm_of
 from torchbake.oci.reference import names_host
@@ -81,12 +81,7 @@ def _group(job: Job) -> dict[str, Any]:
 
 def _files(task: Task) -> dict[str, Any]:
     files = task.job.files
-    texts, binaries = dict[str, str](), dict[str, str]()
-    for path, content in task.contents.items():
-        try:
-            texts[path] = content.decode()
-        except UnicodeDecodeError:
-            binaries[path] = base64.b64encode(content).decode()
+    texts, binaries = split_contents(task.contents)
     git = {"enabled": True, "repository": files.git.repository, "revision": files.git.revision} if files.git else {}
     return {"configMap": files.config_map, "files": texts, "binaryFiles": binaries, "cloneFilesFromGit": git}
 

@@ -27,15 +27,9 @@ def render(task: Task) -> str:
 
 
 def objects(task: Task) -> list[dict[str, Any]]:
-    job = task.job
+    job, several = task.job, task.job.most_nodes > 1
     # Kubernetes sets this label on a Job's pods.
-    service = [_pod.service(job, {"job-name": job.name})] if job.most_nodes > 1 else []
-    return [*_pod.surroundings(task), *service, _job(task)]
-
-
-def _job(task: Task) -> dict[str, Any]:
-    job = task.job
-    several = job.most_nodes > 1
+    service = [_pod.service(job, {"job-name": job.name})] if several else []
     env = in_container(job) | counts(job) | master(job, f"{job.name}-0.{job.name}")
     env |= ranked(job, 0) if job.command and not several else {}
     template = _pod.template(
@@ -46,5 +40,6 @@ def _job(task: Task) -> dict[str, Any]:
         restartPolicy="Never",
         subdomain=job.name if several else None,
     )
-    spec = job_spec(job, template, indexed=several)
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _pod.queued(job, job.name), "spec": spec}
+    spec, metadata = job_spec(job, template, indexed=several), _pod.queued(job, job.name)
+    whole = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    return [*_pod.surroundings(task), *service, whole]

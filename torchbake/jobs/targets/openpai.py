@@ -1,7 +1,5 @@
 """OpenPAI, its protocol 2: YAML."""
 
-from typing import Any
-
 from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.quantities import mebibytes_of
 from torchbake.jobs.targets import _pai
@@ -17,21 +15,6 @@ NEEDS: tuple[Needs, ...] = _pai.NEEDS
 
 
 def render(task: Task) -> str:
-    job = task.job
-    image = {"protocolVersion": 2, "name": "image", "type": "dockerimage", "uri": task.image}
-    whole = {
-        "protocolVersion": 2,
-        "name": job.name,
-        "type": "job",
-        "jobRetryCount": 0,
-        "prerequisites": [image],
-        "taskRoles": {_pai.ROLE: _role(task)},
-    }
-    return documents([whole])
-
-
-def _role(task: Task) -> dict[str, Any]:
-    """Return the task role of the nodes. One failed task ends the job; the first complete one ends an elastic job."""
     job, wanted = task.job, task.job.resources
     resources = {
         "cpu": _pai.cpus(job),
@@ -40,8 +23,9 @@ def _role(task: Task) -> dict[str, Any]:
         "ports": {_pai.PORT_LABEL: 1} if job.distributed else None,
     }
     options = {"shmMB": mebibytes_of(shm_of(job)), "infiniband": True if wanted.rdma else None}
-    return {
+    role = {
         "instances": job.most_nodes,
+        # One failed task ends the job, and the first complete task ends an elastic job.
         "completion": {"minFailedInstances": 1, "minSucceededInstances": 1 if job.elastic else job.most_nodes},
         "taskRetryCount": 0,
         "dockerImage": "image",
@@ -49,3 +33,13 @@ def _role(task: Task) -> dict[str, Any]:
         "extraContainerOptions": without_nothing(options),
         "commands": _pai.commands(job),
     }
+    image = {"protocolVersion": 2, "name": "image", "type": "dockerimage", "uri": task.image}
+    whole = {
+        "protocolVersion": 2,
+        "name": job.name,
+        "type": "job",
+        "jobRetryCount": 0,
+        "prerequisites": [image],
+        "taskRoles": {_pai.ROLE: role},
+    }
+    return documents([whole])

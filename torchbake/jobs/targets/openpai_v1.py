@@ -1,7 +1,6 @@
 """OpenPAI, its first protocol: JSON, with jobName, image and taskRoles."""
 
 import json
-from typing import Any
 
 from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.quantities import mebibytes_of
@@ -21,11 +20,6 @@ NEEDS: tuple[Needs, ...] = _pai.NEEDS
 
 
 def render(task: Task) -> str:
-    whole = {"jobName": task.job.name, "image": task.image, "retryCount": 0, "taskRoles": [_role(task)]}
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-
-
-def _role(task: Task) -> dict[str, Any]:
     job = task.job
     port = {"label": _pai.PORT_LABEL, "beginAt": 0, "portNumber": 1}  # 0: any that is free
     role = {
@@ -40,4 +34,5 @@ def _role(task: Task) -> dict[str, Any]:
         "minSucceededTaskCount": 1 if job.elastic else None,
         "command": " && ".join(_pai.commands(job)),
     }
-    return without_nothing(role)
+    whole = {"jobName": job.name, "image": task.image, "retryCount": 0, "taskRoles": [without_nothing(role)]}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"

@@ -42,9 +42,13 @@ def objects(task: Task) -> list[dict[str, Any]]:
     job = task.job
     workers = job.most_nodes if job.elastic else job.most_nodes - 1
     replicas = {} if job.elastic else {"Master": _replicas(task, 1)}
+    elastic: dict[str, Any] = {}
+    if job.elastic:
+        least, most = (int(number) for number in job.elastic.split(":"))
+        elastic = {"minReplicas": least, "maxReplicas": most, "maxRestarts": job.restarts, "rdzvBackend": "c10d"}
     spec = {
         "nprocPerNode": job.per_node,  # a text, since the operator knows auto too
-        "elasticPolicy": _elastic(job),
+        "elasticPolicy": elastic,
         "runPolicy": _policy(job),  # which the operator requires
         "pytorchReplicaSpecs": replicas | ({"Worker": _replicas(task, workers)} if workers else {}),
     }
@@ -80,13 +84,6 @@ def _gang(job: Job) -> dict[str, Any]:
         "priorityClass": job.priority,
     }
     return without_nothing(policy)
-
-
-def _elastic(job: Job) -> dict[str, Any]:
-    if not job.elastic:
-        return {}
-    least, most = (int(number) for number in job.elastic.split(":"))
-    return {"minReplicas": least, "maxReplicas": most, "maxRestarts": job.restarts, "rdzvBackend": "c10d"}
 
 
 def _replicas(task: Task, count: int) -> dict[str, Any]:

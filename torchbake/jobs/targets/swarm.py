@@ -78,12 +78,13 @@ def _secrets(job: Job) -> dict[str, str]:
 
 def _service(task: Task, rank: int) -> dict[str, Any]:
     job = task.job
+    env = in_container(job) | counts(job) | ranked(job, rank) | master(job, _service_of(0))
     service = {
         "image": _escaped(task.image),
         "command": [_escaped(word) for word in _command(job)],
         "working_dir": _escaped(workdir_of(job)),
         "hostname": _service_of(rank),
-        "environment": {name: _filled(value) for name, value in _environment(job, rank).items()},
+        "environment": {name: _filled(value) for name, value in env.items()},
         "secrets": [{"source": source, "target": name} for name, source in _secrets(job).items()],
         "volumes": _mounts(task),
         "labels": {name: _escaped(value) for name, value in job.labels.items()},
@@ -93,10 +94,6 @@ def _service(task: Task, rank: int) -> dict[str, Any]:
         "deploy": _deploy(job),
     }
     return without_nothing(service)
-
-
-def _environment(job: Job, rank: int) -> dict[str, str]:
-    return in_container(job) | counts(job) | ranked(job, rank) | master(job, _service_of(0))
 
 
 def _command(job: Job) -> tuple[str, ...]:
@@ -134,16 +131,13 @@ def _resources(job: Job) -> dict[str, Any]:
 
 def _mounts(task: Task) -> list[dict[str, Any]]:
     """Return the mounts, with /dev/shm as one of them, since a stack ignores `shm_size`."""
-    shm = {"type": "tmpfs", "target": "/dev/shm", "tmpfs": {"size": mebibytes_of(shm_of(task.job)) * 1024**2}}
-    found = [_engine_mount(*mount) for mount in _engine.mounts_of(task.job, task.folder)]
-    return [shm, *found]
-
-
-def _engine_mount(kind: str, source: str, target: str, read_only: bool) -> dict[str, Any]:
-    # The name of a volume is a key of the stack file, which has no templates.
-    named = _filled(source) if kind == "bind" else source
-    mount = {"type": kind, "source": named, "target": _filled(target), "read_only": read_only or None}
-    return without_nothing(mount)
+    mounts = [{"type": "tmpfs", "target": "/dev/shm", "tmpfs": {"size": mebibytes_of(shm_of(task.job)) * 1024**2}}]
+    for kind, source, target, read_only in _engine.mounts_of(task.job, task.folder):
+        # The name of a volume is a key of the stack file, which has no templates.
+        name = _filled(source) if kind == "bind" else source
+        mount = {"type": kind, "source": name, "target": _filled(target), "read_only": read_only or None}
+        mounts.append(without_nothing(mount))
+    return mounts
 
 
 def _filled(text: str) -> str:
