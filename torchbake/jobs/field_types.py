@@ -68,9 +68,7 @@ class Files(Keys):
         None, description="an existing ConfigMap; mounted read-only at /job", examples=["mnist-files"]
     )
     git: Git | None = Field(
-        None,
-        description="a git repository",
-        examples=[{"repository": "https://example.com/team/job.git", "revision": "main"}],
+        None, description="a git repository", examples=[{"repository": "https://example.com/team/job.git"}]
     )
     include: tuple[Pattern, ...] = Field(
         (),
@@ -92,9 +90,7 @@ class Volume(Keys):
         examples=["team-data"],
     )
     size: Quantity | None = Field(
-        None,
-        description="creates a claim of this size; it is named NAME-data, NAME-data-2 … if `claim` is not set",
-        examples=["8Gi"],
+        None, description="creates a claim of this size, named `claim`, else NAME-data, NAME-data-2 …", examples=["8Gi"]
     )
     storage_class: ObjectName | None = Field(None, description="the class of the created claim", examples=["fast"])
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"] | None = Field(
@@ -108,9 +104,7 @@ class Volume(Keys):
     )
     read_only: bool = Field(False, description="the job cannot write to the volume", examples=[True])
     permissions: Literal["fix"] | None = Field(
-        None,
-        description="fix: volume-permissions makes the volume writable for the job first, if the storage does not",
-        examples=["fix"],
+        None, description="fix: volume-permissions makes the volume writable before the job starts", examples=["fix"]
     )
 
 
@@ -130,9 +124,7 @@ class Resources(Keys):
     memory: Quantity | None = Field(None, description="memory, /dev/shm included", examples=["16Gi"])
     gpu: Annotated[int, Field(ge=0, le=64)] = Field(0, description="GPUs of NVIDIA", examples=[1])
     shm: Quantity | None = Field(
-        None,
-        description="the size of /dev/shm, for data loaders and NCCL; if not set: half of the memory, else 2Gi",
-        examples=["4Gi"],
+        None, description="the size of /dev/shm; if not set: half of the memory, else 2Gi", examples=["4Gi"]
     )
     rdma: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")] | None = Field(
         None,
@@ -250,7 +242,7 @@ class RuntimeRef(Keys):
     name: ObjectName = Field(description="its name", examples=["torch-distributed"])
     kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = Field(
         "ClusterTrainingRuntime",
-        description="its kind; a TrainingRuntime belongs to the job's namespace",
+        description="its kind; a TrainingRuntime is in the job's namespace",
         examples=["TrainingRuntime"],
     )
 

@@ -23,21 +23,16 @@ def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
         digest = registry.digest(reference.tag)
         if digest is None:
             return None
-        labels = _labels(registry, digest)
+        try:
+            manifest = registry.manifest(digest)
+            image = next(images_of(registry, manifest), None) if manifest else None  # of an index, the first image
+            labels = labels_in(registry.config(image)) if image else None
+        except UnsoundError:
+            labels = None
         tags = _revision(registry, reference.tag, digest, labels)
         return Found(digest=digest, tags=tags, ours=None if labels is None else is_ours(labels))
 
     return look
-
-
-def _labels(registry: Registry, digest: str) -> Mapping[str, str] | None:
-    """Return the labels of an image, or of the first image of an index; None if the registry does not serve it."""
-    try:
-        manifest = registry.manifest(digest)
-        image = next(images_of(registry, manifest), None) if manifest else None
-        return labels_in(registry.config(image)) if image else None
-    except UnsoundError:
-        return None
 
 
 def _revision(registry: Registry, tag: str, digest: str, labels: Mapping[str, str] | None) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ class Job(fields.Keys):
     """The whole of job.yaml."""
 
     name: fields.Name = Field(
-        description="the name of the job's objects, containers and hosts (RFC 1123, as in Kubernetes)",
-        examples=["mnist"],
+        description="the name of all objects, containers and hosts of the job (RFC 1123)", examples=["mnist"]
     )
     image: fields.Text = Field(
         description="a selector or a tag of the matrix that means exactly one image, or any image reference",
@@ -77,14 +76,10 @@ class Job(fields.Keys):
         examples=[{"HF_TOKEN": {"secret": "hub", "key": "token"}}],
     )
     resources: fields.Resources = Field(
-        fields.Resources(),
-        description="the resources of each node",
-        examples=[{"cpu": "4", "memory": "16Gi", "gpu": 1}],
+        fields.Resources(), description="resources of each node", examples=[{"cpu": "4", "memory": "16Gi", "gpu": 1}]
     )
     port: Annotated[int, Field(ge=1024, le=65535)] = Field(
-        49875,
-        description="the port of the master that all nodes must reach; from 1024 on, since no node runs as root",
-        examples=[29500],
+        49875, description="the port of the master that all nodes must reach; no node runs as root", examples=[29500]
     )
     timeouts: fields.Timeouts = Field(fields.Timeouts(), description="limits of time", examples=[{"job": 86400}])
     restarts: Annotated[int, Field(ge=0, le=100)] = Field(
@@ -95,9 +90,7 @@ class Job(fields.Keys):
         default_factory=dict, description="labels that a node of Kubernetes must have", examples=[{"zone": "a"}]
     )
     tolerations: tuple[fields.Toleration, ...] = Field(
-        (),
-        description="taints of Kubernetes' nodes that the job tolerates",
-        examples=[[{"key": "nvidia.com/gpu", "operator": "Exists"}]],
+        (), description="taints that the job tolerates", examples=[[{"key": "nvidia.com/gpu", "operator": "Exists"}]]
     )
     affinity: fields.Affinity = Field(
         fields.Affinity(),
@@ -126,9 +119,7 @@ class Job(fields.Keys):
     )
     suspend: bool = Field(False, description="the job waits until a person or Kueue resumes it", examples=[True])
     managed_by: Annotated[str, AfterValidator(validators.manager)] | None = Field(
-        None,
-        description="the controller that runs the job in place of the usual one",
-        examples=["kueue.x-k8s.io/multikueue"],
+        None, description="a controller for the job in place of the usual one", examples=["kueue.x-k8s.io/multikueue"]
     )
     queue: fields.ObjectName | None = Field(
         None, description="the LocalQueue of Kueue, as the label kueue.x-k8s.io/queue-name", examples=["team-a"]

@@ -154,7 +154,10 @@ class Submission:
             seen = self._look()
             if seen:
                 seen_at = time.monotonic()
-                self._show(seen)
+                for note in seen.notes:
+                    self._note(note)
+                with to_its_end():  # an interrupt between start and entry would leave a follower behind
+                    self._follow(seen)
             elif time.monotonic() - seen_at > _PATIENCE:
                 raise _LostError(
                     "The launcher no longer answers, and the job may still run.",
@@ -182,12 +185,6 @@ class Submission:
                     return self.launcher.read(number, answer.stdout)
         self._note(f"the job's state cannot be read now, and is asked for again: {why}")
         return None
-
-    def _show(self, seen: Seen) -> None:
-        for note in seen.notes:
-            self._note(note)
-        with to_its_end():  # an interrupt between start and entry would leave a follower behind
-            self._follow(seen)
 
     def _follow(self, seen: Seen) -> None:
         now = time.monotonic()

@@ -122,8 +122,7 @@ class File(Model):
         description="its path below the matrix's folder; a folder's path ends in a slash", examples=["files/job.yaml"]
     )
     target: Annotated[str, AfterValidator(added_paths.target)] = Field(
-        description="its path in the image, with its name; not a path of the toolkit's files",
-        examples=["/etc/acme/job.yaml"],
+        description="its path in the image; not a path of the toolkit's files", examples=["/etc/acme/job.yaml"]
     )
     owner: Annotated[str, Field(pattern=r"^(root|user)$")] | None = Field(
         None,
@@ -153,14 +152,10 @@ class Account(Model):
     """The user of images, with group 0. An init container has only the uid, which can write to volumes afterwards."""
 
     uid: Annotated[int, Field(ge=1000, le=4294967293), AfterValidator(settings.uid)] | None = Field(
-        None,
-        description="a number from 1000 on, which is no account of Debian's own; if not set anywhere: 1001",
-        examples=[2000],
+        None, description="a number from 1000 on, no account of Debian; if not set anywhere: 1001", examples=[2000]
     )
     name: Annotated[str, Field(pattern=settings.ACCOUNT), AfterValidator(settings.account)] | None = Field(
-        None,
-        description="its name in /etc/passwd, and of its home in /home; if not set anywhere: torch",
-        examples=["jovyan"],
+        None, description="its name, and that of its home in /home; if not set anywhere: torch", examples=["jovyan"]
     )
 
 

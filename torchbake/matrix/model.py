@@ -32,8 +32,7 @@ class Base(Model):
         "debian", description="the distribution of its packages: debian or ubuntu", examples=["debian"]
     )
     suite: fields.Name = Field(
-        description="the suite of its packages, from which it is bootstrapped if no registry answers",
-        examples=["bookworm"],
+        description="the suite of its packages, for a bootstrap if no registry answers", examples=["bookworm"]
     )
     python: fields.PythonVersion = Field(
         description="the version of its Python, for which wheels are locked: the suite's own, or that of `interpreter`",
@@ -161,9 +160,7 @@ class InitImage(Model):
     )
     labels: fields.Labels
     user: fields.Account = Field(
-        fields.Account(),
-        description="the uid that can write to volumes afterwards, in place of the default",
-        examples=[{"uid": 2000}],
+        fields.Account(), description="the uid that can write to volumes afterwards", examples=[{"uid": 2000}]
     )
     waive: fields.Waivers
 

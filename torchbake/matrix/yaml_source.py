@@ -81,20 +81,18 @@ def _too_deep(path: Path, line: int) -> MatrixError:
 
 
 def _read_text(path: Path, named_by: str) -> str:
+    known: dict[type[OSError], tuple[str, str]] = {
+        FileNotFoundError: ("no such file", f"Run in the project's folder, or name the file: {named_by}."),
+        IsADirectoryError: ("is a folder, not a file", f"Name the file: {named_by}."),
+        PermissionError: ("permission denied", "Make the file readable."),
+    }
     try:
         return read_text(path)
-    except FileNotFoundError:
-        raise MatrixError(
-            f"{path}: no such file.", hint=f"Run in the project's folder, or name the file: {named_by}."
-        ) from None
-    except IsADirectoryError:
-        raise MatrixError(f"{path}: is a folder, not a file.", hint=f"Name the file: {named_by}.") from None
-    except PermissionError:
-        raise MatrixError(f"{path}: permission denied.", hint="Make the file readable.") from None
     except UnicodeDecodeError as error:
         raise MatrixError(f"{path}: is not UTF-8 text (byte {error.start}).", hint="Save the file as UTF-8.") from None
     except OSError as error:
-        raise MatrixError(f"{path}: {error.strerror}.", hint=f"Name a plain file: {named_by}.") from None
+        problem, hint = known.get(type(error), (error.strerror, f"Name a plain file: {named_by}."))
+        raise MatrixError(f"{path}: {problem}.", hint=hint) from None
 
 
 def _syntax_error(path: Path, error: yaml.YAMLError) -> MatrixError:

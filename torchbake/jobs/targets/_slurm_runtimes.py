@@ -8,9 +8,9 @@ https://slurm.schedmd.com/containers.html
 
 import re
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Protocol
 
 from torchbake.errors import JobError
 from torchbake.jobs.task import Task, ranked, workdir_of
@@ -24,15 +24,17 @@ _OWN = f"/opt/venv/bin:/pytorch/bin:/usr/local/cuda/bin:{TOOLBOX}"
 _PATH = f"{_OWN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class Runtime(Protocol):
+class Runtime(ABC):
     def before(self, task: Task) -> list[str]:
         """Return lines of the script before the nodes start."""
+        return []
 
+    @abstractmethod
     def command(self, task: Task) -> str:
         """Return the command for `srun`."""
 
 
-class Apptainer:
+class Apptainer(Runtime):
     """Runs a SIF file: an existing one, or one that the script converts once for all nodes and jobs.
 
     The user's home is not mounted, since Python would find packages in ~/.local before those of the image.
@@ -62,11 +64,8 @@ class Apptainer:
         return f'{shlex.join(words)} "$image" {shlex.join(_run(task))}'
 
 
-class Pyxis:
+class Pyxis(Runtime):
     """Pulls the image on each node, or runs a squashfs file that all nodes see."""
-
-    def before(self, task: Task) -> list[str]:
-        return []
 
     def command(self, task: Task) -> str:
         mounts = _mounts(task)
@@ -84,11 +83,8 @@ class Pyxis:
         return shlex.join([*words, *_run(task)])
 
 
-class Oci:
+class Oci(Runtime):
     """Runs a bundle that all nodes see. Slurm replaces its environment, so the command sets the image's PATH again."""
-
-    def before(self, task: Task) -> list[str]:
-        return []
 
     def command(self, task: Task) -> str:
         words = [f"--container={task.job.slurm.image}", "/usr/bin/env"]

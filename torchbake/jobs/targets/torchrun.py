@@ -52,33 +52,24 @@ NEEDS: tuple[Needs, ...] = ()
 
 def render(task: Task) -> str:
     job = task.job
+    starts = [f"sh FILE {rank} HOST0" for rank in range(min(job.most_nodes, 2))]
+    command = ", ".join(starts) + (", …" if job.most_nodes > 2 else "") if job.most_nodes > 1 else "sh FILE"
     lines = [
         "#!/bin/sh",
-        *(f"# {line}" for line in _head(task)),
+        f"# {job.name}, on {job.most_nodes} bare hosts: {command}",
+        f"# Their Python needs the packages of this image: {task.image}",
         "set -eu",
         *(wanted(name, key, "export it on each host") for name, key in job.secrets.items()),
         *(_place(job) if job.most_nodes > 1 else []),
         *(export(name, value) for name, value in _environment(task).items()),
         *(_rendezvous(job) if job.distributed else []),
-        *_gpus(job),
-        *([f"cd -- {shlex.quote(_folder(task))}"] if _folder(task) else []),
     ]
+    if job.resources.gpu:  # the host's first ones, unless its user has selected others
+        numbers = ",".join(map(str, range(job.resources.gpu)))
+        lines.append(f'export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES-{numbers}}}"')
+    if task.folder or job.workdir:
+        lines.append(f"cd -- {shlex.quote(str((task.folder or Path('/')) / (job.workdir or '')))}")
     return "\n".join([*lines, _last(job), ""])
-
-
-def _folder(task: Task) -> str:
-    """Return the working folder on the host: the job's files, or the job's `workdir`; empty for the current one."""
-    return str((task.folder or Path("/")) / (task.job.workdir or "")) if task.folder or task.job.workdir else ""
-
-
-def _head(task: Task) -> list[str]:
-    job = task.job
-    lines = [f"sh FILE {rank} HOST0" for rank in range(min(job.most_nodes, 2))]
-    command = ", ".join(lines) + (", …" if job.most_nodes > 2 else "") if job.most_nodes > 1 else "sh FILE"
-    return [
-        f"{job.name}, on {job.most_nodes} bare hosts: {command}",
-        f"Their Python needs the packages of this image: {task.image}",
-    ]
 
 
 def _place(job: Job) -> list[str]:
@@ -110,14 +101,6 @@ def _rendezvous(job: Job) -> list[str]:
         fixed["PET_RDZV_CONF"] = f"timeout={job.timeouts.rendezvous}"
         by_host = [f"export PET_MASTER_ADDR={first}", f"export PET_NODE_RANK={rank}"]
     return [*(export(name, value) for name, value in fixed.items()), *by_host]
-
-
-def _gpus(job: Job) -> list[str]:
-    """Return the line that selects the host's first GPUs, unless its user has selected others."""
-    if not job.resources.gpu:
-        return []
-    numbers = ",".join(map(str, range(job.resources.gpu)))
-    return [f'export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES-{numbers}}}"']
 
 
 def _last(job: Job) -> str:
