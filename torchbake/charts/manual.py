@@ -17,15 +17,6 @@ _TITLE = re.compile(r"# -- (.+)")
 
 def with_parameters(page: str, values: str) -> str:
     """Replace the generated parameters of the page, below its mark."""
-    return page_with(page, MARK, _sections(values))
-
-
-def descriptions(values: str) -> dict[str, str]:
-    """Return the descriptions of the parameters in `values.yaml`, in its order."""
-    return {found[1]: found[2] for line in values.splitlines() if (found := _PARAM.fullmatch(line))}
-
-
-def _sections(values: str) -> list[str]:
     defaults, parts = yaml.safe_load(values), list[str]()
     for line in values.splitlines():
         if title := _TITLE.fullmatch(line):
@@ -35,4 +26,9 @@ def _sections(values: str) -> list[str]:
             value: Any = reduce(getitem, found[1].split("."), defaults)
             shown = "not set" if value is None else f"`{json.dumps(value)}`"
             parts[-1] += f"| `{found[1]}` | {text} | {shown} |\n"
-    return parts
+    return page_with(page, MARK, parts)
+
+
+def descriptions(values: str) -> dict[str, str]:
+    """Return the descriptions of the parameters in `values.yaml`, in its order."""
+    return {found[1]: found[2] for line in values.splitlines() if (found := _PARAM.fullmatch(line))}

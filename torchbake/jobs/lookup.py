@@ -1,6 +1,6 @@
 """Look-ups of images for `pin`: in the registry of a reference, and in this machine's engine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 
 from torchbake.engine.client import Engine, connect
@@ -29,18 +29,19 @@ def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
             labels = labels_in(registry.config(image)) if image else None
         except UnsoundError:
             labels = None
-        tags = _revision(registry, reference.tag, digest, labels)
+        tags: tuple[str, ...] = ()
+        # The repositories of others, which may be large, are not searched.
+        if labels is not None and is_ours(labels) and not parse_immutable(reference.tag):
+            tags = _revision(registry, {reference.tag, labels[ID]}, digest)
         return Found(digest=digest, tags=tags, ours=None if labels is None else is_ours(labels))
 
     return look
 
 
-def _revision(registry: Registry, tag: str, digest: str, labels: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Return the newest immutable tag of an image of ours. Other repositories, which may be large, are not searched."""
-    if parse_immutable(tag) or labels is None or not is_ours(labels):
-        return ()
+def _revision(registry: Registry, names: set[str], digest: str) -> tuple[str, ...]:
+    """Return the newest immutable tag of an image with one of these names, or nothing."""
     tags = registry.tags()
-    revisions = {revision for name in (tag, labels[ID]) for revision in revisions_of(name, tags)}
+    revisions = {revision for name in names for revision in revisions_of(name, tags)}
     newest_first = sorted(revisions, key=lambda revision: revision.revision, reverse=True)
     return tuple(str(revision) for revision in newest_first if registry.digest(str(revision)) == digest)[:1]
 

@@ -68,18 +68,14 @@ def clashes_in(spec: ImageSpec) -> Iterator[tuple[str, str]]:
         if name in names:
             yield "certificates", f"{names[name]} and {source} would both be {name} in the image; rename one"
         names[name] = source
-    yield from (("files", text) for text in _file_clashes(own))
-
-
-def _file_clashes(own: Own) -> Iterator[str]:
-    """Yield the files that would fail in the build: the target is a folder, or other files need it as a folder."""
     for file in (file for file in own.files if not file.source.endswith("/")):
-        if file.target in (own.user.home, own.user.workdir) or standard_folder(file.target):
-            name = posixpath.basename(file.source)
-            yield f"{file.target} is a folder; write the name of {file.source} in it too: {file.target}/{name}"
+        path, source = file.target, file.source
+        if path in (own.user.home, own.user.workdir) or standard_folder(path):
+            name = posixpath.basename(source)
+            yield "files", f"{path} is a folder; write the name of {source} in it too: {path}/{name}"
         for other in own.files:
-            if other.target.startswith(f"{file.target}/"):
-                yield f"{other.target} is impossible, as {file.target} is a file, {file.source}; rename one of them"
+            if other.target.startswith(f"{path}/"):
+                yield "files", f"{other.target} is impossible, as {path} is a file, {source}; rename one of them"
 
 
 def secrets_in(matrix: Matrix) -> Iterator[tuple[Location, str]]:

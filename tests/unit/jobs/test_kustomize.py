@@ -16,10 +16,7 @@ MANIFEST = kubernetes.render(task_of(text_of("ddp")))
 def test_a_base_is_the_manifest_and_a_kustomization_of_it(tmp_path: Path) -> None:
     write_base(tmp_path / "jobs/base", MANIFEST)
     kustomization = yaml.safe_load((tmp_path / "jobs/base/kustomization.yaml").read_text())
-    assert (kustomization["apiVersion"], kustomization["kind"]) == (
-        "kustomize.config.k8s.io/v1beta1",
-        "Kustomization",
-    )
+    assert (kustomization["apiVersion"], kustomization["kind"]) == ("kustomize.config.k8s.io/v1beta1", "Kustomization")
     (name,) = kustomization["resources"]
     assert (tmp_path / "jobs/base" / name).read_text() == MARK + MANIFEST
     assert len(list((tmp_path / "jobs/base").iterdir())) == 2

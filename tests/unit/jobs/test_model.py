@@ -137,10 +137,7 @@ BROKEN = {
     ),
     "over the image": ("volumes: [{claim: a, mountPath: /opt/x}]", "'/opt/x' would hide the image's Python and `run`"),
     "over the image's libraries": ("volumes: [{claim: a, mountPath: /usr/lib}]", "would hide the image's system"),
-    "over what is sized": (
-        "volumes: [{claim: a, mountPath: //dev/shm}]",
-        "would hide the memory that `resources",
-    ),
+    "over what is sized": ("volumes: [{claim: a, mountPath: //dev/shm}]", "would hide the memory that `resources"),
     "within read-only files": ("volumes: [{claim: a, mountPath: /job/data}]", "would hide the job's files"),
     "quoted mount": ("volumes: [{claim: a, mountPath: '/da\"ta'}]", "is not an absolute path"),
     "no cpu": ("resources: {cpu: '0.000'}", "resources.cpu: '0.000' is not a number of CPUs"),
@@ -153,10 +150,7 @@ BROKEN = {
     "label": ("labels: {team: a b}", "labels.team: 'a b' is not the value of a label"),
     "label's key": ("labels: {-x: a}", "labels.-x: '-x' is not the key of a label"),
     "effect": ("tolerations: [{operator: Exists, effect: NoScheduel}]", "did you mean 'NoSchedule'?"),
-    "value of Exists": (
-        "tolerations: [{key: a, operator: Exists, value: b}]",
-        "tolerations.0.value: has no effect",
-    ),
+    "value of Exists": ("tolerations: [{key: a, operator: Exists, value: b}]", "tolerations.0.value: has no effect"),
     "any key": (
         "tolerations: [{effect: NoSchedule}]",
         "tolerations.0: tolerates any taint only with the operator Exists",

@@ -221,10 +221,7 @@ def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        (
-            "folder",
-            "link: is a link to no file, and only files are carried: correct it, or take it out of the folder",
-        ),
+        ("folder", "link: is a link to no file, and only files are carried: correct it, or take it out of the folder"),
         ("nothing", "link: is a link to no file"),
         ("queue", "queue: is not a file"),
         ("name", "its name is not UTF-8"),

@@ -10,11 +10,7 @@ from torchbake.jobs.target_schema import CHECKS, check_for
 from torchbake.jobs.targets import TARGETS
 
 SCRIPTS = {"docker", "slurm", "torchrun"}
-OWNERS = {
-    "helm": "the chart pytorch",
-    "openpai": "OpenPAI's protocol 2",
-    "openpai-v1": "OpenPAI's first protocol",
-}
+OWNERS = {"helm": "the chart pytorch", "openpai": "OpenPAI's protocol 2", "openpai-v1": "OpenPAI's first protocol"}
 
 
 def test_all_but_scripts_have_one() -> None:

@@ -102,8 +102,7 @@ def test_words_of_different_facets_must_all_hold(words: tuple[str, ...]) -> None
 
 
 @pytest.mark.parametrize(
-    ("wanted", "unwanted"),
-    [("cuda12", ("devel",)), ("all", ("*cuda*", "volume-*")), ("cuda", ("cuda13", "2.10.0"))],
+    ("wanted", "unwanted"), [("cuda12", ("devel",)), ("all", ("*cuda*", "volume-*")), ("cuda", ("cuda13", "2.10.0"))]
 )
 def test_what_is_negated_is_taken_away(wanted: str, unwanted: tuple[str, ...]) -> None:
     negated = [f"!{word}" for word in unwanted]

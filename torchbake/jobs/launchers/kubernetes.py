@@ -111,17 +111,14 @@ def code_of(jobs: Sequence[dict[str, Any]], pods: Sequence[dict[str, Any]]) -> i
         return 0 if jobs and all(ends) else None
     if any(end.get("reason") == "DeadlineExceeded" for end in failed):
         return TIMED_OUT
-    if any(map(_runs, pods)):
+    # The cluster marks a pod of a lost node for deletion, so it no longer counts as running.
+    kept = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    if any("running" in status["state"] for pod in kept for status in _containers(pod)):
         return None
     statuses = [status for pod in pods for status in _containers(pod)]
     codes = [status["state"].get("terminated", {}).get("exitCode", 0) for status in statuses]
     # All nodes end with the code of the rank that failed first; the code of a killed pod is only the last resort.
     return next(iter(sorted(filter(None, codes), key=lambda code: code in _KILLED)), 1)
-
-
-def _runs(pod: dict[str, Any]) -> bool:
-    """Return True for a running pod. The cluster marks a pod of a lost node for deletion, so it no longer counts."""
-    return "deletionTimestamp" not in pod["metadata"] and any("running" in each["state"] for each in _containers(pod))
 
 
 def _containers(pod: dict[str, Any]) -> list[dict[str, Any]]:

@@ -31,24 +31,20 @@ def render(task: Task) -> str:
         "set -eu",
     ]
     lines += [wanted(name, key, "export it") for name, key in job.secrets.items()]
-    lines += _surroundings(job) if last else []
+    if last:
+        names = " ".join(node_name(job, rank) for rank in range(job.most_nodes))
+        removed = f"docker rm --force {names} >/dev/null 2>&1 || true"
+        lines += [
+            f"docker network create {job.name} >/dev/null",
+            f"trap '{removed}; docker network rm {job.name} >/dev/null 2>&1 || true' EXIT",
+            "trap 'exit 130' INT",
+            "trap 'exit 143' TERM",
+        ]
     lines += [shlex.join(_permissions(task))] if task.fixed else []
     lines += [shlex.join(_node(task, rank, "--detach")) for rank in range(last, 0, -1)]
     # In the foreground, or a terminal's Ctrl-C would not reach the node.
     limit = ["timeout", "--foreground", str(job.timeouts.job)] if job.timeouts.job else []
     return "\n".join([*lines, shlex.join([*limit, *_node(task, 0)]), ""])
-
-
-def _surroundings(job: Job) -> list[str]:
-    """Return the lines that create the network of the nodes, and remove everything at the end."""
-    names = " ".join(node_name(job, rank) for rank in range(job.most_nodes))
-    ends = f"docker rm --force {names} >/dev/null 2>&1 || true; docker network rm {job.name} >/dev/null 2>&1 || true"
-    return [
-        f"docker network create {job.name} >/dev/null",
-        f"trap '{ends}' EXIT",
-        "trap 'exit 130' INT",
-        "trap 'exit 143' TERM",
-    ]
 
 
 def _permissions(task: Task) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from torchbake.jobs import model
 from torchbake.jobs.expressible import Cannot, Needs
-from torchbake.jobs.model import Job
 from torchbake.jobs.targets import _pod, jobset
 from torchbake.jobs.targets._job import job_spec
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
@@ -82,9 +81,14 @@ def _runtime(task: Task) -> dict[str, Any]:
     """Return the runtime of the job, without the number of pods and the port, which Trainer sets."""
     job = task.job
     spec = job_spec(job, _template(task), indexed=True, counted=False, own=False)
+    gang: dict[str, Any] | None = None
+    if job.gang and job.gang.scheduler == "volcano":
+        gang = {"volcano": {}}
+    elif job.gang:
+        gang = {"coscheduling": without_nothing({"scheduleTimeoutSeconds": job.gang.schedule_timeout_seconds})}
     whole: dict[str, Any] = {
         "mlPolicy": {"torch": {}},
-        "podGroupPolicy": _gang(job),
+        "podGroupPolicy": gang,
         "template": {"metadata": _pod.marks(job), "spec": jobset.jobset_spec(job, spec, _STEP)},
     }
     return {
@@ -93,14 +97,6 @@ def _runtime(task: Task) -> dict[str, Any]:
         "metadata": _pod.metadata(job, job.name),
         "spec": {key: value for key, value in whole.items() if value is not None},
     }
-
-
-def _gang(job: Job) -> dict[str, Any] | None:
-    if job.gang is None:
-        return None
-    if job.gang.scheduler == "volcano":
-        return {"volcano": {}}
-    return {"coscheduling": without_nothing({"scheduleTimeoutSeconds": job.gang.schedule_timeout_seconds})}
 
 
 def _job(task: Task) -> dict[str, Any]:

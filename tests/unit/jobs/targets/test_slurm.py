@@ -127,11 +127,7 @@ def test_a_missing_secret_ends_the_script_which_holds_no_value() -> None:
     [
         ("team/pytorch:cpu", "docker://team/pytorch:cpu", "pytorch-cpu.sif"),
         ("h:5000/team/pytorch:a-r3", "docker://h:5000/team/pytorch:a-r3", "pytorch-a-r3.sif"),
-        (
-            f"h:5000/p:a-r3@sha256:{'0' * 64}",
-            f"docker://h:5000/p@sha256:{'0' * 64}",
-            f"p-sha256-{'0' * 64}.sif",
-        ),
+        (f"h:5000/p:a-r3@sha256:{'0' * 64}", f"docker://h:5000/p@sha256:{'0' * 64}", f"p-sha256-{'0' * 64}.sif"),
     ],
 )
 def test_apptainer_makes_a_file_of_the_image_once(image: str, source: str, file: str) -> None:

@@ -41,8 +41,7 @@ def test_each_gpu_has_a_process_where_it_is_auto() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "key"),
-    [("elastic: 1:2", "elastic"), ("processes: auto", "processes"), ("port: 5000", "port")],
+    ("more", "key"), [("elastic: 1:2", "elastic"), ("processes: auto", "processes"), ("port: 5000", "port")]
 )
 def test_what_trainer_decides_by_itself_is_refused(more: str, key: str) -> None:
     ((place, _),) = unsaid(job_of(LEAST + more), trainjob)
