@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from torchbake.jobs.model import SECTIONS, Job
+from torchbake.jobs.quantities import cpus_of
 from torchbake.jobs.task import Task
 from torchbake.matrix.manual import places
 from torchbake.matrix.yaml_source import Location
@@ -52,6 +53,12 @@ def restarts_unless_elastic(why: str) -> Cannot:
     """
     when, only = (lambda job: bool(job.restarts) and not job.elastic), "more than 0, of a job that is not elastic"
     return Cannot(key="restarts", why=why, when=when, only=only)
+
+
+def whole_cpus(launcher: str) -> Cannot:
+    """Parts of a CPU, under a launcher that counts whole CPUs."""
+    when, only = (lambda job: cpus_of(job.resources.cpu or "1") % 1 != 0), "of parts of a CPU"
+    return Cannot(key="resources.cpu", why=f"{launcher} counts whole CPUs", when=when, only=only)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from math import ceil
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, OF_PODS, Cannot, Needs, cannot
+from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, OF_PODS, Cannot, Needs, cannot, whole_cpus
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of
 from torchbake.jobs.targets.shell_text import export
@@ -35,12 +35,7 @@ CANNOT = (
     Cannot(key="files.configMap", why="OpenPAI has no ConfigMaps; name the files by `git`"),
     Cannot(key="volumes", why="OpenPAI mounts the storage of your group of users below /mnt by itself"),
     Cannot(key="secrets", why="OpenPAI takes their values in the job itself; add them where you submit the job"),
-    Cannot(
-        key="resources.cpu",
-        why="OpenPAI counts whole CPUs",
-        when=lambda job: bool(job.resources.cpu) and cpus_of(job.resources.cpu or "1") % 1 != 0,
-        only="of parts of a CPU",
-    ),
+    whole_cpus("OpenPAI"),
     Cannot(key="port", why="OpenPAI reserves a port of each host, and `run` uses that port"),
     Cannot(key="timeouts.job", why="OpenPAI has no limit of time"),
     Cannot(

@@ -12,7 +12,7 @@ src/slurmd/slurmstepd/container.c (a bundle's own environment is replaced).
 import shlex
 
 from torchbake.jobs import model
-from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, Cannot, Needs, cannot
+from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, Cannot, Needs, cannot, whole_cpus
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets._slurm_runtimes import HOSTS, RUNTIMES
@@ -25,20 +25,17 @@ MOST_NODES = model.MOST_NODES  # a partition has a limit of its configuration
 CARRIES_FILES = False
 _APART = 45  # seconds between the end of the first node and of the last, as `run` ends them: docs/ddp.md
 _LONGEST_SIGNAL = 65535  # seconds before the limit, the most that sbatch takes
-_BUNDLE = "the mounts of a bundle are in its config.json"
+
+
+def _of_bundle(key: str, why: str) -> Cannot:
+    return Cannot(key=key, why=why, when=lambda job: job.slurm.runtime == "oci", only="with the runtime oci")
+
 
 CANNOT: tuple[Cannot, ...] = (
     *CHOICE_OF_FILES,
-    Cannot(
-        key="files.folder",
-        why=f"{_BUNDLE}; name the files by `git`",
-        when=lambda job: job.slurm.runtime == "oci",
-        only="with the runtime oci",
-    ),
+    _of_bundle("files.folder", "the mounts of a bundle are in its config.json; name the files by `git`"),
     Cannot(key="files.configMap", why="Slurm has no ConfigMaps; name the files by `folder` or `git`"),
-    Cannot(
-        key="volumes", why=_BUNDLE, when=lambda job: job.slurm.runtime == "oci", only="with the runtime oci"
-    ),
+    _of_bundle("volumes", "the mounts of a bundle are in its config.json"),
     Cannot(key="volumes[].claim", why="Slurm has no claims; name a folder of shared storage by `hostPath`"),
     *cannot(
         ("volumes[].size", "volumes[].storageClass", "volumes[].accessMode"),
@@ -51,12 +48,7 @@ CANNOT: tuple[Cannot, ...] = (
         when=lambda job: not job.env.keys().isdisjoint(HOSTS),
         only=f"of {' and '.join(HOSTS)}",
     ),
-    Cannot(
-        key="resources.cpu",
-        why="Slurm counts whole CPUs",
-        when=lambda job: cpus_of(job.resources.cpu or "1") % 1 != 0,
-        only="of parts of a CPU",
-    ),
+    whole_cpus("Slurm"),
     Cannot(key="resources.shm", why="a container has the host's /dev/shm"),
     Cannot(key="resources.rdma", why="containers have the hosts' devices; Enroot: MELLANOX_VISIBLE_DEVICES in `env`"),
     Cannot(
