@@ -79,7 +79,7 @@ class Job(fields.Keys):
         fields.Resources(), description="resources of each node", examples=[{"cpu": "4", "memory": "16Gi", "gpu": 1}]
     )
     port: Annotated[int, Field(ge=1024, le=65535)] = Field(
-        49875, description="the port of the master that all nodes must reach; no node runs as root", examples=[29500]
+        49875, description="the port of the master, 1024 or more, that all nodes must reach", examples=[29500]
     )
     timeouts: fields.Timeouts = Field(fields.Timeouts(), description="limits of time", examples=[{"job": 86400}])
     restarts: Annotated[int, Field(ge=0, le=100)] = Field(

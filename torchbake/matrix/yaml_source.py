@@ -17,7 +17,7 @@ Location: TypeAlias = tuple[str | int, ...]
 _DEEPEST = 50
 _MOST = 200_000  # ten thousand rows have fewer
 
-try:  # libyaml, ten times faster, where the wheel has it
+try:  # libyaml, which is ten times faster, if PyYAML's wheel has it
     from yaml import CSafeLoader as _Loader
 except ImportError:  # pragma: no cover - depends on how PyYAML was built
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
