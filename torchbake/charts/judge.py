@@ -16,7 +16,7 @@ from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
 
 IMAGES = (("image",), ("volumePermissions", "image"))  # the keys of images in the values
-_LARGEST = 4 * 2**20  # bytes of a file in the chart; our files have some thousand
+_LARGEST = 4 * 2**20  # bytes of a file in the chart; those of charts/pytorch have some thousand
 
 RegistryOf = Callable[[Repository], Registry]
 

@@ -25,7 +25,7 @@ class Output:
         thread.start()
 
     def check(self) -> None:
-        """Raise OSError if our output failed: its reader has gone, or a disk is full."""
+        """Raise OSError if stdout or stderr failed: its reader has gone, or a disk is full."""
         if self._failed:
             raise self._failed[0]
 

@@ -27,7 +27,7 @@ class Found:
 
     An image of an engine has an empty ``digest`` if it came from no registry.
     An engine with the containerd store has a digest for every image, so ``sure`` is false: no registry may have it.
-    The image carries our label if ``ours`` is true; None means that its labels cannot be read.
+    The image has torchbake's label if ``ours`` is true; None means that its labels cannot be read.
     """
 
     digest: str
@@ -78,7 +78,7 @@ def _of_key(text: str, key: tuple[str | int, ...], places: Places, problems: lis
 
 
 def pin(text: str, places: Places) -> tuple[str, bool | None]:
-    """Add the digest to a reference, and return it with True if its image is ours, or None if that is not known.
+    """Add the digest to a reference. Also return ``ours`` of its image.
 
     Raises JobError, and RegistryError if the registry does not answer.
     """

@@ -19,7 +19,7 @@ class Task:
     """The input of a target: the job, its images as references, and the folder with the job's files.
 
     ``contents`` are the files of that folder by path, for a target that carries them in the manifest. ``uid`` is the
-    user of an image of ours. If an image is not ``ours``, nothing is known of its user and its programs.
+    user of an image of torchbake. If ``ours`` is false, torchbake did not build the image, and its user is unknown.
     """
 
     job: Job
