@@ -10,7 +10,11 @@ from torchbake.jobs.target_schema import CHECKS, check_for
 from torchbake.jobs.targets import TARGETS
 
 SCRIPTS = {"docker", "slurm", "torchrun"}
-OWNERS = {"helm": "the chart pytorch", "openpai": "OpenPAI's protocol 2", "openpai-v1": "OpenPAI's first protocol"}
+COMPOSE = "the Compose specification"
+OWNERS = {
+    **{"compose": COMPOSE, "swarm": COMPOSE, "helm": "the chart pytorch"},
+    **{"openpai": "OpenPAI's protocol 2", "openpai-v1": "OpenPAI's first protocol"},
+}
 
 
 def test_all_but_scripts_have_one() -> None:
@@ -28,6 +32,8 @@ def test_it_takes_what_is_written() -> None:
 
 def test_a_mistake_is_reported_with_its_place() -> None:
     for target, old, new, message in (
+        ("swarm", "endpoint_mode:", "endpointmode:", r"services\.node-.\.deploy: the Compose .*'endpointmode'"),
+        ("swarm", "replicas: 1", "replicas: [1]", r"services\.node-.\.deploy\.replicas: the Compose specification"),
         ("helm", "worldSize: 4", "wordSize: 4", r"it: the chart pytorch does not take this: .*'wordSize'"),
         ("helm", "worldSize: 4", "worldSize: four", r"worldSize: the chart pytorch does not take this"),
         ("openpai", "instances: 4", "instance: 4", r"taskRoles\.main: OpenPAI's protocol 2 does not .*'instance'"),
@@ -45,7 +51,8 @@ def test_a_mistake_is_reported_with_its_place() -> None:
 
 
 def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jsonschema", None)
-    with pytest.raises(InstallError) as caught:
-        check_for("helm", TARGETS["helm"].render(task_of(LEAST)))
-    assert "torchbake[jobs]" in (caught.value.hint or "")
+    for target, package in (("helm", "jsonschema"), ("compose", "check_jsonschema.builtin_schemas")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(InstallError) as caught:
+            check_for(target, TARGETS[target].render(task_of(LEAST)))
+        assert "torchbake[jobs]" in (caught.value.hint or "")

@@ -61,27 +61,21 @@ def objects(task: Task) -> list[dict[str, Any]]:
 
 
 def _policy(job: Job) -> dict[str, Any]:
+    gang: dict[str, Any] = {}
+    if job.gang:  # for the scheduler of the operator, which ignores this if it was started without one
+        gang = {
+            "minAvailable": int(job.elastic.partition(":")[0]) if job.elastic else job.nodes,
+            "queue": job.gang.queue,
+            "scheduleTimeoutSeconds": job.gang.schedule_timeout_seconds,
+            "priorityClass": job.priority,
+        }
     policy = {
         "cleanPodPolicy": "Running",  # pods that have ended stay, for their logs
         "activeDeadlineSeconds": job.timeouts.job,
         "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
         "suspend": job.suspend or None,
         "managedBy": job.managed_by,
-        "schedulingPolicy": _gang(job),
-    }
-    return without_nothing(policy)
-
-
-def _gang(job: Job) -> dict[str, Any]:
-    """Return the policy for the scheduler of the operator, which ignores it if it was started without one."""
-    if job.gang is None:
-        return {}
-    least = int(job.elastic.partition(":")[0]) if job.elastic else job.nodes
-    policy = {
-        "minAvailable": least,
-        "queue": job.gang.queue,
-        "scheduleTimeoutSeconds": job.gang.schedule_timeout_seconds,
-        "priorityClass": job.priority,
+        "schedulingPolicy": without_nothing(gang),
     }
     return without_nothing(policy)
 
