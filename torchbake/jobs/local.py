@@ -132,8 +132,8 @@ class Nodes:
     def _watch(self) -> bool:
         """Wait for the end of all nodes. Returns False if the job's time is over.
 
-        `run` ends its nodes together. A node that still runs after the time to save was started too late to meet the
-        others, and the wait ends without it.
+        `run` ends all nodes that have met. A node that still runs after the others' time to save never met them, so
+        the wait ends without it.
         """
         limit = self._job.timeouts.job
         deadline = time.monotonic() + limit if limit else None
