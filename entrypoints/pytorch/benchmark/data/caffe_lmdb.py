@@ -4,23 +4,20 @@ import io
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset
 
 from ..failure import Failure
 from .datum import Datum, DatumError, parse
-from .pixels import decode, need_pillow, sample
-
-if TYPE_CHECKING:
-    from .samples import Wanted
+from .pixels import Wanted, decode, need_pillow, sample
 
 
 class CaffeLmdb(Dataset[tuple[torch.Tensor, int]]):
     """Images in the order of their keys. Each process opens the database for itself, as lmdb asks. Raises Failure."""
 
-    def __init__(self, folder: Path, wanted: "Wanted") -> None:
+    def __init__(self, folder: Path, wanted: Wanted) -> None:
         self._folder, self._wanted = folder, wanted
         self._opened: tuple[int, Any] = (0, None)
         if not (folder / "data.mdb").exists():

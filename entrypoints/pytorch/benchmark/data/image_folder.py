@@ -2,16 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import Dataset
 
 from ..failure import Failure
-from .pixels import decode, need_pillow, sample
-
-if TYPE_CHECKING:
-    from .samples import Wanted
+from .pixels import Wanted, decode, need_pillow, sample
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
 
@@ -19,7 +15,7 @@ _SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", "
 class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
     """Classes are numbered by their names' order, as torchvision's ImageFolder does. Raises Failure."""
 
-    def __init__(self, folder: Path, wanted: "Wanted") -> None:
+    def __init__(self, folder: Path, wanted: Wanted) -> None:
         need_pillow()
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
         self._images = [(path, number) for number, name in enumerate(names) for path in _images(folder / name)]

@@ -1,6 +1,7 @@
 """From the bytes of an image to a sample: decoded, cut, brought to size, flipped, normalised."""
 
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 import torch
@@ -15,6 +16,20 @@ if TYPE_CHECKING:
 # Of ImageNet's images, red, green, blue, for values from 0 to 1: what pretrained models expect.
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The samples that a model takes: their size, its number of classes, and whether it trains."""
+
+    size: tuple[int, int]
+    classes: int
+    training: bool
+
+    def check_class(self, number: int, where: str) -> None:
+        """Raise Failure for a class that the model does not have; a GPU would only report a failed assertion."""
+        if not 0 <= number < self.classes:
+            raise Failure(f"{where} has the class {number}, and the model knows 0 to {self.classes - 1}: take another.")
 
 
 def need_pillow() -> None:

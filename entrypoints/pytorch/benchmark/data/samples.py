@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,24 +13,11 @@ from ..flags import Settings
 from ..ranks import Ranks
 from .caffe_lmdb import CaffeLmdb
 from .image_folder import ImageFolder
+from .pixels import Wanted
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 _SEED = 0  # all ranks must shuffle alike
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What the model makes of images: their size, how many classes it knows, and whether it trains."""
-
-    size: tuple[int, int]
-    classes: int
-    training: bool
-
-    def check_class(self, number: int, where: str) -> None:
-        """Raises Failure: a GPU would end with an assertion that nobody understands."""
-        if not 0 <= number < self.classes:
-            raise Failure(f"{where} has the class {number}, and the model knows 0 to {self.classes - 1}: take another.")
 
 
 def open_batches(settings: Settings, entry: zoo.Entry, ranks: Ranks, dtype: torch.dtype) -> Iterator[Batch]:
