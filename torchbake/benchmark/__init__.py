@@ -1,1 +1,1 @@
-"""Speed, measured: a plan of experiments on images and hosts, and two images told apart."""
+"""Speed measurements: a plan of experiments on images and hosts, and the comparison of two images."""

@@ -1,4 +1,4 @@
-"""The command line of an experiment: `bench` in a container, on this machine, or over ssh. Pure."""
+"""Command lines of an experiment: `bench` in a container, on this machine, or over ssh. Pure."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from torchbake.engine.runner import run_words
 from torchbake.matrix.spec import TOOLBOX
 
 _HOME = "~/"
-_NODE = "node"  # what a container is called on the network of its experiment: node0, node1
-FOLDER, DATA = "/plan", "/data"  # where a container sees the plan's folder, and its data
+_NODE = "node"  # containers are node0, node1, … on the network of their experiment
+FOLDER, DATA = "/plan", "/data"  # mounts in a container: the plan's folder, and its data
 
 
 def bench_words(experiment: Experiment, *, model: str, data: str | None) -> list[str]:
-    """The flags of `bench`; ``model`` and ``data`` are paths there, where they are paths."""
+    """Return the flags of `bench`. Paths in ``model`` and ``data`` are those of the place where it runs."""
     settings = experiment.settings
     flags: dict[str, object] = {
         "model": model,
@@ -37,17 +37,16 @@ def bench_words(experiment: Experiment, *, model: str, data: str | None) -> list
     if data:
         flags |= {"data_dir": data, "data_backend": settings.data_backend, "data_shuffle": settings.data_shuffle}
         flags["num_loader_threads"] = settings.num_loader_threads
-    given = {name: value for name, value in flags.items() if value is not None}
-    return [word for name, value in given.items() for word in (f"--{name}", _shown(value))] + list(settings.args)
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    words = []
+    for name, value in flags.items():
+        if value is not None:
+            words += [f"--{name}", str(value).lower() if isinstance(value, bool) else str(value)]
+    return [*words, *settings.args]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """How an image is started. ``folder`` is the plan's; ``toolbox`` is mounted in the place of an image's own."""
+    """Options for the containers of an image. ``folder`` is the plan's, ``toolbox`` is mounted over the image's own."""
 
     image: str
     family: str
@@ -59,7 +58,7 @@ class Container:
     def words(
         self, experiment: Experiment, labels: Mapping[str, str] | None = None, *, node: int = 0, network: str = ""
     ) -> list[str]:
-        """`docker run` with all of its words. Each image gets the same, so that none has an advantage.
+        """Return the whole `docker run` command; it is the same for each image, so that none has an advantage.
 
         If the experiment has several nodes, each node is a container on the ``network`` and has its own GPUs.
         """
@@ -67,23 +66,20 @@ class Container:
         mounts = [(self.toolbox, TOOLBOX)] if self.toolbox else []
         mounts += [(self.folder, FOLDER)] if own else []
         mounts += [(self.folder / settings.data_dir, DATA)] if settings.data_dir else []
-        words = (
-            run_words(labels or {})
-            + limits(settings.docker, self.without, network=network)
-            + self._devices(experiment.gpus if experiment.on_gpu else 0, node)
-        )
+        words = run_words(labels or {}) + limits(settings.docker, self.without, network=network)
+        words += self._devices(experiment.gpus if experiment.on_gpu else 0, node)
         words += [f"--network-alias={_NODE}{node}"] if network else []
         variables = settings.env | node_variables(experiment, node, f"{_NODE}0")
         words += [f"--env={name}={value}" for name, value in variables.items()]
         words += [_mount(source, target) for source, target in mounts]
         model = f"{FOLDER}/{experiment.model}" if own else experiment.model
         bench = bench_words(experiment, model=model, data=DATA if settings.data_dir else None)
-        program = f"{TOOLBOX}/bench" if self.toolbox else "bench"  # an image of somebody else's has it not in its PATH
+        program = f"{TOOLBOX}/bench" if self.toolbox else "bench"  # foreign images do not have the toolbox in PATH
         return [*words, *settings.docker.options, self.image, program, *bench]
 
     def _devices(self, gpus: int, node: int) -> list[str]:
         if not gpus:
-            # Where NVIDIA's runtime is the engine's default, the image's own variable would ask for all GPUs.
+            # If NVIDIA's runtime is the engine's default, the image's own variable requests all GPUs.
             return ["--env=NVIDIA_VISIBLE_DEVICES=void"] if self.family == "cuda" else []
         numbers = [str(number) for number in range(node * gpus, (node + 1) * gpus)]
         if self.gpu.how == "cdi":
@@ -92,23 +88,24 @@ class Container:
 
 
 def _mount(source: Path, target: str) -> str:
-    """Read-only. Unlike a volume, it is refused where the source is missing. Docker reads it as CSV."""
+    """Return a read-only mount as CSV, as docker takes it. Unlike a volume, it fails if the source is missing."""
     text = f"source={source}"
     quoted = '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text
     return f"--mount=type=bind,{quoted},target={target},readonly"
 
 
 def limits(docker: Docker, without: frozenset[str] = frozenset(), *, network: str = "") -> list[str]:
-    """What each container gets, whatever runs in it."""
+    """Return the options that every container gets: network, shared memory and ulimits."""
     ulimits = {"memlock": docker.memlock, "stack": docker.stack}
     words = [f"--network={network or docker.network}", f"--shm-size={docker.shm_size}"]
     return words + [f"--ulimit={name}={value}" for name, value in ulimits.items() if name not in without]
 
 
 def host_words(host: Host, experiment: Experiment, *, limit: int, folder: Path, node: int = 0) -> list[str]:
-    """`bench` by a Python of this machine, or over ssh, where `timeout` ends what its connection has left behind.
+    """Return the command that runs `bench` with a Python of this machine, or over ssh.
 
-    Paths of the plan are relative to its ``folder`` on this machine; over ssh they are those of the other one.
+    Paths of the plan are relative to its ``folder`` on this machine; over ssh they are paths of the remote machine.
+    There, `timeout` ends a `bench` whose connection was lost.
     """
     settings = experiment.settings
     model, data = experiment.model, settings.data_dir
@@ -126,10 +123,10 @@ def host_words(host: Host, experiment: Experiment, *, limit: int, folder: Path, 
 
 
 def remote(words: Sequence[str]) -> str:
-    """One word for the shell at the other end; a leading ``~/`` is its to expand."""
+    """Quote a command as one word for the remote shell, which expands a leading ``~/``."""
     return " ".join(_HOME + shlex.quote(word[2:]) if word.startswith(_HOME) else shlex.quote(word) for word in words)
 
 
 def is_own(model: str) -> bool:
-    """Whether a model is a class in a file, ``mine.py:Net``."""
+    """Check if a model is a class in a file: ``mine.py:Net``."""
     return ".py:" in model

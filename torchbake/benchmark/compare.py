@@ -1,6 +1,6 @@
-"""Two images on one machine, their runs interleaved; first the one with itself, for how much the machine wavers."""
+"""Comparison of two images on one machine by interleaved runs. The first image against itself gives the noise."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,14 @@ from torchbake.benchmark.places import Place
 from torchbake.benchmark.run import milliseconds
 from torchbake.errors import BenchmarkError
 
-ROUNDS = 6  # the fewest whose range holds the median with 95%, by `torchbake.benchmark.estimate`
-_MORE = 3  # times the rounds that were asked for, until it is too noisy
+ROUNDS = 6  # the fewest whose range contains the median with 95%: see `torchbake.benchmark.estimate`
+_MORE = 3  # times the requested rounds are run at most, before the verdict is "too noisy"
 _WORST: tuple[Verdict, ...] = ("slower", "too noisy", "faster", "same")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One experiment in both images. ``rounds`` is how many it took."""
+    """The result of one experiment in both images after ``rounds`` rounds."""
 
     experiment: Experiment
     judgement: Judgement
@@ -26,11 +26,10 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How two places are compared: ``rounds`` of four runs, after as many of the first place alone.
+    """The comparison of two places: ``rounds`` of the first place alone, then as many of both, each of four runs.
 
-    There are up to ``most_rounds`` of both while it cannot be told.
-
-    ``threshold`` is the least difference that counts, as a part of A's time; ``limit`` is in seconds, for one run.
+    While the verdict is "too noisy", up to ``most_rounds`` of both are run. ``threshold`` is the smallest difference
+    that counts, as a fraction of A's time; ``limit`` is seconds for one run.
     """
 
     a: Place
@@ -45,30 +44,23 @@ class Comparison:
         return _MORE * self.rounds
 
     def run(self, experiment: Experiment, on_look: Callable[[str], None] = lambda _: None) -> Compared:
-        """Raises BenchmarkError where a run fails, and KeyboardInterrupt once the run is stopped."""
+        """Raise BenchmarkError if a run fails, and KeyboardInterrupt once the run is stopped."""
         on_look("trying both")
-        for place in dict.fromkeys((self.a.where, self.b.where)):  # files are read from the disk by the first run
-            self._median(self.a if place == self.a.where else self.b, experiment)
-        alone = list[Round]()
-        for number in range(self.rounds):
-            on_look(f"the first with itself, round {number + 1}")
+        for place in [self.a] if self.a.where == self.b.where else [self.a, self.b]:
+            self._median(place, experiment)  # not counted: the first run reads files from the disk
+        alone, both = list[Round](), list[Round]()
+        while len(alone) < self.rounds:
+            on_look(f"the first with itself, round {len(alone) + 1}")
             alone.append(self._round(self.a, self.a, experiment))
-        *_, last = self._rounds(experiment, alone, on_look)
-        return last
-
-    def _rounds(self, experiment: Experiment, alone: list[Round], on_look: Callable[[str], None]) -> Iterator[Compared]:
-        """What is known after each round from the first that may be the last one on."""
-        rounds = list[Round]()
-        for number in range(1, self.most_rounds + 1):
-            on_look(f"both, round {number}")
-            rounds.append(self._round(self.a, self.b, experiment))
-            if number < self.rounds:
+        while True:
+            on_look(f"both, round {len(both) + 1}")
+            both.append(self._round(self.a, self.b, experiment))
+            if len(both) < self.rounds:
                 continue
-            judgement = judge(alone, rounds, threshold=self.threshold, seed=self.seed)
-            yield Compared(experiment=experiment, judgement=judgement, rounds=number)
-            if judgement.verdict != "too noisy":
-                return
-            if judgement.noise >= self.threshold:  # more rounds of both could not be told from it
+            judgement = judge(alone, both, threshold=self.threshold, seed=self.seed)
+            if judgement.verdict != "too noisy" or len(both) == self.most_rounds:
+                return Compared(experiment=experiment, judgement=judgement, rounds=len(both))
+            if judgement.noise >= self.threshold:  # more rounds of both alone cannot lower the noise
                 alone.append(self._round(self.a, self.a, experiment))
 
     def _round(self, a: Place, b: Place, experiment: Experiment) -> Round:
@@ -83,40 +75,37 @@ class Comparison:
 
 
 def overall(compared: Sequence[Compared]) -> Verdict:
-    """The verdict of several experiments: the worst of them."""
+    """Return the worst verdict of several experiments."""
     return min((each.judgement.verdict for each in compared), key=_WORST.index)
 
 
 def sentence(judgement: Judgement) -> str:
-    """``slower by 10.2% (9.1% to 11.0%), noise 1.2%``."""
-    difference = judgement.difference
-    by = (
-        f" by {abs(difference.value):.1%}"
-        if judgement.verdict in ("slower", "faster")
-        else f", {difference.value:+.1%}"
-    )
-    return f"{judgement.verdict}{by} ({difference.low:+.1%} to {difference.high:+.1%}), noise {judgement.noise:.1%}"
+    """Format a judgement: ``slower by 10.2% (+9.1% to +11.0%), noise 1.2%``."""
+    found = judgement.difference
+    is_clear = judgement.verdict in ("slower", "faster")
+    amount = f" by {abs(found.value):.1%}" if is_clear else f", {found.value:+.1%}"
+    return f"{judgement.verdict}{amount} ({found.low:+.1%} to {found.high:+.1%}), noise {judgement.noise:.1%}"
 
 
 def as_json(each: Compared) -> dict[str, Any]:
-    """For a program; times in seconds, differences as parts of A's time."""
+    """Return a comparison for programs: times in seconds, differences as fractions of A's time."""
+
+    def as_dict(interval: Interval) -> dict[str, float]:
+        return {"median": interval.value, "low": interval.low, "high": interval.high}
+
     judgement = each.judgement
     return {
         "experiment": each.experiment.model_dump(),
         "verdict": judgement.verdict,
-        "difference": _interval(judgement.difference),
+        "difference": as_dict(judgement.difference),
         "noise": judgement.noise,
-        "a": _interval(judgement.a),
-        "b": _interval(judgement.b),
+        "a": as_dict(judgement.a),
+        "b": as_dict(judgement.b),
         "rounds": each.rounds,
     }
 
 
-def _interval(interval: Interval) -> dict[str, float]:
-    return {"median": interval.value, "low": interval.low, "high": interval.high}
-
-
 def row(each: Compared) -> tuple[str, ...]:
-    """For a table: the experiment, both medians, and the verdict."""
+    """Return the cells of a comparison in a table: the experiment, both medians, and the verdict."""
     judgement = each.judgement
     return each.experiment.name, milliseconds(judgement.a.value), milliseconds(judgement.b.value), sentence(judgement)

@@ -1,11 +1,11 @@
-"""Whether one of two images is slower, from interleaved runs on one machine. Pure functions of numbers.
+"""Statistics that decide if one of two images is slower, from interleaved runs on one machine. Pure.
 
-A run is told by the median of its batches' times. Four runs are a round: A B B A. The difference of a round is the mean
-logarithm of B's times less that of A's: whatever grows evenly over a round, as heat does, is in both alike and cancels.
-What is left is estimated by the median of the rounds, with a percentile bootstrap interval (Efron and Tibshirani, An
-Introduction to the Bootstrap, 1993, chapter 13) over whole rounds, as batches of one run are not independent. Of few
-rounds that would be too narrow. Their interval is the range of all, which holds the median of n independent values with
-the probability 1 - 2^(1 - n): all of them lie on one side of it as often as n coins fall alike.
+The time of a run is the median of its batches' times. A round is four runs: A B B A. Its difference is the mean
+logarithm of B's times minus that of A's. A drift that is linear over a round, such as heat, cancels. The estimate is
+the median of the rounds. Its interval is a percentile bootstrap (Efron and Tibshirani, An Introduction to the
+Bootstrap, 1993, chapter 13) over whole rounds, as batches of one run are not independent. For few rounds a bootstrap
+is too narrow, so the interval is their range. The range of n independent values contains the median with the
+probability 1 - 2^(1 - n), as all n values are on one side of it as often as n coins fall alike.
 """
 
 import math
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Verdict: TypeAlias = Literal["faster", "slower", "same", "too noisy"]
-SAMPLES = 2000  # of the bootstrap: the ends of a 95% interval are then found to about 0.5% of its rank
+SAMPLES = 2000  # of the bootstrap: enough to find the ends of a 95% interval to about 0.5% of its rank
 LEVEL = 0.95
-FEW = 8  # values of which the next-narrower interval, without the least and the most, is below `LEVEL`: sign test
+FEW = 8  # up to so many values, the interval without the smallest and largest value is below `LEVEL` (sign test)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A value with the interval that holds it with the probability `LEVEL`; of fewer than 6 values with less."""
+    """A value with its confidence interval at `LEVEL`; fewer than 6 values give a lower level."""
 
     value: float
     low: float
@@ -32,22 +32,22 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """Medians, in seconds, of the four runs A B B A; of A alone, A A A A, the inner two stand for B."""
+    """Medians, in seconds, of the four runs A B B A. In a round of A alone, ``b`` has the two inner runs."""
 
     a: tuple[float, float]
     b: tuple[float, float]
 
     @property
     def difference(self) -> float:
-        """The logarithm of B's time as a multiple of A's: 0 for equal ones, about 0.1 where B takes 10% longer."""
+        """The logarithm of B's time divided by A's: 0 if they are equal, about 0.1 if B takes 10% longer."""
         return sum(map(math.log, self.b)) / 2 - sum(map(math.log, self.a)) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What is known of B against A. ``difference`` and ``noise`` are parts of A's time: 0.1 is 10% longer.
+    """B compared with A. ``difference`` and ``noise`` are fractions of A's time: 0.1 is 10% longer.
 
-    ``noise`` is how far A seems to differ from itself.
+    ``noise`` is the measured difference of A from itself.
     """
 
     verdict: Verdict
@@ -58,7 +58,7 @@ class Judgement:
 
 
 def median_of(values: Sequence[float], *, seed: int) -> Interval:
-    """The median with its interval; the same for the same seed. ``values`` are one or more."""
+    """Return the median of at least one value with its interval; equal seeds give equal results."""
     if len(values) <= FEW:
         return Interval(value=statistics.median(values), low=min(values), high=max(values))
     chance = random.Random(seed)
@@ -69,16 +69,16 @@ def median_of(values: Sequence[float], *, seed: int) -> Interval:
 
 
 def noise_of(alone: Sequence[Round], *, seed: int) -> float:
-    """The farther end of the interval of A's difference from itself, as a part of A's time."""
+    """Return the farther end of the interval of A's difference from itself, as a fraction of A's time."""
     interval = median_of([each.difference for each in alone], seed=seed)
     return max(abs(math.expm1(interval.low)), abs(math.expm1(interval.high)))
 
 
 def judge(alone: Sequence[Round], rounds: Sequence[Round], *, threshold: float, seed: int) -> Judgement:
-    """B against A. ``alone`` are rounds of A with itself, ``threshold`` is the least difference that counts.
+    """Compare B with A. ``alone`` are rounds of A with itself, ``threshold`` is the smallest difference that counts.
 
-    A difference is one where it reaches the threshold and all of its interval is beyond the noise. The two are the same
-    where the interval is within the threshold, and the noise too. Everything else cannot be told on this machine.
+    B is slower or faster if the difference reaches the threshold and its whole interval is beyond the noise. They are
+    the same if both the interval and the noise are within the threshold. Everything else is too noisy.
     """
     logarithm = median_of([each.difference for each in rounds], seed=seed)
     difference = Interval(

@@ -1,4 +1,4 @@
-"""From a plan to its experiments: each model with each batch size, type, phase and number of GPUs, everywhere. Pure."""
+"""Experiments of a plan: each model with each batch size, type, phase and number of GPUs, on each place. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from torchbake.matrix.yaml_source import Document, Location
 
 
 class Source(Model):
-    """The files behind an experiment: ``model`` is the digest of a class's own file, ``data`` a folder's whole path."""
+    """Files of an experiment: ``model`` is the digest of the file of a class, ``data`` a folder's absolute path."""
 
     model: str = ""
     data: str = ""
 
 
 class Experiment(Model):
-    """What is measured, wherever that is. Equal ones are comparable, whatever the plan was that they came from."""
+    """A measurement without its place. Results of equal experiments are comparable, also across plans."""
 
     model: str
     batch_size: int
@@ -32,9 +32,9 @@ class Experiment(Model):
     @property
     def name(self) -> str:
         """``resnet50 training float32 batch 16 cpu``; unique within a plan."""
-        number = f"{self.gpus} " if self.gpus else ""
-        where = f"{number}{'gpu' if self.on_gpu else 'cpu'}{f' on {self.nodes} nodes' if self.nodes > 1 else ''}"
-        return f"{self.model} {self.phase} {self.dtype} batch {self.batch_size} {where}"
+        device = f"{f'{self.gpus} ' if self.gpus else ''}{'gpu' if self.on_gpu else 'cpu'}"
+        nodes = f" on {self.nodes} nodes" if self.nodes > 1 else ""
+        return f"{self.model} {self.phase} {self.dtype} batch {self.batch_size} {device}{nodes}"
 
     @property
     def on_gpu(self) -> bool:
@@ -43,7 +43,7 @@ class Experiment(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """A place as a plan names it: ``word`` is what stands there, ``name`` what it is called in results."""
+    """A place of a plan: ``word`` is its text in the plan, ``name`` its name in results."""
 
     kind: str  # image or host
     word: str
@@ -52,7 +52,7 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An experiment on a place; ``excluded`` is the plan's reason not to run it."""
+    """An experiment on a place; ``excluded`` is the plan's reason not to run it, if any."""
 
     experiment: Experiment
     place: Named
@@ -60,9 +60,9 @@ class Case:
 
 
 def expand(plan: Plan, places: Sequence[Named], document: Document) -> tuple[Case, ...]:
-    """All cases, those of one experiment side by side, so that places are compared under the same weather.
+    """Return all cases. Those of one experiment are adjacent, so that places are compared under equal conditions.
 
-    Raises PlanError for a rule that holds for nothing, and for rules that leave nothing.
+    Raise PlanError for a rule that matches no experiment, and for rules that leave none.
     """
     cases = tuple(
         Case(experiment=each, place=place, excluded=_reason(plan.exclude, each, place))
@@ -87,40 +87,35 @@ def expand(plan: Plan, places: Sequence[Named], document: Document) -> tuple[Cas
 
 
 def experiments(plan: Plan) -> Iterator[Experiment]:
-    """Each model with each of the other axes; exclusions are not asked."""
+    """Return each combination of the plan's axes with its settings; ``exclude`` is not applied."""
     settings = plan.settings
-    for model, batch, dtype, phase, gpus, nodes in product(
-        plan.models, plan.batch_sizes, plan.dtypes, plan.phases, plan.gpus, plan.nodes
-    ):  # fmt: skip
-        yield _settled(
-            Experiment(
-                model=model, batch_size=batch, dtype=dtype, phase=phase, gpus=gpus, nodes=nodes, settings=settings
-            ),
-            plan.when,
+    axes = product(plan.models, plan.batch_sizes, plan.dtypes, plan.phases, plan.gpus, plan.nodes)
+    for model, batch, dtype, phase, gpus, nodes in axes:
+        experiment = Experiment(
+            model=model, batch_size=batch, dtype=dtype, phase=phase, gpus=gpus, nodes=nodes, settings=settings
         )
+        yield _with_settings(experiment, plan.when)
 
 
-def _settled(experiment: Experiment, rules: Sequence[When]) -> Experiment:
-    """The experiment with the settings of the rules that hold for it, and with its own keys in their values."""
+def _with_settings(experiment: Experiment, rules: Sequence[When]) -> Experiment:
+    """Apply the rules that match the experiment, and replace references to its keys in the settings."""
     settings = experiment.settings
     for rule in rules:
         if _agrees(rule, experiment):
             settings = _changed(settings, rule.set)
     known = {key: getattr(experiment if key in Conditions.model_fields else settings, key) for key in KEYS}
-    docker = settings.docker.model_copy(
-        update={"options": tuple(fill(word, known) for word in settings.docker.options)}
-    )
+    options = tuple(fill(word, known) for word in settings.docker.options)
     update = {
         "args": tuple(fill(word, known) for word in settings.args),
         "env": {name: fill(value, known) for name, value in settings.env.items()},
         "data_dir": fill(settings.data_dir, known) if settings.data_dir else None,
-        "docker": docker,
+        "docker": settings.docker.model_copy(update={"options": options}),
     }
     return experiment.model_copy(update={"settings": settings.model_copy(update=update)})
 
 
 def _changed(settings: Settings, by: Settings) -> Settings:
-    """Only with the keys that are written; mappings are merged."""
+    """Override the keys that ``by`` sets; ``env`` and ``docker`` are merged."""
     update: dict[str, object] = {name: getattr(by, name) for name in by.model_fields_set}
     if "env" in update:
         update["env"] = {**settings.env, **by.env}
@@ -131,7 +126,7 @@ def _changed(settings: Settings, by: Settings) -> Settings:
 
 
 def comparable(plan: Plan, places: Sequence[Named]) -> tuple[Experiment, ...]:
-    """The experiments that the plan excludes on none of these places."""
+    """Return the experiments that the plan excludes on none of these places."""
     return tuple(each for each in experiments(plan) if not any(_reason(plan.exclude, each, place) for place in places))
 
 
@@ -140,16 +135,13 @@ def _reason(rules: Sequence[Exclude], experiment: Experiment, place: Named) -> s
 
 
 def _holds(rule: Exclude, experiment: Experiment, place: Named) -> bool:
-    names = {place.kind: {place.word, place.name}, "image" if place.kind == "host" else "host": set[str]()}
-    places = all(wanted is None or _meets(wanted, names[key]) for key in names if (wanted := getattr(rule, key)))
-    return places and _agrees(rule, experiment)
+    for kind, words in (("image", rule.image), ("host", rule.host)):
+        if words and not (kind == place.kind and {place.word, place.name} & {*words}):
+            return False
+    return _agrees(rule, experiment)
 
 
 def _agrees(rule: Conditions, experiment: Experiment) -> bool:
-    """Return whether an experiment has all values of a rule, on any place."""
+    """Check if an experiment has all values of a rule, on any place."""
     wanted = {key: getattr(rule, key) for key in Conditions.model_fields}
     return all(values is None or getattr(experiment, key) in values for key, values in wanted.items())
-
-
-def _meets(wanted: Sequence[object], found: set[str]) -> bool:
-    return any(one in found for one in wanted)

@@ -1,6 +1,6 @@
-"""What a value of a plan may be: the types of its model's fields, and the models that stand below the file's own."""
+"""Types of the fields of a plan, and the models below its top level."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
@@ -14,13 +14,13 @@ PHASES = ("training", "inference", "data_ingestion")
 DTYPES = ("float32", "float16", "bfloat16")
 DEVICES = ("gpu", "cpu")
 BACKENDS = ("caffe_lmdb", "image_folder")
-LEAST_INTERVAL = 0.2  # seconds between two looks of `bench`
-SIZE = r"^[1-9][0-9]*[bkmg]?$"  # as docker takes --shm-size
-LIMIT = r"^(-1|[0-9]+)$"  # of an ulimit in bytes; -1: none
+LEAST_INTERVAL = 0.2  # seconds between two samples of `bench`
+SIZE = r"^[1-9][0-9]*[bkmg]?$"  # of docker's --shm-size
+LIMIT = r"^(-1|[0-9]+)$"  # bytes of an ulimit; -1: no limit
 
 
 class Model(field_types.Model):
-    """A mapping of the file: every key is known."""
+    """A mapping of the file; unknown keys are errors."""
 
 
 def _as_list(value: Any) -> Any:
@@ -31,12 +31,16 @@ def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _schema(item: dict[str, Any]) -> WithJsonSchema:
+def _one_or_more(item: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]})
 
 
+def _word_of(*words: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": f"^({'|'.join(words)})$"}
+
+
 def _full_name(text: str) -> str:
-    """`float` is the field's other word for `float32`."""
+    """Accept `float` as another name of `float32`."""
     return of_jobs.one_of(*DTYPES)("float32" if text == "float" else text)
 
 
@@ -58,65 +62,23 @@ def _public(text: str) -> str:
     return text
 
 
+T = TypeVar("T")
+# A key takes a single value or a list; a value that is repeated counts once.
+Many = Annotated[tuple[T, ...], BeforeValidator(_as_list), Field(min_length=1), AfterValidator(_unique)]
 Text = Annotated[str, AfterValidator(of_jobs.word)]
-Words = Annotated[
-    tuple[Text, ...],
-    BeforeValidator(_as_list),
-    Field(min_length=1),
-    AfterValidator(_unique),
-    _schema({"type": "string"}),
-]
+Words = Annotated[Many[Text], _one_or_more({"type": "string"})]
 Positive = Annotated[int, Field(ge=1)]
-Sizes = Annotated[
-    tuple[Positive, ...],
-    BeforeValidator(_as_list),
-    Field(min_length=1),
-    AfterValidator(_unique),
-    _schema({"type": "integer", "minimum": 1}),
-]
-Gpus = Annotated[
-    tuple[Annotated[int, Field(ge=0)], ...],
-    BeforeValidator(_as_list),
-    Field(min_length=1),
-    AfterValidator(_unique),
-    _schema({"type": "integer", "minimum": 0}),
-]
-Phases = Annotated[
-    tuple[Annotated[str, AfterValidator(of_jobs.one_of(*PHASES))], ...],
-    BeforeValidator(_as_list),
-    Field(min_length=1),
-    AfterValidator(_unique),
-    _schema({"type": "string", "pattern": f"^({'|'.join(PHASES)})$"}),
-]
-Dtypes = Annotated[
-    tuple[Annotated[str, AfterValidator(_full_name)], ...],
-    BeforeValidator(_as_list),
-    Field(min_length=1),
-    AfterValidator(_unique),
-    _schema({"type": "string", "pattern": f"^(float|{'|'.join(DTYPES)})$"}),
-]
-Backend = Annotated[
-    str,
-    AfterValidator(of_jobs.one_of(*BACKENDS)),
-    WithJsonSchema({"type": "string", "pattern": f"^({'|'.join(BACKENDS)})$"}),
-]
-Device = Annotated[
-    str,
-    AfterValidator(of_jobs.one_of(*DEVICES)),
-    WithJsonSchema({"type": "string", "pattern": f"^({'|'.join(DEVICES)})$"}),
-]
+Sizes = Annotated[Many[Positive], _one_or_more({"type": "integer", "minimum": 1})]
+Gpus = Annotated[Many[Annotated[int, Field(ge=0)]], _one_or_more({"type": "integer", "minimum": 0})]
+Phases = Annotated[Many[Annotated[str, AfterValidator(of_jobs.one_of(*PHASES))]], _one_or_more(_word_of(*PHASES))]
+Dtypes = Annotated[Many[Annotated[str, AfterValidator(_full_name)]], _one_or_more(_word_of("float", *DTYPES))]
+Backend = Annotated[str, AfterValidator(of_jobs.one_of(*BACKENDS)), WithJsonSchema(_word_of(*BACKENDS))]
+Device = Annotated[str, AfterValidator(of_jobs.one_of(*DEVICES)), WithJsonSchema(_word_of(*DEVICES))]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_interval)]
 Variable = Annotated[str, Field(pattern=NAME), AfterValidator(_free_name)]
+_SCALAR = {"type": ["string", "number", "boolean"]}
 VariableValue = Annotated[
-    str | tuple[str, ...],
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": ["string", "number", "boolean"]},
-                {"type": "array", "items": {"type": ["string", "number", "boolean"]}},
-            ]
-        }
-    ),
+    str | tuple[str, ...], WithJsonSchema({"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]})
 ]
 Limit = Annotated[
     str, Field(pattern=LIMIT), WithJsonSchema({"type": ["string", "integer"], "pattern": LIMIT, "minimum": -1})
@@ -125,7 +87,7 @@ Variables = dict[Annotated[str, Field(pattern=VARIABLE)], Annotated[str, AfterVa
 
 
 class Docker(Model):
-    """How containers are started. Torch's loader workers and NCCL die in docker's own 64 MB of shared memory."""
+    """Options of containers. Docker's default of 64 MB shared memory is too small for torch's workers and NCCL."""
 
     shm_size: Annotated[str, Field(pattern=SIZE)] = Field(
         "1g", description="size of `/dev/shm`: a limit, not a use", examples=["8g"]
@@ -143,7 +105,7 @@ class Docker(Model):
 
 
 class Host(Model):
-    """A machine without a container, or several of them: over ssh, or this machine by its Python."""
+    """One or several machines without containers: over ssh, or this machine by its Python."""
 
     ssh: Words | None = Field(
         None,
@@ -169,30 +131,30 @@ class Host(Model):
     @field_validator("python")
     @classmethod
     def _starts_something(cls, python: str, info: ValidationInfo) -> str:
-        """Asked only where the key is written. ``bench`` stands above it, so that it is known here."""
+        """Run only if the key is set. ``bench`` is defined above ``python``, so it is validated before."""
         if info.data.get("ssh") and not info.data.get("bench"):
             raise ValueError("starts nothing over ssh without `bench`: name that file too, or leave `python` out")
         return python
 
     @property
     def word(self) -> str:
-        """What a plan's rules call it: where it is, or by which Python where it is this machine."""
+        """The host's name in a plan's rules: the address for ssh, or on this machine its Python."""
         return ", ".join(self.ssh) if self.ssh else self.python
 
     @property
     def master(self) -> str:
-        """Where the other nodes reach node 0."""
+        """The address of node 0 for the other nodes."""
         return self.address or (self.ssh[0].rpartition("@")[2] if self.ssh else "127.0.0.1")
 
     @property
     def name(self) -> str:
-        """What it is called in results, with all by which two on one machine differ."""
+        """The host's name in results, which differs between two hosts on one machine."""
         python = [self.python] if self.ssh and "python" in self.model_fields_set else []
         return " ".join([self.word, *python, *([self.bench] if self.bench else [])])
 
 
 class Conditions(Model):
-    """A rule's choice of experiments: all of its keys must hold."""
+    """Conditions of a rule: an experiment matches if it meets all keys that are set."""
 
     model: Words | None = Field(None, description="of these models", examples=["vgg19"])
     batch_size: Sizes | None = Field(None, description="with these batch sizes", examples=[[64, 128]])
@@ -203,7 +165,7 @@ class Conditions(Model):
 
 
 class Exclude(Conditions):
-    """Experiments that are not run: those for which all of the keys here hold."""
+    """A rule that excludes the experiments that meet all its keys."""
 
     reason: Annotated[str, Field(min_length=8)] = Field(
         description="why, for whoever reads the results", examples=["does not fit into 16 GB"]
