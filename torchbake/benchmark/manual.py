@@ -1,4 +1,4 @@
-"""``docs/benchmark-plans.md`` and the schema for editors: every key of a plan, as the model has it. Pure."""
+"""Reference of plans, generated from the model: ``docs/benchmark-plans.md`` and the schema for editors. Pure."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from torchbake.matrix.schema import editor_schema
 
 MARK = "<!-- from torchbake/benchmark/model.py; `nox -s schema` writes it -->\n"
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}
-_ABOUT = ("title", "description", "default", "examples")  # of a key, whatever its value is
+_ABOUT = ("title", "description", "default", "examples")  # keywords that say nothing of a key's type
 
 
 def with_reference(page: str) -> str:
-    """The page with the words that stand above its mark, and the reference made anew below."""
+    """Return the page with the reference below its mark generated again; the text above the mark stays."""
     schema = Plan.model_json_schema()
     parts = (*key_tables(schema), f"## A plan with all keys\n\n```yaml\n{whole_example(schema)}```\n")
     return page_with(page, MARK, parts)
 
 
 def plan_schema() -> str:
-    """The schema for editors, in which each value may be a reference, `${name}`."""
+    """Return the schema for editors, in which each value may be a reference, `${name}`."""
     return editor_schema(Plan, extend=_with_references)
 
 

@@ -1,7 +1,6 @@
-"""A benchmark's plan as a validated model: what is measured, and where.
+"""Model of a benchmark's plan: experiments and places, validated.
 
-Keys have the names of `bench`'s flags where they are those. Every problem in the file is reported at once, each with
-file, line and key.
+A key that sets a flag of `bench` has its name. All problems of a file are reported at once, with file, line and key.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,19 +46,19 @@ class Settings(Model):
         1, description="batches before them, which do not count", examples=[10]
     )
     device: Device = Field(
-        "gpu", description="what `gpus` counts; of `cpu` it counts processes, which share its cores", examples=["cpu"]
+        "gpu", description="gpu, or cpu: then `gpus` is a number of processes, which share the cores", examples=["cpu"]
     )
     data_dir: Text | None = Field(
         None,
-        description="a folder with data, from the plan's own; if not set: data is made up, and costs no time",
+        description="a folder with data, relative to the plan's; if not set: synthetic data, which costs no time",
         examples=["/data/imagenet"],
     )
-    data_backend: Backend = Field("caffe_lmdb", description="what is in `data_dir`", examples=["image_folder"])
-    data_shuffle: bool = Field(False, description="whether data comes in another order each time", examples=[True])
+    data_backend: Backend = Field("caffe_lmdb", description="the format of `data_dir`", examples=["image_folder"])
+    data_shuffle: bool = Field(False, description="whether data is shuffled in each epoch", examples=[True])
     num_loader_threads: Positive = Field(4, description="worker processes that load data", examples=[8])
     cudnn_benchmark: bool = Field(True, description="whether cuDNN tries which algorithm is fastest", examples=[False])
     monitor_seconds: Seconds = Field(
-        0.0, description="seconds between two looks at CPU, memory and GPU, from 0.2 up; 0: none", examples=[1]
+        0.0, description="seconds between samples of CPU, memory and GPU, at least 0.2; 0: none", examples=[1]
     )
     args: tuple[Text, ...] = Field((), description="more words of `bench`", examples=[["--cudnn_fastest", "true"]])
     env: Variables = Field(
@@ -69,7 +68,7 @@ class Settings(Model):
 
 
 class When(Conditions):
-    """Experiments with settings of their own, if all other keys of the rule hold. Later rules count more."""
+    """A rule that changes settings of the experiments that meet all its other keys. Later rules override earlier."""
 
     set: Settings = Field(
         description="settings in place of the plan's, only keys that are written; `env` and `docker` are merged",
@@ -86,10 +85,10 @@ class When(Conditions):
 
 
 class Axes(Model):
-    """What experiments differ in: each of these with each of the others."""
+    """Axes and places of a plan: each value of an axis is combined with each value of the others."""
 
     models: Words = Field(
-        description="models of `bench`, or a class in a file beside the plan",
+        description="models of `bench`, or a class in a file next to the plan",
         examples=[["resnet50", "bert_base", "mine.py:Net"]],
     )
     batch_sizes: Sizes = Field((16,), description="samples in a batch, on each device", examples=[[16, 64]])
@@ -99,17 +98,17 @@ class Axes(Model):
         description="training; inference: forward only; data_ingestion: the loader alone",
         examples=[["training", "inference"]],
     )
-    gpus: Gpus = Field((0,), description="how many GPUs of each node; 0: the CPU", examples=[[1, 2, 4]])
-    nodes: Sizes = Field((1,), description="how many machines, or containers of one machine", examples=[[1, 2]])
+    gpus: Gpus = Field((0,), description="number of GPUs on each node; 0: the CPU", examples=[[1, 2, 4]])
+    nodes: Sizes = Field((1,), description="number of machines, or of containers on one machine", examples=[[1, 2]])
     images: tuple[Text, ...] = Field(
         (),
-        description="words that select images of the matrix, or references; these or `hosts`",
+        description="words that select images of the matrix, or references; a plan needs `images` or `hosts`",
         examples=[["2.10.0 cuda12.8 runtime debian12", "ghcr.io/acme/pytorch:latest"]],
     )
     hosts: tuple[Host, ...] = Field((), description="machines without containers", examples=[[{"ssh": "foo_bar"}]])
     exclude: tuple[Exclude, ...] = Field(
         (),
-        description="what is not run, with the reason",
+        description="experiments that are not run, with the reason",
         examples=[[{"model": "vgg19", "batch_size": 64, "reason": "does not fit into 16 GB"}]],
     )
     when: tuple[When, ...] = Field(
@@ -119,18 +118,18 @@ class Axes(Model):
     )
     stop_at_out_of_memory: bool = Field(
         False,
-        description="whether larger `batch_sizes` are not run after one that does not fit into the memory",
+        description="whether to skip larger `batch_sizes` after one that does not fit into the memory",
         examples=[True],
     )
     timeout: Positive = Field(3600, description="seconds for one experiment", examples=[600])
 
 
 class Plan(Settings, Axes):
-    """The whole of a plan."""
+    """A whole plan: settings, axes and variables."""
 
     variables: dict[Variable, VariableValue] = Field(
         default_factory=dict,
-        description="values of `${name}` in other keys; `-P name=value` on the command line counts more",
+        description="values of `${name}` in other keys; `-P name=value` on the command line overrides them",
         examples=[{"data": "/data", "sizes": ["16", "64"]}],
     )
 
@@ -140,9 +139,10 @@ class Plan(Settings, Axes):
 
 
 def load_plan(path: Path, *, places: bool = True, given: Mapping[str, Any] | None = None) -> tuple[Plan, Document]:
-    """Read and validate; ``places``: it must name images or hosts; ``given`` are variables of the command line.
+    """Read and validate a plan. With ``places`` it must name images or hosts.
 
-    Raises PlanError with every problem, and UsageError for a variable that the plan does not use.
+    ``given`` are variables of the command line. Raise PlanError with every problem, and UsageError for a variable that
+    the plan does not use.
     """
     try:
         document = read_document(path, named_by="PLAN.yaml")
@@ -156,7 +156,7 @@ def load_plan(path: Path, *, places: bool = True, given: Mapping[str, Any] | Non
 
 
 def validate_plan(document: Document) -> Plan:
-    """The model behind a document. Raises PlanError."""
+    """Return the plan of a document. Raise PlanError with every problem."""
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else "is not a mapping of keys"
         raise PlanError(f"{document.path}:1: {what}.", hint="It needs at least: models, and images or hosts.")
@@ -164,23 +164,13 @@ def validate_plan(document: Document) -> Plan:
         plan = Plan.model_validate(document.data)
     except ValidationError as error:
         raise plan_problems(document, [explain(found, Plan) for found in error.errors()]) from None
-    wrong: list[tuple[Location, str]] = [
-        (("args", place), said) for place, word in enumerate(plan.args) if (said := _of_a_key(word))
-    ]
-    wrong += [
-        (("when", number, "set", "args", place), said)
-        for number, rule in enumerate(plan.when)
-        for place, word in enumerate(rule.set.args)
-        if (said := _of_a_key(word))
-    ]
-    wrong += _contradictions(plan)
-    if wrong:
+    if wrong := [*_repeated_flags(("args",), plan), *_contradictions(plan)]:
         raise plan_problems(document, wrong)
     return plan
 
 
 def with_variables(document: Document, given: Mapping[str, Any]) -> Document:
-    """The plan with its variables replaced, of which ``given`` count more. Raises PlanError and UsageError."""
+    """Replace the plan's variables, which ``given`` override. Raise PlanError and UsageError."""
     if not isinstance(document.data, dict):
         return document
     own = document.data.get("variables")
@@ -197,8 +187,17 @@ def with_variables(document: Document, given: Mapping[str, Any]) -> Document:
     return replace(document, data={**filled, **kept})
 
 
+def _repeated_flags(at: Location, settings: Settings) -> Iterator[tuple[Location, str]]:
+    """Find flags in ``args`` that a key of the plan sets."""
+    for place, word in enumerate(settings.args):
+        flag = word.partition("=")[0].removeprefix("--")
+        if word.startswith("--") and flag in _KEYS:
+            yield (*at, place), f"{word!r} is set by the key {_KEYS[flag]!r}"
+
+
 def _contradictions(plan: Plan) -> Iterator[tuple[Location, str]]:
-    """Find keys of a plan that contradict each other."""
+    for number, rule in enumerate(plan.when):
+        yield from _repeated_flags(("when", number, "set", "args"), rule.set)
     if "data_ingestion" in plan.phases and not (plan.data_dir or any(rule.set.data_dir for rule in plan.when)):
         yield ("phases", plan.phases.index("data_ingestion")), "data_ingestion reads `data_dir`, which is not set"
     if plan.images and max(plan.nodes) > 1 and plan.docker.network != "none":
@@ -208,11 +207,11 @@ def _contradictions(plan: Plan) -> Iterator[tuple[Location, str]]:
 
 
 def plan_problems(document: Document, found: list[tuple[Location, str]]) -> PlanError:
-    """One error for all that is wrong with a plan, in the file's order."""
+    """Return one error with all problems of a plan, in the file's order."""
     return PlanError(problems(document, found).message, hint=f"Correct {document.path}; {_HINT}")
 
 
-_KEYS = {  # flags of `bench` that keys of the plan say
+_KEYS = {  # the keys of a plan that set flags of `bench`
     "model": "models",
     "batch_size": "batch_sizes",
     "dtype": "dtypes",
@@ -222,8 +221,3 @@ _KEYS = {  # flags of `bench` that keys of the plan say
     "device": "gpus",
     **{name: name for name in Settings.model_fields if name not in ("args", "env", "docker")},
 }
-
-
-def _of_a_key(word: str) -> str:
-    flag = word.partition("=")[0].removeprefix("--")
-    return f"{word!r} is set by the key {_KEYS[flag]!r}" if word.startswith("--") and flag in _KEYS else ""

@@ -1,4 +1,4 @@
-"""What `bench` has measured: its last line, read as a model. Pure."""
+"""Model of the last line of `bench`, which has its result or the reason for a failure. Pure."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from torchbake.core.json_text import NotJsonError, read_object
 from torchbake.core.processes import Finished
 
-START = '{"bench":'  # how the last line begins
+START = '{"bench":'  # of the last line
 _CONTRACT = 1
 _KILLED, _NO_PROGRAM, _NOT_RUNNABLE, DOCKER, _SSH = 137, 127, 126, 125, 255
 
 
 class _Part(BaseModel):
-    """Newer tools may say more than is read here."""
+    """A part of the line; keys of a newer `bench` are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
 
@@ -33,14 +33,14 @@ class Times(_Part):
 
 
 class Memory(_Part):
-    """The most that was used, in bytes."""
+    """Peak use in bytes."""
 
     peak_rss_bytes: int | None = None
     peak_gpu_bytes: int | None = None
 
 
 class Data(_Part):
-    """Where samples came from; ``bound``: batches waited for them."""
+    """The source of samples; ``bound``: batches waited for them."""
 
     backend: str = "synthetic"
     loader_threads: int | None = None
@@ -49,7 +49,7 @@ class Data(_Part):
 
 
 class Machine(_Part):
-    """Where it ran; in a container its name is the container's."""
+    """The machine of a run; ``name`` is the container's, if it ran in a container."""
 
     name: str = ""
     cpu: str = ""
@@ -58,9 +58,9 @@ class Machine(_Part):
 
 
 class Series(_Part):
-    """The resources of a run over time: a value of each figure for each moment, in seconds since its start.
+    """Resources of a run over time: each figure has a value for each moment, in seconds since the start.
 
-    CPU is in percent of one core, and with memory that of rank 0 and its loaders; the GPU is that of rank 0.
+    CPU (in percent of one core) and memory are those of rank 0 and its loaders; the GPU is that of rank 0.
     """
 
     seconds: tuple[float, ...]
@@ -83,9 +83,9 @@ class Series(_Part):
 
 
 class Result(_Part):
-    """One successful run. ``times`` are seconds of each batch, ``throughput`` samples a second of all devices.
+    """A successful run. ``times`` are seconds of each batch, of which it waited ``data_times`` for samples.
 
-    ``data_times`` are the part of these that each batch waited for samples. Older records lack what has a default.
+    ``throughput`` is samples per second of all devices. Older records have no value for fields with a default.
     """
 
     status: Literal["success"]
@@ -112,9 +112,9 @@ class Result(_Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The end of a run: a result, or in one sentence the reason why there is no result.
+    """The end of a run: a result, or a sentence with the reason why there is none.
 
-    ``out_of_memory``: a batch did not fit. ``monitor`` is there for a run that failed, too.
+    ``out_of_memory``: a batch did not fit. A run that failed can have ``monitor``, too.
     """
 
     result: Result | None = None
@@ -124,14 +124,14 @@ class Outcome:
 
 
 def read_outcome(done: Finished) -> Outcome:
-    """Read the last line of `bench`; without such a line, find the reason in how it ended."""
+    """Read the last line of `bench`; without such a line, the exit code gives the reason."""
     line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(START)), None)
     if done.late:
         return Outcome(reason=f"It did not end within {done.seconds:.0f} s.")
     if line is None:
-        return Outcome(reason=_without_a_word(done), out_of_memory=done.code == _KILLED)
+        return Outcome(reason=_reason_of_code(done), out_of_memory=done.code == _KILLED)
     try:
-        return _judged(read_object(line.encode()), done)
+        return _parse(read_object(line.encode()), done)
     except NotJsonError as error:
         return Outcome(reason=f"Its last line cannot be read: {error}.")
     except ValidationError as error:
@@ -140,19 +140,18 @@ def read_outcome(done: Finished) -> Outcome:
         return Outcome(reason=f"Its result has an invalid {where}: {first['msg']}.")
 
 
-def _judged(said: dict[str, Any], done: Finished) -> Outcome:
-    """Raises ValidationError."""
-    if said.get("bench") != _CONTRACT:
-        found = said.get("bench")
-        return Outcome(reason=f"Its `bench` speaks version {found!r} of the contract, and this toolkit {_CONTRACT}.")
-    monitor = Series.model_validate(said["monitor"]) if said.get("monitor") else None
-    if said.get("status") != "success" or done.code:
-        reason = str(said.get("reason") or f"bench ended with {done.code}: {done.last_words}")
-        return Outcome(reason=reason, out_of_memory=said.get("out_of_memory") is True, monitor=monitor)
-    return Outcome(result=Result.model_validate(said), monitor=monitor)
+def _parse(line: dict[str, Any], done: Finished) -> Outcome:
+    """Raise ValidationError."""
+    if (version := line.get("bench")) != _CONTRACT:
+        return Outcome(reason=f"Its `bench` speaks version {version!r} of the contract, and this toolkit {_CONTRACT}.")
+    monitor = Series.model_validate(line["monitor"]) if line.get("monitor") else None
+    if line.get("status") != "success" or done.code:
+        reason = str(line.get("reason") or f"bench ended with {done.code}: {done.last_words}")
+        return Outcome(reason=reason, out_of_memory=line.get("out_of_memory") is True, monitor=monitor)
+    return Outcome(result=Result.model_validate(line), monitor=monitor)
 
 
-def _without_a_word(done: Finished) -> str:
+def _reason_of_code(done: Finished) -> str:
     known = {
         _KILLED: "It was killed, most often for lack of memory.",
         _NO_PROGRAM: f"There is no `bench`: {done.last_words}",
@@ -164,6 +163,6 @@ def _without_a_word(done: Finished) -> str:
 
 
 def refusal_of(done: Finished) -> str:
-    """Why docker started nothing: below its own words it only names its help."""
-    said = [line.removeprefix("docker: ") for line in done.stderr.splitlines() if line.startswith("docker: ")]
-    return said[0][:400] if said else done.last_words
+    """Return docker's reason for starting nothing; its last line only names its help."""
+    lines = [line.removeprefix("docker: ") for line in done.stderr.splitlines() if line.startswith("docker: ")]
+    return lines[0][:400] if lines else done.last_words

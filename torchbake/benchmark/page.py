@@ -1,35 +1,28 @@
-"""A plan's results as one HTML page that needs nothing else, in the styles of the report of all images. Pure."""
+"""HTML page with a plan's results, self-contained, in the styles of the report of all images. Pure."""
 
 from collections.abc import Callable
 
 from markupsafe import Markup
 
-from torchbake.benchmark.run import figure, milliseconds
-from torchbake.benchmark.summary import Group, Line, Point, Summary, Trace
+from torchbake.benchmark.run import Done, figure, milliseconds
+from torchbake.benchmark.summary import Group, Line, Point, Summary
 from torchbake.core.sizes import human
 from torchbake.report.html import own_file, render_template
 from torchbake.report.svg import Part, bar, line
 
 
 def render_page(summary: Summary, *, plan: str, made: str) -> str:
-    """``made`` is an ISO time in UTC. Raises RenderError for a template that is broken."""
+    """Return the page. ``made`` is an ISO time in UTC. Raise RenderError for a template that is broken."""
     values = {
-        "summary": summary,
-        "plan": plan,
-        "made": made,
-        "speed_bar": _speed_bar,
-        "memory_bar": _memory_bar,
-        "efficiency_bar": _efficiency_bar,
-        "figures": _figures,
-        "milliseconds": milliseconds,
+        "summary": summary, "plan": plan, "made": made, "speed_bar": _speed_bar, "memory_bar": _memory_bar,
+        "efficiency_bar": _efficiency_bar, "figures": _figures, "milliseconds": milliseconds, "figure": figure,
         "signed": lambda part: f"{part:+.1%}",
-        "figure": figure,
-    }
+    }  # fmt: skip
     return render_template("benchmark", values, style=own_file("report.css") + own_file("benchmark.css"))
 
 
 def _speed_bar(group: Group, one: Line) -> Markup:
-    """On the scale of its experiment: others are other work."""
+    """Draw a throughput relative to the fastest of its experiment; other experiments are different work."""
     fastest = max(each.result.throughput for each in group.lines)
     return _bar(one.result.throughput, fastest, f"{figure(one.result.throughput)} samples a second")
 
@@ -40,18 +33,20 @@ def _memory_bar(group: Group, one: Line) -> Markup:
 
 
 def _efficiency_bar(point: Point) -> Markup:
-    """The full width is as many devices' worth of one; caches can bring more than that."""
+    """Draw the efficiency relative to perfect scaling, which caches can exceed."""
     return _bar(min(1.0, point.efficiency), 1.0, f"{point.efficiency:.0%} of perfect scaling")
 
 
-def _figures(trace: Trace) -> list[tuple[str, Markup, str]]:
-    """Each figure of a time series: its name, its chart from 0 to the most, and the most."""
-    rows = []
-    for name, values in trace.series.figures.items():
-        title, shown = _FIGURES[name]
-        most = shown(max(value for value in values if value is not None))
-        label = f"{title} of {trace.name}, {trace.place}, over {trace.series.seconds[-1]:.0f} s: at most {most}"
-        rows.append((title, line(trace.series.seconds, values, title=label), most))
+def _figures(trace: Done) -> list[tuple[str, Markup, str]]:
+    """Return a row for each figure of a time series: its name, its chart, and its maximum."""
+    assert trace.record
+    assert trace.record.monitor
+    rows, moments, name = [], trace.record.monitor.seconds, f"{trace.case.experiment.name}, {trace.case.place.name}"
+    for figure_name, values in trace.record.monitor.figures.items():
+        title, form = _FIGURES[figure_name]
+        most = form(max(value for value in values if value is not None))
+        label = f"{title} of {name}, over {moments[-1]:.0f} s: at most {most}"
+        rows.append((title, line(moments, values, title=label), most))
     return rows
 
 

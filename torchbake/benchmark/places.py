@@ -1,4 +1,4 @@
-"""Where experiments run: images of the engine and hosts, each with what it is known by, or why it cannot be used."""
+"""Places of experiments: images of the engine, and hosts."""
 
 import os
 import platform
@@ -34,11 +34,11 @@ from torchbake.matrix.select import select
 from torchbake.matrix.spec import pytorch_of
 from torchbake.oci.reference import parse_reference
 
-_UNSEEN = Gpu(how="runtime", reason="nobody was asked")
+_UNSEEN = Gpu(how="runtime", reason="nobody was asked")  # of a place that this machine cannot examine
 
 
 class Place(Protocol):
-    """One of a plan's places."""
+    """A place of a plan."""
 
     @property
     def named(self) -> Named: ...
@@ -47,18 +47,18 @@ class Place(Protocol):
     def where(self) -> Where: ...
 
     def problem(self, experiment: Experiment) -> Problem | None:
-        """Why an experiment is not run there; None where it can be."""
+        """Return the reason why the place cannot run an experiment, or None."""
 
     def command(self, experiment: Experiment) -> str:
-        """How it is started, as a shell takes it: one line, or several for several nodes."""
+        """Return the shell command of an experiment: one line, or several for several nodes."""
 
     def measure(self, experiment: Experiment, limit: int) -> Outcome:
-        """Run it to its end. Raises KeyboardInterrupt once the run is stopped."""
+        """Run an experiment to its end. Raise KeyboardInterrupt once the run is stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePlace:
-    """An image that the engine holds."""
+    """An image in the engine."""
 
     named: Named
     where: Where
@@ -96,15 +96,13 @@ class ImagePlace:
                 runner.remove_all()
 
     def _nodes(self, experiment: Experiment, labels: Mapping[str, str], network: str) -> list[list[str]]:
-        """The command of each node: a container of this machine."""
-        return [
-            self.container.words(experiment, labels, node=node, network=network) for node in range(experiment.nodes)
-        ]
+        nodes = range(experiment.nodes)
+        return [self.container.words(experiment, labels, node=node, network=network) for node in nodes]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostPlace:
-    """A machine without a container: this one, or one behind ssh."""
+    """A host without containers: this machine, or machines that ssh reaches."""
 
     named: Named
     where: Where
@@ -116,7 +114,7 @@ class HostPlace:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def problem(self, experiment: Experiment) -> Problem | None:
-        """Whether a machine behind ssh has a GPU is for its `bench` to say."""
+        """Return the reason why the host cannot run an experiment; the GPU of a remote machine is not checked here."""
         machines = len(self.host.ssh or (1,))
         if experiment.nodes > machines:
             return unknown(f"{self.named.name} names {machines} of {experiment.nodes} nodes")
@@ -132,7 +130,7 @@ class HostPlace:
     def measure(self, experiment: Experiment, limit: int) -> Outcome:
         env = without_job(self.environ) | (experiment.settings.env if not self.host.ssh else {})
         python = Path(self.host.python)
-        if not self.host.ssh and python.is_absolute():  # what `bench` itself starts is to be this Python too
+        if not self.host.ssh and python.is_absolute():  # processes that `bench` starts must be this Python, too
             env["PATH"] = f"{python.parent}:{env.get('PATH', os.defpath)}"
         commands = self._nodes(experiment)
         try:
@@ -141,7 +139,6 @@ class HostPlace:
             return Outcome(reason=f"{commands[0][0]} cannot be started: {error.strerror}.")
 
     def _nodes(self, experiment: Experiment) -> list[list[str]]:
-        """The command of each node: another machine each."""
         return [
             host_words(self.host, experiment, limit=self.timeout, folder=self.folder, node=node)
             for node in range(experiment.nodes)
@@ -149,9 +146,9 @@ class HostPlace:
 
 
 def names_of(images: Sequence[str], hosts: Sequence[Host], project: Project | None) -> list[tuple[Named, str | Host]]:
-    """The places of a plan, each with its reference or its host. Raises SelectorError and UsageError.
+    """Return the places of a plan, each with its image reference or its host. Raise SelectorError and UsageError.
 
-    Words of a selector may mean several images; a reference has a colon, a slash or an @.
+    Words of a selector can select several images; a reference has a colon, a slash or an @.
     """
     found: dict[str, tuple[Named, str | Host]] = {}
     for word in images:
@@ -163,16 +160,15 @@ def names_of(images: Sequence[str], hosts: Sequence[Host], project: Project | No
 
 
 def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
-    if set(word) & set("/:@"):
+    if _is_reference(word):
         parse_reference(word)
         return [(word, word)]
     if project is None:
-        raise UsageError(
-            f"{word!r} names an image of a matrix, but there is no matrix here.", hint="Name it by --matrix FILE."
-        )
-    specs = pytorch_of(project.expansion.specs)
-    holder = [spec for spec in specs if word in project.tags[spec.id]]
-    chosen = holder or pytorch_of(select(project.expansion.specs, word.split(), project.tags).specs)
+        problem = f"{word!r} names an image of a matrix, but there is no matrix here."
+        raise UsageError(problem, hint="Name it by --matrix FILE.")
+    specs = project.expansion.specs
+    holders = [spec for spec in pytorch_of(specs) if word in project.tags[spec.id]]
+    chosen = holders or pytorch_of(select(specs, word.split(), project.tags).specs)
     if not chosen:
         raise SelectorError(f"{word!r} selects no PyTorch image.", hint="`nox -s list -- all` shows them.")
     return [(spec.id, ref_of(spec, project.tags[spec.id])) for spec in chosen]
@@ -180,9 +176,9 @@ def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Finder:
-    """Finds places. ``engine`` is None where none is needed, or for a dry run where none answers.
+    """Finder of places. ``engine`` is None if no image is needed, or if no engine answers a dry run.
 
-    ``dry``: start nothing. ``own``: mount this toolkit's `bench` into every image, so that all have the same.
+    ``dry``: start nothing. ``own``: mount this toolkit's `bench` into every image, so that all have the same one.
     """
 
     engine: Engine | None
@@ -195,7 +191,7 @@ class Finder:
     docker: Docker = field(default_factory=Docker)
 
     def place(self, named: Named, what: str | Host) -> Place:
-        """Raises BenchmarkError where the engine has no such image, and EngineError."""
+        """Return the place. Raise BenchmarkError if the engine does not have the image, and EngineError."""
         if isinstance(what, Host):
             bench = "" if what.ssh or what.bench else own_bench()
             where = Where(kind="host", name=named.name, host=what.word if what.ssh else platform.node(), bench=bench)
@@ -203,34 +199,29 @@ class Finder:
                 named=named, where=where, host=what, folder=self.folder, timeout=self.timeout,
                 stopping=self.session.stopping, gpu_mode=self.gpu,
             )  # fmt: skip
-        if self.engine is None:
-            return self._unseen(named, what)
-        return self._held(self.engine, named, what)
-
-    def _unseen(self, named: Named, reference: str) -> Place:
-        """An image that nobody could look into: for a dry run."""
+        digest = self.engine.find([what]) if self.engine else None
+        if self.engine and digest:
+            return self._present(self.engine, named, what, digest)
+        if self.engine and not self.dry:
+            how = f"nox -s build -- {named.name}" if what != named.name else f"docker pull {what}"
+            raise BenchmarkError(f"{what} is not in the engine.", hint=how)
         toolbox = OWN_TOOLBOX if self.own else None
-        container = Container(image=reference, family="cuda", gpu=_UNSEEN, folder=self.folder, toolbox=toolbox)
+        container = Container(image=what, family="cuda", gpu=_UNSEEN, folder=self.folder, toolbox=toolbox)
         return self._image(named, container, Where(kind="image", name=named.name, host=platform.node()), {})
 
-    def _held(self, engine: Engine, named: Named, reference: str) -> Place:
-        digest = engine.find([reference])
-        if digest is None and self.dry:
-            return self._unseen(named, reference)
-        if digest is None:
-            how = f"nox -s build -- {named.name}" if reference != named.name else f"docker pull {reference}"
-            raise BenchmarkError(f"{reference} is not in the engine.", hint=how)
+    def _present(self, engine: Engine, named: Named, reference: str, digest: str) -> Place:
         config = engine.config(digest)
         family = family_of(None, config)
         labels = Runner(engine, run=self.session.id).labels
-        host = str(engine.info.get("Name") or platform.node())
-        tried = Trial(has_bench=True) if self.dry else try_image(digest, self.docker, labels, self.session.stopping)
+        trial = Trial(has_bench=True) if self.dry else try_image(digest, self.docker, labels, self.session.stopping)
+        lacks_bench = self.own or not trial.has_bench or own_toolbox(engine, config.get("Labels") or {})
+        toolbox = OWN_TOOLBOX if lacks_bench and engine.address.local else None
         container = Container(
             image=reference if self.dry else digest, family=family, folder=self.folder,
             gpu=find_gpu(engine, digest, family, self.gpu, self.session, dry=self.dry),
-            toolbox=self._toolbox(engine, config.get("Labels") or {}, tried), without=tried.without,
+            toolbox=toolbox, without=trial.without,
         )  # fmt: skip
-        bench = own_bench() if container.toolbox else ""
+        host, bench = str(engine.info.get("Name") or platform.node()), own_bench() if toolbox else ""
         where = Where(kind="image", name=named.name, digest=digest, host=host, bench=bench)
         return self._image(named, container, where, labels)
 
@@ -240,17 +231,15 @@ class Finder:
             stopping=self.session.stopping, engine=self.engine,
         )  # fmt: skip
 
-    def _toolbox(self, engine: Engine, labels: Mapping[str, str], tried: Trial) -> Path | None:
-        """What is mounted where an image has no `bench` of its own, as the engine can see it."""
-        if not engine.address.local:
-            return None
-        return OWN_TOOLBOX if self.own or not tried.has_bench or own_toolbox(engine, labels) else None
-
 
 def project_of(matrix: Path, images: Sequence[str]) -> Project | None:
-    """The matrix, where words of it are asked for. Raises MatrixError."""
-    if all(set(word) & set("/:@") for word in images):
+    """Return the project of a matrix, or None if all images are references. Raise MatrixError."""
+    if all(map(_is_reference, images)):
         return None
     if not matrix.exists():
         raise MatrixError(f"{matrix}: no such file.", hint="Name it by --matrix FILE, or name images by references.")
     return load_project(matrix)
+
+
+def _is_reference(word: str) -> bool:
+    return bool(set(word) & set("/:@"))

@@ -1,12 +1,13 @@
-"""What was measured, kept: a line of JSON each, and the same as a CSV for spreadsheets."""
+"""Records of measurements: a file of JSON lines, and CSV tables for spreadsheets."""
 
+import contextlib
 import csv
 import io
 import json
 import os
 import shlex
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,9 +21,9 @@ from torchbake.core.ownership import check_links
 
 
 class Where(BaseModel):
-    """Where it was measured. ``digest`` is the image's, empty for a host; ``host`` names all machines that ran it.
+    """The place of a measurement. ``digest`` is the image's (empty: a host), ``host`` names all machines that ran it.
 
-    ``bench`` is the digest of this toolkit's `bench`, where the place has none of its own.
+    ``bench`` is the digest of this toolkit's `bench`, if it was used in place of the image's.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -35,14 +36,14 @@ class Where(BaseModel):
 
     @property
     def machines(self) -> frozenset[str]:
-        """Each of them works on one experiment at a time."""
+        """The machines of the place; each of them runs one experiment at a time."""
         return frozenset(self.host.split(", "))
 
 
 class Record(BaseModel):
-    """One measurement, or in ``reason`` why there is none, of which kind ``failure`` is.
+    """A measurement, or the ``reason`` and the kind of its ``failure``.
 
-    ``command`` is as a shell takes it, ``started`` an ISO time in UTC.
+    ``command`` is a shell command, ``started`` an ISO time in UTC.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -67,9 +68,9 @@ class Record(BaseModel):
 
 
 def key_of(experiment: Experiment, where: Where) -> str:
-    """Equal for what need not be measured again: the same experiment, on the same image or place, on the same machine.
+    """Return the identity of a measurement: the experiment, the image or host, and the machine.
 
-    An image is known by its digest, whatever its tags are; a model's own file and a mounted `bench` by theirs.
+    Images, the files of models, and a mounted `bench` are identified by their digests, not by their names.
     """
     place = where.digest or where.name
     return json.dumps([experiment.model_dump(), place, where.host, where.bench], sort_keys=True)
@@ -77,12 +78,12 @@ def key_of(experiment: Experiment, where: Where) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """A file with a record a line. It only grows: what a run was killed over is one torn line, which nobody counts."""
+    """A file with a record on each line, which is only appended to. An incomplete line of a killed run is ignored."""
 
     path: Path
 
     def add(self, record: Record) -> None:
-        """Raises OSError."""
+        """Append a record. Raise OSError."""
         check_links(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = record.model_dump_json() + "\n"
@@ -94,24 +95,20 @@ class Records:
             os.fsync(handle)
 
     def all(self) -> list[Record]:
-        """Oldest first; lines that are not records of ours are left out. Raises OSError."""
-        return list(_read(self.path.read_bytes().splitlines())) if self.path.exists() else []
+        """Return all records, oldest first, without lines that are not valid records. Raise OSError."""
+        records = []
+        for line in self.path.read_bytes().splitlines() if self.path.exists() else []:
+            with contextlib.suppress(ValidationError):
+                records.append(Record.model_validate_json(line))
+        return records
 
     def measured(self) -> dict[str, Record]:
-        """The newest success of each, by its key."""
+        """Return the newest successful record of each key."""
         return {record.key: record for record in self.all() if record.result}
 
 
-def _read(lines: Iterable[bytes]) -> Iterator[Record]:
-    for line in lines:
-        try:
-            yield Record.model_validate_json(line)
-        except ValidationError:
-            continue
-
-
 def write_csv(path: Path, records: Iterable[Record]) -> None:
-    """The same as a table, times in seconds. Raises OSError."""
+    """Write the records as a table, times in seconds. Raise OSError."""
     _write_table(path, COLUMNS, [row_of(record) for record in records])
 
 
@@ -124,14 +121,14 @@ def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
 
 
 def _cell(value: object) -> object:
-    """A value as a spreadsheet shows it: a text that begins like a formula gets an apostrophe before it.
+    """Put an apostrophe before a text that a spreadsheet would run as a formula.
 
     Names, reasons and notes come from plans, hosts and images.
     Source: https://owasp.org/www-community/attacks/CSV_Injection
     """
     if not isinstance(value, str):
         return value
-    text = value.replace("\r", " ")  # ends a row, and csv of Python 3.12 and earlier puts no quotes around it
+    text = value.replace("\r", " ")  # ends a row; csv of Python 3.12 and earlier does not quote it
     return f"'{text}" if value.startswith(_FORMULA) else text
 
 
@@ -150,23 +147,18 @@ MONITORED = (
 
 
 def write_monitor(path: Path, records: Iterable[Record]) -> None:
-    """The time series of all records that have one, a row for each moment. Raises OSError."""
+    """Write the time series of all records, a row for each moment. Raise OSError."""
     rows = list[dict[str, object]]()
     for record in records:
         case = record.experiment.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus", "nodes"})
         case |= {"place": record.where.name, "started": record.started, "status": record.status}
-        rows += (case | moment for moment in _moments(record.monitor))
+        figures = {name: values for name, values in dict(record.monitor or ()).items() if values}
+        rows += (case | dict(zip(figures, moment, strict=True)) for moment in zip(*figures.values(), strict=True))
     _write_table(path, MONITORED, rows)
 
 
-def _moments(series: Series | None) -> Iterator[dict[str, object]]:
-    figures = {name: values for name, values in dict(series or ()).items() if values}
-    for moment in zip(*figures.values(), strict=True):
-        yield {name: "" if value is None else value for name, value in zip(figures, moment, strict=True)}
-
-
 def row_of(record: Record) -> dict[str, object]:
-    """One record as a row of the table."""
+    """Return a record as a row of the table."""
     case, where, result = record.experiment, record.where, record.result
     row: dict[str, object] = dict.fromkeys(COLUMNS, "")
     row |= case.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus", "nodes"})

@@ -1,4 +1,4 @@
-"""A run of a plan: one experiment at a time on each machine, each kept as soon as it is measured."""
+"""Run of a plan: one experiment at a time on each machine; each result is saved at once."""
 
 import contextlib
 import time
@@ -23,9 +23,9 @@ State = Literal["measured", "kept", "failed", "out-of-memory", "not-run", "exclu
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What became of a case. ``reason`` is why there is no result; ``kept``: it was measured by a run before.
+    """The end of a case. ``reason`` says why there is no result. In the state ``kept`` an earlier run measured it.
 
-    A case that is not run after a smaller batch did not fit has a record; one that its place cannot run has none.
+    A case that is skipped as a smaller batch did not fit has a record; a case that its place cannot run has none.
     """
 
     case: Case
@@ -36,7 +36,7 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
-    """A case with its place, and what is known without measuring it: None where it is to be measured."""
+    """A case with its place. ``done`` is None if it has to be measured."""
 
     case: Case
     place: Place | None
@@ -46,27 +46,31 @@ class Begun:
 def begin(
     cases: Sequence[Case], places: Mapping[str, Place | Problem], measured: Mapping[str, Record]
 ) -> list[Begun]:  # fmt: skip
-    """What is to be measured. ``places`` are by name, or why one cannot be used; ``measured`` are by key."""
-    return [_begun(case, places[case.place.name], measured) for case in cases]
+    """Find the cases that have to be measured.
 
+    ``places`` are by name; a place that cannot be used is a problem. ``measured`` are earlier records by key.
+    """
 
-def _begun(case: Case, place: Place | Problem, measured: Mapping[str, Record]) -> Begun:
-    if case.excluded:
-        return Begun(case=case, place=None, done=Done(case=case, state="excluded", reason=case.excluded))
-    if isinstance(place, Problem):
-        return Begun(case=case, place=None, done=Done(case=case, state="failed", reason=place.sentence))
-    problem = place.problem(case.experiment)
-    if problem:
-        return Begun(case=case, place=place, done=Done(case=case, state="not-run", reason=problem.sentence))
-    record = measured.get(key_of(case.experiment, place.where))
-    return Begun(case=case, place=place, done=Done(case=case, state="kept", record=record) if record else None)
+    def start(case: Case) -> Begun:
+        place, done = places[case.place.name], None
+        if case.excluded:
+            return Begun(case=case, place=None, done=Done(case=case, state="excluded", reason=case.excluded))
+        if isinstance(place, Problem):
+            return Begun(case=case, place=None, done=Done(case=case, state="failed", reason=place.sentence))
+        if problem := place.problem(case.experiment):
+            done = Done(case=case, state="not-run", reason=problem.sentence)
+        elif record := measured.get(key_of(case.experiment, place.where)):
+            done = Done(case=case, state="kept", record=record)
+        return Begun(case=case, place=place, done=done)
+
+    return [start(case) for case in cases]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRun:
-    """Measures what is not yet. ``limit`` is in seconds, for one experiment; ``engine`` is None where none is asked.
+    """A run of a plan. ``limit`` is seconds for one experiment; ``engine`` is None if no image is measured.
 
-    ``stop``: a batch that is larger than one that did not fit into the memory is not run.
+    ``stop``: skip batches that are larger than one that did not fit into the memory.
     """
 
     records: Records
@@ -76,38 +80,34 @@ class PlanRun:
     stop: bool = False
 
     def run(self, begun: Sequence[Begun]) -> list[Done]:
-        """What became of each, in the given order. Machines work side by side, each on one experiment at a time.
+        """Measure the cases and return their ends in the given order. Machines work in parallel.
 
-        Raises KeyboardInterrupt after all that was started has ended, and OSError for a file that cannot be written.
+        Raise KeyboardInterrupt after all experiments have ended, and OSError for a file that cannot be written.
         """
         waiting = [each for each in begun if each.done is None and each.place]
-        together = lines_of(waiting)
+        queues = lines_of(waiting)
         with board(len(waiting), doing="benchmark") as shown, contextlib.ExitStack() as clean_up:
-            lists = run_all(
-                together,
-                lambda line: self._line(line, shown),
-                jobs=max(1, len(together)),
-                stop=partial(self.session.stop, self.engine, clean_up),
-            )
-        by_name = {(done.case.experiment.name, done.case.place.name): done for line in lists for done in line}
-        return [each.done or by_name[each.case.experiment.name, each.case.place.name] for each in begun]
+            stop = partial(self.session.stop, self.engine, clean_up)
+            ends = run_all(queues, lambda queue: self._queue(queue, shown), jobs=max(1, len(queues)), stop=stop)
+        by_name = {_name(done.case): done for queue in ends for done in queue}
+        return [each.done or by_name[_name(each.case)] for each in begun]
 
-    def _line(self, line: Sequence[Begun], shown: Board) -> list[Done]:
-        """One after the other on the same machine."""
+    def _queue(self, queue: Sequence[Begun], shown: Board) -> list[Done]:
+        """Run the cases of one machine one after another."""
         too_large: dict[tuple[object, ...], int] = {}  # by the experiment without its batch size
         found = []
-        for each in line:
+        for each in queue:
             series, size = _series(each.case), each.case.experiment.batch_size
             if self.stop and size > too_large.get(series, size):
-                found.append(self._left_out(each, too_large[series], shown))
+                found.append(self._skip(each, too_large[series], shown))
                 continue
-            found.append(self._one(each, shown))
+            found.append(self._measure(each, shown))
             if found[-1].state == "out-of-memory":
                 too_large[series] = min(size, too_large.get(series, size))
         return found
 
-    def _left_out(self, begun: Begun, size: int, shown: Board) -> Done:
-        """Record a case that is not run, with the batch size that did not fit."""
+    def _skip(self, begun: Begun, size: int, shown: Board) -> Done:
+        """Record a case that is skipped, as a batch of ``size`` did not fit."""
         assert begun.place
         experiment, where = begun.case.experiment, begun.place.where
         reason = f"A batch of {size} did not fit into the memory, and this one is larger."
@@ -116,45 +116,37 @@ class PlanRun:
             seconds=0, reason=reason, failure="not-run",
         )  # fmt: skip
         self.records.add(record)
-        name = f"{experiment.name}, {begun.case.place.name}"
-        shown.start(name, "larger than a batch that did not fit")
-        shown.end(name, reason, good=False)
+        shown.start(_name(begun.case), "larger than a batch that did not fit")
+        shown.end(_name(begun.case), reason, good=False)
         return Done(case=begun.case, state="not-run", reason=reason, record=record)
 
-    def _one(self, begun: Begun, shown: Board) -> Done:
+    def _measure(self, begun: Begun, shown: Board) -> Done:
         assert begun.place
         if self.session.stopping.is_set():
             raise KeyboardInterrupt
-        name = f"{begun.case.experiment.name}, {begun.case.place.name}"
+        name = _name(begun.case)
         shown.start(name, f"{begun.case.experiment.settings.num_batches} batches")
         record = measure(begun.place, begun.case.experiment, self.limit)
         self.records.add(record)
-        summary = told(record.result) if record.result else record.reason
-        shown.end(name, summary, good=record.result is not None)
-        lacking = record.failure == "out-of-memory"
-        state: State = "measured" if record.result else "out-of-memory" if lacking else "failed"
+        shown.end(name, told(record.result) if record.result else record.reason, good=record.result is not None)
+        failure: State = "out-of-memory" if record.failure == "out-of-memory" else "failed"
+        state = "measured" if record.result else failure
         return Done(case=begun.case, state=state, reason=record.reason, record=record)
 
 
 def measure(place: Place, experiment: Experiment, limit: int) -> Record:
-    """One measurement, or why there is none."""
+    """Run an experiment and return its record."""
     started, clock = _now(), time.monotonic()
     outcome = place.measure(experiment, limit)
     return Record(
-        experiment=experiment,
-        where=place.where,
-        command=place.command(experiment),
-        started=started,
-        seconds=round(time.monotonic() - clock, 2),
-        reason=outcome.reason,
-        failure="out-of-memory" if outcome.out_of_memory else "",
-        result=outcome.result,
-        monitor=outcome.monitor,
-    )
+        experiment=experiment, where=place.where, command=place.command(experiment), started=started,
+        seconds=round(time.monotonic() - clock, 2), reason=outcome.reason,
+        failure="out-of-memory" if outcome.out_of_memory else "", result=outcome.result, monitor=outcome.monitor,
+    )  # fmt: skip
 
 
 def lines_of(waiting: Sequence[Begun]) -> list[list[Begun]]:
-    """Group the work so that two groups have no machine in common, each in the given order."""
+    """Split the work into queues that have no machine in common, each in the given order."""
     groups = list[frozenset[str]]()
     for each in waiting:
         machines = each.place.where.machines if each.place else frozenset[str]()
@@ -164,16 +156,20 @@ def lines_of(waiting: Sequence[Begun]) -> list[list[Begun]]:
 
 
 def unfinished(done: Sequence[Done], *, stop: bool) -> list[Done]:
-    """Find failures. With ``stop`` a batch that does not fit is no failure if a smaller one was measured."""
+    """Return the failures. With ``stop``, a batch that does not fit is no failure if a smaller one was measured."""
     fitting = {_series(each.case) for each in done if each.record and each.record.result}
     found = [each for each in done if each.state in ("failed", "out-of-memory")]
     return [each for each in found if each.state == "failed" or not (stop and _series(each.case) in fitting)]
 
 
 def _series(case: Case) -> tuple[object, ...]:
-    """Equal for experiments that differ in their batch size alone."""
+    """Return a key that is equal for cases that only differ in their batch size."""
     axes = {name: value for name, value in case.experiment if name not in ("batch_size", "settings", "source")}
     return (*axes.values(), case.place.name)
+
+
+def _name(case: Case) -> str:
+    return f"{case.experiment.name}, {case.place.name}"
 
 
 def _now() -> str:
@@ -181,15 +177,15 @@ def _now() -> str:
 
 
 def told(result: Result) -> str:
-    """A result in a few words."""
+    """Return a result in a few words."""
     return f"{figure(result.throughput)} samples/s, {milliseconds(result.time.median)} a batch"
 
 
 def milliseconds(seconds: float) -> str:
-    """Three figures or more: ``12.0 ms``, ``1230 ms``."""
+    """Format milliseconds with at least three digits: ``12.0 ms``, ``1230 ms``."""
     return f"{figure(1000 * seconds, 3)} ms"
 
 
 def figure(value: float, least: int = 4) -> str:
-    """A number with so many figures, and all of those before its point: ``9.810``, ``12345``."""
+    """Format a number with at least ``least`` digits, and all digits before its point: ``9.810``, ``12345``."""
     return f"{value:.0f}" if value >= 10 ** (least - 1) else f"{value:#.{least}g}".rstrip(".")

@@ -1,4 +1,4 @@
-"""What an experiment takes from files: a model of the plan's own, data, and this toolkit's `bench`."""
+"""Files that experiments use: models in the plan's folder, data, and this toolkit's `bench`."""
 
 import hashlib
 from functools import cache
@@ -13,9 +13,9 @@ from torchbake.matrix.yaml_source import Document, Location
 
 
 def with_source(experiment: Experiment, folder: Path) -> Experiment:
-    """The experiment of a plan in ``folder``, told apart from one with other files of the same names.
+    """Add the identity of its files to an experiment of a plan in ``folder``, as other files can have the same names.
 
-    Raises OSError for a file that is there and cannot be read.
+    Raise OSError for a file that exists and cannot be read.
     """
     data = experiment.settings.data_dir
     file = folder / experiment.model.rpartition(":")[0]
@@ -25,7 +25,7 @@ def with_source(experiment: Experiment, folder: Path) -> Experiment:
 
 
 def demand_files(plan: Plan, document: Document, folder: Path) -> None:
-    """Raises PlanError for files of a plan in ``folder`` that are missing, unless only other machines need them."""
+    """Raise PlanError if files of a plan in ``folder`` are missing, unless only other machines need them."""
     if plan.hosts and not plan.images and all(host.ssh for host in plan.hosts):
         return
     found: list[tuple[Location, str]] = []
@@ -42,6 +42,6 @@ def demand_files(plan: Plan, document: Document, folder: Path) -> None:
 
 @cache
 def own_bench() -> str:
-    """The digest of this toolkit's `bench`, which is mounted where a place has none of its own."""
+    """Return the digest of this toolkit's `bench`, which is mounted into images without one."""
     files = [OWN_BENCH, *sorted((OWN_BENCH.parent / "benchmark").rglob("*.py"))]
     return digest(part for file in files for part in (str(file.relative_to(OWN_BENCH.parent)), file.read_text("utf-8")))

@@ -1,17 +1,17 @@
-"""What a plan has shown, put together for its page: speed, scaling, memory, and places against each other. Pure."""
+"""Summary of a plan's results for its page: speed, scaling, memory, and the comparison of places. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.outcome import Result, Series
+from torchbake.benchmark.outcome import Result
 from torchbake.benchmark.run import Done
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One place's result. ``against`` is how much longer a batch takes than on the plan's first place: 0.1 is 10%."""
+    """The result of a place. ``against``: a batch takes so much longer than on the plan's first place; 0.1 is 10%."""
 
     place: str
     result: Result
@@ -19,14 +19,14 @@ class Line:
 
     @property
     def memory(self) -> int | None:
-        """Peak bytes: of the GPU where it ran on one, else of the process."""
+        """Peak bytes: of the GPU if it ran on a GPU, else of the process."""
         used = self.result.memory
         return used.peak_gpu_bytes if self.result.device == "gpu" else used.peak_rss_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """One experiment on every place where it was measured."""
+    """The results of one experiment on all places."""
 
     experiment: Experiment
     lines: tuple[Line, ...]
@@ -34,7 +34,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """So many devices on so many nodes, and which part of so many times one device's throughput they reach."""
+    """The throughput of several devices, and their efficiency: 1.0 is ``devices`` times that of one device."""
 
     devices: int
     nodes: int
@@ -44,7 +44,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """One experiment on one place, on several numbers of devices, one of them 1."""
+    """The scaling of one experiment on one place with the number of devices, of which the first is 1."""
 
     name: str
     place: str
@@ -52,17 +52,8 @@ class Scaling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trace:
-    """The resources of an experiment over time, with or without a result."""
-
-    name: str
-    place: str
-    series: Series
-
-
-@dataclass(frozen=True, kw_only=True)
 class Equipment:
-    """What a place measured with; a place whose experiments had not the same has several."""
+    """The torch version and devices of a place; a place has several if its experiments differ in them."""
 
     place: str
     torch: str
@@ -71,19 +62,19 @@ class Equipment:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """All of a page. ``missing`` are cases without a result, with the reason."""
+    """The data of a page. ``traces`` are cases with a time series, ``missing`` are cases without a result."""
 
     groups: tuple[Group, ...]
     scaling: tuple[Scaling, ...]
     equipment: tuple[Equipment, ...]
-    traces: tuple[Trace, ...]
+    traces: tuple[Done, ...]
     missing: tuple[Done, ...]
     places: tuple[str, ...]
     hosts: tuple[str, ...]
 
 
 def summarise(done: Sequence[Done]) -> Summary:
-    """Of a run, in its order: what is of one experiment stands side by side there."""
+    """Summarise a run in its order, in which the cases of one experiment are adjacent."""
     measured = [(each, each.record.result) for each in done if each.record and each.record.result]
     places = tuple(dict.fromkeys(each.case.place.name for each in done))
     groups = [
@@ -94,11 +85,7 @@ def summarise(done: Sequence[Done]) -> Summary:
         groups=tuple(groups),
         scaling=tuple(_scaling(measured)),
         equipment=tuple(dict.fromkeys(_equipment(each.case.place.name, result) for each, result in measured)),
-        traces=tuple(
-            Trace(name=each.case.experiment.name, place=each.case.place.name, series=each.record.monitor)
-            for each in done
-            if each.record and each.record.monitor
-        ),
+        traces=tuple(each for each in done if each.record and each.record.monitor),
         missing=tuple(each for each in done if not (each.record and each.record.result)),
         places=places,
         hosts=tuple(dict.fromkeys(each.record.where.host for each, _ in measured if each.record)),
@@ -106,25 +93,24 @@ def summarise(done: Sequence[Done]) -> Summary:
 
 
 def _equipment(place: str, result: Result) -> Equipment:
-    """Devices of the same name are said once: how many they are, the experiment says."""
+    """Name equal devices once, as the experiment has their number."""
     names = dict.fromkeys(result.devices or (result.host.cpu,))
     return Equipment(place=place, torch=result.versions.get("torch") or "", device=" + ".join(names))
 
 
 def _group(experiment: Experiment, lines: Sequence[tuple[str, Result]], first: str) -> Group:
-    """Where the plan's first place has no result, nothing stands against it."""
+    """Compare each place with the plan's first place, if that has a result."""
     base = next((result.time.median for place, result in lines if place == first), None)
-    return Group(
-        experiment=experiment,
-        lines=tuple(
-            Line(place=place, result=result, against=result.time.median / base - 1 if base and place != first else None)
-            for place, result in lines
-        ),
-    )
+
+    def line(place: str, result: Result) -> Line:
+        against = result.time.median / base - 1 if base and place != first else None
+        return Line(place=place, result=result, against=against)
+
+    return Group(experiment=experiment, lines=tuple(line(place, result) for place, result in lines))
 
 
 def _scaling(measured: Sequence[tuple[Done, Result]]) -> Iterator[Scaling]:
-    """Batches are per device, so the work grows with their number."""
+    """Find experiments on several numbers of devices. Each device has its own batch, so the work grows with them."""
     together: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
     for done, result in measured:
         case = done.case.experiment

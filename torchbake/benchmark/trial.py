@@ -1,4 +1,4 @@
-"""A first container of an image: whether it has a `bench`, and which limits the engine may set."""
+"""First container of an image, which finds out if it has a `bench`, and which limits the engine can set."""
 
 import os
 import re
@@ -16,23 +16,23 @@ from torchbake.errors import BenchmarkError
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.ui import console
 
-_RLIMITS = {"3": "stack", "8": "memlock"}  # as Linux numbers them: include/uapi/asm-generic/resource.h
+_RLIMITS = {"3": "stack", "8": "memlock"}  # numbers in Linux's include/uapi/asm-generic/resource.h
 _REFUSED = re.compile(r"rlimit type (\d+): operation not permitted")
 _SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What was seen. ``without`` are limits by which nothing starts: an engine in a container may not raise them."""
+    """The result. ``without`` are limits that the engine cannot set, for example as it runs in a container itself."""
 
     has_bench: bool
     without: frozenset[str] = frozenset()
 
 
 def try_image(image: str, docker: Docker, labels: Mapping[str, str], stopping: threading.Event) -> Trial:
-    """Start it once, and once more for each limit that is refused; one that the plan itself asks for is never left out.
+    """Start a container, again without each limit that is refused; limits that the plan sets are never left out.
 
-    Raises BenchmarkError where it does not start, and EngineError where there is no docker command.
+    Raise BenchmarkError if no container starts, and EngineError if there is no docker command.
     """
     without = frozenset[str]()
     while True:

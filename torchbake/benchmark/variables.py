@@ -1,8 +1,8 @@
-"""`${name}` in the values of a plan: variables of the plan and of the command line, and keys of an experiment. Pure.
+"""References `${name}` in a plan, to variables of the plan or the command line, or to keys of an experiment. Pure.
 
 Variables are replaced before the file is validated, so a variable can be any value. Keys of an experiment are replaced
-when the experiments are known, in the keys of `LATER`. The environment is not read, so a plan gives the same
-experiments everywhere: `-P name="$NAME"` hands a variable of the shell over.
+when the experiments are known, in the keys of `LATER`. The environment is not read, so that a plan gives the same
+experiments everywhere; `-P name="$NAME"` passes a variable of the shell.
 """
 
 import re
@@ -25,7 +25,7 @@ _REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)(\}?)")
 
 
 def references(value: Any) -> Iterator[str]:
-    """Each name that a value refers to."""
+    """Yield each name that a value refers to."""
     if isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
             yield from references(one)
@@ -34,7 +34,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def values_of(variables: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """Replace references in the values of variables. Adds mistakes to ``problems``."""
+    """Replace references in the values of variables, and add mistakes to ``problems``."""
     graph = {name: [one for one in references(value) if one in variables] for name, value in variables.items()}
     try:
         order = list(TopologicalSorter(graph).static_order())
@@ -54,11 +54,11 @@ def with_values(value: Any, values: Mapping[str, Any], at: Location, problems: P
         return {key: with_values(one, values, (*at, key), problems) for key, one in value.items()}
     if isinstance(value, list):
         return [with_values(one, values, (*at, number), problems) for number, one in enumerate(value)]
-    return _settled(_replaced(value, values, at, problems), at, problems)
+    return _final(_replaced(value, values, at, problems), at, problems)
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """A text with keys of an experiment replaced, and without what keeps `$${` from being a reference."""
+    """Replace keys of an experiment in a text, and then the escape `$${` by `${`."""
 
     def shown(match: re.Match[str]) -> str:
         found = values.get(match[2], match[0])
@@ -68,7 +68,7 @@ def fill(text: str, values: Mapping[str, object]) -> str:
 
 
 def _replaced(value: Any, values: Mapping[str, Any], at: Location, problems: Problems) -> Any:
-    """A value whose references to variables are replaced; a list replaces only the whole value of a key."""
+    """Replace references to variables in a value. A variable that is a list must be the whole value of a key."""
     if isinstance(value, list):
         return [_replaced(one, values, (*at, number), problems) for number, one in enumerate(value)]
     if not isinstance(value, str):
@@ -78,45 +78,39 @@ def _replaced(value: Any, values: Mapping[str, Any], at: Location, problems: Pro
         return values[match[2]]
 
     def shown(match: re.Match[str]) -> str:
-        said = _problem(match, values)
-        if said:
-            problems.append((at, said))
+        if problem := _problem(match, values):
+            problems.append((at, problem))
         return match[0] if match[1] or match[2] in KEYS else str(values.get(match[2], ""))
 
     return _REFERENCE.sub(shown, value)
 
 
 def _problem(match: re.Match[str], values: Mapping[str, Any]) -> str:
-    """Why a reference cannot be replaced; empty if it can."""
+    """Return the reason why a reference cannot be replaced, or an empty text."""
     escape, name, closed = match.groups()
     if escape:
         return ""
     if not closed or not re.match(NAME, name):
         return f"{match[0]!r} names no variable; write $${{ for the characters ${{"
     if name in values:
-        return (
-            f"${{{name}}} is a list: it can only be the whole value of a key" if isinstance(values[name], list) else ""
-        )
+        is_list = isinstance(values[name], list)
+        return f"${{{name}}} is a list: it can only be the whole value of a key" if is_list else ""
     if name in KEYS:
         return ""
     near = nearest(name, [*values, *KEYS], count=1)
     return f"${{{name}}} is unknown; " + (f"did you mean ${{{near[0]}}}?" if near else "name it in `variables`")
 
 
-def _settled(value: Any, at: Location, problems: Problems) -> Any:
-    """A value as it stays, unless keys of an experiment are filled in later."""
+def _final(value: Any, at: Location, problems: Problems) -> Any:
+    """Resolve escapes in a value, unless keys of an experiment are replaced later."""
+    path = [part for part in at if isinstance(part, str)]
+    path = path[2:] if path[:2] == ["when", "set"] else path
+    is_later = any(path[: name.count(".") + 1] == name.split(".") for name in LATER)
     if isinstance(value, list):
-        return [_settled(one, at, problems) for one in value]
-    if not isinstance(value, str) or _is_later(at):
+        return [_final(one, at, problems) for one in value]
+    if not isinstance(value, str) or is_later:
         return value
     early = next(references(value), "")
     if early in KEYS:
         problems.append((at, f"${{{early}}} is a key of an experiment, which can stand in {', '.join(LATER)} alone"))
     return fill(value, {})
-
-
-def _is_later(at: Location) -> bool:
-    path = [part for part in at if isinstance(part, str)]
-    if path[:2] == ["when", "set"]:
-        path = path[2:]
-    return any(path[: name.count(".") + 1] == name.split(".") for name in LATER)
