@@ -1,1 +1,1 @@
-"""Judging an image: pytest over the image checks, smoke tests in containers, verdicts that are kept, waivers."""
+"""Checks of images: pytest over the image checks, smoke tests in containers, saved verdicts, waivers."""

@@ -1,4 +1,4 @@
-"""Images that are FROM one of ours: which one that is, so that what they add is not held against its lock."""
+"""Derived images, which are FROM an image of the matrix. Their own packages are not compared with its lock."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,27 +9,27 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import ID
 
-Layers = Callable[[str], Sequence[str]]  # an image's layers by its digest, lowest first
+Layers = Callable[[str], Sequence[str]]  # returns an image's layers by its digest, lowest first
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The image of ours that another one is FROM: its reference, and its row."""
+    """The parent of a derived image: its reference, and its row in the matrix."""
 
     ref: str
     spec: Spec
 
 
 def named_row(project: Project, labels: Mapping[str, str]) -> Spec | None:
-    """The row that an image says it is of; one that is FROM ours has the labels of that, too."""
+    """Return the row that an image's labels name. A derived image has the labels of its parent."""
     return next((spec for spec in project.expansion.specs if spec.id == labels.get(ID)), None)
 
 
 def origin_of(image: Image, project: Project, images: Mapping[str, Image], layers_of: Layers) -> Origin | None:
-    """What the image is FROM; ``images`` are the engine's, by tag.
+    """Return the parent of an image; ``images`` are the engine's, by tag.
 
-    None where its labels are not ours, or the engine has no other image of that row with whose layers it begins. Of
-    several names the one in the row's own repository counts first.
+    Return None if the labels name no row, or if the engine has no other image of that row whose layers the image begins
+    with. If the parent has several names, prefer the name in the row's repository.
     """
     spec = named_row(project, image.labels)
     if spec is None:
@@ -40,28 +40,24 @@ def origin_of(image: Image, project: Project, images: Mapping[str, Image], layer
         for ref, other in images.items()
         if other.digest != image.digest and other.labels.get(ID) == spec.id and is_tag_of(ref, tags)
     }
-    lengths = {ref: len(below) for ref, digest in ours.items() if _begins(own, below := layers_of(digest))}
+    layers = {ref: list(layers_of(digest)) for ref, digest in ours.items()}
+    lengths = {ref: len(below) for ref, below in layers.items() if below and list(own[: len(below)]) == below}
     ref = max(sorted(lengths), key=lambda ref: (lengths[ref], ref.startswith(f"{spec.repository}:")), default=None)
     return Origin(ref=ref, spec=spec) if ref else None
 
 
 def is_tag_of(ref: str, tags: Iterable[str]) -> bool:
-    """Whether a reference, in whatever repository, has one of a row's tags, or that of a release: ``…-r3``."""
-    plain = re.sub(r"-r\d+$", "", ref.rpartition(":")[2])
-    return plain in tags
-
-
-def _begins(layers: Sequence[str], below: Sequence[str]) -> bool:
-    return bool(below) and list(layers[: len(below)]) == list(below)
+    """Check if a reference has one of a row's tags, or the tag of a release (``…-r3``), in any repository."""
+    return re.sub(r"-r\d+$", "", ref.rpartition(":")[2]) in tags
 
 
 def remark(spec: Spec | None, origin: Origin | None) -> str:
-    """How an image is judged that is not a tag of the matrix and says that it is of a row; else empty."""
+    """Return a note on how an image was checked whose tag is not in the matrix, or an empty text."""
     if origin:
-        return f"FROM {origin.ref}: what it adds is its own"
+        return f"FROM {origin.ref}: its additions are not compared with the lock"
     if spec is None:
         return ""
     return (
-        f"judged as {spec.id} itself, as its labels say so. Where it is FROM that image, fetch the image too "
+        f"checked as {spec.id} itself, which its labels name. If it is FROM that image, pull that image, too "
         "(docker pull), and test again"
     )

@@ -1,4 +1,4 @@
-"""The checks that today's suite has for an image: a verdict without one of them is not whole."""
+"""The checks of the current suite for an image. A verdict that lacks one of them is incomplete."""
 
 import json
 import subprocess
@@ -17,10 +17,10 @@ from torchbake.errors import CheckError
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.ui.tool_environment import environment_of
 
-# Another process runs this: here, a `tests` package of the user's folder could be imported instead.
+# Another process runs this, as this one could import a `tests` package from the user's folder instead.
 _CATALOGUE = """
 import json, sys
-sys.path.insert(0, "")  # by PYTHONSAFEPATH Python leaves this folder out
+sys.path.insert(0, "")  # with PYTHONSAFEPATH, Python leaves this folder out
 from tests.images.checks import catalogue
 print(json.dumps([{"id": one.id, "kinds": one.kinds, "families": one.families} for one in catalogue()]))
 """
@@ -36,37 +36,35 @@ class SuiteCheck:
 
 
 def missing_checks(verdict: Verdict, spec: Spec | None) -> tuple[str, ...]:
-    """Return the ids of the checks that a verdict on an image of this row lacks, sorted. Raises CheckError.
+    """Return the ids of the checks that a verdict on an image of this row lacks, sorted. Raise CheckError.
 
-    Of an image without a row, only the checks for all images are known.
+    Without a row, only the checks for all images are expected.
     """
-    there = {check.id for check in verdict.checks}
-    return tuple(sorted({*_of_suite(spec), *_of_payloads(spec, verdict.how)} - there))
-
-
-def _of_suite(spec: Spec | None) -> list[str]:
     kinds = {spec.kind} if spec else {"pytorch", "init"}
     families = {spec.family} if isinstance(spec, ImageSpec) else {"cpu", "cuda"}
-    return [
+    expected = {
         each.id
         for each in suite_checks()
         if kinds <= {*each.kinds} and (kinds == {"init"} or families <= {*each.families})
-    ]
+    }
+    if isinstance(spec, ImageSpec):
+        expected.update(_smoke_tests(spec, verdict.how))
+    return tuple(sorted(expected - {check.id for check in verdict.checks}))
 
 
-def _of_payloads(spec: Spec | None, how: Sequence[str]) -> list[str]:
-    """The smoke tests, which depend on how the image was tested."""
-    if not isinstance(spec, ImageSpec):
-        return []
-    given = dict(word.partition("=")[::2] for word in how)
-    numbers: dict[str, Any] = {name: int(given[name]) for name in ("nodes", "nproc") if given.get(name, "").isdigit()}
-    unknown = Gpu(how="none", reason="nobody looks for one")
+def _smoke_tests(spec: ImageSpec, how: Sequence[str]) -> list[str]:
+    """Return the ids of the smoke tests, which depend on the options of the test run."""
+    options = dict(word.partition("=")[::2] for word in how)
+    numbers: dict[str, Any] = {
+        name: int(options[name]) for name in ("nodes", "nproc") if options.get(name, "").isdigit()
+    }  # fmt: skip
+    unknown = Gpu(how="none", reason="not looked for")
     return [name for job in jobs_of(spec.family, unknown, Options(**numbers)) for name in job.check_ids]
 
 
 @cache
 def suite_checks() -> tuple[SuiteCheck, ...]:
-    """Return the checks of the suite; half a second, once. Raises CheckError with Python's words."""
+    """Return the checks of the suite, which takes half a second once. Raise CheckError with Python's message."""
     done = subprocess.run(
         [sys.executable, "-c", _CATALOGUE], cwd=TOOLKIT, env=environment_of("pytest"), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, errors="replace", check=False,

@@ -1,7 +1,7 @@
-"""Whether an image can use a GPU, and whether it gets one: the one place that decides, for all commands and checks."""
+"""Decisions for all commands and checks: if an image can use a GPU, and if its containers get one."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torchbake.checks.smoke_run import Session
@@ -11,39 +11,40 @@ from torchbake.engine.gpu import Gpu, look_for_gpu
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import LABEL
 
-_ASKS = "NVIDIA_VISIBLE_DEVICES"
 _CUDA_BUILD = re.compile(r"^cuda\b[^=\n]*=\s*['\"]", flags=re.MULTILINE)
-_FOR_NONE = ("", "void", "none")  # as NVIDIA's runtime reads it
+_NO_DEVICES = ("", "void", "none")  # values of NVIDIA_VISIBLE_DEVICES by which NVIDIA's runtime gives no GPU
 
 
 def family_of(spec: Spec | None, config: Mapping[str, Any]) -> str:
-    """``cuda`` for an image that can use a GPU, else ``cpu``.
+    """Return ``cuda`` for an image that can use a GPU, else ``cpu``.
 
-    Its row says so; without one its labels do, if they are of torchbake, else whether its variables ask for a GPU.
-    ``config`` is as the engine has it, with ``Labels`` and ``Env``.
+    The image's row decides. An image without a row is ``cuda`` if it has torchbake's CUDA label, or if its variables
+    request a GPU. ``config`` is the engine's, with ``Labels`` and ``Env``.
     """
     if spec:
         return spec.family
-    return "cuda" if f"{LABEL}.cuda" in (config.get("Labels") or {}) or _asks(config.get("Env") or ()) else "cpu"
+    variables = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
+    wants_gpu = variables.get("NVIDIA_VISIBLE_DEVICES", "") not in _NO_DEVICES
+    return "cuda" if wants_gpu or f"{LABEL}.cuda" in (config.get("Labels") or {}) else "cpu"
 
 
 def family_of_build(version: str) -> str:
-    """Likewise of a torch that is installed, by the text of its ``version.py``."""
+    """Return the family of an installed torch by the text of its ``version.py``."""
     return "cuda" if _CUDA_BUILD.search(version) else "cpu"
 
 
 def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> Gpu:
-    """What GPUs an image's containers get, if they are to have any. ``dry``: start nothing, so trust the engine."""
+    """Find the GPUs for an image's containers. With ``dry`` no container is started to try the engine's answer."""
     if family != "cuda" or mode == "off":
-        return Gpu(how="none", reason="nobody asked for one")
+        return Gpu(how="none", reason="no GPU was requested")
     gpu = look_for_gpu(engine)
     return gpu if dry else probe(engine, image, gpu, session)
 
 
 def probe(engine: Engine, image: str, gpu: Gpu, session: Session) -> Gpu:
-    """Whether the engine keeps its word: a container that asks for the GPU and does nothing is started.
+    """Try the GPU: start a container that requests it and does nothing.
 
-    What comes back has the engine's own reason where it refuses (a driver that is not loaded, a stale CDI file).
+    If that fails (a driver that is not loaded, a stale CDI file), the result has no GPU, and the engine's reason.
     """
     if gpu.request is None:
         return gpu
@@ -53,8 +54,3 @@ def probe(engine: Engine, image: str, gpu: Gpu, session: Session) -> Gpu:
     if not ended.problem:
         return gpu
     return Gpu(how="none", reason=f"{gpu.reason}, but it cannot start a container with it: {ended.problem}")
-
-
-def _asks(environment: Iterable[str]) -> bool:
-    variables = dict(pair.partition("=")[::2] for pair in environment)
-    return variables.get(_ASKS, "") not in _FOR_NONE

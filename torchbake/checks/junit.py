@@ -1,12 +1,12 @@
-"""A verdict as JUnit XML, which CI systems show."""
+"""JUnit XML of a verdict, which CI systems show."""
 
-from torchbake.checks.verdict import CheckResult, Outcome, Verdict, counts
+from torchbake.checks.verdict import Outcome, Verdict, counts
 from torchbake.core.plain_text import clean
 
 
 def junit(name: str, verdict: Verdict) -> str:
-    """One testsuite, a testcase a check; what did not run or was waived is `skipped`, with its reason."""
-    from xml.etree import ElementTree  # noqa: PLC0415 - a run answered from verdicts need not load it
+    """Return a testsuite with a testcase for each check; waived checks, and those not run, are `skipped`."""
+    from xml.etree import ElementTree  # noqa: PLC0415 - a run that only reuses verdicts need not load it
 
     counted = counts(verdict.checks)
     figures = {
@@ -20,12 +20,8 @@ def junit(name: str, verdict: Verdict) -> str:
     for key in ("image", "digest", "suite", "gpu"):
         ElementTree.SubElement(properties, "property", {"name": key, "value": clean(getattr(verdict, key))})
     for check in verdict.checks:
-        words = {
-            "classname": clean(f"{name}.{_group(check)}"),
-            "name": clean(check.id),
-            "time": f"{check.seconds:.3f}",
-        }
-        case = ElementTree.SubElement(suite, "testcase", words)
+        words = {"classname": clean(f"{name}.{check.id.partition('.')[0]}"), "name": clean(check.id)}
+        case = ElementTree.SubElement(suite, "testcase", words | {"time": f"{check.seconds:.3f}"})
         if check.outcome is Outcome.FAILED:
             ElementTree.SubElement(case, "failure", {"message": clean(check.summary)}).text = clean(check.text)
         elif check.outcome in (Outcome.NOT_RUN, Outcome.WAIVED):
@@ -35,7 +31,3 @@ def junit(name: str, verdict: Verdict) -> str:
             ElementTree.SubElement(case, "system-out").text = clean(check.measured)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
-
-
-def _group(check: CheckResult) -> str:
-    return check.id.partition(".")[0]

@@ -1,4 +1,4 @@
-"""A verdict as a page in Markdown, and what such pages are made of."""
+"""Markdown page of a verdict, and the parts of such pages."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,18 +12,23 @@ _MARKS = re.compile(r"[\\`*<\[|]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def markdown(verdict: Verdict, labels: Mapping[str, str], *, partial: bool = False) -> str:
-    """A verdict to read: what is wrong first, then what is not known, then the rest."""
+    """Return the page of a verdict: failed checks first, then those that did not run, then the rest."""
+    versions = [
+        f"{name} {value}"
+        for key, value in sorted(labels.items())
+        if (name := key.removeprefix(f"{LABEL}.")) not in (key, "id", "inputs", "flavor")
+    ]
     facts = {
         "outcome": f"**{verdict.outcome}**: {tally(verdict.checks)}" + (", of a part of the checks" if partial else ""),
         "image": _code(verdict.image),
         "digest": _code(verdict.digest),
-        "versions": plain(", ".join(_versions(labels))) or "its labels name none",
+        "versions": plain(", ".join(versions)) or "its labels name none",
         "GPU checks": verdict.gpu,
         "tested": f"{verdict.minute}, in {verdict.seconds:.1f} s",
     }
     sections = [f"# {verdict.id or verdict.image}: {verdict.outcome}", table(("what", "value"), facts.items())]
-    sections += _told("Failed", verdict.of(Outcome.FAILED))
-    sections += _told("Waived", verdict.of(Outcome.WAIVED))
+    sections += _reasons("Failed", verdict.of(Outcome.FAILED))
+    sections += _reasons("Waived", verdict.of(Outcome.WAIVED))
     sections += not_run(verdict.checks)
     slowest = sorted(verdict.checks, key=lambda check: -check.seconds)[:_SLOWEST]
     times = [(plain(check.id), f"{check.seconds:.2f} s") for check in slowest if check.seconds >= 0.01]
@@ -38,24 +43,24 @@ def markdown(verdict: Verdict, labels: Mapping[str, str], *, partial: bool = Fal
 
 
 def not_run(checks: Iterable[CheckResult]) -> list[str]:
-    """A heading, and a table of each reason why checks did not run; nothing where all ran."""
+    """Return a heading and a table of the reasons why checks did not run, or nothing if all ran."""
     rows = [(plain(reason), plain(", ".join(ids))) for reason, ids in causes(checks).items()]
     return ["## Not run", table(("reason", "checks"), rows)] if rows else []
 
 
 def table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of cells that are Markdown already."""
+    """Return a table of cells that are Markdown already."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def plain(text: str) -> str:
-    """Somebody else's text on one line, its own marks as marks: `torch.__version__` is not bold."""
+    """Escape a text for Markdown, on one line: `torch.__version__` is not bold."""
     return _MARKS.sub(r"\\\g<0>", " ".join(clean(text).split()))
 
 
-def _told(heading: str, checks: Sequence[CheckResult]) -> list[str]:
-    """A heading and, for each check, its reason and remedy; more than one line in a block of its own."""
+def _reasons(heading: str, checks: Sequence[CheckResult]) -> list[str]:
+    """Return a heading and, for each check, its reason and remedy. Texts of several lines are in a code block."""
     sections = [f"## {heading}"] if checks else []
     for check in checks:
         sections.append(f"**{plain(check.id)}**: {plain(check.summary)}")
@@ -67,13 +72,4 @@ def _told(heading: str, checks: Sequence[CheckResult]) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """Text as it is, in a cell of a table."""
     return "`" + clean(text).replace("`", "'").replace("|", "\\|") + "`"
-
-
-def _versions(labels: Mapping[str, str]) -> Iterable[str]:
-    """What the image's labels say of its versions."""
-    for key, value in sorted(labels.items()):
-        name = key.removeprefix(f"{LABEL}.")
-        if name != key and name not in ("id", "inputs", "flavor"):
-            yield f"{name} {value}"

@@ -1,4 +1,4 @@
-"""One run of the image checks: a pytest process an image, several side by side, each ending in a verdict."""
+"""Run of the image checks: one pytest process for each image, several in parallel, each with a verdict."""
 
 import contextlib
 import os
@@ -24,20 +24,20 @@ from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 from torchbake.ui.tool_environment import environment_of
 
-SUITE_CHECK = "suite"  # the check that stands for the run of the checks itself
-_PATIENCE = 20  # seconds that checks get after SIGINT, to remove their containers
-_LOOK = 0.25  # seconds between two looks at a log
-_SHOWN = 10  # failed checks of an image that are shown while others still run
-_CODES = {2: "interrupted", 3: "an error inside pytest", 4: "a command line it does not take", 5: "no check is left"}
+SUITE_CHECK = "suite"  # the check that fails if the suite itself fails
+_PATIENCE = 20  # seconds after SIGINT in which checks remove their containers
+_LOOK = 0.25  # seconds between two reads of a log
+_SHOWN = 10  # failed checks of an image that are shown during the run
+_CODES = {2: "interrupted", 3: "an error inside pytest", 4: "an invalid command line", 5: "no check is selected"}
 _LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An image to test: a name for people, its reference, its row (empty: none), and the digests of a verdict.
+    """An image to test: its name in output, its reference, its row (empty: none), and the digests of its verdict.
 
-    ``how`` are the options in the suite digest, ``waivers`` checks that may fail, with the reasons. ``origin`` is the
-    image of ours that it is FROM, if any.
+    ``how`` are the options in the suite digest, ``waivers`` the checks that may fail, with the reasons. ``origin`` is
+    the parent of a derived image.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How images are tested. With ``only`` or ``skip`` a verdict is partial. ``waivers`` add to those of the matrix."""
+    """Options of a run. With ``only`` or ``skip`` a verdict is partial. ``waivers`` add to those of the matrix."""
 
     gpu: str = "auto"
     nodes: int | None = None
@@ -68,10 +68,10 @@ class Options:
         return bool(self.only or self.skip)
 
     def decisive(self, gpu: str = "") -> tuple[str, ...]:
-        """What belongs to the suite digest. The GPU mode stands in a verdict by itself.
+        """Return the options in the suite digest. The GPU mode is another field of a verdict.
 
-        ``gpu``: how an image's containers get one here (`Gpu.how`), empty where none is asked for. A verdict that was
-        made without a GPU is not an answer any more once there is one.
+        ``gpu`` is the method by which containers get a GPU here (`Gpu.how`; empty: none is requested), as a verdict
+        without a GPU is outdated once the host has one.
         """
         waived = (f"waive {check}={reason}" for check, reason in sorted(self.waivers.items()))
         part = (f"{word}={glob}" for word, globs in (("only", self.only), ("skip", self.skip)) for glob in globs)
@@ -80,7 +80,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a suite's process ended: its code (negative: the signal), the end of its log, and whether we ended it."""
+    """The end of a suite's process: its code (negative: the signal), and the last lines of its log."""
 
     code: int
     tail: tuple[str, ...]
@@ -88,7 +88,7 @@ class Ended:
 
 
 class Suite:
-    """Starts the checks in ``folder``, one process an image; thread-safe."""
+    """The checks in ``folder``, run by one process for each image; thread-safe."""
 
     def __init__(self, folder: Path, options: Options, *, cwd: Path, extra: Sequence[str] = ()) -> None:
         self._folder, self._options, self._cwd, self._extra = folder, options, cwd, extra
@@ -97,42 +97,33 @@ class Suite:
         self._stopped = False
 
     def judge(self, target: Target, log: Path, on_look: Callable[[str], None]) -> Verdict:
-        """Run all checks of one image; blocks. ``on_look`` is told how far they are. The log is kept."""
+        """Run all checks of one image to their end. ``on_look`` receives the progress. The log is kept."""
         started, clock = datetime.now(UTC), time.monotonic()
         results = log.with_suffix(".json")
         results.unlink(missing_ok=True)
         ended = self._run(self.command(target, results), log, on_look)
         return Verdict(
-            image=target.ref,
-            id=target.row,
-            digest=target.digest,
-            suite=target.suite,
-            promise=target.promise,
-            how=target.how,
-            gpu=self._options.gpu,
-            started=started.isoformat(timespec="seconds"),
+            image=target.ref, id=target.row, digest=target.digest, suite=target.suite, promise=target.promise,
+            how=target.how, gpu=self._options.gpu, started=started.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - clock, 2),
             checks=waive(checks_of(ended, results, self._options.timeout), target.waivers),
-        )
+        )  # fmt: skip
 
     def command(self, target: Target, results: Path) -> list[str]:
-        """The process of one image."""
+        """Return the pytest command for one image."""
         options = self._options
         command = [sys.executable, "-m", "pytest", str(self._folder), "-v", "--color=no", "-p", "no:cacheprovider"]
         command += ["--image", target.ref, "--gpu", options.gpu, "--results", str(results), *self._extra]
-        digest = "" if "@" in target.ref else target.digest  # a tag may be another image's by now
-        said = {
-            "digest": digest, "row": target.row, "derived": target.origin, "nodes": options.nodes,
-            "nproc": options.nproc,
-        }  # fmt: skip
-        for name, value in said.items():
+        digest = "" if "@" in target.ref else target.digest  # a tag can have moved since
+        given = {"digest": digest, "row": target.row, "derived": target.origin}
+        for name, value in {**given, "nodes": options.nodes, "nproc": options.nproc}.items():
             command += [f"--{name}", str(value)] if value else []
         for name, globs in (("--only", options.only), ("--skip", options.skip)):
             command += [word for glob in globs for word in (name, glob)]
         return command
 
     def stop(self) -> None:
-        """End everything that runs, and wait until each has cleaned up."""
+        """End all processes, and wait until each has cleaned up."""
         with self._lock:
             self._stopped = True
             running = list(self._processes)
@@ -152,7 +143,7 @@ class Suite:
                         late = True
                         _end([process])
             finally:
-                # A suite that crashed may have left its own children: nothing of an image outlives its verdict.
+                # A suite that crashed can have left children, which must not outlive the verdict.
                 _signal(process, signal.SIGKILL)
                 with self._lock:
                     self._processes.discard(process)
@@ -162,7 +153,7 @@ class Suite:
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
-            # A session of its own: Ctrl-C reaches only us, and we end the suites in order.
+            # In its own session, so that Ctrl-C only reaches this process, which then ends the suites in order.
             process = subprocess.Popen(
                 command, cwd=self._cwd, env=environment_of("pytest"), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True,
@@ -173,7 +164,7 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class TestRun:
-    """Where a run keeps its logs, and what is done with each verdict as soon as it is there."""
+    """A run of a suite on several images, with its logs in ``folder``; ``keep`` saves each verdict at once."""
 
     __test__ = False  # the name is not pytest's to collect
 
@@ -182,9 +173,9 @@ class TestRun:
     keep: Callable[[Target, Verdict], Path]
 
     def run(self, targets: Sequence[Target], *, jobs: int) -> list[Verdict]:
-        """The verdicts, in the order of the targets.
+        """Test all targets and return their verdicts in order.
 
-        Raises KeyboardInterrupt after ending what runs; the verdicts that were there by then are kept.
+        Raise KeyboardInterrupt after ending all processes; finished verdicts are kept.
         """
         if not targets:
             return []
@@ -224,7 +215,7 @@ class TestRun:
 
 
 def checks_of(ended: Ended, results: Path, timeout: float) -> tuple[CheckResult, ...]:
-    """What a suite found. If it did not end as it should, a failed check of its own is among them."""
+    """Return the results of a suite. If it did not end properly, add the failed check `SUITE_CHECK`."""
     checks: tuple[CheckResult, ...] = ()
     problem = _problem(ended, timeout)
     try:
@@ -237,12 +228,12 @@ def checks_of(ended: Ended, results: Path, timeout: float) -> tuple[CheckResult,
         problem = "pytest failed, but no check did"
     if not problem:
         return checks
-    said = "\n".join(ended.tail)
-    return (*checks, CheckResult(id=SUITE_CHECK, outcome=Outcome.FAILED, reason=f"{problem}\n{said}".strip()))
+    reason = "\n".join((problem, *ended.tail)).strip()
+    return (*checks, CheckResult(id=SUITE_CHECK, outcome=Outcome.FAILED, reason=reason))
 
 
 def _problem(ended: Ended, timeout: float) -> str:
-    """Why a suite's end says nothing of the image; empty when it says that all or not all checks passed."""
+    """Return the reason why a suite did not run to its end, or an empty text if all checks ran."""
     if ended.timed_out:
         return f"the checks did not end within {timeout:g} s (see --timeout)"
     if ended.code in (0, 1):
@@ -253,19 +244,19 @@ def _problem(ended: Ended, timeout: float) -> str:
 
 
 def _last(tail: Sequence[str]) -> str:
-    """The line that tells most: the last error, else the last line of all."""
+    """Return the last error, else the last line."""
     errors = [line for line in tail if re.match(r"(E  |ERROR|(\S+ )?\S*error:|!)", line, flags=re.IGNORECASE)]
     return (errors or list(tail) or ["it said nothing"])[-1].strip("! ").removeprefix("E  ").strip()
 
 
 def _tail(log: Path, *, most: int = 15) -> tuple[str, ...]:
-    """The last lines of a log that say something."""
+    """Return the last lines of a log, without empty lines and rulers."""
     with log.open(encoding="utf-8", errors="replace") as lines:
         return tuple(deque((line.rstrip() for line in lines if line.strip(" =-_\n")), maxlen=most))
 
 
 def _places(text: str) -> Iterator[str]:
-    """How far the checks are, from pytest's own lines: ``45%, after test_files.py::test_setuid``."""
+    """Read the progress from pytest's lines: ``45 %, after test_files.py::test_setuid``."""
     for name, percent in _LINE.findall(text):
         yield f"{percent} %, after {name}"
 
@@ -277,7 +268,7 @@ def _ended(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def _end(processes: Iterable["subprocess.Popen[bytes]"]) -> None:
-    """SIGINT, on which pytest tears down what its fixtures made; SIGKILL for what is still there after a while."""
+    """Send SIGINT, on which pytest tears down its fixtures; after `_PATIENCE` send SIGKILL."""
     running = list(processes)
     deadline = time.monotonic() + _PATIENCE
     try:

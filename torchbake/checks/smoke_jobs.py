@@ -1,4 +1,4 @@
-"""Smoke tests: which payloads run where, and what their containers or processes are told."""
+"""Jobs of smoke tests: their payloads and devices, and the commands and variables of their nodes."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,17 +13,17 @@ from torchbake.matrix.spec import TOOLBOX
 
 PREFIX = "smoke"
 SINGLE = ("tensor", "autograd", "compile", "export", "loader", "versions", "examples")
-TOGETHER = {"ddp": ("cpu",), "nccl": ("cuda",), "examples": ("cpu", "cuda")}  # with the devices that they are for
+TOGETHER = {"ddp": ("cpu",), "nccl": ("cuda",), "examples": ("cpu", "cuda")}  # with their devices
 PAYLOADS = tuple(dict.fromkeys((*SINGLE, *TOGETHER)))
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-_SPARE = 60  # seconds above the payloads' own limit, in which a container starts, meets the others and ends
+_SPARE = 60  # seconds above the payloads' limit, in which a container starts, meets the others and ends
 
 Device = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How images are tested. ``timeout``: seconds for each payload. ``gpu_nodes``: of a job on GPUs."""
+    """Options of smoke tests. ``timeout`` is seconds for each payload, ``gpu_nodes`` the nodes of a job on GPUs."""
 
     gpu: str = "auto"
     nodes: int = 2
@@ -36,7 +36,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Of a job of several ranks. ``nproc`` is None for one on each GPU, ``order`` is None on a single node."""
+    """The ranks of a job. ``nproc`` is None for one rank on each GPU, ``order`` is None on a single node."""
 
     nodes: int
     nproc: int | None
@@ -48,10 +48,9 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Payloads that are run one after the other: in one container, or on all ranks of a layout.
+    """Payloads that are run one after another: in one container, or on all ranks of a layout.
 
-    ``problem``: why the job is not run, which is a failure or leaves its checks unknown. ``given_gpu``: its containers
-    have one.
+    A job with a ``problem`` is not run; its checks fail or are unknown. ``given_gpu``: its containers have a GPU.
     """
 
     payloads: tuple[str, ...]
@@ -70,19 +69,19 @@ class Job:
         return tuple(map(self.check_id, self.payloads))
 
     def limit(self, timeout: int) -> int:
-        """Seconds after which its containers are killed, if they did not end before by themselves."""
+        """Return the seconds after which its containers are killed."""
         return timeout * len(self.payloads) + _SPARE
 
     def not_started(self) -> tuple[CheckResult, ...]:
-        """What its problem makes of its checks."""
+        """Return the results of a job that is not run because of its problem."""
         return tuple(CheckResult.of(name, self.problem) for name in self.check_ids)
 
 
 def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
-    """All that is run on an image, or on a host's Python, of an accelerator family.
+    """Return the jobs for an image, or for a host's Python, of an accelerator family.
 
-    A CPU image is judged on the CPU alone. A CUDA image is judged on both devices: without a GPU its jobs on the
-    device cuda are there too, each with that as its problem. Where a GPU is required, to have none is a failure.
+    A CPU image is tested on the CPU only, a CUDA image on both devices. Without a GPU its CUDA jobs have a problem,
+    which is a failure if a GPU is required.
     """
     problem = gpu.problem(options.gpu)
     jobs = [*_jobs_on("cpu", options)]
@@ -90,12 +89,9 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
         jobs += (replace(job, problem=problem, given_gpu=not problem) for job in _jobs_on("cuda", options))
     elif "nccl" in options.payloads and options.payloads != PAYLOADS:
         problem = unknown("NCCL is for GPUs, and this is a CPU build")
-        jobs += [replace(job, problem=problem) for job in _nccl(options)]
+        on_gpu = (job for job in _jobs_on("cuda", options) if "nccl" in job.payloads)
+        jobs += (replace(job, payloads=("nccl",), problem=problem) for job in on_gpu)
     return tuple(jobs)
-
-
-def _nccl(options: Options) -> Iterator[Job]:
-    return (replace(job, payloads=("nccl",)) for job in _jobs_on("cuda", options) if "nccl" in job.payloads)
 
 
 def _jobs_on(device: Device, options: Options) -> Iterator[Job]:
@@ -103,20 +99,20 @@ def _jobs_on(device: Device, options: Options) -> Iterator[Job]:
     if single:
         yield Job(payloads=single, device=device)
     for turn, layout in enumerate(_layouts(device, options)):
-        if payloads := tuple(_payloads_on(layout, device, options, first=turn == 0)):
+        # Only ddp tries each start order. Payloads that a single container runs, too, are run in the first order, and
+        # not on a single rank.
+        repeats = SINGLE if turn or (layout.nodes, layout.nproc) == (1, 1) else ()
+        payloads = tuple(
+            name
+            for name, devices in TOGETHER.items()
+            if name in options.payloads and device in devices and name not in repeats
+        )
+        if payloads:
             yield Job(payloads=payloads, device=device, layout=layout)
 
 
-def _payloads_on(layout: Layout, device: Device, options: Options, *, first: bool) -> Iterator[str]:
-    """Who starts first is ddp's to try, so examples are run once; and on one rank they have been run already."""
-    for payload, devices in TOGETHER.items():
-        again = payload in SINGLE and (not first or (layout.nodes, layout.nproc) == (1, 1))
-        if payload in options.payloads and device in devices and not again:
-            yield payload
-
-
 def _layouts(device: Device, options: Options) -> Iterator[Layout]:
-    """On GPUs a node with a rank for each: two ranks on one GPU are an error to NCCL."""
+    """Return the layouts on a device. On GPUs each has one rank, as NCCL refuses two ranks on one GPU."""
     if device == "cuda":
         order = options.orders[0] if options.gpu_nodes > 1 else None
         yield Layout(nodes=options.gpu_nodes, nproc=None, order=order)
@@ -129,7 +125,7 @@ def _layouts(device: Device, options: Options) -> Iterator[Layout]:
 def nodes_of(
     job: Job, expected: Mapping[str, str | None], timeout: int, *, toolbox: str = TOOLBOX, master: str = "node0"
 ) -> tuple[Node, ...]:
-    """What the job's containers run. ``toolbox`` is the folder of `run` and `smoke` there."""
+    """Return the nodes of a job. ``toolbox`` is the folder of `run` and `smoke` in its containers or on the host."""
     words = [f"{toolbox}/smoke", *job.payloads, "--device", job.device, "--timeout", str(timeout)]
     if "versions" in job.payloads:
         words += ["--expect", json.dumps(expected)]

@@ -1,4 +1,4 @@
-"""A run of smoke tests: images side by side in containers, or a host's Python; all that it made is gone afterwards."""
+"""Run of smoke tests in containers of images, in parallel, or with a host's Python; it removes its containers."""
 
 import contextlib
 import os
@@ -34,13 +34,13 @@ from torchbake.oci.labels import ID
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
-_SHM = "1g"  # a limit, not a use; the engine's own 64 MB is too little for workers and for NCCL
-_SHOWN = 10
+_SHM = "1g"  # a limit, not a use; the engine's default of 64 MB is too small for loader workers and NCCL
+_SHOWN = 10  # failed checks of an image that are shown
 Look = Callable[[str], None]
 
 
 class Place(Protocol):
-    """Where payloads run: the folder of `run` and `smoke` there, and the address of a job's node 0."""
+    """A place for payloads, with its folder of `run` and `smoke`, and the address of a job's node 0."""
 
     @property
     def toolbox(self) -> str: ...
@@ -49,19 +49,19 @@ class Place(Protocol):
     def master(self) -> str: ...
 
     def run(self, job: Job, nodes: Sequence[Node], limit: int, on_look: Look) -> tuple[Ended, ...]:
-        """Run every node to its end. Raises KeyboardInterrupt once the run is stopped, and EngineError."""
+        """Run every node to its end. Raise KeyboardInterrupt once the run is stopped, and EngineError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What one run's parts share: the label of all that it makes, and the word to stop."""
+    """State that the parts of a run share: the label of its containers, and the event that stops it."""
 
     keep: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def stop(self, engine: Engine | None, clean_up: contextlib.ExitStack) -> None:
-        """End all parts; each removes what it made. ``clean_up``, closed when all have ended, removes what is left."""
+        """End all parts, which remove their containers. ``clean_up``, closed after their end, removes the rest."""
         clean_up.enter_context(undisturbed())
         console.say("stopping; removing what was started …", style="yellow")
         self.stopping.set()
@@ -71,7 +71,7 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class InContainers:
-    """One image's containers. ``mounted``: a folder of the host in the place of the image's own `run` and `smoke`."""
+    """Containers of one image. ``mounted`` is a folder of the host that replaces the image's `run` and `smoke`."""
 
     engine: Engine
     image: str
@@ -90,20 +90,18 @@ class InContainers:
             network=job.layout is not None,
         )
         if self.family == "cuda" and job.device == "cpu":
-            # Where NVIDIA's runtime is the engine's default, the image's own variable would still ask for all GPUs.
+            # If NVIDIA's runtime is the engine's default, the image's own variable requests all GPUs.
             nodes = [replace(node, env={**node.env, "NVIDIA_VISIBLE_DEVICES": "void"}) for node in nodes]
-        session = self.session
-        cluster = Cluster(
+        session, order = self.session, job.layout.order if job.layout else None
+        with Cluster(
             self.engine, self.image, box, run=session.id, stopping=session.stopping, keep=session.keep
-        )  # fmt: skip
-        with cluster:
-            order = job.layout.order if job.layout else None
+        ) as cluster:  # fmt: skip
             return cluster.run(nodes, order=order or "workers-first", timeout=limit, on_look=on_look)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnHost:
-    """Processes of a Python of this machine; the nodes of a job are this machine alone."""
+    """Processes of a Python on this machine, which is every node of a job."""
 
     python: Path
     gpu_off: bool
@@ -121,14 +119,17 @@ class OnHost:
             return tuple(self._one(node, Path(folder), limit) for node in nodes)
 
     def environment(self, node: Node, folder: Path, env: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """This machine's, without what another launcher has said, and with our Python as the only python3."""
+        """Return this machine's variables without those of a launcher, and with `python` as the only python3."""
         first = folder / "bin"
         first.mkdir(exist_ok=True)
         (first / "python3").write_text(f'#!/bin/sh\nexec {shlex.quote(str(self.python))} "$@"\n')
         (first / "python3").chmod(0o755)
-        port = {"MASTER_PORT": str(_free_port())} if "NNODES" in node.env else {}
-        off = {"CUDA_VISIBLE_DEVICES": ""} if self.gpu_off else {}
-        return {**without_job(env), **node.env, **port, **off, "PATH": f"{first}:{env.get('PATH', os.defpath)}"}
+        found = {**without_job(env), **node.env, "PATH": f"{first}:{env.get('PATH', os.defpath)}"}
+        if "NNODES" in node.env:
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", 0))
+                found["MASTER_PORT"] = str(listener.getsockname()[1])
+        return found | ({"CUDA_VISIBLE_DEVICES": ""} if self.gpu_off else {})
 
     def _one(self, node: Node, folder: Path, limit: int) -> Ended:
         done = run_to_end(
@@ -140,7 +141,7 @@ class OnHost:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What is tested: an image (with its digest in the engine) or a host's Python, and where its payloads run."""
+    """A tested image (with its digest in the engine) or host's Python, and the place of its payloads."""
 
     name: str
     ref: str
@@ -156,7 +157,7 @@ class Subject:
 
 
 def smoke(subject: Subject, job: Job, options: Options, on_look: Look) -> tuple[CheckResult, ...]:
-    """Run one job to its end and judge it; one with a problem starts nothing."""
+    """Run one job to its end and judge it; a job with a problem is not started."""
     if job.problem:
         return job.not_started()
     place = subject.place
@@ -166,16 +167,16 @@ def smoke(subject: Subject, job: Job, options: Options, on_look: Look) -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeRun:
-    """Smoke tests of several subjects. ``engine`` is None where all of them are hosts."""
+    """Smoke tests of several subjects. ``engine`` is None if all of them are hosts."""
 
     options: Options
     session: Session
     engine: Engine | None
 
     def run(self, subjects: Sequence[Subject], *, jobs: int) -> list[Tested]:
-        """What was found, in the order of the subjects.
+        """Test all subjects, and return the results in their order.
 
-        Raises KeyboardInterrupt after all that was made is gone again.
+        Raise KeyboardInterrupt after all containers are removed.
         """
         with board(len(subjects), doing="smoke tests") as shown, contextlib.ExitStack() as clean_up:
             return run_all(
@@ -192,32 +193,27 @@ class SmokeRun:
         checks: list[CheckResult] = []
         try:
             for job in subject.jobs(self.options):
-                checks += smoke(subject, job, self.options, _teller(shown, subject, job))
+                name = job.check_ids[0] + (f" +{len(job.payloads) - 1}" if len(job.payloads) > 1 else "")
+                on_look = partial(_show_progress, shown, subject.name, name)
+                checks += smoke(subject, job, self.options, on_look)
         except TorchbakeError as error:
             return Tested(name=subject.name, ref=subject.ref, problem=problem_of(error))
         verdict = Verdict(
-            image=subject.ref,
-            id=subject.row,
-            digest=subject.digest,
-            suite="smoke",
-            gpu=self.options.gpu,
-            started=started.isoformat(timespec="seconds"),
-            seconds=round(time.monotonic() - clock, 2),
+            image=subject.ref, id=subject.row, digest=subject.digest, suite="smoke", gpu=self.options.gpu,
+            started=started.isoformat(timespec="seconds"), seconds=round(time.monotonic() - clock, 2),
             checks=tuple(checks),
-        )
+        )  # fmt: skip
         return Tested(name=subject.name, ref=subject.ref, verdict=verdict)
 
 
-def _teller(shown: Board, subject: Subject, job: Job) -> Look:
-    name = job.check_ids[0] + (f" +{len(job.payloads) - 1}" if len(job.payloads) > 1 else "")
-    return lambda text: shown.look(subject.name, f"{name}: {text}")
+def _show_progress(shown: Board, subject: str, job: str, text: str) -> None:
+    shown.look(subject, f"{job}: {text}")
 
 
 def _finish(tested: Tested, shown: Board) -> None:
-    good = tested.outcome is Outcome.PASSED
-    said = tested.problem.sentence if tested.problem else tally(tested.checks)
+    result = tested.problem.sentence if tested.problem else tally(tested.checks)
     seconds = f" in {tested.verdict.seconds:.1f} s" if tested.verdict else ""
-    shown.end(tested.name, f"{tested.outcome}{seconds}, {said}", good=good)
+    shown.end(tested.name, f"{tested.outcome}{seconds}, {result}", good=tested.outcome is Outcome.PASSED)
     failed = [check for check in tested.checks if check.outcome is Outcome.FAILED]
     for check in failed[:_SHOWN]:
         first, *rest = check.reason.splitlines() or [check.summary]
@@ -227,11 +223,5 @@ def _finish(tested: Tested, shown: Board) -> None:
 
 
 def own_toolbox(engine: Engine, labels: Mapping[str, str]) -> Path | None:
-    """What is mounted where an image of somebody else's making has no payloads: ours, if the engine can see them."""
+    """Return the toolkit's folder of payloads, to mount into a foreign image, or None if a mount is impossible."""
     return OWN_TOOLBOX if ID not in labels and engine.address.local else None
-
-
-def _free_port() -> int:
-    with socket.socket() as line:
-        line.bind(("127.0.0.1", 0))
-        return int(line.getsockname()[1])

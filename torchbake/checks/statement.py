@@ -1,4 +1,4 @@
-"""A verdict as a file: an in-toto statement about the image, with the predicate "test result". Pure.
+"""File format of a verdict: an in-toto statement about the image, with the predicate "test result". Pure.
 
 https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md
 
@@ -7,7 +7,6 @@ are derived from it.
 """
 
 import json
-from typing import Any
 
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.core.json_text import NotJsonError, read_object
@@ -18,12 +17,27 @@ VERDICT = "https://github.com/torchbake/torchbake/blob/main/docs/checks.md#verdi
 
 
 def statement_text(verdict: Verdict) -> str:
-    """Write a verdict as a statement, the same text for the same verdict."""
-    return json.dumps(_statement(verdict), indent=2, ensure_ascii=False) + "\n"
+    """Return a verdict as a statement; equal verdicts give equal texts."""
+    subject = [resource(verdict.image, verdict.digest)]
+    if verdict.config not in ("", verdict.digest):
+        subject.append(resource(f"{verdict.image} (config)", verdict.config))
+    settings = {"suite": verdict.suite, "promise": verdict.promise}
+    named = {outcome: [check.id for check in verdict.of(outcome)] for outcome in Outcome}
+    # The predicate has no result for checks that did not run: if none ran, the image has not passed.
+    result = "WARNED" if named[Outcome.WAIVED] else "PASSED"
+    predicate = {
+        "result": result if verdict.outcome is Outcome.PASSED else "FAILED",
+        "configuration": [resource(name, digest) for name, digest in settings.items() if digest],
+        "passedTests": named[Outcome.PASSED],
+        "warnedTests": named[Outcome.WAIVED],
+        "failedTests": named[Outcome.FAILED],
+        VERDICT: verdict.model_dump(mode="json"),
+    }
+    return json.dumps(statement(subject, PREDICATE, predicate), indent=2, ensure_ascii=False) + "\n"
 
 
 def read_statement(data: bytes) -> Verdict:
-    """Read what `statement_text` wrote. Raises ValueError, which says why in one line, for any other text."""
+    """Read a text of `statement_text`. Raise ValueError with a one-line reason for any other text."""
     found = read_object(data)
     predicate = found.get("predicate")
     if not isinstance(predicate, dict) or not isinstance(predicate.get(VERDICT), dict):
@@ -31,36 +45,8 @@ def read_statement(data: bytes) -> Verdict:
     try:
         verdict = Verdict.model_validate_json(json.dumps(predicate[VERDICT]))
     except ValueError as error:
-        raise NotJsonError(f"its verdict is not one of this version of torchbake: {_first_line(error)}") from None
+        reason = ": ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
+        raise NotJsonError(f"its verdict is not of this version of torchbake: {reason}") from None
     if json.loads(statement_text(verdict)) != found:
         raise NotJsonError("its statement and its verdict contradict each other")
     return verdict
-
-
-def _statement(verdict: Verdict) -> dict[str, Any]:
-    subject = [resource(verdict.image, verdict.digest)]
-    if verdict.config not in ("", verdict.digest):
-        subject.append(resource(f"{verdict.image} (config)", verdict.config))
-    settings = {"suite": verdict.suite, "promise": verdict.promise}
-    named = {outcome: [check.id for check in verdict.of(outcome)] for outcome in Outcome}
-    predicate = {
-        "result": _result(verdict),
-        "configuration": [resource(name, digest) for name, digest in settings.items() if digest],
-        "passedTests": named[Outcome.PASSED],
-        "warnedTests": named[Outcome.WAIVED],
-        "failedTests": named[Outcome.FAILED],
-        VERDICT: verdict.model_dump(mode="json"),
-    }
-    return statement(subject, PREDICATE, predicate)
-
-
-def _result(verdict: Verdict) -> str:
-    """Return the predicate's word. It has none for checks that did not run; if none ran, the image has not passed."""
-    if verdict.outcome is not Outcome.PASSED:
-        return "FAILED"
-    return "WARNED" if verdict.of(Outcome.WAIVED) else "PASSED"
-
-
-def _first_line(error: ValueError) -> str:
-    lines = str(error).splitlines()
-    return ": ".join(line.strip() for line in lines[1:3]) or str(error)

@@ -1,4 +1,4 @@
-"""The suite digest: one sha256 over everything but the image that decides a verdict."""
+"""Suite digest: a sha256 over everything that decides a verdict, except the image."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,26 +15,26 @@ from torchbake.matrix.spec import Spec
 
 CHECKS = TOOLKIT / "tests/images"
 
-# The checks, the payloads they start, and all of the toolkit: what a check imports or runs from it is not known
-# beforehand, and a pass that a changed check would not have given is worse than a test too many.
+# The checks, the payloads they start, and the whole toolkit: the modules that a check uses are not known beforehand.
+# A needless test is better than a pass that a changed check would not have given.
 _PARTS = ("tests/images", "entrypoints", "torchbake", "pyproject.toml")
 
 
 def suite_digest(project: Project, spec: Spec | None, options: Iterable[str], *, toolkit: Path = TOOLKIT) -> str:
-    """``sha256:…`` for one image: the suite's files by content, what its row promises, and how the checks are run.
+    """Return ``sha256:…`` over the suite's files, the promises of an image's row, and the options of the checks.
 
-    Without a row (``spec`` is None) the matrix promises nothing, so it does not count.
+    Without a row (``spec`` is None) the matrix promises nothing, and is not part of the digest.
     """
     return digest((*suite_files(toolkit), *_promises(project, spec), *options))
 
 
 def promise_digest(project: Project, spec: Spec) -> str:
-    """``sha256:…`` over what the matrix promises of an image, its waivers too: what a verdict was asked about."""
+    """Return ``sha256:…`` over the matrix's promises for an image, including its waivers."""
     return digest(_promises(project, spec))
 
 
 def outdated(project: Project, spec: Spec, verdict: Verdict) -> str:
-    """Return why a verdict is not one of today's suite on today's matrix, or an empty text."""
+    """Return why the suite or the matrix has changed since a verdict, or an empty text."""
     if verdict.promise != promise_digest(project, spec):
         return "the matrix promises something else of it, or waives other checks, than when it was tested"
     if verdict.suite != suite_digest(project, spec, verdict.how):
@@ -45,7 +45,7 @@ def outdated(project: Project, spec: Spec, verdict: Verdict) -> str:
 def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
     if spec is None:
         return
-    yield repr(replace(spec, line=0))  # where in the matrix it stands promises nothing
+    yield repr(replace(spec, line=0))  # the line in the matrix is no promise
     yield from project.tags[spec.id]
     yield lock_text(project.root, spec)
     sources = (*spec.own.certificates, *(file.source for file in spec.own.files))
@@ -56,7 +56,7 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
 
 @cache
 def suite_files(root: Path) -> tuple[str, ...]:
-    """Name and content of each file of the suite, sorted by name."""
+    """Return the name and content of each file of the suite, sorted by name."""
     return tuple(f"{name}\n{_content(path)}" for name, path in sorted(_walk(root)))
 
 
@@ -64,13 +64,13 @@ def _walk(root: Path) -> Iterator[tuple[str, Path]]:
     for name in _PARTS:
         part = root / name
         if name == PACKAGE.name and not part.exists():
-            part = PACKAGE  # installed, it stands elsewhere
+            part = PACKAGE  # an installed package is in another folder
         found = part.rglob("*") if part.is_dir() else iter([part])
         for path in found:
-            # `_version.py` is of a build: two machines may have one commit and different ones.
+            # A build writes `_version.py`, so it can differ between two machines with the same commit.
             if path.is_file() and "__pycache__" not in path.parts and path.name != "_version.py":
                 yield (Path(name) / path.relative_to(part)).as_posix(), path
 
 
 def _content(path: Path) -> str:
-    return path.read_bytes().decode("latin-1")  # data files need not be text; this way every byte counts
+    return path.read_bytes().decode("latin-1")  # keeps every byte of files that are not text

@@ -1,4 +1,4 @@
-"""Verdicts: what the checks of one image found."""
+"""Verdicts: the results of the checks of one image."""
 
 import json
 from collections import Counter
@@ -14,9 +14,9 @@ DERIVED = "derived"  # the word in `Verdict.how`
 
 
 class Outcome(StrEnum):
-    """``not-run`` is neither of the others: a check that could not run proves nothing.
+    """The outcome of a check or of an image. A check that could not run (``not-run``) proves nothing.
 
-    ``waived`` is a failure that somebody allowed, with a reason. It is counted apart, and never as passed.
+    ``waived`` is a failure that is allowed, with a reason. It never counts as passed.
     """
 
     PASSED = "passed"
@@ -26,10 +26,9 @@ class Outcome(StrEnum):
 
 
 class CheckResult(BaseModel):
-    """One check. ``reason`` says what is wrong (failed) or why it did not run (not-run), in one line before others;
-    ``remedy`` is what puts it right, where that is known.
+    """The result of one check. The first line of ``reason`` is the problem, or why the check did not run.
 
-    Of a waived one it says why it may fail, and after that what is wrong.
+    The reason of a waived check is that of the waiver, then the problem. ``remedy`` is a known solution.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -43,7 +42,7 @@ class CheckResult(BaseModel):
 
     @classmethod
     def of(cls, name: str, problem: Problem | None, *, seconds: float = 0) -> "CheckResult":
-        """A check that found this problem; None: it passed."""
+        """Return the result of a check that found this problem, or None if it passed."""
         if problem is None:
             return cls(id=name, outcome=Outcome.PASSED, seconds=seconds)
         outcome = Outcome.NOT_RUN if problem.unknown else Outcome.FAILED
@@ -51,29 +50,28 @@ class CheckResult(BaseModel):
 
     @property
     def text(self) -> str:
-        """The reason, and below it the remedy."""
+        """The reason, and the remedy on the next line."""
         return "\n".join(filter(None, (self.reason.strip(), self.remedy)))
 
     @property
     def summary(self) -> str:
-        """The first line of the reason. A check that should give one and does not is told apart."""
+        """The first line of the reason; a check that should have a reason and has none gets a standard text."""
         line = self.reason.strip().partition("\n")[0].strip()
         return line or ("" if self.outcome is Outcome.PASSED else "no reason given")
 
     @property
     def measured(self) -> str:
-        """Its figures, as JSON on one line."""
+        """The figures as JSON on one line."""
         return json.dumps(self.figures, ensure_ascii=False, sort_keys=True, default=str)
 
 
 class Verdict(BaseModel):
-    """All checks of one image, made by one suite.
+    """The results of all checks of one image by one suite.
 
-    ``image`` is the reference that was tested, ``id`` its row in the matrix (empty: none). ``digest`` is the image's in
-    the engine, ``config`` that of its config (empty: not looked up). ``suite`` is the digest of everything else that
-    decides the outcome, ``promise`` that of what the matrix promises alone (empty: nothing), ``how`` the options in the
-    suite digest, ``gpu`` the mode of the GPU checks.
-    ``started`` is UTC in ISO 8601.
+    ``image`` is the tested reference, ``id`` its row in the matrix (empty: none). ``digest`` is the image's in the
+    engine, ``config`` the digest of its config (empty: not looked up). ``suite`` is the digest of everything else that
+    decides the outcome, ``promise`` the digest of the matrix's promises (empty: none). ``how`` are the options in the
+    suite digest, ``gpu`` is the mode of the GPU checks, ``started`` is UTC in ISO 8601.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -98,42 +96,41 @@ class Verdict(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices that computed: the names of the GPUs, as torch gives them; or ``cpu``."""
+        """The devices that computed: torch's names of the GPUs, or ``cpu``."""
         names = {str(check.figures["gpu"]) for check in self.checks if "gpu" in check.figures}
         return tuple(sorted(names)) or ("cpu",)
 
     @property
     def partial(self) -> bool:
-        """True if only a part of the checks was asked for."""
+        """True if only a part of the checks was selected."""
         return any(word.startswith(("only=", "skip=")) for word in self.how)
 
     @property
     def derived(self) -> bool:
-        """True if the image is FROM the image of the row ``id``."""
+        """True if the image is derived from the image of the row ``id``."""
         return DERIVED in self.how
 
     @property
     def minute(self) -> str:
-        """When it was made: ``2026-11-21 07:50 UTC``."""
+        """The time of the verdict: ``2026-11-21 07:50 UTC``."""
         return f"{self.started[:16].replace('T', ' ')} UTC"
 
     def of(self, outcome: Outcome) -> tuple[CheckResult, ...]:
-        """The checks that ended so, in their order."""
+        """Return the checks with this outcome, in their order."""
         return tuple(check for check in self.checks if check.outcome is outcome)
 
     def answers(self, *, image: str, digest: str, suite: str, gpu: str) -> bool:
-        """Whether this verdict may stand for a new run of the same checks on the same image.
+        """Check if this verdict replaces a new run of the same checks on the same image.
 
-        Only a passed one may. A failure can come from the host (a full disk, a slow moment), and whoever asks again
-        wants to know whether it is still there; a pass, of the same bytes by the same checks, is not in doubt.
-        The GPU mode must be the same too: what `auto` left out, `require` must not take for a pass.
+        Only a pass does. A failure can come from the host, such as a full disk, so the checks run again. The GPU mode
+        must be equal, as `require` must not accept a pass for which `auto` left checks out.
         """
         same = (self.image, self.digest, self.suite, self.gpu) == (image, digest, suite, gpu)
         return same and self.outcome is Outcome.PASSED
 
 
 def outcome_of(checks: Iterable[CheckResult]) -> Outcome:
-    """Failed if any check failed that is not waived; not-run if none passed, so also without checks; else passed."""
+    """Return failed if a check failed that is not waived; not-run if none passed or there is none; else passed."""
     outcomes = {check.outcome for check in checks}
     if Outcome.FAILED in outcomes:
         return Outcome.FAILED
@@ -144,10 +141,10 @@ _WORST_FIRST = (Outcome.FAILED, Outcome.WAIVED, Outcome.PASSED, Outcome.NOT_RUN)
 
 
 def merge(verdicts: Iterable[Verdict]) -> Verdict:
-    """Merge verdicts of one image by one suite. Each check ends in its worst outcome; ``not-run`` gives way to all.
+    """Merge verdicts of one image by one suite. Each check has its worst outcome; all others precede ``not-run``.
 
-    Other fields are those of the verdict with the most checks, of these the latest. The order of ``verdicts`` does not
-    matter. Raises ValueError if there is none.
+    Other fields are those of the verdict with the most checks, or of the latest of several. The order of ``verdicts``
+    does not matter. Raise ValueError if there is none.
     """
     ordered = sorted(verdicts, key=lambda one: (-len(one.checks), one.started, one.model_dump_json()))
     if not ordered:
@@ -164,20 +161,19 @@ def merge(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def counts(checks: Iterable[CheckResult]) -> dict[Outcome, int]:
-    """How many checks ended in each way; every way is there."""
+    """Return the number of checks with each outcome, including zeros."""
     counted = Counter(check.outcome for check in checks)
     return {outcome: counted[outcome] for outcome in Outcome}
 
 
 def tally(checks: Iterable[CheckResult]) -> str:
-    """``40 passed, 1 failed, 3 not run``; what did not happen is left out."""
-    words = {Outcome.NOT_RUN: "not run"}
-    said = [f"{number} {words.get(outcome, outcome)}" for outcome, number in counts(checks).items() if number]
-    return ", ".join(said) or "no checks"
+    """Return ``40 passed, 1 failed, 3 not run``, without zeros."""
+    words = [f"{number} {outcome.replace('-', ' ')}" for outcome, number in counts(checks).items() if number]
+    return ", ".join(words) or "no checks"
 
 
 def causes(checks: Iterable[CheckResult]) -> dict[str, list[str]]:
-    """Why checks did not run: each reason once, with the ids of its checks."""
+    """Return each reason why checks did not run, with the ids of the checks."""
     found: dict[str, list[str]] = {}
     for check in checks:
         if check.outcome is Outcome.NOT_RUN and check.id not in found.setdefault(check.summary, []):
@@ -186,7 +182,7 @@ def causes(checks: Iterable[CheckResult]) -> dict[str, list[str]]:
 
 
 def remedies(checks: Iterable[CheckResult]) -> tuple[str, ...]:
-    """What puts failed checks right, each command once."""
+    """Return the remedies of failed checks, each once."""
     failed = (check for check in checks if check.outcome is Outcome.FAILED)
     return tuple(dict.fromkeys(check.remedy for check in failed if check.remedy))
 
@@ -195,10 +191,10 @@ _RESULTS = TypeAdapter(tuple[CheckResult, ...], config=ConfigDict(defer_build=Tr
 
 
 def read_results(text: str) -> tuple[CheckResult, ...]:
-    """The results that a suite wrote. Raises ValueError when they are not a JSON list of CheckResults."""
+    """Read the results of a suite. Raise ValueError for anything but a JSON list of CheckResults."""
     return _RESULTS.validate_json(text)
 
 
 def dump_results(results: Iterable[CheckResult]) -> str:
-    """A JSON list for `read_results`."""
+    """Return results as a JSON list for `read_results`."""
     return _RESULTS.dump_json(tuple(results), indent=2).decode() + "\n"

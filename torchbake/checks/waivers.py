@@ -1,4 +1,4 @@
-"""Waivers: checks that may fail on an image, each for a reason that somebody gave. What is waived is never passed."""
+"""Waivers: checks that may fail on an image, each with a reason. A waived check never counts as passed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from torchbake.errors import UsageError
 
 
 def parse_waivers(words: Sequence[str]) -> dict[str, str]:
-    """``CHECK=REASON`` each. Raises UsageError for one that has no reason."""
+    """Parse words of the form ``CHECK=REASON``. Raise UsageError for a word without a check or a reason."""
     waivers = {}
     for word in words:
         check, _, reason = (part.strip() for part in word.partition("="))
@@ -19,23 +19,21 @@ def parse_waivers(words: Sequence[str]) -> dict[str, str]:
 
 
 def waive(checks: Iterable[CheckResult], waivers: Mapping[str, str]) -> tuple[CheckResult, ...]:
-    """The checks, those that failed and have a waiver as waived: first why, then what they found."""
-    return tuple(_waived(check, waivers[check.id]) if _applies(check, waivers) else check for check in checks)
+    """Apply waivers to failed checks. The reason is then that of the waiver, followed by the check's own."""
+
+    def apply(check: CheckResult) -> CheckResult:
+        if check.outcome is not Outcome.FAILED or check.id not in waivers:
+            return check
+        reason = f"{waivers[check.id]}\nit says: {check.reason}"
+        return check.model_copy(update={"outcome": Outcome.WAIVED, "reason": reason})
+
+    return tuple(map(apply, checks))
 
 
 def idle(checks: Iterable[CheckResult], waivers: Mapping[str, str]) -> Iterator[str]:
-    """The waivers of checks that passed, or that there are not. One that could not run may yet need its waiver."""
+    """Return a warning for each waiver of a check that passed or does not exist, not for one that could not run."""
     outcomes = {check.id: check.outcome for check in checks}
     for name in waivers:
         if outcomes.get(name, Outcome.PASSED) is Outcome.PASSED:
-            yield f"the waiver of {name} waives nothing: " + (
-                "it passed" if name in outcomes else "there is no check of that name"
-            )
-
-
-def _applies(check: CheckResult, waivers: Mapping[str, str]) -> bool:
-    return check.outcome is Outcome.FAILED and check.id in waivers
-
-
-def _waived(check: CheckResult, why: str) -> CheckResult:
-    return check.model_copy(update={"outcome": Outcome.WAIVED, "reason": f"{why}\nit says: {check.reason}"})
+            reason = "it passed" if name in outcomes else "there is no check of that name"
+            yield f"the waiver of {name} waives nothing: {reason}"

@@ -90,7 +90,7 @@ def test_a_crash_after_good_lines_is_a_failure() -> None:
 def test_a_computation_on_the_wrong_device_is_a_failure() -> None:
     job = Job(payloads=("tensor",), device="cuda", given_gpu=True)
     result = only(judge(job, [ended(stdout=line("tensor", device="cpu"))]))
-    assert (result.outcome, result.reason) == (Outcome.FAILED, "it ran on cpu, and was to run on cuda")
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "it ran on cpu, not on cuda")
 
 
 @pytest.mark.parametrize(("payload", "outcome"), [("tensor", Outcome.FAILED), ("compile", Outcome.NOT_RUN)])

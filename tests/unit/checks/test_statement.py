@@ -72,7 +72,7 @@ def test_a_file_that_says_anything_else_is_refused() -> None:
         (statement_text(made(PASSED))[:-20], "not JSON"),
         (json.dumps(whole | {"predicate": {}}), "not an in-toto statement"),
         (json.dumps(with_verdict(checks=[])), "contradict"),
-        (json.dumps(with_verdict(checks=[{"id": "a.b", "outcome": "fine"}])), "not one of this version"),
+        (json.dumps(with_verdict(checks=[{"id": "a.b", "outcome": "fine"}])), "not of this version"),
         (json.dumps(with_verdict(digest=CONFIG)), "contradict"),
         (json.dumps(whole | {"subject": []}), "contradict"),
         (json.dumps(whole | {"predicateType": "https://slsa.dev/provenance/v1"}), "contradict"),

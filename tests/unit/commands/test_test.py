@@ -320,7 +320,7 @@ def test_an_image_that_is_from_ours_is_judged_by_the_row_of_that_as_a_derived_on
     assert case.spec is None
     assert case.judged_by
     assert case.judged_by.id == CPU
-    assert case.remark == f"FROM {REF}: what it adds is its own"
+    assert case.remark == f"FROM {REF}: its additions are not compared with the lock"
     assert case.image
     tester = command.Tester(project=small, options=Options(), reports=Reports(folder=small.root), force=False)
     target = tester.target(case, case.image)
@@ -500,7 +500,7 @@ def test_a_suite_that_did_not_is_a_failed_check_with_its_last_words(results: Pat
         (Ended(code=3, tail=("INTERNALERROR> boom",)), "3 (an error inside pytest): INTERNALERROR> boom"),
         (
             Ended(code=4, tail=("ERROR: no --row", "  rootdir: /x")),
-            "4 (a command line it does not take): ERROR: no --row",
+            "4 (an invalid command line): ERROR: no --row",
         ),
         (
             Ended(
@@ -509,7 +509,7 @@ def test_a_suite_that_did_not_is_a_failed_check_with_its_last_words(results: Pat
             ),
             "main.py: error: no such option: --row",
         ),
-        (Ended(code=5, tail=("no tests ran in 0.01s",)), "5 (no check is left): no tests ran"),
+        (Ended(code=5, tail=("no tests ran in 0.01s",)), "5 (no check is selected): no tests ran"),
         (Ended(code=-9, tail=("test_x.py::test_a",)), "ended by SIGKILL: test_x.py::test_a"),
         (Ended(code=-11, tail=()), "ended by SIGSEGV: it said nothing"),
         (Ended(code=2, tail=("last words",), timed_out=True), "did not end within 900 s"),
