@@ -1,1 +1,1 @@
-"""Proving what a registry serves, from the registry alone and by pulling it."""
+"""Validation of the images in a registry: their manifests and attachments, and their contents after a pull."""

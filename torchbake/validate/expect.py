@@ -1,4 +1,4 @@
-"""Versions that must be inside an image: read from the command line, compared with what was found. Pure."""
+"""Versions that an image must contain: read from the command line, compared with those of the image. Pure."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,11 @@ from torchbake.oci.labels import VERSIONS, versions_in
 
 _NONE = "none"
 
-Versions = Mapping[str, str | None]  # None: it must not be there, or is not there
+Versions = Mapping[str, str | None]  # None: the package must be absent, or is absent
 
 
 def parse_expected(text: str) -> dict[str, str | None]:
-    """``torch=2.10.0,cuda=12.8``; ``cuda=none`` means that it must not be there.
-
-    Raises ValueError with a sentence.
-    """
+    """Parse ``torch=2.10.0,cuda=12.8``; ``cuda=none`` means that it must be absent. Raise ValueError."""
     found: dict[str, str | None] = {}
     for word in filter(None, map(str.strip, text.split(","))):
         key, _, value = (part.strip() for part in word.partition("="))
@@ -28,7 +25,7 @@ def parse_expected(text: str) -> dict[str, str | None]:
 
 
 def disagreements(expected: Versions, found: Versions) -> list[str]:
-    """A sentence for each version that is not as expected, by the same rules as the payload `versions`."""
+    """Return a sentence for each version that is not as expected, by the same rules as the payload `versions`."""
     return [
         f"{key} is {found.get(key) or 'not there'}, not {wanted or 'absent'}"
         for key, wanted in expected.items()
@@ -37,7 +34,7 @@ def disagreements(expected: Versions, found: Versions) -> list[str]:
 
 
 def agree(key: str, wanted: str | None, found: str | None) -> bool:
-    """Versions are as exact as the shorter of the two; torch's release is whole, its local part may be left out."""
+    """Compare two versions to the precision of the shorter one; of torch's, only the local part may be missing."""
     if wanted is None or found is None:
         return wanted == found
     if key == "torch":
@@ -48,12 +45,10 @@ def agree(key: str, wanted: str | None, found: str | None) -> bool:
 
 
 def most_exact(promised: Versions, labels: Mapping[str, str]) -> dict[str, str | None]:
-    """What must be inside an image: what is promised of it, as exactly as labels tell that do not contradict it.
+    """Return the versions that an image must contain: the promised ones, with the precision of labels that agree.
 
-    A version that only a label names is trusted to be inside too.
+    A version that only a label names is expected, too.
     """
-    told = versions_in(labels)
-    exact = {
-        key: told[key] if key in told and agree(key, wanted, told[key]) else wanted for key, wanted in promised.items()
-    }
-    return {**told, **exact}
+    labelled = versions_in(labels)
+    wrong = {key: wanted for key, wanted in promised.items() if not agree(key, wanted, labelled.get(key))}
+    return {**promised, **labelled, **wrong}

@@ -1,4 +1,4 @@
-"""What a registry served, as plain facts: its answer for a tag, the image behind it, the releases of an image. Pure."""
+"""Answers of a registry as values: the image of a tag, the tags and releases of an image. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from torchbake.release.record import Record
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A blob as a manifest describes it. ``found``: the bytes that the registry has of it; None: it is not there."""
+    """A blob as a manifest describes it. ``found`` is its size in the registry, or None if it is missing."""
 
     digest: str
     size: int
@@ -21,9 +21,9 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """One image as a registry serves it. ``config_problem``: why its platform and labels are not known.
+    """An image in a registry. ``config_problem``: why its platform and labels are not known.
 
-    ``digest`` is what it is pulled by: of an index, that of its image for linux/amd64.
+    ``digest`` is the manifest's; in an index, that of the image for linux/amd64.
     """
 
     digest: str
@@ -35,10 +35,9 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """What a registry served for a tag, or a digest. ``digest`` is None where there is no such tag.
+    """A registry's answer for a tag or a digest. ``digest`` is None if there is no such tag.
 
-    ``answer_problem``: why it is not known (no answer, or a refusal). ``manifest_problem``: how its manifest is not
-    what it should be.
+    ``answer_problem``: the registry did not answer, or refused. ``manifest_problem``: the manifest is invalid.
     """
 
     tag: str
@@ -49,16 +48,16 @@ class Served:
 
     @property
     def who(self) -> str:
-        """The image that the tag points at, by its label and digest."""
+        """The image that the tag points at: its label and digest."""
         name = self.image.labels.get(ID, "") if self.image else ""
         return f"{name or 'an image that is not ours'} ({short(self.digest)})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attached:
-    """An artifact attached to an image, as its tag serves it. ``digest`` is None where there is no such tag.
+    """An artifact that is attached to an image. ``digest`` is None if its tag is missing.
 
-    ``subject`` is the digest of the image that it names, ``data`` what it says. ``problem``: why that is not known.
+    ``subject`` is the digest of its image, ``data`` its content. ``problem``: why these are not known.
     """
 
     digest: str | None = None
@@ -71,8 +70,8 @@ class Attached:
 class Revision:
     """An immutable tag and its release record. ``problem``: why the record cannot be read.
 
-    ``attached`` are the artifacts whose tags the registry lists, by name; the record itself is one of them.
-    ``referrers`` are the digests of the artifacts that are listed with the image, or why these are not known.
+    ``attached`` are the artifacts with a tag, by name, including the record. ``referrers`` are the digests of the
+    artifacts in the image's list of referrers, or the problem that hides them.
     """
 
     tag: ImmutableTag
@@ -84,7 +83,7 @@ class Revision:
 
     @property
     def digest(self) -> str | None:
-        """What was released: the record's word comes before what the tag points at now."""
+        """The released digest: that of the record, else of the tag, which can have moved."""
         return self.record.digest if self.record else self.served.digest
 
     @property
@@ -94,10 +93,10 @@ class Revision:
 
 @dataclass(frozen=True, kw_only=True)
 class Shelf:
-    """What a repository serves of one image: its rolling tags, and its revisions, oldest first.
+    """All tags of one image in a repository: its rolling tags, and its revisions, oldest first.
 
-    ``went_back``: somebody has gone back from the newest revision. ``list_problem``: why the registry does not list
-    tags; then no revision is known.
+    ``went_back``: the newest revision was rolled back. ``list_problem``: the registry does not list tags, so no
+    revision is known.
     """
 
     repository: str
@@ -109,12 +108,12 @@ class Shelf:
 
 @dataclass(frozen=True, kw_only=True)
 class Signatures:
-    """What was found of signatures: by digest, why it does not hold (None: it does). ``problem``: why nobody asked."""
+    """Results of the verification by digest; None: it is valid. ``problem``: why nothing was verified."""
 
     problems: Mapping[str, Problem | None] = field(default_factory=dict)
     problem: Problem | None = None
 
 
 def short(digest: str | None) -> str:
-    """A digest in a sentence, where there may be none."""
+    """Shorten a digest for a message; there may be none."""
     return short_digest(digest or "nothing")

@@ -1,4 +1,4 @@
-"""Asks a registry for what it serves; an answer that does not come is a fact like any other."""
+"""Requests to a registry. Failures are results, not exceptions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,23 +21,22 @@ Look = Callable[[str], None]
 
 
 class Survey:
-    """One repository, asked once for each digest and blob. Nothing here raises RegistryError."""
+    """The contents of one repository, which is asked once for each digest and blob. Does not raise RegistryError."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._images: dict[str, Image | Problem] = {}  # by digest; a problem is that of the manifest
+        self._images: dict[str, Image | Problem] = {}  # by digest, or the problem of its manifest
         self._sizes: dict[str, int | None] = {}
 
     def shelf(self, tags: Sequence[str], look: Look = lambda _: None) -> Shelf:
-        """All that there is of an image whose rolling tags are ``tags``, its own first."""
+        """Read everything about an image. ``tags`` are its rolling tags, its own tag first."""
         repository = str(self._registry.repository)
         look("its tags")
         try:
             listed, problem = self._registry.tags(), None
         except RegistryError as error:
             listed, problem = (), problem_of(error)
-            # It does not answer for now, and without its list nobody knows what was released.
-            if getattr(error, "passing", True):
+            if getattr(error, "passing", True):  # temporary: without the list, the releases are unknown
                 silent = {tag: Served(tag=tag, answer_problem=problem) for tag in tags}
                 return Shelf(repository=repository, tags=silent, list_problem=problem)
         served = {tag: self.look_up(tag, look) for tag in tags}
@@ -46,7 +45,7 @@ class Survey:
         return Shelf(repository=repository, tags=served, revisions=revisions, went_back=went_back, list_problem=problem)
 
     def look_up(self, key: str, look: Look = lambda _: None) -> Served:
-        """What is served for a tag or a digest."""
+        """Read the image of a tag or a digest."""
         look(key)
         digest = None
         try:
@@ -71,19 +70,16 @@ class Survey:
                 record = parse_record(text.data, f"{self._registry.repository}:{places[RECORD]}")
             except RegistryError as error:
                 problem = problem_of(error)
-        referrers = self._referrers(record.digest) if record else frozenset()
+        referrers: frozenset[str] | Problem = frozenset()
+        try:
+            referrers = referrers_of(self._registry, record.digest) if record else referrers
+        except RegistryError as error:
+            referrers = problem_of(error)
         return Revision(
             tag=tag, served=served, record=record, problem=problem, attached=attached, referrers=referrers
         )  # fmt: skip
 
-    def _referrers(self, digest: str) -> frozenset[str] | Problem:
-        try:
-            return referrers_of(self._registry, digest)
-        except RegistryError as error:
-            return problem_of(error)
-
     def _attached(self, tag: str) -> Attached:
-        """An artifact by its own tag."""
         digest = None
         try:
             manifest = self._registry.manifest(tag)
@@ -113,28 +109,21 @@ class Survey:
         return self._image(*(image for image in images if image.config == images[0].config))
 
     def _image(self, manifest: Manifest, *others: Manifest) -> Image:
-        """An image; ``others`` have the same config, and differ in their compression."""
+        """Read an image; ``others`` have the same config, but another compression."""
         layers = dict.fromkeys(layer for image in (manifest, *others) for layer in image.layers)
         pieces = tuple(map(self._piece, (*layers, manifest.config)))
-        config, problem = {}, None
+        config, problem = dict[str, Any](), None
         try:
-            config = self._config(manifest, pieces[-1])
+            if pieces[-1].found != manifest.config.size:
+                raise UnsoundError(f"{manifest.config.digest} has {pieces[-1].found or 'no'} bytes")
+            config = self._registry.config(manifest)
         except UnsoundError as error:
             problem = problem_of(error)
         platform = "/".join(str(config.get(key, "")) for key in ("os", "architecture"))
+        platforms = (platform,) if platform != "/" else ()
         return Image(
-            digest=manifest.digest,
-            platforms=(platform,) if platform != "/" else (),
-            labels=labels_in(config),
-            pieces=pieces,
-            config_problem=problem,
+            digest=manifest.digest, platforms=platforms, labels=labels_in(config), pieces=pieces, config_problem=problem
         )
-
-    def _config(self, manifest: Manifest, piece: Piece) -> dict[str, Any]:
-        blob = manifest.config
-        if piece.found != blob.size:
-            raise UnsoundError(f"{blob.digest} has {piece.found or 'no'} bytes")
-        return self._registry.config(manifest)
 
     def _piece(self, blob: Blob) -> Piece:
         if blob.digest not in self._sizes:

@@ -1,4 +1,4 @@
-"""What a registry serves, judged against what the matrix promises. Pure: facts and promises in, checks out."""
+"""Checks of an image in a registry against the promises of the matrix. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,26 +20,26 @@ from torchbake.validate.judge_attestations import (
     unlisted,
     unsigned,
     wrong_provenance,
+    wrong_record,
     wrong_sbom,
 )
 from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
-from torchbake.validate.judge_record import wrong_record
 
-NOTHING_EXPECTED = unknown("nothing is expected: say --expect torch=VERSION")
+NOTHING_EXPECTED = unknown("nothing is expected: add --expect torch=VERSION")
 _STRANGER = unknown("it is not a release of this image")
 _OTHER = unknown("it is not what was released")
 _UNASKED = Signatures(problem=unknown(UNASKED))
 
-Inside = tuple[CheckResult, ...]  # what `pull`, `versions` and `suite` found of one digest
+Inside = tuple[CheckResult, ...]  # the results of `pull`, `versions` and `suite` for one digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What the matrix promises of an image. ``tags``: its own, then the rolling ones.
+    """The matrix's promises for an image. ``tags``: its own tag, then the rolling tags.
 
-    ``versions`` and ``fixed`` labels are what its id alone says, true of every revision; ``labels`` are what its row
-    and lock say today, true of the newest one. ``lock_problem``: why the lock cannot be read. ``waivers`` are image
-    checks that it may fail, with the reasons.
+    ``versions`` and the ``fixed`` labels follow from its id, so that every revision has them. ``labels`` follow from
+    its current row and lock, so that only the newest revision has them. ``lock_problem``: the lock cannot be read.
+    ``waivers`` are image checks that may fail, with the reasons.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Promise:
 
 
 def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, lock_problem: Problem | None = None) -> Promise:
-    """``lock`` is None for init images, and where ``lock_problem`` says why there is none."""
+    """Return the promises of a row. ``lock`` is None for init images, or if there is a ``lock_problem``."""
     fixed = {ID: spec.id, VERSION_LABEL: spec.own_tag}
     labels = {} if lock_problem else promised_labels(spec, lock)
     waivers = dict(spec.waivers)
@@ -61,15 +61,13 @@ def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, lock_proble
         return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release, waivers=waivers)
     versions = spec.versions
     return Promise(
-        id=spec.id, tags=tags, fixed=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels,
-        versions=versions if spec.family == "cuda" else {**versions, "nccl": None},
-        lock_problem=lock_problem,
-        waivers=waivers,
+        id=spec.id, tags=tags, fixed=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels, waivers=waivers,
+        versions=versions if spec.family == "cuda" else {**versions, "nccl": None}, lock_problem=lock_problem,
     )  # fmt: skip
 
 
 def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
-    """The revision that the image's own tag points at; where that is none, the newest that was released."""
+    """Return the revision that the image's own tag points at, else the newest one."""
     released = [revision for revision in shelf.revisions if revision.digest]
     own = shelf.tags[promise.tags[0]].digest
     pointed = [revision for revision in released if revision.digest == own]
@@ -78,7 +76,7 @@ def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
 
 
 def own_digests(promise: Promise, shelf: Shelf) -> frozenset[str]:
-    """The digests that are this image's: those of its revisions, and what its own tag points at."""
+    """Return the digests of an image: those of its revisions, and of its own tag."""
     served = (shelf.tags[promise.tags[0]], *(revision.served for revision in shelf.revisions))
     return frozenset(each.image.digest for each in served if each.image)
 
@@ -90,10 +88,10 @@ def judge(
     known: Collection[str] = (),
     signatures: Signatures = _UNASKED,
 ) -> dict[str, tuple[CheckResult, ...]]:
-    """The checks of each tag of an image: its rolling tags, then its revisions.
+    """Check each tag of an image: its rolling tags, then its revisions.
 
-    ``inside`` has what containers found, and ``signatures`` what was found of them, by digest. ``known`` are the ids
-    of the whole matrix: a rolling tag that is held by a newer image which the matrix does not know is not judged.
+    ``inside`` has the results of containers by digest. ``known`` are the ids of the whole matrix: if a newer image
+    that the matrix does not know holds a rolling tag, the place of that tag is not checked.
     """
     judging = _Judging(promise, shelf, inside, frozenset(known) | {promise.id}, signatures)
     rolling = {tag: tuple(judging.rolling(shelf.tags[tag])) for tag in promise.tags}
@@ -103,7 +101,7 @@ def judge(
 def judge_reference(
     served: Served, expected: Versions, inside: Mapping[str, Inside], repository: str, signatures: Signatures = _UNASKED
 ) -> tuple[CheckResult, ...]:
-    """The checks of an image that the matrix does not promise; ``expected`` are the versions that it must have."""
+    """Check an image that is not in the matrix; ``expected`` are the versions that it must have."""
     steps, stop = served_whole(served, Problem(reason=f"{served.tag} is not there"))
     labels = when("labels", unread(served, stop), lambda image: _foreign_labels(expected, image.labels), served)
     parts = {IMAGE: served.digest or ""}
@@ -137,15 +135,18 @@ class _Judging:
         released = f"was released on {record.released[:10]}, and is gone" if record else "is gone"
         steps, stop = served_whole(served, Problem(reason=f"{served.tag} {released}"))
         yield from steps
-        yield check("record", SILENCE if served.answer_problem else self._unrecorded(revision))
+        own = self.shelf.tags[self.promise.tags[0]]
+        unrecorded = wrong_record(
+            revision, self.shelf, own, name=self.promise.id, release=self._release_it, finish=self._finish
+        )
+        yield check("record", SILENCE if served.answer_problem else unrecorded)
         yield when("immutable", stop or (None if record else NO_RECORD), lambda _: _overwritten(revision), served)
         yield self._labels(served, stop, revision)
-        yield from self._described(revision, stop)
+        yield from self._attached(revision, stop)
         yield self._signed(revision, signed_parts(revision), stop)
         yield from _inside(served, self.inside, stop)
 
-    def _described(self, revision: Revision, stop: Problem | None) -> Iterator[CheckResult]:
-        """What is attached to the image."""
+    def _attached(self, revision: Revision, stop: Problem | None) -> Iterator[CheckResult]:
         served, where = revision.served, self.shelf.repository
         again = self._release_it if revision == self.shelf.revisions[-1] else ""
         stop = unread(served, stop) or (_OTHER if _overwritten(revision) else None)
@@ -155,7 +156,7 @@ class _Judging:
         yield check("referrers", stop or unlisted(revision, again))
 
     def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: Problem | None) -> CheckResult:
-        # Where no release can be known, at least what the tag holds must be signed.
+        # If the releases are not known, at least the image of the tag must be signed.
         stop = stop or (None if revision or self.shelf.list_problem else _STRANGER)
         newest = revision is not None and revision == self.shelf.revisions[-1]
         again = self._publish if newest else ""
@@ -166,12 +167,11 @@ class _Judging:
             return Problem(reason=f"{tag} is not there")
         if self.current is None:
             return Problem(reason=f"{tag} is not there, and no release of {self.promise.id}", remedy=self._release_it)
-        return Problem(
-            reason=f"{tag} is not there; it should point at {self.current.name}", remedy=self._put_it_at(self.current)
-        )
+        reason = f"{tag} is not there; it should point at {self.current.name}"
+        return Problem(reason=reason, remedy=self._put_it_at(self.current))
 
     def _place(self, served: Served, image: Image) -> Problem | None:
-        """Whether a rolling tag is where the rules put it; if not, where that is."""
+        """Check that a rolling tag is at the current revision, unless it belongs to a newer image."""
         own, current = self.shelf.tags[self.promise.tags[0]], self.current
         if self.shelf.list_problem:
             return self._unlisted(served, own, self.shelf.list_problem)
@@ -183,17 +183,13 @@ class _Judging:
         if self._is_newer(image.labels):
             return unknown(f"it points at {served.who}, which is newer, and which this matrix does not know")
         held = Held(digest=image.digest, labels=image.labels)
-        held_back = moves_to(current.digest or "", self._ours, {served.tag: held})[1]
-        first = (
-            f"Remove it in the registry, as promote leaves it alone ({held_back[served.tag]}). " if held_back else ""
-        )
-        return Problem(
-            reason=f"points at {served.who}, and should point at {current.name}",
-            remedy=f"{first}{self._put_it_at(current)}",
-        )
+        refused = moves_to(current.digest or "", self._ours, {served.tag: held})[1].get(served.tag)
+        first = f"Remove it in the registry, as promote leaves it alone ({refused}). " if refused else ""
+        reason = f"points at {served.who}, and should point at {current.name}"
+        return Problem(reason=reason, remedy=f"{first}{self._put_it_at(current)}")
 
     def _unlisted(self, served: Served, own: Served, problem: Problem) -> Problem | None:
-        """Where no release is known, the image's own tag says where the others belong."""
+        """Compare a rolling tag with the image's own tag, as the releases are not known."""
         if served.tag == own.tag:
             return unknown(f"its releases are not known, as the registry lists no tags: {problem.reason}")
         if served.digest == own.digest:
@@ -201,22 +197,16 @@ class _Judging:
         return Problem(reason=f"points at {served.who}, {own.tag} at {own.who}")
 
     def _is_newer(self, labels: Mapping[str, str]) -> bool:
-        """Whether this is a newer image than the promised one, that the matrix does not know."""
+        """Check if the labels are those of a newer image that the matrix does not know."""
         ours, theirs = rank_of(self._ours), rank_of(labels)
-        unknown = labels.get(ID, "") not in ("", *self.known)
-        return unknown and ours is not None and theirs is not None and ours < theirs
+        is_foreign = labels.get(ID, "") not in ("", *self.known)
+        return is_foreign and ours is not None and theirs is not None and ours < theirs
 
     @property
     def _ours(self) -> dict[str, str]:
-        """The labels that the image has, or must have."""
+        """The labels that the image must have."""
         versions = {f"{LABEL}.{key}": value for key, value in self.promise.versions.items() if value}
         return {**versions, **self.promise.fixed, **self.promise.labels}
-
-    def _unrecorded(self, revision: Revision) -> Problem | None:
-        own = self.shelf.tags[self.promise.tags[0]]
-        return wrong_record(
-            revision, self.shelf, own, name=self.promise.id, release=self._release_it, finish=self._finish
-        )
 
     def _labels(self, served: Served, stop: Problem | None, revision: Revision | None) -> CheckResult:
         newest = revision is None or revision == self.shelf.revisions[-1]
@@ -233,10 +223,8 @@ class _Judging:
     @property
     def _publish(self) -> str:
         """The commands of a release."""
-        return (
-            f"nox -s build test -- {self.promise.id}, then "
-            f"nox -s publish -- {self.promise.id} --registry {self._registry}"
-        )
+        name = self.promise.id
+        return f"nox -s build test -- {name}, then nox -s publish -- {name} --registry {self._registry}"
 
     @property
     def _release_it(self) -> str:
@@ -256,10 +244,10 @@ class _Judging:
 
 
 def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, inputs: str = "") -> list[str]:
-    """A sentence for each label that lies. ``inputs`` are the release record's (empty: not known).
+    """Return a sentence for each wrong label. ``inputs`` are those of the release record (empty: not known).
 
-    The newest revision must be what the row and the lock say today; older ones were made by other locks, and must be
-    what the id says.
+    The newest revision must agree with the current row and lock. Older revisions had other locks, and must agree with
+    the image's id.
     """
     if labels.get(ID) != promise.id:
         return [f"{ID} is {labels.get(ID) or 'missing'}, not {promise.id}"]
@@ -272,8 +260,8 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
     if newest and not promise.lock_problem:
         ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in wanted)
         return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key not in (INPUTS, BASE)]
-    told = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
-    return wrong + [f"by its labels {sentence}" for sentence in disagreements(promise.versions, told)]
+    labelled = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
+    return wrong + [f"by its labels {sentence}" for sentence in disagreements(promise.versions, labelled)]
 
 
 def _overwritten(revision: Revision) -> Problem | None:
@@ -284,17 +272,17 @@ def _overwritten(revision: Revision) -> Problem | None:
 
 
 def _foreign_labels(expected: Versions, labels: Mapping[str, str]) -> Problem | None:
-    told = versions_in(labels)
+    labelled = versions_in(labels)
     if not expected:
         return NOTHING_EXPECTED
-    if not told:
+    if not labelled:
         return unknown("no label names a version")
-    wrong = disagreements(expected, told)
+    wrong = disagreements(expected, labelled)
     return Problem(reason="; ".join(f"by its labels {sentence}" for sentence in wrong)) if wrong else None
 
 
 def _inside(served: Served, inside: Mapping[str, Inside], stop: Problem | None) -> Inside:
-    """What a container found of the tag's image; only images of the tag's own are pulled."""
+    """Return the results from inside the image of a tag; only the image's own digests are pulled."""
     if stop or served.image is None or served.image.digest not in inside:
         return tuple(check(name, stop or _STRANGER) for name in ("pull", "versions"))
     return inside[served.image.digest]

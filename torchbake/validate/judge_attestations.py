@@ -1,6 +1,6 @@
-"""What is attached to an image in its registry, judged: SBOM, provenance, signatures. Pure.
+"""Checks of the artifacts of an image: release record, SBOM, provenance, signatures. Pure.
 
-Every function gives what is wrong, or None.
+Every check returns a problem or None.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,16 +13,44 @@ from torchbake.oci.in_toto import STATEMENT
 from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM, artifact_tag
 from torchbake.release.provenance import PREDICATE
 from torchbake.release.record import Record
-from torchbake.validate.facts import Attached, Revision, Shelf, Signatures, short
+from torchbake.validate.facts import Attached, Revision, Served, Shelf, Signatures, short
 
 IMAGE = "image"
 NO_RECORD = unknown("there is no release record to compare with")
-_NOBODY_ASKED = Problem(reason="nobody asked")
+_NOT_VERIFIED = Problem(reason="it was not verified")
+
+
+def wrong_record(
+    revision: Revision, shelf: Shelf, own: Served, *, name: str, release: str, finish: str
+) -> Problem | None:
+    """Check the record of one revision of the image ``name``; ``own`` is the answer for the image's own tag.
+
+    ``release`` and ``finish`` are the remedies: only the newest revision can still be finished.
+    """
+    record, newest = revision.record, revision == shelf.revisions[-1]
+    if revision.problem:
+        return revision.problem
+    if record is None:
+        reason = f"{revision.tag} has no release record: its release was not finished"
+        return Problem(reason=reason, remedy=release if newest else "")
+    if (record.tag, record.id) != (str(revision.tag), name):
+        return Problem(reason=f"the record of {revision.tag} is that of {record.tag}, image {record.id}")
+    # After a rollback, the image's own tag is not at its newest revision. Records of earlier versions with the state
+    # "released" were written after the tags had moved, so somebody has moved these since.
+    may_differ = own.answer_problem or shelf.went_back or record.state == "released"
+    is_elsewhere = own.digest != record.digest and own.digest in {None, *(each.digest for each in shelf.revisions)}
+    if newest and is_elsewhere and not may_differ:
+        where = f"at {own.who}" if own.digest else "not there"
+        reason = f"its release was begun at {record.released}, and is not finished: {own.tag} is {where}"
+        return Problem(reason=reason, remedy=finish)
+    return None
 
 
 def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> Problem | None:
-    """``torch`` is the version that the image's labels name (empty: none); ``again`` releases once more (empty: that
-    is of no use, as there is a newer revision)."""
+    """Check the SBOM. ``torch`` is the version in the image's labels (empty: none).
+
+    ``again`` is the remedy that repeats the release; empty if there is a newer revision.
+    """
 
     def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
         trust = f"Trust the image: nox -s sbom -- {record.id}"
@@ -31,14 +59,14 @@ def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> P
         named = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
         if not torch or named == [torch]:
             return None
-        told = ", ".join(map(str, named)) or "not there"
-        return Problem(reason=f"says that torch is {told}, the image's label {torch}", remedy=trust)
+        version = ", ".join(map(str, named)) or "not there"
+        return Problem(reason=f"says that torch is {version}, the image's label {torch}", remedy=trust)
 
-    return _judged(SBOM, repository, revision, again, lie)
+    return _check(SBOM, repository, revision, again, lie)
 
 
 def wrong_provenance(repository: str, revision: Revision, again: str) -> Problem | None:
-    """``again`` is as for `wrong_sbom`."""
+    """Check the provenance; ``again`` is as for `wrong_sbom`."""
     trust = f"Trust the image's own labels: docker buildx imagetools inspect {repository}:{revision.tag}"
 
     def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
@@ -49,13 +77,15 @@ def wrong_provenance(repository: str, revision: Revision, again: str) -> Problem
         if about != [{algorithm: value}]:
             reason = f"is a statement about {about or 'nothing'}, not about {short(record.digest)}"
             return Problem(reason=reason, remedy=trust)
-        inputs = _at(content, "predicate", "buildDefinition", "internalParameters", "inputs")
+        inputs: object = content
+        for key in ("predicate", "buildDefinition", "internalParameters", "inputs"):
+            inputs = inputs.get(key) if isinstance(inputs, dict) else None
         if inputs == record.inputs:
             return None
         reason = f"says that the inputs are {inputs or 'none'}, the release record {record.inputs}"
         return Problem(reason=reason, remedy=trust)
 
-    return _judged(PROVENANCE, repository, revision, again, lie)
+    return _check(PROVENANCE, repository, revision, again, lie)
 
 
 def unlisted(revision: Revision, again: str) -> Problem | None:
@@ -69,38 +99,37 @@ def unlisted(revision: Revision, again: str) -> Problem | None:
     missing = [f"{name} ({short(digest)})" for name, digest in wanted.items() if digest not in ("", *listed)]
     if not missing:
         return None
-    if not record.listed:  # earlier versions, which do not say it, kept no list where the registry has none
+    if not record.listed:  # None in records of earlier versions, which kept no list if the registry has none
         why = "takes none" if record.listed is False else "has none, and an earlier version released it"
         return unknown(f"no list of artifacts: the registry {why}")
     return Problem(reason=f"not listed with the image: {', '.join(missing)}", remedy=again)
 
 
 def signed_parts(revision: Revision) -> dict[str, str]:
-    """What must be signed of a revision, as it is served now: digests by name."""
+    """Return the digests of a revision that must be signed, by name, as the registry serves them now."""
     parts = {IMAGE: revision.served.digest}
     parts |= {name: attached.digest for name, attached in revision.attached.items()}
     return {name: digest for name, digest in parts.items() if digest}
 
 
 def signed_digests(shelf: Shelf) -> tuple[str, ...]:
-    """All that must be signed of an image, each digest once; where no revision can be known, what its tags hold."""
-    held = [one.digest for one in shelf.tags.values() if one.digest] if shelf.list_problem else []
-    return tuple(dict.fromkeys([*held, *(part for one in shelf.revisions for part in signed_parts(one).values())]))
+    """Return all digests of an image that must be signed; those of its tags, if its revisions are not known."""
+    tagged = [one.digest for one in shelf.tags.values() if one.digest] if shelf.list_problem else []
+    return tuple(dict.fromkeys([*tagged, *(part for one in shelf.revisions for part in signed_parts(one).values())]))
 
 
 def unsigned(signatures: Signatures, repository: str, parts: Mapping[str, str], again: str = "") -> Problem | None:
-    """Which of the parts, digests by name, have no signature that is trusted; ``again`` are the commands that publish
-    once more."""
+    """Name the parts, digests by name, without a trusted signature; ``again`` are commands that publish again."""
     if signatures.problem:
         return signatures.problem
-    found = {name: signatures.problems.get(digest, _NOBODY_ASKED) for name, digest in parts.items()}
-    problems = {name: problem for name, problem in found.items() if problem}
-    if not problems:
-        return None
     names: dict[str, list[str]] = {}
-    for name, problem in problems.items():
-        names.setdefault(problem.sentence, []).append("record" if name == RECORD else name)
-    digests = dict.fromkeys(parts[name] for name in problems)
+    digests: dict[str, None] = {}
+    for name, digest in parts.items():
+        if problem := signatures.problems.get(digest, _NOT_VERIFIED):
+            names.setdefault(problem.sentence, []).append("record" if name == RECORD else name)
+            digests[digest] = None
+    if not names:
+        return None
     by_hand = " ".join(["cosign sign --key KEY", *(f"{repository}@{digest}" for digest in digests)])
     return Problem(
         reason="; ".join(f"{', '.join(which)}: {problem}" for problem, which in names.items()),
@@ -108,19 +137,16 @@ def unsigned(signatures: Signatures, repository: str, parts: Mapping[str, str], 
     )
 
 
-def _judged(
+def _check(
     name: str,
     repository: str,
     revision: Revision,
     again: str,
     lie: Callable[[Mapping[str, Any], Record], Problem | None],
 ) -> Problem | None:
-    """What is wrong with an artifact; ``lie`` is how its content is not what it must be."""
-    record, attached, where = (
-        revision.record,
-        revision.attached.get(name, Attached()),
-        artifact_tag(str(revision.tag), name),
-    )
+    """Check that an artifact is the released one; ``lie`` returns a problem of its content."""
+    record, attached = revision.record, revision.attached.get(name, Attached())
+    where = artifact_tag(str(revision.tag), name)
     if record is None:
         return NO_RECORD
     if name not in record.attached:
@@ -138,7 +164,7 @@ def _judged(
 
 
 def _misplaced(attached: Attached, wanted: str, image: str) -> str:
-    """How an artifact is not the one that was released, or not one of the image."""
+    """Return the reason why an artifact is not the released one, or not of the image, or an empty text."""
     if attached.problem:
         return f"cannot be read: {attached.problem.reason}"
     if attached.digest is None:
@@ -150,10 +176,3 @@ def _misplaced(attached: Attached, wanted: str, image: str) -> str:
 
 def _entries(value: object) -> Iterable[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _at(content: object, *keys: str) -> object:
-    """A value deep inside of what may have any shape."""
-    for key in keys:
-        content = content.get(key) if isinstance(content, dict) else None
-    return content

@@ -1,7 +1,7 @@
-"""Whether a tag serves a whole image, judged in steps. Pure.
+"""Checks that a tag has a complete image, in steps. Pure.
 
-The registry answers, the tag is there, its manifest is what its digest says, all that it names is there, and it is for
-our platform. Where a step fails, what needs it is not run.
+The registry answers, the tag exists, the manifest agrees with its digest, all blobs exist, and the platform is right.
+If a step fails, the checks that depend on it are not run.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from torchbake.core.problem import Problem, unknown
 from torchbake.validate.facts import Image, Served
 
 PLATFORM = "linux/amd64"
-SILENT = "registry.answers"  # the one check whose failure says nothing of what the registry holds
+SILENT = "registry.answers"  # the only check whose failure says nothing about the content of the registry
 SILENCE = unknown("the registry did not answer")
 _NO_TAG, _DAMAGED = unknown("there is no such tag"), unknown("its manifest is damaged")
 _NO_IMAGE = unknown("there is no image")
 
 
 def served_whole(served: Served, missing: Problem) -> tuple[list[CheckResult], Problem | None]:
-    """The checks that every tag has, and why those after them cannot run (None: they can)."""
+    """Return the checks of every tag, and the problem that stops later checks (None: they can run)."""
     found: list[CheckResult] = []
     stop: Problem | None = None
     for name, problem, then in (
@@ -34,13 +34,13 @@ def served_whole(served: Served, missing: Problem) -> tuple[list[CheckResult], P
 
 
 def unread(served: Served, stop: Problem | None) -> Problem | None:
-    """Why what needs the image's config cannot run: ``stop``, or that the config cannot be read."""
+    """Return the problem that stops checks of the image's config: ``stop``, or that it cannot be read."""
     problem = served.image.config_problem if served.image else None
     return stop or (unknown(f"its config cannot be read: {problem.reason}") if problem else None)
 
 
 def when(name: str, stop: Problem | None, judged: Callable[[Image], Problem | None], served: Served) -> CheckResult:
-    """A check of an image, unless something before it stops it."""
+    """Run a check of an image, unless an earlier problem stops it."""
     return check(name, stop or (judged(served.image) if served.image else _NO_IMAGE))
 
 
@@ -49,7 +49,7 @@ def check(name: str, problem: Problem | None) -> CheckResult:
 
 
 def _lost(image: Image) -> Problem | None:
-    """Which blobs are not there, or not whole."""
+    """Name the blobs that are missing or incomplete."""
     wrong = [
         f"{piece.digest} is not there"
         if piece.found is None

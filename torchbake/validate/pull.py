@@ -1,4 +1,4 @@
-"""Pulls an image by its digest, as anybody would, and looks into it in a container; it leaves the engine as it was."""
+"""Pull of an image by its digest, and checks in its containers. The engine is left as it was."""
 
 import contextlib
 import threading
@@ -31,16 +31,16 @@ from torchbake.validate.judge import Inside
 
 PULL, VERSIONS, SUITE = "registry.pull", "registry.versions", "registry.suite"
 _VERSIONS_JOB = Job(payloads=("versions",), device="cpu")
-_NO_GPU = Gpu(how="none", reason="versions need none")
+_NO_GPU = Gpu(how="none", reason="versions need no GPU")
 
 Look = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What must be inside of one digest: versions, or an init image's release. ``problem``: why nobody looks.
+    """The expected content of a digest: versions, or an init image's release. ``problem``: why it is not pulled.
 
-    ``row`` is its id in the matrix; empty: none. ``waivers`` are image checks that it may fail, with the reasons.
+    ``row`` is the image's id in the matrix (empty: none), ``waivers`` are checks that may fail, with the reasons.
     """
 
     repository: Repository
@@ -54,21 +54,21 @@ class Question:
 
 
 class Looker(Protocol):
-    """Looks into images."""
+    """Checks of the content of images."""
 
     def look_into(self, question: Question, look: Look) -> Inside:
-        """The checks `registry.pull` and `registry.versions`, and `registry.suite` where it is asked for.
+        """Return the results of `registry.pull`, `registry.versions`, and `registry.suite` if it is requested.
 
-        Raises KeyboardInterrupt once the run is stopped.
+        Raise KeyboardInterrupt once the run is stopped.
         """
 
     def stop(self) -> None:
-        """End what runs in processes of its own."""
+        """End the processes of a suite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Idle:
-    """Looks into nothing, for a reason."""
+    """Skips the checks of the content, for a reason."""
 
     reason: str
 
@@ -76,14 +76,14 @@ class Idle:
         return not_run(question.problem.reason if question.problem else self.reason)
 
     def stop(self) -> None:
-        """Nothing runs."""
+        pass
 
 
 @dataclass(frozen=True, kw_only=True)
 class InEngine:
-    """Looks into images in containers of an engine; ``timeout`` is seconds for one of them. May raise EngineError.
+    """Checks the content in containers of an engine; ``timeout`` is seconds for each. May raise EngineError.
 
-    ``suite`` runs all image checks, whose logs go to ``logs``; None: they are not asked for.
+    ``suite`` runs all image checks, with their logs in ``logs``; None: they are not requested.
     """
 
     engine: Engine
@@ -105,14 +105,14 @@ class InEngine:
             if problem:
                 return pulled, *not_run("it could not be pulled", suite=self.suite is not None)[1:]
             look("versions inside")
-            return pulled, self._versions(name, question, look), *self._tested(name, question, look)
+            return pulled, self._versions(name, question, look), *self._run_suite(name, question, look)
 
     def stop(self) -> None:
         if self.suite:
             self.suite.stop()
 
-    def _tested(self, image: str, question: Question, look: Look) -> Inside:
-        """All image checks as one."""
+    def _run_suite(self, image: str, question: Question, look: Look) -> Inside:
+        """Return the result of all image checks as one check."""
         if self.suite is None:
             return ()
         target = Target(
@@ -121,13 +121,15 @@ class InEngine:
         log = self.logs / f"{file_name(image)}.log"
         verdict = self.suite.judge(target, log, lambda place: look(f"image checks, {place}"))
         failed = [f"{check.id}: {check.summary}" for check in verdict.of(Outcome.FAILED)]
-        told = [f"{tally(verdict.checks)}: {failed[0]}", *failed[1:], f"the whole log: {log}"] if failed else []
-        return (CheckResult(id=SUITE, outcome=verdict.outcome, reason="\n".join(told), seconds=verdict.seconds),)
+        lines = [f"{tally(verdict.checks)}: {failed[0]}", *failed[1:], f"the whole log: {log}"] if failed else []
+        return (CheckResult(id=SUITE, outcome=verdict.outcome, reason="\n".join(lines), seconds=verdict.seconds),)
 
     @contextlib.contextmanager
     def _left_as_it_was(self, question: Question, name: str) -> Iterator[None]:
-        """A name that was not in the engine before is taken away again."""
-        was_there = self._has(str(question.repository), name)
+        """Remove the image's name from the engine at the end, unless it was there before."""
+        with answering():
+            entries = self.engine.client.api.images(name=str(question.repository))
+        was_there = any(name in (each.get("RepoTags") or []) + (each.get("RepoDigests") or []) for each in entries)
         try:
             yield
         finally:
@@ -135,14 +137,9 @@ class InEngine:
                 with contextlib.suppress(EngineError, ImageNotFound), answering():
                     self.engine.client.api.remove_image(name)
 
-    def _has(self, repository: str, name: str) -> bool:
-        with answering():
-            entries = self.engine.client.api.images(name=repository)
-        return any(name in ((entry.get("RepoTags") or []) + (entry.get("RepoDigests") or [])) for entry in entries)
-
     def _pull(self, question: Question, look: Look) -> Problem | None:
-        """Why it cannot be pulled; None when it was."""
-        progress = _Progress(look)
+        """Pull the image; return the problem if it cannot be pulled."""
+        layers: dict[str, tuple[int, int]] = {}
         try:
             with answering():
                 for event in self.engine.client.api.pull(
@@ -153,7 +150,7 @@ class InEngine:
                         raise KeyboardInterrupt
                     if "error" in event:
                         return Problem(reason=f"The engine cannot pull it: {event['error']}")
-                    progress.feed(event)
+                    look(f"pulling{_progress(event, layers)}")
             check_pulled(self.engine, f"{question.repository}@{question.digest}")
         except ImageNotFound as error:
             return Problem(reason=f"The engine cannot pull it: {error.explanation}")
@@ -162,51 +159,43 @@ class InEngine:
         return None
 
     def _versions(self, image: str, question: Question, look: Look) -> CheckResult:
+        session = self.session
         if question.release:
-            return judge_release(self._say_version(image), question.release)
+            with Cluster(
+                self.engine, image, Box(network=False), run=session.id, stopping=session.stopping
+            ) as cluster:  # fmt: skip
+                ended = cluster.run([Node(command=("--version",))], timeout=self.timeout)[0]
+            return judge_release(ended, question.release)
         place = InContainers(
-            engine=self.engine, image=image, family="cuda", gpu=_NO_GPU, session=self.session,
+            engine=self.engine, image=image, family="cuda", gpu=_NO_GPU, session=session,
             mounted=own_toolbox(self.engine, question.labels),
         )  # fmt: skip
         nodes = nodes_of(_VERSIONS_JOB, question.expected, self.timeout, toolbox=place.toolbox, master=place.master)
         (found,) = judge(_VERSIONS_JOB, place.run(_VERSIONS_JOB, nodes, _VERSIONS_JOB.limit(self.timeout), look))
         return found.model_copy(update={"id": VERSIONS})
 
-    def _say_version(self, image: str) -> Ended:
-        session = self.session
-        with Cluster(
-            self.engine, image, Box(network=False), run=session.id, stopping=session.stopping
-        ) as cluster:  # fmt: skip
-            return cluster.run([Node(command=("--version",))], timeout=self.timeout)[0]
-
 
 def judge_release(ended: Ended, release: str) -> CheckResult:
-    """Whether an init image's program is of this release: its last word after --version. Pure."""
-    said = ended.stdout.split()
+    """Check the release of an init image's program: the last word that it prints for --version. Pure."""
+    words = ended.stdout.split()
     problem = None
     if not ended.good:
         problem = Problem(reason=f"--version {ended.how}")
-    elif said[-1:] != [release]:
-        problem = Problem(reason=f"it is {said[-1] if said else 'of no version'}, not {release}")
+    elif words[-1:] != [release]:
+        problem = Problem(reason=f"it is {words[-1] if words else 'of no version'}, not {release}")
     return CheckResult.of(VERSIONS, problem, seconds=ended.seconds)
 
 
 def not_run(reason: str, *, suite: bool = False) -> Inside:
-    """All that is found by looking inside, none of which was looked for; the ``suite`` too, where it was asked for."""
+    """Return the results of checks of the content that were not run, including those of the ``suite``."""
     names = (PULL, VERSIONS, SUITE) if suite else (PULL, VERSIONS)
     return tuple(CheckResult(id=name, outcome=Outcome.NOT_RUN, reason=reason) for name in names)
 
 
-class _Progress:
-    """An engine's events of a pull as one line: how much of the layers has come."""
-
-    def __init__(self, look: Look) -> None:
-        self._look, self._layers = look, dict[str, tuple[int, int]]()
-
-    def feed(self, event: Mapping[str, Any]) -> None:
-        detail = event.get("progressDetail") or {}
-        if event.get("status") == "Downloading" and detail.get("total"):
-            self._layers[str(event.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
-        come, whole = (sum(part) for part in zip(*self._layers.values(), strict=True)) if self._layers else (0, 0)
-        done = f", {human(come)} of {human(whole)}" if whole else ""
-        self._look(f"pulling{done}")
+def _progress(event: Mapping[str, Any], layers: dict[str, tuple[int, int]]) -> str:
+    """Add an event of a pull to ``layers``, and return the bytes of all layers so far."""
+    detail = event.get("progressDetail") or {}
+    if event.get("status") == "Downloading" and detail.get("total"):
+        layers[str(event.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
+    pulled, total = (sum(sizes[part] for sizes in layers.values()) for part in (0, 1))
+    return f", {human(pulled)} of {human(total)}" if total else ""

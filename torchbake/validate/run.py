@@ -1,11 +1,10 @@
-"""A run of validations: images and references side by side, each asked of its registry, pulled, judged and reported."""
+"""Run of validations: images and references in parallel, each read from its registry, pulled, checked and reported."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Protocol
 
 from torchbake.checks.reports import Reports, Tested
@@ -20,7 +19,7 @@ from torchbake.registry.client import Registry
 from torchbake.registry.cosign import UNASKED, Idle, Verifier
 from torchbake.ui.progress_board import Board, board
 from torchbake.validate.expect import Versions, most_exact
-from torchbake.validate.facts import Image, Served, Shelf, Signatures, short
+from torchbake.validate.facts import Image, Served, Signatures, short
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import NOTHING_EXPECTED, Inside, Promise, judge, judge_reference, own_digests
 from torchbake.validate.judge_attestations import signed_digests
@@ -28,12 +27,12 @@ from torchbake.validate.pull import Look, Looker, Question
 
 SUITE = "validate"
 _NO_DIGEST = "none"
-_NOBODY = Idle(skip_reason=UNASKED)  # verifies
+_NO_VERIFIER = Idle(skip_reason=UNASKED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What was found of one tag. ``ref`` is its whole name, ``row`` its image in the matrix (empty: none)."""
+    """The results of one tag. ``ref`` is its full name, ``row`` its image in the matrix (empty: none)."""
 
     ref: str
     row: str
@@ -46,7 +45,7 @@ class Found:
 
 
 class Subject(Protocol):
-    """What is validated."""
+    """An image of the matrix, or a reference, that is validated."""
 
     @property
     def name(self) -> str: ...
@@ -55,17 +54,17 @@ class Subject(Protocol):
     def where(self) -> str: ...
 
     def validate(self, looker: Looker, look: Look) -> list[Found]:
-        """Ask for it, look into it and judge it, tag by tag. May raise EngineError."""
+        """Read, pull and check each tag. May raise EngineError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """An image of the matrix; ``known`` are the ids of all of them, ``verifier`` verifies signatures."""
+    """An image of the matrix; ``known`` are the ids of all its images, ``verifier`` verifies signatures."""
 
     promise: Promise
     registry: Registry
     known: frozenset[str]
-    verifier: Verifier = _NOBODY
+    verifier: Verifier = _NO_VERIFIER
 
     @property
     def name(self) -> str:
@@ -77,10 +76,12 @@ class Row:
 
     def validate(self, looker: Looker, look: Look) -> list[Found]:
         shelf = Survey(self.registry).shelf(self.promise.tags, look)
-        own = own_digests(self.promise, shelf)
-        inside = {image.digest: looker.look_into(self._question(image), look) for image in _images(shelf, own)}
-        signatures = _verify(self.verifier, self.registry.repository, signed_digests(shelf), look)
         served = {**shelf.tags, **{str(revision.tag): revision.served for revision in shelf.revisions}}
+        own, inside = own_digests(self.promise, shelf), dict[str, Inside]()
+        for image in (each.image for each in served.values()):
+            if image and image.digest in own and image.digest not in inside:
+                inside[image.digest] = looker.look_into(self._question(image), look)
+        signatures = _verify(self.verifier, self.registry.repository, signed_digests(shelf), look)
         return [
             Found(ref=f"{shelf.repository}:{tag}", row=self.promise.id, served=served[tag], checks=checks)
             for tag, checks in judge(self.promise, shelf, inside, self.known, signatures).items()
@@ -95,12 +96,12 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """Any image reference, and the versions that are expected of it; without them, those of its labels."""
+    """An image reference with the versions that it must have; by default, those of its labels."""
 
     reference: Reference
     registry: Registry
     expected: Versions
-    verifier: Verifier = _NOBODY
+    verifier: Verifier = _NO_VERIFIER
 
     @property
     def name(self) -> str:
@@ -111,20 +112,18 @@ class Foreign:
         return self.reference.repository.host
 
     def validate(self, looker: Looker, look: Look) -> list[Found]:
-        served = Survey(self.registry).look_up(self.reference.key, look)
+        served, repository = Survey(self.registry).look_up(self.reference.key, look), self.registry.repository
         inside: dict[str, Inside] = {}
         if served.image:
-            expected = most_exact(self.expected, served.image.labels) if not self.expected else self.expected
-            question = _question(self.registry.repository, served.image, expected)
+            expected = self.expected or most_exact({}, served.image.labels)
+            question = _question(repository, served.image, expected)
             inside[served.image.digest] = looker.look_into(question, look)
-        repository = self.registry.repository
         signatures = _verify(self.verifier, repository, [served.digest] if served.digest else [], look)
         checks = judge_reference(served, self.expected, inside, str(repository), signatures)
         return [Found(ref=self.name, row="", served=served, checks=checks)]
 
 
 def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], look: Look) -> Signatures:
-    """Ask for each digest once."""
     if verifier.skip_reason:
         return Signatures(problem=unknown(verifier.skip_reason))
     problems: dict[str, Problem | None] = {}
@@ -134,17 +133,10 @@ def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], 
     return Signatures(problems=problems)
 
 
-def _images(shelf: Shelf, digests: frozenset[str]) -> list[Image]:
-    """The images that are to be looked into, each once."""
-    served = (*shelf.tags.values(), *(each.served for each in shelf.revisions))
-    images = {each.image.digest: each.image for each in served if each.image}
-    return [image for digest, image in images.items() if digest in digests]
-
-
 def _question(
     repository: Repository, image: Image, expected: Versions, *, release: str = "", row: str = ""
 ) -> Question:
-    """What cannot be pulled whole is not pulled."""
+    """Return the expected content of an image. An incomplete image is not pulled."""
     broken = image.config_problem or any(piece.found != piece.size for piece in image.pieces)
     problem = unknown("not all of it is there") if broken else None if expected or release else NOTHING_EXPECTED
     return Question(
@@ -155,7 +147,7 @@ def _question(
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateRun:
-    """Validations of several subjects. ``engine`` is None where nothing is looked into."""
+    """Validations of several subjects. ``engine`` is None if no image is pulled."""
 
     looker: Looker
     reports: Reports
@@ -163,56 +155,43 @@ class ValidateRun:
     engine: Engine | None
 
     def run(self, subjects: Sequence[Subject], *, jobs: int) -> list[Tested]:
-        """What was found, tag by tag, in the order of the subjects; each report is kept as soon as it is there.
+        """Validate all subjects, and return the results of their tags in order. Each report is saved at once.
 
-        Raises KeyboardInterrupt after all that was made is gone again.
+        Raise KeyboardInterrupt after all containers are removed.
         """
         with board(len(subjects), doing="validating") as shown, ExitStack() as clean_up:
-            tested = run_all(
-                subjects, lambda subject: self._one(subject, shown), jobs=jobs, stop=partial(self._stop, clean_up)
-            )
+
+            def stop() -> None:
+                self.session.stop(self.engine, clean_up)
+                self.looker.stop()
+
+            tested = run_all(subjects, lambda subject: self._validate(subject, shown), jobs=jobs, stop=stop)
             return [tag for of_subject in tested for tag in of_subject]
 
-    def _one(self, subject: Subject, shown: Board) -> list[Tested]:
+    def _validate(self, subject: Subject, shown: Board) -> list[Tested]:
+        def look(text: str) -> None:
+            if self.session.stopping.is_set():
+                raise KeyboardInterrupt
+            shown.look(subject.name, text)
+
         started, clock = datetime.now(UTC), time.monotonic()
         shown.start(subject.name, f"at {subject.where}")
         try:
-            tags = subject.validate(self.looker, self._teller(subject, shown))
+            tags = subject.validate(self.looker, look)
         except TorchbakeError as error:
             shown.end(subject.name, error.message, good=False)
             return [Tested(name=subject.name, ref=subject.where, problem=problem_of(error))]
         seconds = round((time.monotonic() - clock) / len(tags), 2)
         tested = [self._keep(each, started.isoformat(timespec="seconds"), seconds) for each in tags]
         bad = sum(each.outcome is not Outcome.PASSED for each in tested)
-        shown.end(subject.name, f"{bad} of {len(tested)} tags did not pass" if bad else _good(tested), good=not bad)
+        good = f"{len(tested)} {'tags' if len(tested) > 1 else 'tag'} good"
+        shown.end(subject.name, f"{bad} of {len(tested)} tags did not pass" if bad else good, good=not bad)
         return tested
-
-    def _teller(self, subject: Subject, shown: Board) -> Look:
-        def look(text: str) -> None:
-            if self.session.stopping.is_set():
-                raise KeyboardInterrupt
-            shown.look(subject.name, text)
-
-        return look
 
     def _keep(self, found: Found, started: str, seconds: float) -> Tested:
         verdict = Verdict(
-            image=found.ref,
-            id=found.row,
-            digest=found.served.digest or _NO_DIGEST,
-            suite=SUITE,
-            gpu="off",
-            started=started,
-            seconds=seconds,
-            checks=found.checks,
-        )
+            image=found.ref, id=found.row, digest=found.served.digest or _NO_DIGEST, suite=SUITE, gpu="off",
+            started=started, seconds=seconds, checks=found.checks,
+        )  # fmt: skip
         page = self.reports.keep(found.ref, verdict, found.labels, partial=False)
         return Tested(name=found.ref, ref=found.ref, verdict=verdict, report=page)
-
-    def _stop(self, clean_up: ExitStack) -> None:
-        self.session.stop(self.engine, clean_up)
-        self.looker.stop()
-
-
-def _good(tested: Sequence[Tested]) -> str:
-    return f"{len(tested)} {'tags' if len(tested) > 1 else 'tag'} good"
