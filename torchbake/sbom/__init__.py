@@ -1,1 +1,1 @@
-"""What an image holds, read from its layers, and which licenses that has: CycloneDX and SPDX."""
+"""Packages of an image, read from its layers, and their licenses: CycloneDX and SPDX."""

@@ -1,4 +1,4 @@
-"""An image's SBOM: CycloneDX 1.6 as JSON, the same bytes for the same image.
+"""SBOM of an image as CycloneDX 1.6 in JSON; equal images give equal bytes.
 
 The format: https://cyclonedx.org/docs/1.6/json/. Names of packages are package URLs:
 https://github.com/package-url/purl-spec/blob/main/PURL-TYPES.rst
@@ -24,13 +24,13 @@ from torchbake.sbom import spdx
 from torchbake.sbom.package_metadata import System
 from torchbake.sbom.packages import Contents, Package
 
-_DECLARED = LicenseAcknowledgement.DECLARED  # said by the package; nobody compared texts
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # in place of today, which would be other bytes tomorrow
+_DECLARED = LicenseAcknowledgement.DECLARED  # by the package; no license texts were compared
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # the library's default is the current time, which is not reproducible
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The image: its repository's name, its version, its manifest's digest, and when it was created (RFC 3339)."""
+    """An image: the name of its repository, its version, its manifest's digest, and its creation time (RFC 3339)."""
 
     name: str
     version: str
@@ -39,9 +39,14 @@ class Subject:
 
 
 def sbom_text(subject: Subject, contents: Contents) -> str:
-    """The SBOM of an image, ending in a newline. Pure: it depends on nothing but its arguments."""
+    """Return the SBOM of an image, which ends with a newline. Pure."""
     created = _moment(subject.created)
-    image = _image(subject)
+    # The purl type `oci`: the last part of the repository's name in lower case, at the manifest's digest.
+    purl = PackageURL(type="oci", name=subject.name.rpartition("/")[2].lower(), version=subject.digest)
+    image = Component(
+        type=ComponentType.CONTAINER, name=subject.name, version=subject.version or None, purl=purl,
+        bom_ref=purl.to_string(),
+    )  # fmt: skip
     components = [_component(package, contents.system) for package in contents.packages]
     bom = Bom(
         serial_number=uuid.uuid5(uuid.NAMESPACE_URL, subject.digest),
@@ -61,7 +66,7 @@ def sbom_text(subject: Subject, contents: Contents) -> str:
 
 
 def _ordered(value: Any) -> Any:
-    """Every list in one order: all of them are sets here, and the library's order of some depends on chance."""
+    """Sort every list: all of them are sets here, and the library's order is not deterministic."""
     if isinstance(value, dict):
         return {key: _ordered(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -70,7 +75,7 @@ def _ordered(value: Any) -> Any:
 
 
 def _moment(created: str | None) -> datetime | None:
-    """None where it is not said, or by no time that can be read."""
+    """Parse a creation time; return None if it is missing or invalid."""
     try:
         moment = datetime.fromisoformat(created or "")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
@@ -78,34 +83,18 @@ def _moment(created: str | None) -> datetime | None:
         return None
 
 
-def _image(subject: Subject) -> Component:
-    """By the purl type `oci`: the last part of the repository's name in lower case, at the manifest's digest."""
-    purl = PackageURL(type="oci", name=subject.name.rpartition("/")[2].lower(), version=subject.digest)
-    return Component(
-        type=ComponentType.CONTAINER,
-        name=subject.name,
-        version=subject.version or None,
-        purl=purl,
-        bom_ref=purl.to_string(),
-    )
-
-
 def _component(package: Package, system: System) -> Component:
     purl = purl_of(package, system)
     places = [Occurrence(location=place) for place in package.locations]
     return Component(
-        type=ComponentType.LIBRARY,
-        name=package.name,
-        version=package.version or None,
-        purl=purl,
-        bom_ref=purl.to_string(),
-        licenses=_licenses(package),
+        type=ComponentType.LIBRARY, name=package.name, version=package.version or None, purl=purl,
+        bom_ref=purl.to_string(), licenses=_licenses(package),
         evidence=ComponentEvidence(occurrences=places) if places else None,
-    )
+    )  # fmt: skip
 
 
 def purl_of(package: Package, system: System) -> PackageURL:
-    """The package's URL; a Debian package's also names its source package, by which advisories name it."""
+    """Return the package's URL. A Debian package's has its source package, too, as advisories name that one."""
     if package.kind == "python":
         return PackageURL(type="pypi", name=package.name, version=package.version or None)
     qualifiers = {"arch": package.architecture, "distro": "-".join(filter(None, (system.id, system.version)))}
@@ -121,24 +110,20 @@ def purl_of(package: Package, system: System) -> PackageURL:
 
 
 def _licenses(package: Package) -> Sequence[License]:
-    """One expression, or a list of ids and names: CycloneDX allows no mixture of both.
+    """Return one expression, or a list of ids and names, as CycloneDX allows no mixture of both.
 
-    The licenses of a Debian package's files hold together, so they are an expression where all of them can be in one.
+    All licenses of a Debian package's files apply, so they are joined to an expression if each of them is one.
     """
     licenses = package.licenses
     if len(licenses) > 1 and package.kind == "debian" and all(map(spdx.expression, licenses)):
         return [_expression(" AND ".join(f"({each})" if " OR " in each else each for each in licenses))]
     if len(licenses) == 1 and spdx.expression(licenses[0]) and not fixup_id(licenses[0]):
         return [_expression(licenses[0])]
-    return [_single(each) for each in licenses]
+    known = {name: fixup_id(name) if spdx.expression(name) else None for name in licenses}
+    return [
+        DisjunctiveLicense(id=id_, name=None if id_ else name, acknowledgement=_DECLARED) for name, id_ in known.items()
+    ]
 
 
 def _expression(value: str) -> License:
     return LicenseExpression(value, acknowledgement=_DECLARED)
-
-
-def _single(name: str) -> License:
-    known = fixup_id(name) if spdx.expression(name) else None
-    if known:
-        return DisjunctiveLicense(id=known, acknowledgement=_DECLARED)
-    return DisjunctiveLicense(name=name, acknowledgement=_DECLARED)

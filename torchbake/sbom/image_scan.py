@@ -1,4 +1,4 @@
-"""What an image holds, out of an engine or out of files at hand; what was read once is remembered."""
+"""Packages of an image from an engine or from files, with a cache of the layers that were read."""
 
 import contextlib
 import logging
@@ -12,59 +12,43 @@ from torchbake.oci.manifest import MANIFEST, Manifest
 from torchbake.sbom.packages import Contents, Layer, packages_in, remembered
 
 
-def sbom_of(content: Content, cache: Path | None, *, name: str, version: str, created: str | None) -> str:
-    """An image's SBOM (`torchbake.sbom`). Layers that ``cache`` knows need not be among the content's.
-
-    Raises EngineError for a layer that is neither remembered nor at hand, or cannot be read.
-    """
-    return sbom_of_contents(content.manifest, contents_in(content, cache), name=name, version=version, created=created)
-
-
 def sbom_of_contents(manifest: Manifest, contents: Contents, *, name: str, version: str, created: str | None) -> str:
-    """The SBOM of an image whose packages are known. ``created`` is RFC 3339."""
-    # nox shows every library's debug lines, and this one has a line for each of its fields, from its import on.
+    """Return the SBOM of an image with known packages. ``created`` is RFC 3339."""
+    # py_serializable logs a debug line for each field as soon as it is imported, and nox shows debug lines.
     logging.getLogger("py_serializable").setLevel(logging.WARNING)
-    # Here, as the library takes a quarter of a second to load, which a release that finds nothing due need not wait.
+    # Imported here, as it takes a quarter of a second, which a release without due images does not need.
     from torchbake.sbom.cyclonedx import Subject, sbom_text  # noqa: PLC0415
 
     return sbom_text(Subject(name=name, version=version, digest=manifest.digest, created=created), contents)
 
 
 def unread(cache: Path | None) -> Callable[[str], bool]:
-    """Whether a layer, by its digest, is not remembered: what `Source.take_out` is to bring for `sbom_of`."""
+    """Return a predicate for `Source.take_out` that selects the digests of layers that the cache does not have."""
     return lambda digest: remembered(digest, cache) is None
 
 
 def contents_in(content: Content, cache: Path | None) -> Contents:
-    """The packages in an image's files. Raises EngineError, as `sbom_of` does."""
+    """Return the packages in an image's files. Layers in ``cache`` need no file.
+
+    Raise EngineError for a layer that is neither in the cache nor in a file, or cannot be read.
+    """
     return packages_in([Layer(digest=blob.digest, path=content.path(blob)) for blob in content.manifest.layers], cache)
 
 
 def look_into(source: Source, digest: str, cache: Path) -> tuple[Content, Contents]:
-    """An image by its manifest's digest; the source is asked only for layers that are not remembered.
+    """Read an image by its manifest's digest. Only layers that the cache lacks are taken from the source.
 
-    The content's files are gone when this returns, its manifest is not. Raises EngineError.
+    The files of the returned content are deleted; its manifest is in memory. Raise EngineError.
     """
-    known = _manifest(digest, cache)
-    if known and not any(map(unread(cache), (blob.digest for blob in known.layers))):
-        content = Content(manifest=known, folder=cache)
-        return content, contents_in(content, cache)
+    place = cache / f"{digest.replace(':', '-')}.manifest.json"
+    with contextlib.suppress(OSError):
+        known = Manifest(data=place.read_bytes(), media_type=MANIFEST)
+        if known.digest == digest and not any(map(unread(cache), (blob.digest for blob in known.layers))):
+            content = Content(manifest=known, folder=cache)
+            return content, contents_in(content, cache)
     with tempfile.TemporaryDirectory(prefix="torchbake-sbom-") as folder:
         content = source.take_out(digest, Path(folder), unread(cache))
         contents = contents_in(content, cache)
-    with contextlib.suppress(OSError), replacing(_place(digest, cache)) as temporary:
+    with contextlib.suppress(OSError), replacing(place) as temporary:
         temporary.write_bytes(content.manifest.data)
     return content, contents
-
-
-def _manifest(digest: str, cache: Path) -> Manifest | None:
-    """A manifest that was read before; None for bytes that its digest is not of."""
-    try:
-        manifest = Manifest(data=_place(digest, cache).read_bytes(), media_type=MANIFEST)
-    except OSError:
-        return None
-    return manifest if manifest.digest == digest else None
-
-
-def _place(digest: str, cache: Path) -> Path:
-    return cache / f"{digest.replace(':', '-')}.manifest.json"

@@ -1,4 +1,4 @@
-"""What one layer of an image tells of packages: read in one pass, and small enough to be remembered.
+"""Package metadata in one layer of an image, read in one pass, and small enough for a cache.
 
 Layers and whiteouts: https://github.com/opencontainers/image-spec/blob/v1.1.0/layer.md
 """
@@ -19,16 +19,7 @@ from torchbake.errors import EngineError
 from torchbake.oci import layer_stream
 from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
 from torchbake.sbom import package_metadata, spdx
-from torchbake.sbom.package_metadata import (
-    Copyright,
-    Debs,
-    System,
-    Wheel,
-    read_copyright,
-    read_debs,
-    read_system,
-    read_wheel,
-)
+from torchbake.sbom.package_metadata import Copyright, Debs, System, Wheel
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _LARGEST = 64 * 2**20  # bytes of a file that is read; dpkg's status of a whole desktop has 5 MB
@@ -38,7 +29,7 @@ _UNREADABLE = (*UNREADABLE, ValueError)
 
 
 class Link(BaseModel):
-    """A link of either kind at a place that tells of packages; ``target`` is a path from the image's root."""
+    """A hard or symbolic link in place of package metadata; ``target`` is a path from the image's root."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,12 +41,11 @@ Found = Annotated[Wheel | Debs | Copyright | System | Link, Field(discriminator=
 
 
 class Findings(BaseModel):
-    """A layer. Paths have no leading slash.
+    """The metadata in a layer by path, and the paths of lower layers that it hides. Paths have no leading slash.
 
-    ``found`` is what its files tell, by path. The others say what it hides of the layers below: ``gone`` are its
-    whiteouts, ``opaque`` the folders that begin anew, ``leaves`` all that is not a folder (each takes the place of what
-    had its name, also of a folder), and ``folders`` those where below a file of that name may tell something.
-    ``reader`` is READER of the toolkit that read the layer: another one may have read something else.
+    ``gone`` are paths with a whiteout, ``opaque`` folders whose lower content is hidden, ``leaves`` all other entries
+    except folders, which replace a file or a folder. ``folders`` replace a link to metadata. ``reader`` identifies the
+    version of the code that read the layer.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -68,20 +58,16 @@ class Findings(BaseModel):
     folders: tuple[str, ...] = ()
 
 
-def _own_digest() -> str:
-    """Of all that decides what is read out of a layer, so that no number has to be raised by hand."""
-    modules = (sys.modules[__name__], package_metadata, layer_stream, spdx)
-    own = [Path(module.__file__ or "").read_bytes() for module in modules]
-    return hashlib.sha256(b"\0".join([packaging.__version__.encode(), *own])).hexdigest()[:16]
-
-
-READER = _own_digest()
+# The digest of the code that reads layers, in place of a version number that must be raised by hand.
+_MODULES = (sys.modules[__name__], package_metadata, layer_stream, spdx)
+_CODE = [packaging.__version__.encode(), *(Path(module.__file__ or "").read_bytes() for module in _MODULES)]
+READER = hashlib.sha256(b"\0".join(_CODE)).hexdigest()[:16]
 
 
 def read_layer(file: IO[bytes], digest: str) -> Findings:
-    """Read a layer (tar, alone or compressed by gzip or zstd; its first bytes tell).
+    """Read a layer: a tar archive, possibly compressed by gzip or zstd.
 
-    Raises EngineError for what is not a layer or not what ``digest`` says, and OSError where the file cannot be read.
+    Raise EngineError if it is not a layer, or if its digest differs, and OSError if the file cannot be read.
     """
     source = _Hashed(file)
     try:
@@ -95,7 +81,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
 
 
 class _Hashed:
-    """A file that hashes what is read of it: a compressed stream that was cut off need not look so."""
+    """A file that computes its digest while it is read, as a truncated compressed stream can look complete."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._hash = file, hashlib.sha256()
@@ -109,7 +95,7 @@ class _Hashed:
         return ahead
 
     def digest(self) -> str:
-        """Of the whole file; reads what is left of it."""
+        """Read the rest of the file, and return the digest of the whole."""
         while self._next(_AT_ONCE):
             pass
         return f"sha256:{self._hash.hexdigest()}"
@@ -131,60 +117,50 @@ def _read(stream: IO[bytes]) -> Findings:
                 opaque.add(parent)
             elif name.startswith(_WHITEOUT):
                 gone.add(posixpath.join(parent, name.removeprefix(_WHITEOUT)))
-            elif member.isdir():
-                _forget(path, files, leaves)
-                if _tells(path):
-                    folders.add(path)
             else:
+                files.pop(path, None)  # of two entries with one path, the last one counts
+                if member.isdir():
+                    leaves.discard(path)
+                    if _is_metadata(path):
+                        folders.add(path)
+                    continue
                 leaves.add(path)
-                _note(archive, member, path, files)
+                if _is_metadata(path) and (found := _read_member(archive, member, path)):
+                    files[path] = found
     return Findings(
-        reader=READER,
-        found=dict(sorted(files.items())),
-        gone=tuple(sorted(gone)),
-        opaque=tuple(sorted(opaque)),
-        leaves=tuple(sorted(leaves)),
-        folders=tuple(sorted(folders)),
-    )
+        reader=READER, found=dict(sorted(files.items())), gone=tuple(sorted(gone)), opaque=tuple(sorted(opaque)),
+        leaves=tuple(sorted(leaves)), folders=tuple(sorted(folders)),
+    )  # fmt: skip
 
 
-def _forget(path: str, files: dict[str, Found], leaves: set[str]) -> None:
-    """The last entry of a path is the one that counts."""
-    files.pop(path, None)
-    leaves.discard(path)
-
-
-def _note(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, files: dict[str, Found]) -> None:
-    files.pop(path, None)
-    if not _tells(path):
-        return
+def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> Found | None:
     if member.issym():
-        files[path] = Link(target=_clean(posixpath.join("/", posixpath.dirname(path), member.linkname)))
-    elif member.islnk():
-        files[path] = Link(target=_clean(member.linkname))
-    elif member.isfile() and (reader := _reader(path)):
-        if member.size > _LARGEST:
-            raise tarfile.TarError(f"/{path} has {member.size} bytes")
-        source: Any = archive.extractfile(member)
-        files[path] = reader(source.read().decode(errors="replace"))
+        return Link(target=_clean(posixpath.join("/", posixpath.dirname(path), member.linkname)))
+    if member.islnk():
+        return Link(target=_clean(member.linkname))
+    reader = _reader(path)
+    if not member.isfile() or not reader:
+        return None
+    if member.size > _LARGEST:
+        raise tarfile.TarError(f"/{path} has {member.size} bytes")
+    source: Any = archive.extractfile(member)
+    return reader(source.read().decode(errors="replace"))
 
 
-def _tells(path: str) -> bool:
-    """Whether something at this path can tell of packages."""
+def _is_metadata(path: str) -> bool:
+    """Check if a path can be, or contain, metadata of packages."""
     return _reader(path) is not None or _DOC.fullmatch(path) is not None
 
 
 def _reader(path: str) -> Callable[[str], Found] | None:
     parent, name = posixpath.split(path)
     if name == "METADATA" and parent.endswith(".dist-info"):
-        return lambda text: read_wheel(text, posixpath.basename(parent))
+        return lambda text: package_metadata.read_wheel(text, posixpath.basename(parent))
     if path == "var/lib/dpkg/status" or (parent == "var/lib/dpkg/status.d" and not name.endswith(".md5sums")):
-        return read_debs
+        return package_metadata.read_debs
     if name == "copyright" and _DOC.fullmatch(parent):
-        return read_copyright
-    if path in ("etc/os-release", "usr/lib/os-release"):
-        return read_system
-    return None
+        return package_metadata.read_copyright
+    return package_metadata.read_system if path in ("etc/os-release", "usr/lib/os-release") else None
 
 
 def _clean(name: str) -> str:

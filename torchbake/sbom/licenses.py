@@ -1,4 +1,4 @@
-"""Which licenses hold for an image, and for which of its packages. Pure."""
+"""Licenses of an image, each with its packages. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,36 +12,36 @@ from torchbake.sbom.spdx import expression
 
 @dataclass(frozen=True, kw_only=True)
 class Licenses:
-    """``held``: each license with its packages, that of the most packages first. ``unsaid``: packages without one."""
+    """Licenses with their packages (``held``), most packages first, and packages without a license (``unsaid``)."""
 
     held: tuple[tuple[str, tuple[Package, ...]], ...]
     unsaid: tuple[Package, ...]
 
 
 def licenses_of(packages: Iterable[Package]) -> Licenses:
-    """What packages say of their licenses. A package is in as many rows as licenses hold for it at once."""
+    """Group packages by their licenses. A package is in a row for each license that applies to it."""
     rows: dict[str, set[Package]] = {}
-    unsaid = set()
+    unlicensed = set()
     for package in packages:
-        for said in package.licenses:
-            for one in at_once(said):
+        for license_ in package.licenses:
+            for one in at_once(license_):
                 rows.setdefault(one, set()).add(package)
         if not package.licenses:
-            unsaid.add(package)
+            unlicensed.add(package)
     held = sorted(rows.items(), key=lambda row: (-len(row[1]), row[0]))
-    return Licenses(held=tuple((name, tuple(sorted(own))) for name, own in held), unsaid=tuple(sorted(unsaid)))
+    return Licenses(held=tuple((name, tuple(sorted(own))) for name, own in held), unsaid=tuple(sorted(unlicensed)))
 
 
-def at_once(said: str) -> tuple[str, ...]:
-    """The licenses that hold together: ``A AND (B OR C)`` are two, ``A OR B`` is one choice."""
-    # A grammar without names is enough: the names have been checked, and anybody may make a LicenseRef-….
-    known = expression(said)
-    return tuple(dict.fromkeys(_held(Licensing().parse(known)))) if known else (said,)
+def at_once(license_: str) -> tuple[str, ...]:
+    """Split an expression into licenses that all apply: ``A AND (B OR C)`` are two, ``A OR B`` is one choice."""
 
+    def terms(tree: Any) -> Iterator[str]:
+        if isinstance(tree, AND):
+            for part in tree.args:
+                yield from terms(part)
+        else:
+            yield tree.render()
 
-def _held(tree: Any) -> Iterator[str]:
-    if isinstance(tree, AND):
-        for part in tree.args:
-            yield from _held(part)
-    else:
-        yield tree.render()
+    # A grammar without names is enough, as `expression` has checked the names, and a LicenseRef-… is free.
+    known = expression(license_)
+    return tuple(dict.fromkeys(terms(Licensing().parse(known)))) if known else (license_,)

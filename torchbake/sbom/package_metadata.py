@@ -1,6 +1,6 @@
-"""The files in which packages say what they are, as values: METADATA, dpkg's status, copyright, os-release. All pure.
+"""Parsers of package metadata: METADATA, dpkg's status, copyright, os-release. Pure.
 
-What somebody else wrote may be broken in any way; what can be made out of it is taken, and nothing raises.
+Foreign files can be invalid in any way. The parsers return all valid parts, and never raise.
 """
 
 import re
@@ -19,10 +19,12 @@ from torchbake.sbom import spdx
 _WITHOUT_FILES = ("not-installed", "config-files")
 
 
-class Wheel(BaseModel):
-    """An installed Python distribution, its name normalised."""
-
+class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+
+class Wheel(_Frozen):
+    """An installed Python distribution with its normalised name."""
 
     kind: Literal["wheel"] = "wheel"
     name: str
@@ -30,10 +32,8 @@ class Wheel(BaseModel):
     licenses: tuple[str, ...] = ()
 
 
-class Deb(BaseModel):
+class Deb(_Frozen):
     """An installed Debian package, and the source package that it was built from."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     version: str
@@ -42,28 +42,22 @@ class Deb(BaseModel):
     source_version: str
 
 
-class Debs(BaseModel):
-    """The packages of one file of dpkg's."""
-
-    model_config = ConfigDict(frozen=True)
+class Debs(_Frozen):
+    """The packages in one file of dpkg."""
 
     kind: Literal["debs"] = "debs"
     packages: tuple[Deb, ...] = ()
 
 
-class Copyright(BaseModel):
-    """The licenses that a copyright file names; none where only people can read it."""
-
-    model_config = ConfigDict(frozen=True)
+class Copyright(_Frozen):
+    """The licenses in a copyright file; none if it is not machine-readable."""
 
     kind: Literal["copyright"] = "copyright"
     licenses: tuple[str, ...] = ()
 
 
-class System(BaseModel):
-    """The distribution: ``debian``, ``12``; empty where nothing says it."""
-
-    model_config = ConfigDict(frozen=True)
+class System(_Frozen):
+    """The Linux distribution: ``debian``, ``12``; empty if it is unknown."""
 
     kind: Literal["system"] = "system"
     id: str = ""
@@ -71,33 +65,36 @@ class System(BaseModel):
 
 
 def read_wheel(text: str, folder: str) -> Wheel:
-    """METADATA. ``folder``, the name of its ``NAME-VERSION.dist-info``, tells what the file does not.
+    """Parse METADATA. ``folder`` (``NAME-VERSION.dist-info``) replaces a missing name or version.
 
     Source: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
     """
     headers = HeaderParser().parsestr(text.lstrip("\ufeff\r\n"))
 
-    def said(name: str) -> list[str]:
+    def values(name: str) -> list[str]:
         return [str(value) for value in headers.get_all(name, [])]
 
-    def one(name: str) -> str:
-        return next((value for value in map(str.strip, said(name)) if value), "")
+    def first(name: str) -> str:
+        return next((value for value in map(str.strip, values(name)) if value), "")
 
     name, _, version = folder.removesuffix(".dist-info").rpartition("-")
     return Wheel(
-        name=_name(canonicalize_name(one("Name") or name or version)),
-        version=_plain(one("Version") or (version if name else "")),
+        name=_name(canonicalize_name(first("Name") or name or version)),
+        version=_plain(first("Version") or (version if name else "")),
         licenses=spdx.of_wheel(
-            stated=one("License-Expression"),
-            field=one("License"),
-            classifiers=[text for text in said("Classifier") if text.startswith("License ::")],
-            files=sorted({" ".join(file.split()) for file in said("License-File") if file.strip()}),
+            stated=first("License-Expression"),
+            field=first("License"),
+            classifiers=[text for text in values("Classifier") if text.startswith("License ::")],
+            files=sorted({" ".join(file.split()) for file in values("License-File") if file.strip()}),
         ),
     )
 
 
 def read_debs(text: str) -> Debs:
-    """dpkg's status, or a file of status.d. Source: https://www.debian.org/doc/debian-policy/ch-controlfields.html"""
+    """Parse dpkg's status, or a file of status.d.
+
+    Source: https://www.debian.org/doc/debian-policy/ch-controlfields.html
+    """
     found = []
     for fields in stanzas(text):
         name, version = _name(fields.get("package", "")), _plain(fields.get("version", ""))
@@ -105,20 +102,19 @@ def read_debs(text: str) -> Debs:
         if not name or (state and state[-1] in _WITHOUT_FILES):
             continue
         source, _, rest = fields.get("source", name).partition("(")
+        source_version = _plain(rest.partition(")")[0]) or version
+        architecture = _plain(fields.get("architecture", ""))
         found.append(
             Deb(
-                name=name,
-                version=version,
-                architecture=_plain(fields.get("architecture", "")),
-                source=_name(source) or name,
-                source_version=_plain(rest.partition(")")[0]) or version,
+                name=name, version=version, architecture=architecture, source=_name(source) or name,
+                source_version=source_version,
             )
-        )
+        )  # fmt: skip
     return Debs(packages=tuple(found))
 
 
 def read_copyright(text: str) -> Copyright:
-    """The licenses of a package's files by their short names; those of its paragraphs alone where no file has one.
+    """Parse the short names of the licenses of a package's files, else of all paragraphs.
 
     Source: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
     """
@@ -137,20 +133,20 @@ def _short_names(paragraphs: list[dict[str, str]]) -> set[str]:
 
 
 def read_system(text: str) -> System:
-    """os-release. Source: https://www.freedesktop.org/software/systemd/man/latest/os-release.html"""
+    """Parse os-release. Source: https://www.freedesktop.org/software/systemd/man/latest/os-release.html"""
     fields = {}
     for line in text.splitlines():
         key, found, value = line.strip().partition("=")
         if found and not key.startswith("#"):
             try:
                 fields[key] = "".join(shlex.split(value))
-            except ValueError:  # a quote without its other half
+            except ValueError:  # an unclosed quote
                 fields[key] = value
     return System(id=_name(fields.get("ID", "")), version=_plain(fields.get("VERSION_ID", "")))
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:
-    """The paragraphs of a Debian control file: fields by their names in lower case, folded lines joined by newlines."""
+    """Yield the paragraphs of a Debian control file: fields by lower-case names, folded lines joined by newlines."""
     fields: dict[str, str] = {}
     last = ""
     for line in [*text.replace("\r\n", "\n").split("\n"), ""]:
@@ -168,15 +164,14 @@ def stanzas(text: str) -> Iterator[dict[str, str]]:
 
 
 def root_of(path: str) -> str:
-    """The folder that a METADATA's distribution is installed in, from the image's root on."""
+    """Return the absolute path of the folder in which the distribution of a METADATA file is installed."""
     return str(PurePosixPath("/", path).parent.parent)
 
 
 def _name(text: str) -> str:
-    """A name of the characters that names may have, so that no two names are one in a package URL."""
+    """Replace all characters that a name cannot have, so that two names never have the same package URL."""
     return re.sub("[^a-z0-9+.-]+", "-", text.strip().lower()).strip("-")
 
 
 def _plain(text: str) -> str:
-    """A version or an architecture: one word, whatever was written."""
     return "".join(text.split())

@@ -1,4 +1,4 @@
-"""What an image holds: the Python distributions and Debian packages in its layers, which are read and never run."""
+"""Python distributions and Debian packages in an image's layers, which are read and never run."""
 
 import contextlib
 import posixpath
@@ -10,16 +10,16 @@ from typing import Literal
 from torchbake.core.files import write_text
 from torchbake.errors import EngineError
 from torchbake.sbom.layer_scan import READER, Findings, Found, Link, read_layer
-from torchbake.sbom.package_metadata import Copyright, Deb, Debs, System, Wheel, read_wheel, root_of
+from torchbake.sbom.package_metadata import Copyright, Debs, System, Wheel, read_wheel, root_of
 
-_HOPS = 8  # links that are followed; more are a circle
+_HOPS = 8  # links that are followed; more are taken for a circle
 _METADATA = ".dist-info/METADATA"
 _SYSTEM = ("etc/os-release", "usr/lib/os-release")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A compressed layer by its digest; its file need not be there where it is remembered."""
+    """A compressed layer by its digest; a layer in the cache needs no file."""
 
     digest: str
     path: Path
@@ -27,10 +27,10 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Package:
-    """A package of one version. ``licenses`` are SPDX expressions where that is certain, else as the package says.
+    """A version of a package. ``licenses`` are SPDX expressions if these are certain, else the package's own words.
 
-    ``locations`` are the folders that a Python distribution is installed in; ``architecture`` and the source package
-    are of Debian packages alone.
+    ``locations`` are the folders in which a Python distribution is installed. Only Debian packages have an
+    ``architecture`` and a source package.
     """
 
     kind: Literal["debian", "python"]
@@ -45,7 +45,7 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The packages of an image, sorted, and the distribution that the Debian ones are of."""
+    """The sorted packages of an image, and its Linux distribution."""
 
     packages: tuple[Package, ...] = ()
     system: System = field(default_factory=System)
@@ -55,29 +55,29 @@ class Contents:
 
     @property
     def bundled(self) -> tuple[Package, ...]:
-        """Distributions that others carry inside of them, as setuptools does: nobody installed or locked them."""
+        """Distributions inside others, as in setuptools, which are neither installed nor locked by themselves."""
         roots = {location for package in self.packages for location in package.locations}
-        return tuple(
-            package
-            for package in self.of("python")
-            if all(any(_is_below(location, root) for root in roots) for location in package.locations)
-        )
+
+        def is_inside(location: str) -> bool:
+            return any(location != root and location.startswith(f"{root.rstrip('/')}/") for root in roots)
+
+        return tuple(package for package in self.of("python") if all(map(is_inside, package.locations)))
 
 
 def packages_in(layers: Sequence[Layer], cache: Path | None = None) -> Contents:
-    """What the layers hold, lowest first. ``cache`` is a folder that remembers each layer by its digest.
+    """Return the packages in layers, the lowest first. ``cache`` is a folder with the findings of each layer.
 
-    Raises EngineError for a layer that cannot be read or is not what its digest says.
+    Raise EngineError for a layer that cannot be read, or whose digest differs.
     """
     return contents_of(_findings(layer, cache) for layer in layers)
 
 
 def remembered(digest: str, cache: Path | None) -> Findings | None:
-    """What is known of a layer; None where nothing is, or only what another version of the toolkit read."""
+    """Return the findings of a layer from the cache, or None if this version of the code has not read it."""
     if cache is None:
         return None
     try:
-        known = Findings.model_validate_json(_note_of(digest, cache).read_bytes())
+        known = Findings.model_validate_json(_cache_file(digest, cache).read_bytes())
     except (OSError, ValueError):
         return None
     return known if known.reader == READER else None
@@ -93,17 +93,17 @@ def _findings(layer: Layer, cache: Path | None) -> Findings:
     except FileNotFoundError:
         raise EngineError(f"The layer {layer.digest} is not at hand.", hint="Build the image again.") from None
     if cache is not None:
-        with contextlib.suppress(OSError):  # only a cache: without it the layer is read again
-            write_text(_note_of(layer.digest, cache), findings.model_dump_json())
+        with contextlib.suppress(OSError):  # without a cache, the layer is read again
+            write_text(_cache_file(layer.digest, cache), findings.model_dump_json())
     return findings
 
 
-def _note_of(digest: str, cache: Path) -> Path:
+def _cache_file(digest: str, cache: Path) -> Path:
     return cache / f"{digest.replace(':', '-')}.json"
 
 
 def contents_of(layers: Iterable[Findings]) -> Contents:
-    """What is left when the layers lie upon each other, lowest first. Pure."""
+    """Return the packages of an image from the findings of its layers, the lowest first. Pure."""
     files = overlay(layers)
     system = next((found for path in _SYSTEM if isinstance(found := follow(path, files), System)), System())
     packages = [*_wheels(files), *_debs(files)]
@@ -111,21 +111,21 @@ def contents_of(layers: Iterable[Findings]) -> Contents:
 
 
 def overlay(layers: Iterable[Findings]) -> dict[str, Found]:
-    """What tells of packages in the image, by path: an upper layer's word counts, and what it hides is gone."""
+    """Merge the metadata of layers by path: an upper layer replaces or hides the files of lower ones."""
     files: dict[str, Found] = {}
     for layer in layers:
         taken, opaque, folders = {*layer.gone, *layer.leaves}, set(layer.opaque), set(layer.folders)
         files = {
             path: entry
             for path, entry in files.items()
-            if path not in folders and not (_with_parents(path) & taken) and not (_parents(path) & opaque)
+            if path not in folders and not ({path, *_parents(path)} & taken) and not (_parents(path) & opaque)
         }
         files.update(layer.found)
     return files
 
 
 def follow(path: str, files: Mapping[str, Found]) -> Found | None:
-    """What is at a path, through links of it and of its folder."""
+    """Return the metadata at a path, through links of the file and of its folder."""
     for _ in range(_HOPS):
         entry, parent = files.get(path), files.get(posixpath.dirname(path))
         if isinstance(entry, Link):
@@ -142,31 +142,22 @@ def _wheels(files: Mapping[str, Found]) -> Iterable[Package]:
         if not path.endswith(_METADATA):
             continue
         wheel = follow(path, files)
-        if not isinstance(wheel, Wheel):  # a link to where nobody looked: the folder's name tells what it is
+        if not isinstance(wheel, Wheel):  # a link to a file that was not read: only the folder's name is known
             wheel = read_wheel("", posixpath.basename(posixpath.dirname(path)))
         if wheel.name:
-            yield Package(
-                kind="python",
-                name=wheel.name,
-                version=wheel.version,
-                licenses=wheel.licenses,
-                locations=(root_of(path),),
-            )
+            yield Package(locations=(root_of(path),), **wheel.model_dump() | {"kind": "python"})
 
 
 def _debs(files: Mapping[str, Found]) -> Iterable[Package]:
     for entry in files.values():
         for deb in entry.packages if isinstance(entry, Debs) else ():
-            yield Package(kind="debian", licenses=_licenses_of(deb, files), **deb.model_dump())
-
-
-def _licenses_of(deb: Deb, files: Mapping[str, Found]) -> tuple[str, ...]:
-    copyright_ = follow(f"usr/share/doc/{deb.name}/copyright", files)
-    return copyright_.licenses if isinstance(copyright_, Copyright) else ()
+            copyright_ = follow(f"usr/share/doc/{deb.name}/copyright", files)
+            licenses = copyright_.licenses if isinstance(copyright_, Copyright) else ()
+            yield Package(kind="debian", licenses=licenses, **deb.model_dump())
 
 
 def _merged(packages: Iterable[Package]) -> tuple[Package, ...]:
-    """One package for each name, version and architecture, in all the places where it is."""
+    """Return one package for each name, version and architecture, with all its locations."""
     merged: dict[tuple[str, ...], Package] = {}
     for package in sorted(packages):
         key = (package.kind, package.name, package.version, package.architecture)
@@ -180,14 +171,6 @@ def _merged(packages: Iterable[Package]) -> tuple[Package, ...]:
 
 
 def _parents(path: str) -> set[str]:
-    """Every folder that a path is in, the root (an empty name) among them."""
+    """Return every folder above a path, including the root (an empty name)."""
     parts = path.split("/")
     return {"/".join(parts[:count]) for count in range(len(parts))}
-
-
-def _with_parents(path: str) -> set[str]:
-    return {path, *_parents(path)}
-
-
-def _is_below(location: str, root: str) -> bool:
-    return location != root and location.startswith(root.rstrip("/") + "/")

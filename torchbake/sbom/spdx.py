@@ -1,4 +1,4 @@
-"""What packages say of their license, in SPDX's words where that is certain, and as they said it where it is not.
+"""Licenses in package metadata: SPDX expressions if these are certain, else the package's own words.
 
 Expressions: https://spdx.github.io/spdx-spec/v2.3/SPDX-license-expressions/
 """
@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-_LONGEST = 1000  # characters of an expression; what is longer is a text
-_SHORT = 100  # characters of a name; what is longer is the license's text
-# What wheels write that can mean one license only. "BSD" and "Apache Software License" are not among them: they name no
-# version (https://peps.python.org/pep-0639/#mapping-license-classifiers-to-spdx-identifiers).
+_LONGEST = 1000  # characters of an expression; a longer one is a license text
+_SHORT = 100  # characters of a name; a longer one is a license text
+
+# Unambiguous names in wheels. "BSD" and "Apache Software License" are missing, as they have no version:
+# https://peps.python.org/pep-0639/#mapping-license-classifiers-to-spdx-identifiers
 _ALIASES = {
     "apache 2": "Apache-2.0",
     "apache 2.0": "Apache-2.0",
@@ -53,7 +54,7 @@ _ALIASES = {
     "universal permissive license (upl)": "UPL-1.0",
     "zlib/libpng license": "Zlib",
 }
-_SAME = {"bsd license": "BSD"}  # no SPDX name, but one spelling
+_SAME = {"bsd license": "BSD"}  # not in SPDX: two spellings of one name
 _SILENT = {"", "unknown", "none", "license", "other", "other/proprietary license", "osi approved"}
 _GNU = re.compile(r"(?P<family>[AL]?GPL|GFDL)(?P<niv>-NIV)?-(?P<major>\d)(?:\.(?P<minor>\d))?(?P<later>\+)?", re.I)
 _TERM = re.compile(r"[\w.+~/()-]+(?:\s+with\s+[\w.+ -]{1,60}?\s+exceptions?|\s+with\s+[\w.+-]+)?", re.I)
@@ -61,7 +62,7 @@ _JOINT = re.compile(r"(,?\s+and\s+|,?\s+or\s+|,\s*)", re.I)
 
 
 def expression(text: str) -> str | None:
-    """``text`` as a canonical SPDX expression; None where it is none."""
+    """Return ``text`` as a canonical SPDX expression, or None if it is not one."""
     if len(text) > _LONGEST:
         return None
     try:
@@ -71,7 +72,7 @@ def expression(text: str) -> str | None:
 
 
 def normal(text: str) -> str:
-    """One statement: SPDX's words where it can mean one license only, else as it was said, on one line."""
+    """Return the SPDX name of an unambiguous license, else the text on one line."""
     text = " ".join(text.split())
     return expression(text) or _ALIASES.get(text.lower()) or _SAME.get(text.lower(), text)
 
@@ -79,10 +80,10 @@ def normal(text: str) -> str:
 def of_wheel(
     *, stated: str = "", field: str = "", classifiers: Iterable[str] = (), files: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """What the metadata of a wheel say: its expression, else what is most exact among its field and classifiers.
+    """Return the licenses of a wheel: its expression, else the more exact one of its field and classifiers.
 
-    ``field`` is the old License field, in which some wheels have the license's whole text; ``classifiers`` are those
-    below ``License ::``. Where only ``files`` are named, that is what is said. Source:
+    ``field`` is the old License field, which can be the whole text of a license; ``classifiers`` are those below
+    ``License ::``. Without all of them, return a reference to the license ``files``. Source:
     https://packaging.python.org/en/latest/specifications/core-metadata/
     """
     if stated.strip():
@@ -100,7 +101,7 @@ def of_wheel(
 
 
 def _name(field: str) -> str:
-    """The name in a License field: what is on its one line, or the title of a text where that is a known license's."""
+    """Return the name in a License field: its only line, or the title of a text if it is that of a known license."""
     lines = [line.strip(" \t|") for line in field.splitlines() if line.strip(" \t|")]
     title = normal(lines[0]) if lines else ""
     if title.lower() in _SILENT or len(title) > _SHORT or (len(lines) > 1 and not expression(title)):
@@ -109,7 +110,7 @@ def _name(field: str) -> str:
 
 
 def of_debian(synopsis: str) -> str | None:
-    """The short name of a `License:` field, or names with `and` and `or`; None for what is a text.
+    """Return the short name of a `License:` field, or names with `and` and `or`; None for a license text.
 
     Source: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/#license-short-name
     """
@@ -119,7 +120,7 @@ def of_debian(synopsis: str) -> str | None:
     if len(text) > _LONGEST or not all(map(_TERM.fullmatch, terms)):
         return None
     known = [_debian_term(term) for term in terms]
-    # A comma changes what binds first, so only names with one and the same word between them are put into SPDX's.
+    # A comma changes the precedence, so only names that are joined by the same word become an SPDX expression.
     if not all(map(expression, known)) or len(joints) > 1 or "," in text:
         return known[0] if len(known) == 1 else text
     return f" {''.join(joints)} ".join(dict.fromkeys(known))

@@ -17,7 +17,7 @@ from torchbake.engine.export import Content
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import MANIFEST, Manifest, sha256
 from torchbake.sbom.cyclonedx import Subject, sbom_text
-from torchbake.sbom.image_scan import look_into, sbom_of, unread
+from torchbake.sbom.image_scan import contents_in, look_into, sbom_of_contents, unread
 from torchbake.sbom.package_metadata import System
 from torchbake.sbom.packages import Contents, Layer, Package
 
@@ -223,18 +223,22 @@ def test_without_a_cache_that_can_be_written_every_look_reads_the_layers(tmp_pat
     assert source.asked[0] == source.asked[1] == [layer.digest for layer in layers]
 
 
+def sbom_of(content: Content, cache: Path | None) -> str:
+    contents = contents_in(content, cache)
+    return sbom_of_contents(content.manifest, contents, name="acme/pytorch", version="1", created=CREATED)
+
+
 def test_a_release_makes_its_sbom_of_the_content_that_it_has(tmp_path: Path, layers: list[Layer]) -> None:
     cache, manifest = tmp_path / "packages", FakeSource(layers).manifest
     assert all(unread(cache)(layer.digest) for layer in layers)
     whole = Content(manifest=manifest, folder=tmp_path)
-    words: dict[str, Any] = {"name": "acme/pytorch", "version": "1", "created": CREATED}
-    text = sbom_of(whole, cache, **words)
+    text = sbom_of(whole, cache)
     assert not any(unread(cache)(layer.digest) for layer in layers)
-    assert sbom_of(Content(manifest=manifest, folder=tmp_path / "empty"), cache, **words) == text
-    assert sbom_of(whole, None, **words) == text
+    assert sbom_of(Content(manifest=manifest, folder=tmp_path / "empty"), cache) == text
+    assert sbom_of(whole, None) == text
     assert VALIDATOR.validate_str(text) is None
     with pytest.raises(EngineError, match="not at hand"):
-        sbom_of(Content(manifest=manifest, folder=tmp_path / "empty"), None, **words)
+        sbom_of(Content(manifest=manifest, folder=tmp_path / "empty"), None)
 
 
 def test_the_library_says_nothing_where_every_line_is_shown(
@@ -242,6 +246,5 @@ def test_the_library_says_nothing_where_every_line_is_shown(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, logger="py_serializable")
-    words: dict[str, Any] = {"name": "acme/pytorch", "version": "1", "created": CREATED}
-    sbom_of(Content(manifest=FakeSource(layers).manifest, folder=tmp_path), None, **words)
+    sbom_of(Content(manifest=FakeSource(layers).manifest, folder=tmp_path), None)
     assert caplog.messages == []
