@@ -1,1 +1,1 @@
-"""One page with all images: collected, modelled, drawn."""
+"""Report: one HTML page about all images."""

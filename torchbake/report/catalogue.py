@@ -1,4 +1,4 @@
-"""The catalogue of a matrix, put together from what others have read: the engine, the registry, the reports. Pure."""
+"""Catalogue of a matrix from the facts of the engine, the registry, and the reports. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,21 +27,16 @@ from torchbake.report.model import (
 def make_catalogue(
     specs: Sequence[Spec], tags: Mapping[str, tuple[str, ...]], known: Known, *, made: str, matrix: str, selected: str
 ) -> Catalogue:
-    """Put together what is known of each image, in the order of ``specs``."""
+    """Return the catalogue of images, in the order of ``specs``."""
     on_disk = break_down({spec.id: known.present[spec.id].layers for spec in specs if spec.id in known.present})
     in_registry = break_down({spec.id: known.released[spec.id].layers for spec in specs if spec.id in known.released})
     entries = tuple(
         _entry(spec, tags[spec.id], known, on_disk.get(spec.id), in_registry.get(spec.id)) for spec in specs
     )
     return Catalogue(
-        made=made,
-        matrix=matrix,
-        selected=selected,
-        engine=known.engine,
-        registry=known.registry,
-        summary=_summary(entries, known),
-        images=entries,
-    )
+        made=made, matrix=matrix, selected=selected, engine=known.engine, registry=known.registry,
+        summary=_summary(entries, known), images=entries,
+    )  # fmt: skip
 
 
 def _entry(
@@ -57,7 +52,7 @@ def _entry(
         repository=spec.repository,
         flavor=spec.flavor or "init container",
         base="none (from scratch)" if spec.from_scratch else spec.base.name,
-        versions=versions_of(spec, known.locks.get(spec.id)),
+        versions=_versions(spec, known.locks.get(spec.id)),
         tags=tags,
         presence=_presence(here, known),
         remark=(here.stale or "") if here else "",
@@ -72,35 +67,33 @@ def _entry(
     )
 
 
-def versions_of(spec: Spec, lock: Lock | None) -> Versions:
-    """As locked; without a lock, as far as the row tells."""
-    told = Versions.model_validate({**spec.versions, "exact": not spec.has_torch})
+def _versions(spec: Spec, lock: Lock | None) -> Versions:
+    """Return the locked versions, or those of the row if there is no lock."""
+    versions = Versions.model_validate({**spec.versions, "exact": not spec.has_torch})
     if lock is None:
-        return told
+        return versions
     torch = lock.pins["torch"].version
     locked = {"torch": torch, "cuda": lock.cuda, "cudnn": lock.cudnn, "nccl": lock.nccl, "exact": True}
-    return told.model_copy(update=locked)
+    return versions.model_copy(update=locked)
 
 
 def checked_of(verdict: Verdict) -> Checked:
-    """A verdict in short, with the reasons of what failed and of what did not run."""
-    failed = tuple(Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(Outcome.FAILED))
-    waived = tuple(Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(Outcome.WAIVED))
+    """Summarise a verdict, with the reasons of failed and waived checks, and of those that did not run."""
+
+    def findings(outcome: Outcome) -> tuple[Finding, ...]:
+        return tuple(Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(outcome))
+
     not_run = tuple(Finding(reason=reason, checks=tuple(ids)) for reason, ids in causes(verdict.checks).items())
     return Checked(
         outcome=verdict.outcome,
         counts={str(outcome): number for outcome, number in counts(verdict.checks).items()},
-        started=verdict.started,
-        seconds=verdict.seconds,
-        gpu=verdict.gpu,
-        failed=failed,
-        not_run=not_run,
-        waived=waived,
-    )
+        started=verdict.started, seconds=verdict.seconds, gpu=verdict.gpu,
+        failed=findings(Outcome.FAILED), not_run=not_run, waived=findings(Outcome.WAIVED),
+    )  # fmt: skip
 
 
 def change_of(record: Record, before: Record) -> Changed:
-    """What ``record`` changed against ``before``: versions by name, as (before, after), only where they differ."""
+    """Compare a release with the one before it. Versions are (before, after) by name, only those that differ."""
     pairs = {name: (before.labels.get(f"{LABEL}.{name}"), record.labels.get(f"{LABEL}.{name}")) for name in VERSIONS}
     return Changed(
         since=before.tag,
@@ -113,13 +106,9 @@ def change_of(record: Record, before: Record) -> Changed:
 
 def _release(released: InRegistry, here: InEngine | None) -> Release:
     release = Release(
-        repository=released.repository,
-        tag=released.tag,
-        digest=released.digest,
-        problem=released.problem,
-        packages=released.packages,
-        is_engines=released.is_engines(here),
-    )
+        repository=released.repository, tag=released.tag, digest=released.digest, problem=released.problem,
+        packages=released.packages, is_engines=released.is_engines(here),
+    )  # fmt: skip
     record = released.record
     if record is None:
         return release
@@ -127,43 +116,40 @@ def _release(released: InRegistry, here: InEngine | None) -> Release:
     reasons: dict[str, list[str]] = {}
     for check, reason in (judgement.not_run if judgement else {}).items():
         reasons.setdefault(reason, []).append(check)
+    not_run = tuple(Finding(reason=reason, checks=tuple(checks)) for reason, checks in reasons.items())
     checked = judgement and Checked(
-        outcome=judgement.outcome,
-        counts=judgement.counts,
-        started=judgement.started,
-        not_run=tuple(Finding(reason=reason, checks=tuple(checks)) for reason, checks in reasons.items()),
+        outcome=judgement.outcome, counts=judgement.counts, started=judgement.started, not_run=not_run
     )
-    return release.model_copy(
-        update={
-            "state": "released" if released.current else "not current",
-            "released": record.released,
-            "rolling": tuple(moved.tag for moved in record.rolling),
-            "checked": checked,
-            "waived": dict(record.waived),
-            "changed": change_of(record, released.before) if released.before else None,
-            "signature": record.signature,
-            "attached": {name: artifact_tag(released.tag, name) for name in record.attached},
-        }
-    )
+    details = {
+        "state": "released" if released.current else "not current",
+        "released": record.released,
+        "rolling": tuple(moved.tag for moved in record.rolling),
+        "checked": checked,
+        "waived": dict(record.waived),
+        "changed": change_of(record, released.before) if released.before else None,
+        "signature": record.signature,
+        "attached": {name: artifact_tag(released.tag, name) for name in record.attached},
+    }
+    return release.model_copy(update=details)
 
 
 def _commands(
     spec: Spec, tags: tuple[str, ...], here: InEngine | None, released: InRegistry | None, *, tested: bool
 ) -> tuple[Command, ...]:
-    """What somebody would do next with this image."""
+    """Return the likely next commands for an image: pull it, or build, run and test it."""
     if released:
+        pull = f"docker pull {released.repository}"
         moved = [move.tag for move in released.record.rolling] if released.record else []
-        widest = moved[-1] if moved else tags[0]
         return (
-            Command(purpose="Pull the newest", line=f"docker pull {released.repository}:{widest}"),
-            Command(purpose="Pull this release", line=f"docker pull {released.repository}:{released.tag}"),
-            Command(purpose="Pull by digest", line=f"docker pull {released.repository}@{released.digest}"),
+            Command(purpose="Pull the newest", line=f"{pull}:{moved[-1] if moved else tags[0]}"),
+            Command(purpose="Pull this release", line=f"{pull}:{released.tag}"),
+            Command(purpose="Pull by digest", line=f"{pull}@{released.digest}"),
         )
     if here is None:
         return (Command(purpose="Build it", line=f"nox -s build -- {spec.id}"),)
-    run = Command(purpose="Run it here", line=f"docker run --rm -it {spec.repository}:{tags[-1]}")
-    if not spec.has_torch:
-        run = Command(purpose="Run it here", line=f"docker run --rm -v data:/data {spec.repository}:{tags[-1]} /data")
+    name = f"{spec.repository}:{tags[-1]}"
+    words = f"-it {name}" if spec.has_torch else f"-v data:/data {name} /data"
+    run = Command(purpose="Run it here", line=f"docker run --rm {words}")
     if not tested:
         return run, Command(purpose="Test it", line=f"nox -s test -- {spec.id}")
     if here.stale:
@@ -184,14 +170,14 @@ def _summary(entries: Sequence[Entry], known: Known) -> Summary:
     in_registry = [entry.in_registry for entry in entries if entry.in_registry]
     present = [entry.presence for entry in entries if entry.presence not in ("absent", "unknown")]
     checked = [entry.checked.outcome for entry in entries if entry.checked]
-    # A verdict belongs to a digest, which the engine or the registry tells; a verdict of another machine names it.
-    asked = bool(known.registry or known.verdicts) or not known.engine
+    # Verdicts are found by the digests in the engine or the registry; only those of other machines have their own.
+    is_known = bool(known.registry or known.verdicts) or not known.engine
     return Summary(
         images=len(entries),
         present=None if known.engine else len(present),
         up_to_date=None if known.engine else present.count("up-to-date"),
-        tested=len(checked) if asked else None,
-        passed=checked.count(Outcome.PASSED) if asked else None,
+        tested=len(checked) if is_known else None,
+        passed=checked.count(Outcome.PASSED) if is_known else None,
         released=sum(entry.release is not None for entry in entries) if known.registry else None,
         on_disk=stock(on_disk) if on_disk else None,
         in_registry=stock(in_registry) if in_registry else None,

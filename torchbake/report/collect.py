@@ -1,4 +1,4 @@
-"""What is known of images, read from where it is: the engine, a registry, the locks and the verdicts."""
+"""Facts about images from the engine, a registry, the locks and the verdicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,21 +24,20 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import steps_in
 from torchbake.oci.layer_order import chain_ids
-from torchbake.oci.manifest import Manifest
 from torchbake.oci.tag_names import SBOM, revisions_of
 from torchbake.registry.artifact import read_artifact
 from torchbake.registry.client import Registry
 from torchbake.registry.variants import images_of
 from torchbake.release.record import read_record
 from torchbake.report.image_facts import InEngine, InRegistry, Known
-from torchbake.report.layer_sharing import Layer, Step, match_steps, name_layers
+from torchbake.report.layer_sharing import Step, match_steps, name_layers
 
-_SIDE_BY_SIDE = 8  # images that a registry is asked about
+_SIDE_BY_SIDE = 8  # images that are read from a registry in parallel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Reads what is known of a project's images. ``engine`` is None, and ``problem`` says why, where none answers.
+    """Sources of the facts about a project's images. ``engine`` is None if none answers, for the reason ``problem``.
 
     ``shards`` are verdicts of other machines.
     """
@@ -50,45 +49,33 @@ class Inventory:
     shards: Sequence[Verdict] = ()
 
     def known(self, specs: Sequence[Spec], registry: str, registries: Mapping[str, Registry]) -> Known:
-        """Everything. ``registries`` are by the specs' repository; none: no registry is asked.
+        """Read all facts. ``registries`` are by the specs' repositories; without any, no registry is asked.
 
-        Raises EngineError and RegistryError where one falls silent; what is wrong with one release is told there.
+        Raise EngineError and RegistryError if one does not answer. A problem of one release is part of its facts.
         """
-        present = self._present(specs)
-        released = released_in(specs, self.project.tags, registries) if registries else {}
-        return Known(
-            engine=self.problem,
-            registry=registry,
-            present=present,
-            released=released,
-            locks=self._locks(specs),
-            verdicts=self._verdicts(specs, present, released),
-        )
-
-    def _present(self, specs: Sequence[Spec]) -> dict[str, InEngine]:
-        if self.engine is None:
-            return {}
-        images, found = self.engine.images(), {}
+        present: dict[str, InEngine] = {}
+        images = self.engine.images() if self.engine else {}
+        locks: dict[str, Lock] = {}
         for spec in specs:
             image = images.get(ref_of(spec, self.project.tags[spec.id]))
-            if image:
-                found[spec.id] = look_into(self.engine, spec, image, self.preparation.why_old(spec, image))
-        return found
-
-    def _locks(self, specs: Sequence[Spec]) -> dict[str, Lock]:
-        """Those that hold; an image without one shows what its row says."""
-        locks = {}
-        for spec in specs:
-            with suppress(LockError):
+            if image and self.engine:
+                present[spec.id] = look_into(self.engine, spec, image, self.preparation.why_old(spec, image))
+            with suppress(LockError):  # an image with an invalid lock shows the versions of its row
                 if lock := find_lock(self.project.root, spec):
                     locks[spec.id] = lock
-        return locks
+        released = released_in(specs, self.project.tags, registries) if registries else {}
+        verdicts = self._verdicts(specs, present, released)
+        return Known(
+            engine=self.problem, registry=registry, present=present, released=released, locks=locks, verdicts=verdicts
+        )
 
     def _verdicts(
         self, specs: Sequence[Spec], present: Mapping[str, InEngine], released: Mapping[str, InRegistry]
     ) -> dict[str, Verdict]:
-        """The verdicts on the images of the engine, else on the released ones. If neither has an image, the verdicts
-        of other machines count, whichever image they are on."""
+        """Return the verdicts on the images in the engine, else on the released ones.
+
+        If neither exists, verdicts of other machines on any image of the row count.
+        """
         reports, verdicts = Reports(folder=self.project.root / "reports"), {}
         for spec in specs:
             image = present.get(spec.id) or released.get(spec.id)
@@ -109,10 +96,10 @@ class Inventory:
 def combine(
     verdicts: Sequence[Verdict], is_current: Callable[[Verdict], bool], missing: Callable[[Verdict], Sequence[str]]
 ) -> Verdict | None:
-    """Return the verdict to show of one row, or None if a part of the checks ran at most.
+    """Return the verdict to show for a row, or None if only a part of the checks ran.
 
-    Verdicts by today's suite are merged, those on the image that was tested last. Without one it is the latest.
-    Partial verdicts are shown if nothing is ``missing``: merged, they have a result of each check of the suite.
+    Merge the verdicts of the current suite on the image that was tested last. Without any, return the latest verdict.
+    Merged partial verdicts are complete if no check is ``missing``.
     """
     if len(verdicts) > 1:
         current = [one for one in verdicts if is_current(one)]
@@ -124,14 +111,14 @@ def combine(
 
 
 def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> InEngine:
-    """An image's layers and sizes, as its engine counts them."""
+    """Read the layers and sizes of an image in the engine."""
     api: Any = engine.client.api
     with answering():
         attributes = api.inspect_image(image.digest)
     history = read_history(engine, image.digest)
     steps = [Step(created_by=str(line["CreatedBy"]), size=int(line["Size"])) for line in reversed(history)]
     uncompressed = sum(step.size for step in steps)
-    # The containerd store counts both forms of an image, the older ones have only the uncompressed one.
+    # The size in a containerd store is that of the compressed and uncompressed layers; older stores only have these.
     compressed = image.size_bytes - uncompressed if engine.containerd_store else 0
     keys = chain_ids((attributes.get("RootFS") or {}).get("Layers") or ())
     return InEngine(
@@ -147,7 +134,7 @@ def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> In
 def released_in(
     specs: Sequence[Spec], tags: Mapping[str, tuple[str, ...]], registries: Mapping[str, Registry]
 ) -> dict[str, InRegistry]:
-    """The newest release of each image that has one. Raises RegistryError when a registry does not answer."""
+    """Return the newest release of each image that has one. Raise RegistryError if a registry does not answer."""
     there = {name: registry.tags() for name, registry in registries.items()}
 
     def look(spec: Spec) -> InRegistry | None:
@@ -163,14 +150,15 @@ def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) 
     tag = revisions[-1]
     manifest = registry.manifest(tag)
     if manifest is None:
-        return None  # it went since the tags were listed
+        return None  # removed since the tags were listed
     release = InRegistry(repository=str(registry.repository), tag=tag, digest=manifest.digest)
     try:
         image = next(images_of(registry, manifest), manifest)
         release = replace(release, config=image.config.digest)
+        layers = [(blob.digest, blob.size) for blob in image.layers]
         return replace(
             release,
-            layers=_layers(registry, image, spec),
+            layers=name_layers(layers, steps_in(registry.config(image)), base=_base_name(spec)),
             packages=_packages(registry, tag),
             record=read_record(registry, tag),
             current=registry.digest(own) == manifest.digest,
@@ -181,22 +169,13 @@ def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) 
 
 
 def _packages(registry: Registry, tag: str) -> int | None:
-    """How many packages an SBOM lists; None for none, or one that is none: `validate` tells why."""
+    """Return the number of packages in the SBOM, or None if it is missing or invalid: `validate` reports that."""
     try:
         found = read_artifact(registry, tag, SBOM)
         components = read_json(found[1])["components"] if found else None
     except (RegistryError, ValueError, LookupError, TypeError):
         return None
     return len(components) if isinstance(components, list) else None
-
-
-def _layers(registry: Registry, image: Manifest, spec: Spec) -> tuple[Layer, ...]:
-    """Compressed layers by their blobs, named after the history in the image's config: it says which lines made one."""
-    return name_layers(
-        [(blob.digest, blob.size) for blob in image.layers],
-        steps_in(registry.config(image)),
-        base=_base_name(spec),
-    )
 
 
 def _base_name(spec: Spec) -> str:

@@ -1,7 +1,6 @@
-"""The catalogue as one HTML page that needs nothing else: styles, script and charts are in it. Pure.
+"""HTML page of the catalogue, self-contained with styles, script and charts. Pure.
 
-Everything that is not the page's own is escaped by Jinja2. The page forbids itself, by a content security policy, to
-load anything and to run any script but its own.
+Jinja2 escapes all data. A content security policy forbids the page to load anything, and to run any other script.
 """
 
 import base64
@@ -34,20 +33,20 @@ OUTCOMES = {"passed": "passed", "failed": "failed", "not-run": "not run"}
 _POLICY = (
     "default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
 )
-# What is not text: colours of terminals, control characters, halves of characters, marks that turn text around.
+# Terminal colours, control characters, surrogates, and marks that change the direction of text.
 _NOT_TEXT = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 MARKS = {"passed": "✓", "failed": "✕", "not-run": "–"}
 
 
 def render_page(catalogue: Catalogue) -> str:
-    """The page. Raises RenderError for a template that is broken."""
+    """Return the page. Raise RenderError for an invalid template."""
     groups = groupby(catalogue.images, key=lambda entry: entry.group)
     values = {
         "catalogue": catalogue,
         "title": next((entry.repository for entry in catalogue.images), "No images"),  # init containers come last
         "groups": [(name, list(entries)) for name, entries in groups],
         "overview": partial(_overview_bar, catalogue),
-        "layers": _layers_bar,
+        "layers": lambda found: bar(parts_of(found), whole=found.total, title=_title(found)),
         "presence": PRESENCE,
         "outcomes": OUTCOMES,
         "marks": MARKS,
@@ -56,8 +55,8 @@ def render_page(catalogue: Catalogue) -> str:
 
 
 def render_template(name: str, values: Mapping[str, Any], *, style: str, script: str = "") -> str:
-    """A page of templates/NAME.html.j2 with these styles and this script in it. Raises RenderError."""
-    policy = _POLICY.format(style=_hash(style), script=_hash(script))
+    """Render templates/NAME.html.j2 with these styles and this script. Raise RenderError."""
+    policy = _POLICY.format(style=_source_hash(style), script=_source_hash(script))
     own = {"policy": policy, "style": Markup(style), "script": Markup(script)}
     try:
         return _environment().get_template(f"{name}.html.j2").render(values, **own)
@@ -83,51 +82,42 @@ def _environment() -> jinja2.Environment:
 
 
 def moment(text: str) -> str:
-    """An ISO time in UTC as ``2026-11-21 07:50 UTC``."""
+    """Format an ISO time in UTC: ``2026-11-21 07:50 UTC``."""
     return f"{text[:16].replace('T', ' ')} UTC" if text else ""
 
 
 def anchor(name: str) -> str:
-    """A name as the id of an element: whatever stands in it, one word of harmless characters."""
+    """Return a name as the id of an element, of harmless characters."""
     return "image-" + "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
 
 
 def _text(value: Any) -> Any:
-    """What the template shows, without what is not text; our own markup stays as it is."""
+    """Remove characters that are not text from a value; markup is not changed."""
     return _NOT_TEXT.sub("", value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def own_file(name: str) -> str:
-    """A file of templates/ that goes into the page as it is."""
+    """Read a file of templates/ that is embedded without changes. Raise RenderError if it is missing."""
     try:
         return (TOOLKIT / "templates" / name).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise RenderError(f"templates/{name}: no such file, which the page needs.", hint="Put it back.") from None
 
 
-def _hash(text: str) -> str:
-    """What a content security policy calls an inline element by."""
+def _source_hash(text: str) -> str:
+    """Return the hash by which a content security policy allows an inline element."""
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 def _overview_bar(catalogue: Catalogue, entry: Entry) -> Markup:
-    """An image's bytes on the scale of the whole page; the engine's, or else the registry's."""
+    """Draw the size of an image in the engine, else in the registry, relative to the largest image of the page."""
     found = entry.on_disk or entry.in_registry
     if not found:
         return Markup("")
-    whole = _scale(catalogue, "on_disk" if entry.on_disk else "in_registry")
-    return bar(totals_of(found), whole=whole, title=_told(found), height=10)
+    breakdowns = [each.on_disk if entry.on_disk else each.in_registry for each in catalogue.images]
+    whole = max(each.total for each in breakdowns if each)
+    return bar(totals_of(found), whole=whole, title=_title(found), height=10)
 
 
-def _layers_bar(breakdown: Breakdown) -> Markup:
-    """An image's layers over the full width."""
-    return bar(parts_of(breakdown), whole=breakdown.total, title=_told(breakdown))
-
-
-def _scale(catalogue: Catalogue, measure: str) -> float:
-    found: list[Any] = [getattr(entry, measure) for entry in catalogue.images]
-    return max((one.total for one in found if one), default=0)
-
-
-def _told(breakdown: Breakdown) -> str:
+def _title(breakdown: Breakdown) -> str:
     return f"{human(breakdown.total)}: {human(breakdown.own)} of its own, {human(breakdown.shared)} shared with others"

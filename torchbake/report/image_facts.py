@@ -1,4 +1,4 @@
-"""What is known of images before it is put together: facts of the engine, a registry, the locks and the verdicts."""
+"""Facts about images from the engine, a registry, the locks and the verdicts, from which the catalogue is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from torchbake.report.layer_sharing import Layer
 
 @dataclass(frozen=True, kw_only=True)
 class InEngine:
-    """An image that the engine has. ``stale``: why it would be built again; None: that cannot be told."""
+    """An image in the engine. ``stale``: why it would be built again (empty: it is up to date; None: unknown)."""
 
     digest: str
     labels: Mapping[str, str]
@@ -23,12 +23,10 @@ class InEngine:
 
 @dataclass(frozen=True, kw_only=True)
 class InRegistry:
-    """An image's newest release, and the record of the one before it.
+    """The newest release of an image, and the record of the previous one.
 
-    ``config`` is the digest of its config, by which a classic store knows it.
-
-    ``packages`` is how many its SBOM lists; None: it has none that can be read. ``current``: the image's own tag is at
-    it.
+    ``config`` is the digest of its config, which is its id in a classic store. ``packages`` is the number of packages
+    in its SBOM; None: the SBOM is missing or invalid. ``current``: the image's own tag points at it.
     """
 
     repository: str
@@ -43,13 +41,13 @@ class InRegistry:
     config: str = ""
 
     def is_engines(self, here: InEngine | None) -> bool:
-        """Return whether the engine has this very image."""
+        """Check if the engine has the same image."""
         return here is not None and here.digest in (self.digest, self.config)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """All that was read, by image id. ``engine``: why there is none; ``registry``: its name, empty if not asked."""
+    """All facts, by image id. ``engine``: why no engine answered; ``registry``: its name (empty: not asked)."""
 
     engine: str = ""
     registry: str = ""

@@ -1,8 +1,8 @@
-"""Layers and the bytes that images share. Pure.
+"""Layers of images, and the bytes that images share. Pure.
 
-Compressed, in a registry, a layer is stored once for all images that have it. Uncompressed, in an engine, it is stored
-once for all images that have it on top of the same layers. Both are one question when a layer's key says where it
-lies: its blob's digest in a registry, the digest of its chain in an engine.
+A registry stores a compressed layer once for all images that have it. An engine stores an uncompressed layer once for
+all images that have it above the same layers. In both, layers with the same key are stored once: the key is the
+digest of the blob in a registry, and the chain id in an engine.
 """
 
 import re
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, computed_field
 
 _LONGEST = 72  # characters of a layer's name
-_READ = 2000  # characters of a step; whoever made the image wrote it
+_READ = 2000  # characters of a step that are read, as images of others can have steps of any length
 _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"COPY /layers/(\S+) /.*"), r"\1"),
     (re.compile(r"COPY /bytecode/(\S+) /.*"), r"bytecode of \1"),
@@ -33,7 +33,7 @@ _WITHOUT_LAYER = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One layer of an image. ``key`` says where its bytes lie: two layers with one key are stored once."""
+    """One layer of an image. Layers with the same ``key`` are stored once."""
 
     key: str
     name: str
@@ -42,16 +42,18 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One line of an image's history, and the bytes that it added."""
+    """One entry of an image's history, and the bytes that it added."""
 
     created_by: str
     size: int = 0
 
 
-class Share(BaseModel):
-    """A layer, and how many other images have it too."""
-
+class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+
+class Share(_Frozen):
+    """A layer, and the number of other images that have it, too."""
 
     name: str
     key: str
@@ -59,10 +61,8 @@ class Share(BaseModel):
     others: int
 
 
-class Breakdown(BaseModel):
-    """An image's layers, lowest first. ``shared`` are the bytes that at least one other image has too."""
-
-    model_config = ConfigDict(frozen=True)
+class Breakdown(_Frozen):
+    """An image's layers, lowest first. ``shared`` are the bytes that another image has, too."""
 
     layers: tuple[Share, ...]
 
@@ -82,10 +82,8 @@ class Breakdown(BaseModel):
         return self.total - self.shared
 
 
-class Stock(BaseModel):
-    """Images together: ``apart`` is the sum of their sizes, ``together`` what is stored, each layer once."""
-
-    model_config = ConfigDict(frozen=True)
+class Stock(_Frozen):
+    """Sizes of several images: ``apart`` is the sum, ``together`` counts each layer once."""
 
     images: int
     apart: int
@@ -93,35 +91,32 @@ class Stock(BaseModel):
 
 
 def break_down(images: Mapping[str, Sequence[Layer]]) -> dict[str, Breakdown]:
-    """Each image's layers with what others have too; images without layers are left out."""
-    holders = Counter(key for layers in images.values() for key in {layer.key for layer in layers})
-    return {
-        name: Breakdown(
-            layers=tuple(
-                Share(name=layer.name, key=layer.key, size=layer.size, others=holders[layer.key] - 1)
-                for layer in _each_once(layers)
-            )
-        )
-        for name, layers in images.items()
-        if layers
-    }
+    """Return each image's layers with the number of other images that have them; leave out images without layers."""
+    unique = {name: {layer.key: layer for layer in layers}.values() for name, layers in images.items() if layers}
+    holders = Counter(layer.key for layers in unique.values() for layer in layers)
+
+    def share(layer: Layer) -> Share:
+        return Share(name=layer.name, key=layer.key, size=layer.size, others=holders[layer.key] - 1)
+
+    return {name: Breakdown(layers=tuple(map(share, layers))) for name, layers in unique.items()}
 
 
 def stock(breakdowns: Iterable[Breakdown]) -> Stock:
-    """What images take apart and together."""
+    """Return the sizes of several images together."""
     found = tuple(breakdowns)
     once = {layer.key: layer.size for one in found for layer in one.layers}
     return Stock(images=len(found), apart=sum(one.total for one in found), together=sum(once.values()))
 
 
 def match_steps(keys: Sequence[str], history: Sequence[Step], *, base: str) -> tuple[Layer, ...]:
-    """An image's layers from their keys and its history, both lowest first; none where the two cannot be matched.
+    """Match an image's layers to its history, both lowest first; return none if the numbers differ.
 
-    An engine does not say which lines of a history made layers: those that added bytes, or else those whose
-    instruction can. ``base`` is the name of the base's layer, the lowest that no wheel made; empty: it has none.
+    An engine does not report which entries of a history made layers. These are the entries that added bytes, or all
+    whose instruction can. ``base`` is the name of the base's layer, which is the lowest without a wheel; empty: none.
     """
-    made = ([step for step in history if step.size], [step for step in history if not _without_layer(step)])
-    steps = next((found for found in made if len(found) == len(keys)), None)
+    with_bytes = [step for step in history if step.size]
+    with_layer = [step for step in history if not _WITHOUT_LAYER.match(step.created_by)]
+    steps = next((found for found in (with_bytes, with_layer) if len(found) == len(keys)), None)
     if steps is None:
         return ()
     stored = [(key, step.size) for key, step in zip(keys, steps, strict=True)]
@@ -129,7 +124,7 @@ def match_steps(keys: Sequence[str], history: Sequence[Step], *, base: str) -> t
 
 
 def name_layers(stored: Sequence[tuple[str, int]], steps: Sequence[str], *, base: str) -> tuple[Layer, ...]:
-    """Layers from their keys and sizes and the steps that made them; numbered where those are not as many."""
+    """Name layers, given as keys and sizes, by the steps that made them; number them if the counts differ."""
     names = [f"layer {number + 1}" for number in range(len(stored))]
     if stored and len(steps) == len(stored):
         names = [step_name(step) for step in steps]
@@ -140,7 +135,7 @@ def name_layers(stored: Sequence[tuple[str, int]], steps: Sequence[str], *, base
 
 
 def step_name(created_by: str) -> str:
-    """A line of a history in few words: what was copied or installed."""
+    """Return an entry of a history in few words: the copied or installed content."""
     text = " ".join(created_by[:_READ].split()).removesuffix("# buildkit").strip()
     for pattern, name in _NAMES:
         match = pattern.fullmatch(text)
@@ -149,12 +144,3 @@ def step_name(created_by: str) -> str:
             break
     text = "".join(letter for letter in text if letter.isprintable())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _without_layer(step: Step) -> bool:
-    return bool(_WITHOUT_LAYER.match(step.created_by))
-
-
-def _each_once(layers: Sequence[Layer]) -> Iterable[Layer]:
-    """A layer that an image has twice is stored once."""
-    return {layer.key: layer for layer in layers}.values()

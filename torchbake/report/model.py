@@ -1,4 +1,4 @@
-"""The data of the report's page: what each image is, where it is, how big, how it was judged, and what was released."""
+"""Data of the report's page: each image's versions, location, size, verdict and release."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -16,7 +16,7 @@ class _Frozen(BaseModel):
 
 
 class Versions(_Frozen):
-    """What is inside; None where an image has none. ``exact``: read from the lock, not from the row."""
+    """Versions in an image; None if it does not have the package. ``exact``: from the lock, not from the row."""
 
     torch: str | None = None
     cuda: str | None = None
@@ -27,14 +27,14 @@ class Versions(_Frozen):
 
 
 class Finding(_Frozen):
-    """Checks that ended in one way for one reason."""
+    """Checks with the same outcome and reason."""
 
     reason: str
     checks: tuple[str, ...]
 
 
 class Checked(_Frozen):
-    """A verdict in short. ``counts`` has every outcome."""
+    """A summary of a verdict. ``counts`` has every outcome."""
 
     outcome: Outcome
     counts: Mapping[str, int]
@@ -47,7 +47,7 @@ class Checked(_Frozen):
 
 
 class Changed(_Frozen):
-    """What a release changed against the one before it, whose tag is ``since``. ``size`` is in compressed bytes."""
+    """Changes of a release since the previous one, whose tag is ``since``. ``size`` is in compressed bytes."""
 
     since: str
     digest: str
@@ -59,8 +59,8 @@ class Changed(_Frozen):
 class Release(_Frozen):
     """The newest release of an image. ``problem``: why its record is not shown.
 
-    ``signature`` is the record's word; ``attached`` are the tags of the attached artifacts, by name, and
-    ``packages`` is how many its SBOM lists.
+    ``signature`` is from the record, ``attached`` are the tags of the attached artifacts by name, and ``packages`` is
+    the number of packages in the SBOM.
     """
 
     repository: str
@@ -80,15 +80,14 @@ class Release(_Frozen):
 
 
 class Command(_Frozen):
-    """Something to copy, and what it is for."""
+    """A command to copy, and its purpose."""
 
     purpose: str
     line: str
 
 
 class Entry(_Frozen):
-    """One image. ``tags`` are most specific first. Sizes are bytes of the engine's image, or else of
-    the released one."""
+    """One image. ``tags`` are most specific first. Sizes are bytes of the image in the engine, else of the release."""
 
     id: str
     group: str
@@ -110,7 +109,7 @@ class Entry(_Frozen):
 
 
 class Summary(_Frozen):
-    """Counts of images; None for what can only be told by an engine, or by a registry, that did not answer."""
+    """Numbers of images; None if the engine or registry that knows a number did not answer."""
 
     images: int
     present: int | None

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: pure functions from numbers to markup that needs no script, font or style of others."""
+"""Charts as inline SVG, without scripts, fonts and other files. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WIDTH = 1000  # units of a bar's box; the page stretches it
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A piece of a bar. ``kind`` is its class in the page's styles; ``label`` is shown under the pointer."""
+    """A piece of a bar. ``kind`` is a class in the page's styles; ``label`` is shown under the pointer."""
 
     size: float
     kind: str
@@ -21,7 +21,7 @@ class Part:
 
 
 def parts_of(breakdown: Breakdown) -> tuple[Part, ...]:
-    """An image's layers for `bar`: what is its own first, then what it shares, each from large to small."""
+    """Return an image's layers for `bar`: its own first, then the shared ones, each from large to small."""
     ordered = sorted(breakdown.layers, key=lambda layer: (bool(layer.others), -layer.size, layer.name))
     return tuple(
         Part(size=layer.size, kind="shared" if layer.others else "own", label=f"{layer.name}: {human(layer.size)}")
@@ -30,12 +30,12 @@ def parts_of(breakdown: Breakdown) -> tuple[Part, ...]:
 
 
 def totals_of(breakdown: Breakdown) -> tuple[Part, ...]:
-    """An image in two pieces: its own bytes, and those it shares."""
+    """Return an image as two pieces: its own bytes, and the shared bytes."""
     return (Part(size=breakdown.own, kind="own"), Part(size=breakdown.shared, kind="shared"))
 
 
 def bar(parts: Sequence[Part], *, whole: float, title: str, height: int = 14) -> Markup:
-    """Pieces side by side; ``whole`` is what the full width stands for. ``title`` is what a screen reader says."""
+    """Draw adjacent pieces; ``whole`` is the size of the full width. Screen readers read the ``title``."""
     pieces, start = [], 0.0
     for part in parts:
         width = WIDTH * part.size / whole if whole else 0.0
@@ -47,7 +47,7 @@ def bar(parts: Sequence[Part], *, whole: float, title: str, height: int = 14) ->
 
 
 def line(moments: Sequence[float], values: Sequence[float | None], *, title: str, height: int = 40) -> Markup:
-    """Values over time, from 0 to the largest; without a value the line goes on to the next. ``title`` as of a bar."""
+    """Draw values over time, from 0 to the largest; the line skips missing values. ``title`` is as for `bar`."""
     known = [(moment, value) for moment, value in zip(moments, values, strict=True) if value is not None]
     first, span = moments[0], (moments[-1] - moments[0]) or 1.0
     top = max((value for _, value in known), default=0.0) or 1.0
