@@ -18,7 +18,7 @@ _NAMED = 4  # checks that are named for a reason why they did not run
 def show_run(tested: Sequence[Tested]) -> None:
     """Print a run: a row for each image, then failed and waived checks, and the reasons why checks did not run."""
     columns = ("image", "outcome", "passed", "failed", "not run", "waived", "time", "remark")
-    rows = [
+    rows: list[tuple[str | Text, ...]] = [
         (Text(each.name, style="bold"), Text(each.outcome, style=_STYLES[each.outcome]), *each.figures, each.remark)
         for each in tested
     ]

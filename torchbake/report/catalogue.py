@@ -1,6 +1,7 @@
 """Catalogue of a matrix from the facts of the engine, the registry, and the reports. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from torchbake.checks.verdict import Outcome, Verdict, causes, counts
 from torchbake.lock.lockfile import Lock
@@ -8,32 +9,68 @@ from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import LABEL, VERSIONS
 from torchbake.oci.tag_names import artifact_tag
 from torchbake.release.record import Record
-from torchbake.report.image_facts import InEngine, InRegistry, Known
-from torchbake.report.layer_sharing import Breakdown, break_down, stock
-from torchbake.report.model import (
-    Catalogue,
-    Changed,
-    Checked,
-    Command,
-    Entry,
-    Finding,
-    Presence,
-    Release,
-    Summary,
-    Versions,
-)
+from torchbake.report import model
+from torchbake.report.layer_sharing import Breakdown, Layer, break_down, stock
+
+
+@dataclass(frozen=True, kw_only=True)
+class InEngine:
+    """An image in the engine. ``stale``: why it would be built again (empty: it is up to date; None: unknown)."""
+
+    digest: str
+    labels: Mapping[str, str]
+    uncompressed: int
+    compressed: int | None
+    layers: tuple[Layer, ...]
+    stale: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InRegistry:
+    """The newest release of an image, and the record of the previous one.
+
+    ``config`` is the digest of its config, which is its id in a classic store. ``packages`` is the number of packages
+    in its SBOM; None: the SBOM is missing or invalid. ``current``: the image's own tag points at it.
+    """
+
+    repository: str
+    tag: str
+    digest: str
+    layers: tuple[Layer, ...] = ()
+    record: Record | None = None
+    before: Record | None = None
+    packages: int | None = None
+    current: bool = True
+    problem: str = ""
+    config: str = ""
+
+    def is_engines(self, here: InEngine | None) -> bool:
+        """Check if the engine has the same image."""
+        return here is not None and here.digest in (self.digest, self.config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """All facts, by image id. ``engine``: why no engine answered; ``registry``: its name (empty: not asked)."""
+
+    engine: str = ""
+    registry: str = ""
+    present: Mapping[str, InEngine] = field(default_factory=dict)
+    released: Mapping[str, InRegistry] = field(default_factory=dict)
+    locks: Mapping[str, Lock] = field(default_factory=dict)
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 def make_catalogue(
     specs: Sequence[Spec], tags: Mapping[str, tuple[str, ...]], known: Known, *, made: str, matrix: str, selected: str
-) -> Catalogue:
+) -> model.Catalogue:
     """Return the catalogue of images, in the order of ``specs``."""
     on_disk = break_down({spec.id: known.present[spec.id].layers for spec in specs if spec.id in known.present})
     in_registry = break_down({spec.id: known.released[spec.id].layers for spec in specs if spec.id in known.released})
     entries = tuple(
         _entry(spec, tags[spec.id], known, on_disk.get(spec.id), in_registry.get(spec.id)) for spec in specs
     )
-    return Catalogue(
+    return model.Catalogue(
         made=made, matrix=matrix, selected=selected, engine=known.engine, registry=known.registry,
         summary=_summary(entries, known), images=entries,
     )  # fmt: skip
@@ -41,12 +78,12 @@ def make_catalogue(
 
 def _entry(
     spec: Spec, tags: tuple[str, ...], known: Known, on_disk: Breakdown | None, in_registry: Breakdown | None
-) -> Entry:
+) -> model.Entry:
     here, released = known.present.get(spec.id), known.released.get(spec.id)
     verdict = known.verdicts.get(spec.id)
     same = released is not None and (here is None or released.is_engines(here))
     compressed = in_registry.total if in_registry and same else here.compressed if here else None
-    return Entry(
+    return model.Entry(
         id=spec.id,
         group=spec.title,
         repository=spec.repository,
@@ -67,9 +104,9 @@ def _entry(
     )
 
 
-def _versions(spec: Spec, lock: Lock | None) -> Versions:
+def _versions(spec: Spec, lock: Lock | None) -> model.Versions:
     """Return the locked versions, or those of the row if there is no lock."""
-    versions = Versions.model_validate({**spec.versions, "exact": not spec.has_torch})
+    versions = model.Versions.model_validate({**spec.versions, "exact": not spec.has_torch})
     if lock is None:
         return versions
     torch = lock.pins["torch"].version
@@ -77,14 +114,14 @@ def _versions(spec: Spec, lock: Lock | None) -> Versions:
     return versions.model_copy(update=locked)
 
 
-def checked_of(verdict: Verdict) -> Checked:
+def checked_of(verdict: Verdict) -> model.Checked:
     """Summarise a verdict, with the reasons of failed and waived checks, and of those that did not run."""
 
-    def findings(outcome: Outcome) -> tuple[Finding, ...]:
-        return tuple(Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(outcome))
+    def findings(outcome: Outcome) -> tuple[model.Finding, ...]:
+        return tuple(model.Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(outcome))
 
-    not_run = tuple(Finding(reason=reason, checks=tuple(ids)) for reason, ids in causes(verdict.checks).items())
-    return Checked(
+    not_run = tuple(model.Finding(reason=reason, checks=tuple(ids)) for reason, ids in causes(verdict.checks).items())
+    return model.Checked(
         outcome=verdict.outcome,
         counts={str(outcome): number for outcome, number in counts(verdict.checks).items()},
         started=verdict.started, seconds=verdict.seconds, gpu=verdict.gpu,
@@ -92,10 +129,10 @@ def checked_of(verdict: Verdict) -> Checked:
     )  # fmt: skip
 
 
-def change_of(record: Record, before: Record) -> Changed:
-    """Compare a release with the one before it. Versions are (before, after) by name, only those that differ."""
+def change_of(record: Record, before: Record) -> model.Changed:
+    """Compare a release with the one before it. ``versions`` has (before, after) of each version that differs."""
     pairs = {name: (before.labels.get(f"{LABEL}.{name}"), record.labels.get(f"{LABEL}.{name}")) for name in VERSIONS}
-    return Changed(
+    return model.Changed(
         since=before.tag,
         digest=before.digest,
         same_digest=before.digest == record.digest,
@@ -104,8 +141,8 @@ def change_of(record: Record, before: Record) -> Changed:
     )
 
 
-def _release(released: InRegistry, here: InEngine | None) -> Release:
-    release = Release(
+def _release(released: InRegistry, here: InEngine | None) -> model.Release:
+    release = model.Release(
         repository=released.repository, tag=released.tag, digest=released.digest, problem=released.problem,
         packages=released.packages, is_engines=released.is_engines(here),
     )  # fmt: skip
@@ -116,8 +153,8 @@ def _release(released: InRegistry, here: InEngine | None) -> Release:
     reasons: dict[str, list[str]] = {}
     for check, reason in (judgement.not_run if judgement else {}).items():
         reasons.setdefault(reason, []).append(check)
-    not_run = tuple(Finding(reason=reason, checks=tuple(checks)) for reason, checks in reasons.items())
-    checked = judgement and Checked(
+    not_run = tuple(model.Finding(reason=reason, checks=tuple(checks)) for reason, checks in reasons.items())
+    checked = judgement and model.Checked(
         outcome=judgement.outcome, counts=judgement.counts, started=judgement.started, not_run=not_run
     )
     details = {
@@ -135,29 +172,29 @@ def _release(released: InRegistry, here: InEngine | None) -> Release:
 
 def _commands(
     spec: Spec, tags: tuple[str, ...], here: InEngine | None, released: InRegistry | None, *, tested: bool
-) -> tuple[Command, ...]:
+) -> tuple[model.Command, ...]:
     """Return the likely next commands for an image: pull it, or build, run and test it."""
     if released:
         pull = f"docker pull {released.repository}"
         moved = [move.tag for move in released.record.rolling] if released.record else []
         return (
-            Command(purpose="Pull the newest", line=f"{pull}:{moved[-1] if moved else tags[0]}"),
-            Command(purpose="Pull this release", line=f"{pull}:{released.tag}"),
-            Command(purpose="Pull by digest", line=f"{pull}@{released.digest}"),
+            model.Command(purpose="Pull the newest", line=f"{pull}:{moved[-1] if moved else tags[0]}"),
+            model.Command(purpose="Pull this release", line=f"{pull}:{released.tag}"),
+            model.Command(purpose="Pull by digest", line=f"{pull}@{released.digest}"),
         )
     if here is None:
-        return (Command(purpose="Build it", line=f"nox -s build -- {spec.id}"),)
+        return (model.Command(purpose="Build it", line=f"nox -s build -- {spec.id}"),)
     name = f"{spec.repository}:{tags[-1]}"
     words = f"-it {name}" if spec.has_torch else f"-v data:/data {name} /data"
-    run = Command(purpose="Run it here", line=f"docker run --rm {words}")
+    run = model.Command(purpose="Run it here", line=f"docker run --rm {words}")
     if not tested:
-        return run, Command(purpose="Test it", line=f"nox -s test -- {spec.id}")
+        return run, model.Command(purpose="Test it", line=f"nox -s test -- {spec.id}")
     if here.stale:
-        return run, Command(purpose="Build it again", line=f"nox -s build -- {spec.id}")
+        return run, model.Command(purpose="Build it again", line=f"nox -s build -- {spec.id}")
     return (run,)
 
 
-def _presence(here: InEngine | None, known: Known) -> Presence:
+def _presence(here: InEngine | None, known: Known) -> model.Presence:
     if here is None:
         return "unknown" if known.engine else "absent"
     if here.stale is None:
@@ -165,14 +202,14 @@ def _presence(here: InEngine | None, known: Known) -> Presence:
     return "out-of-date" if here.stale else "up-to-date"
 
 
-def _summary(entries: Sequence[Entry], known: Known) -> Summary:
+def _summary(entries: Sequence[model.Entry], known: Known) -> model.Summary:
     on_disk = [entry.on_disk for entry in entries if entry.on_disk]
     in_registry = [entry.in_registry for entry in entries if entry.in_registry]
     present = [entry.presence for entry in entries if entry.presence not in ("absent", "unknown")]
     checked = [entry.checked.outcome for entry in entries if entry.checked]
     # Verdicts are found by the digests in the engine or the registry; only those of other machines have their own.
     is_known = bool(known.registry or known.verdicts) or not known.engine
-    return Summary(
+    return model.Summary(
         images=len(entries),
         present=None if known.engine else len(present),
         up_to_date=None if known.engine else present.count("up-to-date"),

@@ -29,7 +29,7 @@ from torchbake.registry.artifact import read_artifact
 from torchbake.registry.client import Registry
 from torchbake.registry.variants import images_of
 from torchbake.release.record import read_record
-from torchbake.report.image_facts import InEngine, InRegistry, Known
+from torchbake.report.catalogue import InEngine, InRegistry, Known
 from torchbake.report.layer_sharing import Step, match_steps, name_layers
 
 _SIDE_BY_SIDE = 8  # images that are read from a registry in parallel

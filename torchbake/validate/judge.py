@@ -11,18 +11,9 @@ from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, VERSION_LABEL, version
 from torchbake.registry.cosign import UNASKED
 from torchbake.release.decide import Held, moves_to, rank_of
 from torchbake.render.dockerfile import promised_labels
+from torchbake.validate import judge_attestations as artifacts
 from torchbake.validate.expect import Versions, disagreements
 from torchbake.validate.facts import Image, Revision, Served, Shelf, Signatures, short
-from torchbake.validate.judge_attestations import (
-    IMAGE,
-    NO_RECORD,
-    signed_parts,
-    unlisted,
-    unsigned,
-    wrong_provenance,
-    wrong_record,
-    wrong_sbom,
-)
 from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
 
 NOTHING_EXPECTED = unknown("nothing is expected: add --expect torch=VERSION")
@@ -104,8 +95,8 @@ def judge_reference(
     """Check an image that is not in the matrix; ``expected`` are the versions that it must have."""
     steps, stop = served_whole(served, Problem(reason=f"{served.tag} is not there"))
     labels = when("labels", unread(served, stop), lambda image: _foreign_labels(expected, image.labels), served)
-    parts = {IMAGE: served.digest or ""}
-    signed = check("signature", stop or unsigned(signatures, repository, parts))
+    parts = {artifacts.IMAGE: served.digest or ""}
+    signed = check("signature", stop or artifacts.unsigned(signatures, repository, parts))
     return (*steps, labels, signed, *_inside(served, inside, stop))
 
 
@@ -127,7 +118,7 @@ class _Judging:
         yield when("rolling", stop, lambda image: self._place(served, image), served)
         revision = next((each for each in reversed(self.shelf.revisions) if each.digest == served.digest), None)
         yield self._labels(served, stop, revision)
-        yield self._signed(revision, {IMAGE: served.digest or ""}, stop)
+        yield self._signed(revision, {artifacts.IMAGE: served.digest or ""}, stop)
         yield from _inside(served, self.inside, stop)
 
     def immutable(self, revision: Revision) -> Iterator[CheckResult]:
@@ -136,14 +127,16 @@ class _Judging:
         steps, stop = served_whole(served, Problem(reason=f"{served.tag} {released}"))
         yield from steps
         own = self.shelf.tags[self.promise.tags[0]]
-        unrecorded = wrong_record(
+        unrecorded = artifacts.wrong_record(
             revision, self.shelf, own, name=self.promise.id, release=self._release_it, finish=self._finish
         )
         yield check("record", SILENCE if served.answer_problem else unrecorded)
-        yield when("immutable", stop or (None if record else NO_RECORD), lambda _: _overwritten(revision), served)
+        yield when(
+            "immutable", stop or (None if record else artifacts.NO_RECORD), lambda _: _overwritten(revision), served
+        )
         yield self._labels(served, stop, revision)
         yield from self._attached(revision, stop)
-        yield self._signed(revision, signed_parts(revision), stop)
+        yield self._signed(revision, artifacts.signed_parts(revision), stop)
         yield from _inside(served, self.inside, stop)
 
     def _attached(self, revision: Revision, stop: Problem | None) -> Iterator[CheckResult]:
@@ -151,16 +144,16 @@ class _Judging:
         again = self._release_it if revision == self.shelf.revisions[-1] else ""
         stop = unread(served, stop) or (_OTHER if _overwritten(revision) else None)
         torch = served.image.labels.get(f"{LABEL}.torch", "") if served.image else ""
-        yield check("sbom", stop or wrong_sbom(where, revision, torch, again))
-        yield check("provenance", stop or wrong_provenance(where, revision, again))
-        yield check("referrers", stop or unlisted(revision, again))
+        yield check("sbom", stop or artifacts.wrong_sbom(where, revision, torch, again))
+        yield check("provenance", stop or artifacts.wrong_provenance(where, revision, again))
+        yield check("referrers", stop or artifacts.unlisted(revision, again))
 
     def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: Problem | None) -> CheckResult:
         # If the releases are not known, at least the image of the tag must be signed.
         stop = stop or (None if revision or self.shelf.list_problem else _STRANGER)
         newest = revision is not None and revision == self.shelf.revisions[-1]
         again = self._publish if newest else ""
-        return check("signature", stop or unsigned(self.signatures, self.shelf.repository, parts, again))
+        return check("signature", stop or artifacts.unsigned(self.signatures, self.shelf.repository, parts, again))
 
     def _missing(self, tag: str) -> Problem:
         if self.shelf.list_problem:

@@ -6,8 +6,7 @@ from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict
 from torchbake.matrix.spec import Spec
 from torchbake.release.record import Judgement, Moved, Record
-from torchbake.report.catalogue import change_of, make_catalogue
-from torchbake.report.image_facts import InEngine, InRegistry, Known
+from torchbake.report.catalogue import InEngine, InRegistry, Known, change_of, make_catalogue
 from torchbake.report.layer_sharing import Layer
 from torchbake.report.model import Catalogue
 

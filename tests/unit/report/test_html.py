@@ -11,9 +11,8 @@ from tests.unit.conftest import check_golden
 from tests.unit.report.test_catalogue import CPU, CUDA, HOSTILE, KNOWN, catalogue, check, layer, present, verdict
 from torchbake.checks.verdict import Outcome
 from torchbake.core.paths import TOOLKIT
-from torchbake.report.catalogue import make_catalogue
+from torchbake.report.catalogue import Known, make_catalogue
 from torchbake.report.html import anchor, render_page
-from torchbake.report.image_facts import Known
 
 
 class _Parsed(HTMLParser):
