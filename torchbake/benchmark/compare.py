@@ -28,8 +28,8 @@ class Compared:
 class Comparison:
     """The comparison of two places: ``rounds`` of the first place alone, then as many of both, each of four runs.
 
-    While the verdict is "too noisy", up to ``most_rounds`` of both are run. ``threshold`` is the smallest difference
-    that counts, as a fraction of A's time; ``limit`` is seconds for one run.
+    While the verdict is "too noisy", up to ``most_rounds`` of both are run. A smaller difference than ``threshold``, a
+    fraction of A's time, does not count. Each run has ``limit`` seconds.
     """
 
     a: Place

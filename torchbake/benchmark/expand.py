@@ -43,7 +43,7 @@ class Experiment(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """A place of a plan: ``word`` is its text in the plan, ``name`` its name in results."""
+    """A place of a plan, with the ``word`` in the plan and the ``name`` in results."""
 
     kind: str  # image or host
     word: str
@@ -60,7 +60,7 @@ class Case:
 
 
 def expand(plan: Plan, places: Sequence[Named], document: Document) -> tuple[Case, ...]:
-    """Return all cases. Those of one experiment are adjacent, so that places are compared under equal conditions.
+    """Return all cases. Places of one experiment are adjacent, so that they are compared under equal conditions.
 
     Raise PlanError for a rule that matches no experiment, and for rules that leave none.
     """

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
-from torchbake.benchmark.expand import Case, Experiment
+from torchbake.benchmark.expand import Case
 from torchbake.benchmark.outcome import Result
 from torchbake.benchmark.places import Place
 from torchbake.benchmark.records import Record, Records, key_of
@@ -124,25 +124,20 @@ class PlanRun:
         assert begun.place
         if self.session.stopping.is_set():
             raise KeyboardInterrupt
-        name = _name(begun.case)
-        shown.start(name, f"{begun.case.experiment.settings.num_batches} batches")
-        record = measure(begun.place, begun.case.experiment, self.limit)
+        name, experiment = _name(begun.case), begun.case.experiment
+        shown.start(name, f"{experiment.settings.num_batches} batches")
+        started, clock = _now(), time.monotonic()
+        outcome = begun.place.measure(experiment, self.limit)
+        record = Record(
+            experiment=experiment, where=begun.place.where, command=begun.place.command(experiment), started=started,
+            seconds=round(time.monotonic() - clock, 2), reason=outcome.reason,
+            failure="out-of-memory" if outcome.out_of_memory else "", result=outcome.result, monitor=outcome.monitor,
+        )  # fmt: skip
         self.records.add(record)
         shown.end(name, told(record.result) if record.result else record.reason, good=record.result is not None)
-        failure: State = "out-of-memory" if record.failure == "out-of-memory" else "failed"
+        failure: State = "out-of-memory" if outcome.out_of_memory else "failed"
         state = "measured" if record.result else failure
         return Done(case=begun.case, state=state, reason=record.reason, record=record)
-
-
-def measure(place: Place, experiment: Experiment, limit: int) -> Record:
-    """Run an experiment and return its record."""
-    started, clock = _now(), time.monotonic()
-    outcome = place.measure(experiment, limit)
-    return Record(
-        experiment=experiment, where=place.where, command=place.command(experiment), started=started,
-        seconds=round(time.monotonic() - clock, 2), reason=outcome.reason,
-        failure="out-of-memory" if outcome.out_of_memory else "", result=outcome.result, monitor=outcome.monitor,
-    )  # fmt: skip
 
 
 def lines_of(waiting: Sequence[Begun]) -> list[list[Begun]]:

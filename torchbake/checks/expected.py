@@ -17,7 +17,7 @@ from torchbake.errors import CheckError
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.ui.tool_environment import environment_of
 
-# Another process runs this, as this one could import a `tests` package from the user's folder instead.
+# For a child process: this process could import a `tests` package from the user's folder instead.
 _CATALOGUE = """
 import json, sys
 sys.path.insert(0, "")  # with PYTHONSAFEPATH, Python leaves this folder out

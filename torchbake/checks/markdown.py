@@ -12,7 +12,7 @@ _MARKS = re.compile(r"[\\`*<\[|]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def markdown(verdict: Verdict, labels: Mapping[str, str], *, partial: bool = False) -> str:
-    """Return the page of a verdict: failed checks first, then those that did not run, then the rest."""
+    """Return the page of a verdict: first failed and waived checks, then checks that did not run, then the rest."""
     versions = [
         f"{name} {value}"
         for key, value in sorted(labels.items())

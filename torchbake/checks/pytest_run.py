@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +24,11 @@ from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 from torchbake.ui.tool_environment import environment_of
 
-SUITE_CHECK = "suite"  # the check that fails if the suite itself fails
-_PATIENCE = 20  # seconds after SIGINT in which checks remove their containers
-_LOOK = 0.25  # seconds between two reads of a log
-_SHOWN = 10  # failed checks of an image that are shown during the run
+SUITE_CHECK = "suite"  # fails if the suite itself fails
+_PATIENCE = 20  # seconds for clean-up after SIGINT
+_LOOK = 0.25  # seconds between reads of a log
+_SHOWN = 10  # failed checks that are shown during the run
+_TAIL = 15  # last lines of a log in a reason
 _CODES = {2: "interrupted", 3: "an error inside pytest", 4: "an invalid command line", 5: "no check is selected"}
 _LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTILINE)
 
@@ -137,8 +138,8 @@ class Suite:
             deadline = time.monotonic() + self._options.timeout
             try:
                 while not _ended(process):
-                    for place in _places(reading.read()):
-                        on_look(place)
+                    for name, percent in _LINE.findall(reading.read()):
+                        on_look(f"{percent} %, after {name}")
                     if time.monotonic() > deadline:
                         late = True
                         _end([process])
@@ -147,7 +148,9 @@ class Suite:
                 _signal(process, signal.SIGKILL)
                 with self._lock:
                     self._processes.discard(process)
-        return Ended(code=process.returncode, tail=_tail(log), timed_out=late)
+        with log.open(encoding="utf-8", errors="replace") as lines:  # without empty lines and rulers
+            tail = tuple(deque((line.rstrip() for line in lines if line.strip(" =-_\n")), maxlen=_TAIL))
+        return Ended(code=process.returncode, tail=tail, timed_out=late)
 
     def _start(self, command: list[str], log: int) -> "subprocess.Popen[bytes]":
         with self._lock:
@@ -217,7 +220,13 @@ class TestRun:
 def checks_of(ended: Ended, results: Path, timeout: float) -> tuple[CheckResult, ...]:
     """Return the results of a suite. If it did not end properly, add the failed check `SUITE_CHECK`."""
     checks: tuple[CheckResult, ...] = ()
-    problem = _problem(ended, timeout)
+    problem = ""
+    if ended.timed_out:
+        problem = f"the checks did not end within {timeout:g} s (see --timeout)"
+    elif ended.code < 0:
+        problem = f"the checks were ended by {signal_name(-ended.code)}: {_last(ended.tail)}"
+    elif ended.code not in (0, 1):  # 1: some checks failed
+        problem = f"pytest ended with {ended.code} ({_CODES.get(ended.code, 'unknown')}): {_last(ended.tail)}"
     try:
         checks = read_results(results.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -232,33 +241,10 @@ def checks_of(ended: Ended, results: Path, timeout: float) -> tuple[CheckResult,
     return (*checks, CheckResult(id=SUITE_CHECK, outcome=Outcome.FAILED, reason=reason))
 
 
-def _problem(ended: Ended, timeout: float) -> str:
-    """Return the reason why a suite did not run to its end, or an empty text if all checks ran."""
-    if ended.timed_out:
-        return f"the checks did not end within {timeout:g} s (see --timeout)"
-    if ended.code in (0, 1):
-        return ""
-    if ended.code < 0:
-        return f"the checks were ended by {signal_name(-ended.code)}: {_last(ended.tail)}"
-    return f"pytest ended with {ended.code} ({_CODES.get(ended.code, 'unknown')}): {_last(ended.tail)}"
-
-
 def _last(tail: Sequence[str]) -> str:
     """Return the last error, else the last line."""
     errors = [line for line in tail if re.match(r"(E  |ERROR|(\S+ )?\S*error:|!)", line, flags=re.IGNORECASE)]
     return (errors or list(tail) or ["it said nothing"])[-1].strip("! ").removeprefix("E  ").strip()
-
-
-def _tail(log: Path, *, most: int = 15) -> tuple[str, ...]:
-    """Return the last lines of a log, without empty lines and rulers."""
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        return tuple(deque((line.rstrip() for line in lines if line.strip(" =-_\n")), maxlen=most))
-
-
-def _places(text: str) -> Iterator[str]:
-    """Read the progress from pytest's lines: ``45 %, after test_files.py::test_setuid``."""
-    for name, percent in _LINE.findall(text):
-        yield f"{percent} %, after {name}"
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> bool:

@@ -20,8 +20,8 @@ from torchbake.core.problem import Problem
 class Tested:
     """The result of a run for one image: its verdict, or the problem because of which it has none.
 
-    ``name`` is the image's id, or its reference if the user gave that. ``reused``: the verdict is from an earlier run.
-    ``report`` is its page. ``warning`` is independent of the outcome.
+    ``name`` is the image's id, or the reference that the user gave. If ``reused``, the verdict is from an earlier run.
+    The ``report`` is the page of the verdict. A ``warning`` is independent of the outcome.
     """
 
     __test__ = False  # the name is not pytest's to collect
@@ -60,7 +60,7 @@ class Tested:
 
 
 def absent(name: str, ref: str, row: str) -> Tested:
-    """Return the result of an image that the engine does not have; ``row`` is its row in the matrix, if any."""
+    """Return the result of an image that the engine does not have; ``row`` is the row in the matrix, if any."""
     remedy = f"Build it: nox -s build -- {row}" if row else f"Fetch it: docker pull {ref}"
     return Tested(name=name, ref=ref, problem=Problem(reason="not in the engine", remedy=remedy))
 

@@ -193,9 +193,7 @@ class SmokeRun:
         checks: list[CheckResult] = []
         try:
             for job in subject.jobs(self.options):
-                name = job.check_ids[0] + (f" +{len(job.payloads) - 1}" if len(job.payloads) > 1 else "")
-                on_look = partial(_show_progress, shown, subject.name, name)
-                checks += smoke(subject, job, self.options, on_look)
+                checks += self._run_job(subject, job, shown)
         except TorchbakeError as error:
             return Tested(name=subject.name, ref=subject.ref, problem=problem_of(error))
         verdict = Verdict(
@@ -205,9 +203,9 @@ class SmokeRun:
         )  # fmt: skip
         return Tested(name=subject.name, ref=subject.ref, verdict=verdict)
 
-
-def _show_progress(shown: Board, subject: str, job: str, text: str) -> None:
-    shown.look(subject, f"{job}: {text}")
+    def _run_job(self, subject: Subject, job: Job, shown: Board) -> tuple[CheckResult, ...]:
+        name = job.check_ids[0] + (f" +{len(job.payloads) - 1}" if len(job.payloads) > 1 else "")
+        return smoke(subject, job, self.options, lambda text: shown.look(subject.name, f"{name}: {text}"))
 
 
 def _finish(tested: Tested, shown: Board) -> None:

@@ -11,8 +11,8 @@ from torchbake.ui import console
 
 _STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.NOT_RUN: "yellow", Outcome.WAIVED: "magenta"}
 _ORDER = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.WAIVED, Outcome.FAILED)  # the last rows are seen best
-_CELL = 160  # characters of a reason in a table; the report has the whole reason
-_NAMED = 4  # checks that are named for a reason why they did not run
+_CELL = 160  # characters of a reason; the report has all
+_NAMED = 4  # checks that are named with a reason
 
 
 def show_run(tested: Sequence[Tested]) -> None:

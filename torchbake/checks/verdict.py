@@ -68,10 +68,10 @@ class CheckResult(BaseModel):
 class Verdict(BaseModel):
     """The results of all checks of one image by one suite.
 
-    ``image`` is the tested reference, ``id`` its row in the matrix (empty: none). ``digest`` is the image's in the
-    engine, ``config`` the digest of its config (empty: not looked up). ``suite`` is the digest of everything else that
-    decides the outcome, ``promise`` the digest of the matrix's promises (empty: none). ``how`` are the options in the
-    suite digest, ``gpu`` is the mode of the GPU checks, ``started`` is UTC in ISO 8601.
+    ``image`` is the tested reference, ``id`` the row in the matrix (empty: none). The image has the ``digest`` in the
+    engine, and ``config`` is the digest of the config (empty: not looked up). The digest ``suite`` is of everything
+    else that decides the outcome. The digest ``promise`` is of the matrix's promises (empty: none). The options in the
+    suite digest are ``how``, the mode of the GPU checks is ``gpu``. The time ``started`` is UTC in ISO 8601.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)

@@ -29,8 +29,8 @@ class InEngine:
 class InRegistry:
     """The newest release of an image, and the record of the previous one.
 
-    ``config`` is the digest of its config, which is its id in a classic store. ``packages`` is the number of packages
-    in its SBOM; None: the SBOM is missing or invalid. ``current``: the image's own tag points at it.
+    ``config`` is the digest of its config, the image's id in a classic store. ``packages`` is the number of packages in
+    its SBOM; None: the SBOM is missing or invalid. ``current``: the image's own tag points at it.
     """
 
     repository: str
@@ -81,6 +81,9 @@ def _entry(
 ) -> model.Entry:
     here, released = known.present.get(spec.id), known.released.get(spec.id)
     verdict = known.verdicts.get(spec.id)
+    presence: model.Presence = "unknown" if known.engine else "absent"
+    if here:
+        presence = "present" if here.stale is None else "out-of-date" if here.stale else "up-to-date"
     same = released is not None and (here is None or released.is_engines(here))
     compressed = in_registry.total if in_registry and same else here.compressed if here else None
     return model.Entry(
@@ -91,7 +94,7 @@ def _entry(
         base="none (from scratch)" if spec.from_scratch else spec.base.name,
         versions=_versions(spec, known.locks.get(spec.id)),
         tags=tags,
-        presence=_presence(here, known),
+        presence=presence,
         remark=(here.stale or "") if here else "",
         digest=here.digest if here else "",
         uncompressed=here.uncompressed if here else None,
@@ -115,7 +118,7 @@ def _versions(spec: Spec, lock: Lock | None) -> model.Versions:
 
 
 def checked_of(verdict: Verdict) -> model.Checked:
-    """Summarise a verdict, with the reasons of failed and waived checks, and of those that did not run."""
+    """Summarise a verdict, with the reasons of all checks that did not pass."""
 
     def findings(outcome: Outcome) -> tuple[model.Finding, ...]:
         return tuple(model.Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(outcome))
@@ -192,14 +195,6 @@ def _commands(
     if here.stale:
         return run, model.Command(purpose="Build it again", line=f"nox -s build -- {spec.id}")
     return (run,)
-
-
-def _presence(here: InEngine | None, known: Known) -> model.Presence:
-    if here is None:
-        return "unknown" if known.engine else "absent"
-    if here.stale is None:
-        return "present"
-    return "out-of-date" if here.stale else "up-to-date"
 
 
 def _summary(entries: Sequence[model.Entry], known: Known) -> model.Summary:

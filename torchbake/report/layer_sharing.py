@@ -48,11 +48,13 @@ class Step:
     size: int = 0
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """A model of the report's data."""
+
     model_config = ConfigDict(frozen=True)
 
 
-class Share(_Frozen):
+class Share(Frozen):
     """A layer, and the number of other images that have it, too."""
 
     name: str
@@ -61,7 +63,7 @@ class Share(_Frozen):
     others: int
 
 
-class Breakdown(_Frozen):
+class Breakdown(Frozen):
     """An image's layers, lowest first. ``shared`` are the bytes that another image has, too."""
 
     layers: tuple[Share, ...]
@@ -82,7 +84,7 @@ class Breakdown(_Frozen):
         return self.total - self.shared
 
 
-class Stock(_Frozen):
+class Stock(Frozen):
     """Sizes of several images: ``apart`` is the sum, ``together`` counts each layer once."""
 
     images: int

@@ -3,19 +3,13 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from torchbake.checks.verdict import Outcome
-from torchbake.report.layer_sharing import Breakdown, Stock
+from torchbake.report.layer_sharing import Breakdown, Frozen, Stock
 
 Presence = Literal["up-to-date", "out-of-date", "present", "absent", "unknown"]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Versions(_Frozen):
+class Versions(Frozen):
     """Versions in an image; None if it does not have the package. ``exact``: from the lock, not from the row."""
 
     torch: str | None = None
@@ -26,14 +20,14 @@ class Versions(_Frozen):
     exact: bool = False
 
 
-class Finding(_Frozen):
+class Finding(Frozen):
     """Checks with the same outcome and reason."""
 
     reason: str
     checks: tuple[str, ...]
 
 
-class Checked(_Frozen):
+class Checked(Frozen):
     """A summary of a verdict. ``counts`` has every outcome."""
 
     outcome: Outcome
@@ -46,7 +40,7 @@ class Checked(_Frozen):
     waived: tuple[Finding, ...] = ()
 
 
-class Changed(_Frozen):
+class Changed(Frozen):
     """Changes of a release since the previous one, whose tag is ``since``. ``size`` is in compressed bytes."""
 
     since: str
@@ -56,7 +50,7 @@ class Changed(_Frozen):
     versions: Mapping[str, tuple[str | None, str | None]]
 
 
-class Release(_Frozen):
+class Release(Frozen):
     """The newest release of an image. ``problem``: why its record is not shown.
 
     ``signature`` is from the record, ``attached`` are the tags of the attached artifacts by name, and ``packages`` is
@@ -79,14 +73,14 @@ class Release(_Frozen):
     is_engines: bool = False
 
 
-class Command(_Frozen):
+class Command(Frozen):
     """A command to copy, and its purpose."""
 
     purpose: str
     line: str
 
 
-class Entry(_Frozen):
+class Entry(Frozen):
     """One image. ``tags`` are most specific first. Sizes are bytes of the image in the engine, else of the release."""
 
     id: str
@@ -108,7 +102,7 @@ class Entry(_Frozen):
     commands: tuple[Command, ...] = ()
 
 
-class Summary(_Frozen):
+class Summary(Frozen):
     """Numbers of images; None if the engine or registry that knows a number did not answer."""
 
     images: int
@@ -121,7 +115,7 @@ class Summary(_Frozen):
     in_registry: Stock | None
 
 
-class Catalogue(_Frozen):
+class Catalogue(Frozen):
     """The page's data. ``engine``: why no engine was asked; empty when one answered. ``made`` is UTC in ISO 8601."""
 
     format: int = 1

@@ -40,7 +40,9 @@ def bar(parts: Sequence[Part], *, whole: float, title: str, height: int = 14) ->
     for part in parts:
         width = WIDTH * part.size / whole if whole else 0.0
         if width:
-            pieces.append(_piece(part, start, width, height))
+            label = Markup("<title>{}</title>").format(part.label) if part.label else ""
+            piece = Markup('<rect class="{}" x="{}" width="{}" height="{}">{}</rect>')
+            pieces.append(piece.format(part.kind, _short(start), _short(width), height, label))
         start += width
     head = Markup('<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">')
     return head.format(WIDTH, height, title) + Markup("").join(pieces) + Markup("</svg>")
@@ -60,12 +62,6 @@ def line(moments: Sequence[float], values: Sequence[float | None], *, title: str
         '<polyline points="{}"/></svg>'
     )
     return text.format(WIDTH, height, title, points)
-
-
-def _piece(part: Part, start: float, width: float, height: int) -> Markup:
-    label = Markup("<title>{}</title>").format(part.label) if part.label else Markup("")
-    text = Markup('<rect class="{}" x="{}" width="{}" height="{}">{}</rect>')
-    return text.format(part.kind, _short(start), _short(width), height, label)
 
 
 def _short(number: float) -> str:

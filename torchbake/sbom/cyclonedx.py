@@ -94,7 +94,7 @@ def _component(package: Package, system: System) -> Component:
 
 
 def purl_of(package: Package, system: System) -> PackageURL:
-    """Return the package's URL. A Debian package's has its source package, too, as advisories name that one."""
+    """Return the package's URL. Debian packages name their source package, too, which advisories use."""
     if package.kind == "python":
         return PackageURL(type="pypi", name=package.name, version=package.version or None)
     qualifiers = {"arch": package.architecture, "distro": "-".join(filter(None, (system.id, system.version)))}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Literal, cast
 
 import packaging
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from torchbake.errors import EngineError
 from torchbake.oci import layer_stream
@@ -28,10 +28,8 @@ _DOC = re.compile(r"usr/share/doc/[^/]+")
 _UNREADABLE = (*UNREADABLE, ValueError)
 
 
-class Link(BaseModel):
+class Link(package_metadata.Frozen):
     """A hard or symbolic link in place of package metadata; ``target`` is a path from the image's root."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: Literal["link"] = "link"
     target: str
@@ -40,15 +38,13 @@ class Link(BaseModel):
 Found = Annotated[Wheel | Debs | Copyright | System | Link, Field(discriminator="kind")]
 
 
-class Findings(BaseModel):
+class Findings(package_metadata.Frozen):
     """The metadata in a layer by path, and the paths of lower layers that it hides. Paths have no leading slash.
 
-    ``gone`` are paths with a whiteout, ``opaque`` folders whose lower content is hidden, ``leaves`` all other entries
-    except folders, which replace a file or a folder. ``folders`` replace a link to metadata. ``reader`` identifies the
-    version of the code that read the layer.
+    Whiteouts hide the paths ``gone``, and the lower content of ``opaque`` folders. All entries except folders are
+    ``leaves``, which replace a file or a folder. Of all folders, only those in ``folders`` can replace metadata. The
+    ``reader`` identifies the version of the code that read the layer.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     reader: str
     found: Mapping[str, Found] = Field(default_factory=dict)

@@ -19,11 +19,13 @@ from torchbake.sbom import spdx
 _WITHOUT_FILES = ("not-installed", "config-files")
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """A value in package metadata."""
+
     model_config = ConfigDict(frozen=True)
 
 
-class Wheel(_Frozen):
+class Wheel(Frozen):
     """An installed Python distribution with its normalised name."""
 
     kind: Literal["wheel"] = "wheel"
@@ -32,7 +34,7 @@ class Wheel(_Frozen):
     licenses: tuple[str, ...] = ()
 
 
-class Deb(_Frozen):
+class Deb(Frozen):
     """An installed Debian package, and the source package that it was built from."""
 
     name: str
@@ -42,21 +44,21 @@ class Deb(_Frozen):
     source_version: str
 
 
-class Debs(_Frozen):
+class Debs(Frozen):
     """The packages in one file of dpkg."""
 
     kind: Literal["debs"] = "debs"
     packages: tuple[Deb, ...] = ()
 
 
-class Copyright(_Frozen):
+class Copyright(Frozen):
     """The licenses in a copyright file; none if it is not machine-readable."""
 
     kind: Literal["copyright"] = "copyright"
     licenses: tuple[str, ...] = ()
 
 
-class System(_Frozen):
+class System(Frozen):
     """The Linux distribution: ``debian``, ``12``; empty if it is unknown."""
 
     kind: Literal["system"] = "system"

@@ -12,7 +12,7 @@ from torchbake.release.record import Record
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A blob as a manifest describes it. ``found`` is its size in the registry, or None if it is missing."""
+    """A blob in a manifest. The registry has ``found`` bytes, or None if the blob is missing."""
 
     digest: str
     size: int
@@ -70,8 +70,8 @@ class Attached:
 class Revision:
     """An immutable tag and its release record. ``problem``: why the record cannot be read.
 
-    ``attached`` are the artifacts with a tag, by name, including the record. ``referrers`` are the digests of the
-    artifacts in the image's list of referrers, or the problem that hides them.
+    ``attached`` are the artifacts with a tag, by name, including the record. The list of ``referrers`` of the image has
+    digests of artifacts; it can be a problem.
     """
 
     tag: ImmutableTag

@@ -28,8 +28,8 @@ Inside = tuple[CheckResult, ...]  # the results of `pull`, `versions` and `suite
 class Promise:
     """The matrix's promises for an image. ``tags``: its own tag, then the rolling tags.
 
-    ``versions`` and the ``fixed`` labels follow from its id, so that every revision has them. ``labels`` follow from
-    its current row and lock, so that only the newest revision has them. ``lock_problem``: the lock cannot be read.
+    Every revision has the ``versions`` and the ``fixed`` labels, which follow from the id. The newest revision has the
+    ``labels``, too, which follow from the current row and lock. With a ``lock_problem``, the lock cannot be read.
     ``waivers`` are image checks that may fail, with the reasons.
     """
 
@@ -67,7 +67,7 @@ def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
 
 
 def own_digests(promise: Promise, shelf: Shelf) -> frozenset[str]:
-    """Return the digests of an image: those of its revisions, and of its own tag."""
+    """Return the digests of an image's revisions and own tag."""
     served = (shelf.tags[promise.tags[0]], *(revision.served for revision in shelf.revisions))
     return frozenset(each.image.digest for each in served if each.image)
 
@@ -81,8 +81,8 @@ def judge(
 ) -> dict[str, tuple[CheckResult, ...]]:
     """Check each tag of an image: its rolling tags, then its revisions.
 
-    ``inside`` has the results of containers by digest. ``known`` are the ids of the whole matrix: if a newer image
-    that the matrix does not know holds a rolling tag, the place of that tag is not checked.
+    ``inside`` has the results of containers by digest. ``known`` are the ids of the whole matrix. The place of a
+    rolling tag is not checked if a newer image has the tag, and the matrix does not know that image.
     """
     judging = _Judging(promise, shelf, inside, frozenset(known) | {promise.id}, signatures)
     rolling = {tag: tuple(judging.rolling(shelf.tags[tag])) for tag in promise.tags}
@@ -127,9 +127,11 @@ class _Judging:
         steps, stop = served_whole(served, Problem(reason=f"{served.tag} {released}"))
         yield from steps
         own = self.shelf.tags[self.promise.tags[0]]
+        name = self.promise.id
+        finish = f"Move its tags: nox -s promote -- {name} --registry {self._registry} --finish"
         unrecorded = artifacts.wrong_record(
-            revision, self.shelf, own, name=self.promise.id, release=self._release_it, finish=self._finish
-        )
+            revision, self.shelf, own, name=name, release=self._release_it, finish=finish
+        )  # fmt: skip
         yield check("record", SILENCE if served.answer_problem else unrecorded)
         yield when(
             "immutable", stop or (None if record else artifacts.NO_RECORD), lambda _: _overwritten(revision), served
@@ -222,10 +224,6 @@ class _Judging:
     @property
     def _release_it(self) -> str:
         return f"Release it: {self._publish}"
-
-    @property
-    def _finish(self) -> str:
-        return f"Move its tags: nox -s promote -- {self.promise.id} --registry {self._registry} --finish"
 
     def _put_it_at(self, revision: Revision) -> str:
         where = f"--registry {self._registry} --to {revision.tag.revision}"

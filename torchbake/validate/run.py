@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TypeAlias
 
 from torchbake.checks.reports import Reports, Tested
 from torchbake.checks.smoke_run import Session
@@ -32,7 +32,7 @@ _NO_VERIFIER = Idle(skip_reason=UNASKED)
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The results of one tag. ``ref`` is its full name, ``row`` its image in the matrix (empty: none)."""
+    """The results of one tag. ``ref`` is the full name, ``row`` the image in the matrix (empty: none)."""
 
     ref: str
     row: str
@@ -42,19 +42,6 @@ class Found:
     @property
     def labels(self) -> Mapping[str, str]:
         return self.served.image.labels if self.served.image else {}
-
-
-class Subject(Protocol):
-    """An image of the matrix, or a reference, that is validated."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def where(self) -> str: ...
-
-    def validate(self, looker: Looker, look: Look) -> list[Found]:
-        """Read, pull and check each tag. May raise EngineError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +62,7 @@ class Row:
         return str(self.registry.repository)
 
     def validate(self, looker: Looker, look: Look) -> list[Found]:
+        """Read, pull and check each tag. May raise EngineError."""
         shelf = Survey(self.registry).shelf(self.promise.tags, look)
         served = {**shelf.tags, **{str(revision.tag): revision.served for revision in shelf.revisions}}
         own, inside = own_digests(self.promise, shelf), dict[str, Inside]()
@@ -121,6 +109,9 @@ class Foreign:
         signatures = _verify(self.verifier, repository, [served.digest] if served.digest else [], look)
         checks = judge_reference(served, self.expected, inside, str(repository), signatures)
         return [Found(ref=self.name, row="", served=served, checks=checks)]
+
+
+Subject: TypeAlias = Row | Foreign
 
 
 def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], look: Look) -> Signatures:

@@ -33,7 +33,7 @@ def experiment(model: str = "resnet50", **changes: Any) -> Experiment:
 
 
 def said(seconds: float = 0.1, **changes: Any) -> dict[str, Any]:
-    """The last line of `bench`, as its contract has it, with what is not read here too."""
+    """Return the last line of `bench` with all keys of its contract."""
     time = dict.fromkeys(("mean", "median", "min", "max", "p5", "p95", "p99"), seconds) | {"std": 0.0}
     return {
         "bench": 1, "status": "success", "reason": "", "model": "resnet50", "model_title": "ResNet50",
@@ -49,7 +49,7 @@ def said(seconds: float = 0.1, **changes: Any) -> dict[str, Any]:
 
 
 def printed(seconds: float = 0.1, **changes: Any) -> str:
-    """All that `bench` prints."""
+    """Return the whole output of `bench`."""
     return f"__results.time__= {1000 * seconds}\n{json.dumps(said(seconds, **changes))}\n"
 
 
@@ -64,7 +64,7 @@ def result(seconds: float = 0.1, **changes: Any) -> Result:
 
 
 class Fake:
-    """A place whose times are what a function gives, one after the other; a sentence is a failure."""
+    """A place that takes its times from a function, call by call; a text is the reason for a failure."""
 
     def __init__(self, name: str, times: Callable[[], float | str] | None = None, *, host: str = "here") -> None:
         self.named = Named(kind="image", word=name, name=name)

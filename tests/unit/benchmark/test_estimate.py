@@ -1,4 +1,4 @@
-"""What is called a difference: the drift of a machine is none, a tenth is."""
+"""Verdicts of comparisons: a machine's drift is no difference, a tenth is."""
 
 import math
 import random
@@ -17,7 +17,7 @@ SEEDS = range(20)
 
 
 class Machine:
-    """One that warms up, swings, wanders, is now and then held up within a run, and starts no run like another."""
+    """A machine with a warm-up, swings, drift, delays within runs, and an offset for each run."""
 
     def __init__(self, seed: int, noise: float = 1.0) -> None:
         self.chance, self.noise, self.runs, self.walk = random.Random(seed), noise, 0, 0.0

@@ -1,4 +1,4 @@
-"""docs/benchmark-plans.md and the schema: they are what the model says, and the page's examples are right."""
+"""docs/benchmark-plans.md and the schema agree with the model, and the examples of the page are valid."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a page tells: places against the first, devices against one, and what has no result."""
+"""Summary of a plan: places against the first, devices against one device, and cases without a result."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which image of ours another one is FROM, by labels and layers; and what it may change for itself."""
+"""The parent of a derived image, by labels and layers, and the permitted changes of such images."""
 
 from collections.abc import Mapping
 from dataclasses import replace

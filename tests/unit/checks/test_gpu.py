@@ -1,4 +1,4 @@
-"""Which images can use a GPU, and which of them get one."""
+"""Images that can use a GPU, and images that get a GPU."""
 
 import pytest
 

@@ -33,7 +33,7 @@ def target(name: str, **changes: Any) -> Target:
 
 @dataclass
 class Suites:
-    """pytest in memory. ``found`` are the checks that it writes, by image; ``does`` is what else it does there."""
+    """pytest in memory. ``found`` are the checks that it writes, by image; ``does`` are further actions, by image."""
 
     folder: Path
     found: dict[str, Iterable[CheckResult]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Reports: what is kept of a verdict and found again, and the summary of a run."""
+"""Reports: saved and reused verdicts, and the summary of a run."""
 
 import json
 from pathlib import Path

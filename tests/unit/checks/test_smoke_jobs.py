@@ -1,4 +1,4 @@
-"""What smoke tests run, and what their containers are told."""
+"""Jobs of smoke tests, and the commands and variables of their containers."""
 
 import itertools
 from dataclasses import replace
@@ -110,7 +110,7 @@ def test_layouts() -> None:
         "smoke.ddp[gloo,3x1,master-first]"
     ]
     assert ids("cpu", payloads=("ddp",), nodes=1) == ["smoke.ddp[gloo,1x2]"]
-    # One rank of examples is what the single container runs already.
+    # The single container already runs the examples with one rank.
     assert ids("cpu", payloads=("ddp", "examples"), nodes=1, nproc=1) == ["smoke.examples[cpu]", "smoke.ddp[gloo,1x1]"]
 
 

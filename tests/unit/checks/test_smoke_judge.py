@@ -1,4 +1,4 @@
-"""What is made of what smoke tests print, and of how they end."""
+"""Verdicts from the output and the ends of smoke tests."""
 
 import json
 from dataclasses import replace

@@ -40,7 +40,7 @@ def payloads_of(command: Sequence[str]) -> list[str]:
 
 
 def lines(command: Sequence[str], verdict: str = "passed") -> str:
-    """What payloads print that all end so."""
+    """Return the output of payloads that all have this verdict."""
     device = command[list(command).index("--device") + 1]
     said = [{"payload": name, "device": device, "verdict": verdict, "seconds": 0.5} for name in payloads_of(command)]
     return "".join(json.dumps(line) + "\n" for line in said)

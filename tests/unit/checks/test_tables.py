@@ -1,4 +1,4 @@
-"""What is shown of checks: each failure and each reason once, the worst last."""
+"""Tables of check results: each failure and each reason once, the worst last."""
 
 from pathlib import Path
 

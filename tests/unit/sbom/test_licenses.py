@@ -1,4 +1,4 @@
-"""Which licenses hold for which packages, and what in an expression holds at once."""
+"""Licenses with their packages, and expressions with several licenses that all apply."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What packages say of themselves: whole, old, broken, and in odd encodings."""
+"""Metadata of packages: complete, old, broken, and in unusual encodings."""
 
 import pytest
 from hypothesis import given

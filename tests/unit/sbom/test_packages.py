@@ -1,4 +1,4 @@
-"""What an image holds: layers made here, read as layers are."""
+"""Packages of images whose layers are made here."""
 
 import gzip
 import hashlib
@@ -28,7 +28,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {"tar": bytes, "gzip": gzip.compr
 
 @dataclass(frozen=True)
 class Entry:
-    """What is no plain file: a folder, or a link of the kind to a target."""
+    """An archive member that is not a plain file: a folder, or a link of the kind to a target."""
 
     kind: bytes = tarfile.DIRTYPE
     target: str = ""

@@ -1,4 +1,4 @@
-"""What a registry serves against what the matrix promises, judged without a registry."""
+"""An image in a registry against the promises of the matrix, judged without a registry."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

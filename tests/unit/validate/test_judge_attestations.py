@@ -1,4 +1,4 @@
-"""What is attached to an image, and its signatures, judged without a registry."""
+"""The artifacts and signatures of an image, judged without a registry."""
 
 import argparse
 import json
@@ -55,7 +55,7 @@ def release(
     provenance: str = PROVENANCE_OF,
     changed: Mapping[str, Attached] | None = None,
 ) -> Revision:
-    """A revision with all that is attached to it; ``changed`` are artifacts that are other ones by now."""
+    """Return a revision with all artifacts, of which ``changed`` were replaced."""
     digest = f"sha256:r{number}"
     texts = {SBOM: json.dumps(sbom), PROVENANCE: provenance.replace('"r0"', f'"r{number}"')}
     attached = {
@@ -96,7 +96,7 @@ def judged(found: Shelf, outcome: Outcome, signatures: Signatures | None = None)
 
 
 def failed(found: Shelf) -> dict[str, str]:
-    """What fails, which may be of the oldest revision alone."""
+    """Return the failures of the oldest revision, and check that no other has failures."""
     wrong = judged(found, Outcome.FAILED)
     assert wrong.keys() <= {TAG}
     return wrong.get(TAG, {})

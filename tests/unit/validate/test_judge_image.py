@@ -1,4 +1,4 @@
-"""Whether a tag serves a whole image: judged in steps, of which the first that fails stops what needs it."""
+"""Steps of the check that a tag has a complete image: the first failure stops dependent checks."""
 
 from collections.abc import Mapping
 from dataclasses import replace

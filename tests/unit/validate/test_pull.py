@@ -1,4 +1,4 @@
-"""What is said of an image that nobody looks into."""
+"""Checks of images that are not pulled."""
 
 from typing import Any, cast
 

@@ -40,7 +40,7 @@ LABELS = promised_labels(SPEC, LOCK) | {"org.torchbake.inputs": "sha256:a", "org
 
 @dataclass
 class Eyes(Looker):
-    """Looks into images in memory. ``finds`` is what is inside, by digest; anything else is good."""
+    """A looker in memory. ``finds`` are the problems of images by digest; all others pass."""
 
     finds: dict[str, str] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Place:
         return Foreign(reference=reference, registry=registry, expected=expected)
 
     def run(self, *subjects: Subject, jobs: int = 2, engine: bool = True) -> dict[str, Tested]:
-        """What was found, by tag."""
+        """Validate the subjects, and return the results by tag."""
         run = ValidateRun(
             looker=self.looker, reports=self.reports, session=self.session,
             engine=self.daemon.engine if engine else None,
