@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchbake.benchmark.expand import Experiment
+from torchbake.benchmark.expand import Experiment, is_own
 from torchbake.benchmark.field_types import Docker, Host
 from torchbake.benchmark.nodes import node_variables
 from torchbake.core.paths import OWN_BENCH
@@ -125,8 +125,3 @@ def host_words(host: Host, experiment: Experiment, *, limit: int, folder: Path, 
 def remote(words: Sequence[str]) -> str:
     """Quote a command as one word for the remote shell, which expands a leading ``~/``."""
     return " ".join(_HOME + shlex.quote(word[2:]) if word.startswith(_HOME) else shlex.quote(word) for word in words)
-
-
-def is_own(model: str) -> bool:
-    """Check if a model is a class in a file: ``mine.py:Net``."""
-    return ".py:" in model

@@ -85,19 +85,17 @@ def judge(alone: Sequence[Round], rounds: Sequence[Round], *, threshold: float, 
         value=math.expm1(logarithm.value), low=math.expm1(logarithm.low), high=math.expm1(logarithm.high)
     )  # fmt: skip
     noise = noise_of(alone, seed=seed)
+    verdict: Verdict = "too noisy"
+    if difference.value >= threshold and difference.low > noise:
+        verdict = "slower"
+    elif difference.value <= -threshold and difference.high < -noise:
+        verdict = "faster"
+    elif -threshold < difference.low and difference.high < threshold and noise < threshold:
+        verdict = "same"
     return Judgement(
-        verdict=_verdict(difference, noise, threshold),
+        verdict=verdict,
         difference=difference,
         noise=noise,
         a=median_of([time for each in rounds for time in each.a], seed=seed),
         b=median_of([time for each in rounds for time in each.b], seed=seed),
     )
-
-
-def _verdict(difference: Interval, noise: float, threshold: float) -> Verdict:
-    if difference.value >= threshold and difference.low > noise:
-        return "slower"
-    if difference.value <= -threshold and difference.high < -noise:
-        return "faster"
-    within = -threshold < difference.low and difference.high < threshold
-    return "same" if within and noise < threshold else "too noisy"

@@ -1,12 +1,17 @@
 """Experiments of a plan: each model with each batch size, type, phase and number of GPUs, on each place. Pure."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
+from pathlib import Path
 
 from torchbake.benchmark.field_types import Conditions, Exclude, Model
 from torchbake.benchmark.model import Plan, Settings, When, plan_problems
 from torchbake.benchmark.variables import KEYS, fill
+from torchbake.core.digest import digest
+from torchbake.core.paths import OWN_BENCH
 from torchbake.matrix.yaml_source import Document, Location
 
 
@@ -145,3 +150,43 @@ def _agrees(rule: Conditions, experiment: Experiment) -> bool:
     """Check if an experiment has all values of a rule, on any place."""
     wanted = {key: getattr(rule, key) for key in Conditions.model_fields}
     return all(values is None or getattr(experiment, key) in values for key, values in wanted.items())
+
+
+def with_source(experiment: Experiment, folder: Path) -> Experiment:
+    """Add the identity of its files to an experiment of a plan in ``folder``, as other files can have the same names.
+
+    Raise OSError for a file that exists and cannot be read.
+    """
+    data = experiment.settings.data_dir
+    file = folder / experiment.model.rpartition(":")[0]
+    code = hashlib.sha256(file.read_bytes()).hexdigest() if is_own(experiment.model) and file.is_file() else ""
+    source = Source(model=f"sha256:{code}" if code else "", data=str(folder / data) if data else "")
+    return experiment.model_copy(update={"source": source})
+
+
+def demand_files(plan: Plan, document: Document, folder: Path) -> None:
+    """Raise PlanError if files of a plan in ``folder`` are missing, unless only other machines need them."""
+    if plan.hosts and not plan.images and all(host.ssh for host in plan.hosts):
+        return
+    found: list[tuple[Location, str]] = []
+    for data in dict.fromkeys(each.settings.data_dir for each in experiments(plan)):
+        if data and not (folder / data).is_dir():
+            found.append((("data_dir",), f"{folder / data} is not a folder"))
+    for number, model in enumerate(plan.models):
+        file = folder / model.rpartition(":")[0]
+        if is_own(model) and not file.is_file():
+            found.append((("models", number), f"{file} is not a file"))
+    if found:
+        raise plan_problems(document, found)
+
+
+@cache
+def own_bench() -> str:
+    """Return the digest of this toolkit's `bench`, which is mounted into images without one."""
+    files = [OWN_BENCH, *sorted((OWN_BENCH.parent / "benchmark").rglob("*.py"))]
+    return digest(part for file in files for part in (str(file.relative_to(OWN_BENCH.parent)), file.read_text("utf-8")))
+
+
+def is_own(model: str) -> bool:
+    """Check if a model is a class in a file: ``mine.py:Net``."""
+    return ".py:" in model

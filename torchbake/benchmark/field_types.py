@@ -27,10 +27,6 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(values))
-
-
 def _one_or_more(item: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]})
 
@@ -64,7 +60,8 @@ def _public(text: str) -> str:
 
 T = TypeVar("T")
 # A key takes a single value or a list; a value that is repeated counts once.
-Many = Annotated[tuple[T, ...], BeforeValidator(_as_list), Field(min_length=1), AfterValidator(_unique)]
+_UNIQUE = AfterValidator(lambda values: tuple(dict.fromkeys(values)))
+Many = Annotated[tuple[T, ...], BeforeValidator(_as_list), Field(min_length=1), _UNIQUE]
 Text = Annotated[str, AfterValidator(of_jobs.word)]
 Words = Annotated[Many[Text], _one_or_more({"type": "string"})]
 Positive = Annotated[int, Field(ge=1)]

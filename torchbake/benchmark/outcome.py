@@ -13,13 +13,13 @@ _CONTRACT = 1
 _KILLED, _NO_PROGRAM, _NOT_RUNNABLE, DOCKER, _SSH = 137, 127, 126, 125, 255
 
 
-class _Part(BaseModel):
-    """A part of the line; keys of a newer `bench` are ignored."""
+class Part(BaseModel):
+    """A part of a result or record; keys of newer versions are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
 
 
-class Times(_Part):
+class Times(Part):
     """Seconds of a batch."""
 
     mean: float
@@ -32,14 +32,14 @@ class Times(_Part):
     p99: float | None = None
 
 
-class Memory(_Part):
+class Memory(Part):
     """Peak use in bytes."""
 
     peak_rss_bytes: int | None = None
     peak_gpu_bytes: int | None = None
 
 
-class Data(_Part):
+class Data(Part):
     """The source of samples; ``bound``: batches waited for them."""
 
     backend: str = "synthetic"
@@ -48,7 +48,7 @@ class Data(_Part):
     bound: bool = False
 
 
-class Machine(_Part):
+class Machine(Part):
     """The machine of a run; ``name`` is the container's, if it ran in a container."""
 
     name: str = ""
@@ -57,7 +57,7 @@ class Machine(_Part):
     threads: int | None = None
 
 
-class Series(_Part):
+class Series(Part):
     """Resources of a run over time: each figure has a value for each moment, in seconds since the start.
 
     CPU (in percent of one core) and memory are those of rank 0 and its loaders; the GPU is that of rank 0.
@@ -82,7 +82,7 @@ class Series(_Part):
         return self
 
 
-class Result(_Part):
+class Result(Part):
     """A successful run. ``times`` are seconds of each batch, of which it waited ``data_times`` for samples.
 
     ``throughput`` is samples per second of all devices. Older records have no value for fields with a default.

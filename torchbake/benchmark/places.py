@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shlex
 import threading
 from collections.abc import Mapping, Sequence
@@ -9,14 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from torchbake.benchmark.commands import Container, host_words
-from torchbake.benchmark.expand import Experiment, Named
+from torchbake.benchmark.commands import Container, host_words, limits
+from torchbake.benchmark.expand import Experiment, Named, own_bench
 from torchbake.benchmark.field_types import Docker, Host
 from torchbake.benchmark.nodes import NETWORK, run_nodes, script
-from torchbake.benchmark.outcome import Outcome, read_outcome
+from torchbake.benchmark.outcome import DOCKER, Outcome, read_outcome, refusal_of
 from torchbake.benchmark.records import Where
-from torchbake.benchmark.sources import own_bench
-from torchbake.benchmark.trial import Trial, try_image
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.smoke_run import Session, own_toolbox
@@ -24,17 +23,21 @@ from torchbake.core.job_variables import without_job
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.problem import Problem, unknown
 from torchbake.core.processes import run_to_end
-from torchbake.engine.client import Engine
+from torchbake.engine.client import Engine, starting_docker
 from torchbake.engine.containers import undisturbed
 from torchbake.engine.gpu import Gpu, gpu_of_host
-from torchbake.engine.runner import RUN, Runner
+from torchbake.engine.runner import RUN, Runner, run_words
 from torchbake.errors import BenchmarkError, EngineError, MatrixError, SelectorError, UsageError
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import select
-from torchbake.matrix.spec import pytorch_of
+from torchbake.matrix.spec import TOOLBOX, pytorch_of
 from torchbake.oci.reference import parse_reference
+from torchbake.ui import console
 
 _UNSEEN = Gpu(how="runtime", reason="nobody was asked")  # of a place that this machine cannot examine
+_RLIMITS = {"3": "stack", "8": "memlock"}  # numbers in Linux's include/uapi/asm-generic/resource.h
+_REFUSED = re.compile(r"rlimit type (\d+): operation not permitted")
+_SECONDS = 60
 
 
 class Place(Protocol):
@@ -172,6 +175,33 @@ def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
     if not chosen:
         raise SelectorError(f"{word!r} selects no PyTorch image.", hint="`nox -s list -- all` shows them.")
     return [(spec.id, ref_of(spec, project.tags[spec.id])) for spec in chosen]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """The result of a first container. ``without`` are limits that the engine cannot set, as in a container itself."""
+
+    has_bench: bool
+    without: frozenset[str] = frozenset()
+
+
+def try_image(image: str, docker: Docker, labels: Mapping[str, str], stopping: threading.Event) -> Trial:
+    """Start a container, again without each limit that is refused; limits that the plan sets are never left out.
+
+    Raise BenchmarkError if no container starts, and EngineError if there is no docker command.
+    """
+    without = frozenset[str]()
+    while True:
+        words = [*run_words(labels), *limits(docker, without), image, "test", "-x", f"{TOOLBOX}/bench"]
+        with starting_docker():
+            done = run_to_end(words, env=os.environ, limit=_SECONDS, stopping=stopping)
+        if done.code != DOCKER:
+            return Trial(has_bench=done.code == 0, without=without)
+        refused = _RLIMITS.get(match[1]) if (match := _REFUSED.search(done.stderr)) else None
+        if refused is None or refused in without or refused in docker.model_fields_set:
+            raise BenchmarkError(f"{image} does not start: {refusal_of(done)}", hint="Correct `docker` in the plan.")
+        console.say(f"this engine may not raise the limit {refused}: containers are started without", style="yellow")
+        without |= {refused}
 
 
 @dataclass(frozen=True, kw_only=True)

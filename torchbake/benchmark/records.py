@@ -12,21 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.outcome import Result, Series
+from torchbake.benchmark.outcome import Part, Result, Series
 from torchbake.core.files import write_text
 from torchbake.core.ownership import check_links
 
 
-class Where(BaseModel):
+class Where(Part):
     """The place of a measurement. ``digest`` is the image's (empty: a host), ``host`` names all machines that ran it.
 
     ``bench`` is the digest of this toolkit's `bench`, if it was used in place of the image's.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     kind: str
     name: str
@@ -40,13 +38,11 @@ class Where(BaseModel):
         return frozenset(self.host.split(", "))
 
 
-class Record(BaseModel):
+class Record(Part):
     """A measurement, or the ``reason`` and the kind of its ``failure``.
 
     ``command`` is a shell command, ``started`` an ISO time in UTC.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     experiment: Experiment
     where: Where

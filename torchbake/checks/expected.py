@@ -47,19 +47,14 @@ def missing_checks(verdict: Verdict, spec: Spec | None) -> tuple[str, ...]:
         for each in suite_checks()
         if kinds <= {*each.kinds} and (kinds == {"init"} or families <= {*each.families})
     }
-    if isinstance(spec, ImageSpec):
-        expected.update(_smoke_tests(spec, verdict.how))
+    if isinstance(spec, ImageSpec):  # its smoke tests depend on the options of the run
+        options = dict(word.partition("=")[::2] for word in verdict.how)
+        numbers: dict[str, Any] = {
+            key: int(options[key]) for key in ("nodes", "nproc") if options.get(key, "").isdigit()
+        }
+        jobs = jobs_of(spec.family, Gpu(how="none", reason="not looked for"), Options(**numbers))
+        expected.update(name for job in jobs for name in job.check_ids)
     return tuple(sorted(expected - {check.id for check in verdict.checks}))
-
-
-def _smoke_tests(spec: ImageSpec, how: Sequence[str]) -> list[str]:
-    """Return the ids of the smoke tests, which depend on the options of the test run."""
-    options = dict(word.partition("=")[::2] for word in how)
-    numbers: dict[str, Any] = {
-        name: int(options[name]) for name in ("nodes", "nproc") if options.get(name, "").isdigit()
-    }  # fmt: skip
-    unknown = Gpu(how="none", reason="not looked for")
-    return [name for job in jobs_of(spec.family, unknown, Options(**numbers)) for name in job.check_ids]
 
 
 @cache

@@ -8,11 +8,10 @@ from typing import Any
 
 from torchbake.benchmark.compare import Compared, Comparison, overall, row, sentence
 from torchbake.benchmark.estimate import Verdict
-from torchbake.benchmark.expand import Experiment, Named, comparable
+from torchbake.benchmark.expand import Experiment, Named, comparable, demand_files
 from torchbake.benchmark.field_types import Host
 from torchbake.benchmark.model import Plan, load_plan
 from torchbake.benchmark.places import Finder, Place, names_of
-from torchbake.benchmark.sources import demand_files
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
 from torchbake.core.parallel import run_all

@@ -106,8 +106,7 @@ def contents_of(layers: Iterable[Findings]) -> Contents:
     """Return the packages of an image from the findings of its layers, the lowest first. Pure."""
     files = overlay(layers)
     system = next((found for path in _SYSTEM if isinstance(found := follow(path, files), System)), System())
-    packages = [*_wheels(files), *_debs(files)]
-    return Contents(packages=_merged(packages), system=system)
+    return Contents(packages=_merged([*_wheels(files), *_debs(files)]), system=system)
 
 
 def overlay(layers: Iterable[Findings]) -> dict[str, Found]:
