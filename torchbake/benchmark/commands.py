@@ -67,7 +67,14 @@ class Container:
         mounts += [(self.folder, FOLDER)] if own else []
         mounts += [(self.folder / settings.data_dir, DATA)] if settings.data_dir else []
         words = run_words(labels or {}) + limits(settings.docker, self.without, network=network)
-        words += self._devices(experiment.gpus if experiment.on_gpu else 0, node)
+        if experiment.on_gpu:
+            gpus = [str(number) for number in range(node * experiment.gpus, (node + 1) * experiment.gpus)]
+            by_cdi = [f"--device={KIND}={number}" for number in gpus]
+            # Docker parses the value as CSV, so the quotes are part of it.
+            words += by_cdi if self.gpu.how == "cdi" else ["--gpus", f'"device={",".join(gpus)}"']
+        elif self.family == "cuda":
+            # If NVIDIA's runtime is the engine's default, the image's own variable requests all GPUs.
+            words += ["--env=NVIDIA_VISIBLE_DEVICES=void"]
         words += [f"--network-alias={_NODE}{node}"] if network else []
         variables = settings.env | node_variables(experiment, node, f"{_NODE}0")
         words += [f"--env={name}={value}" for name, value in variables.items()]
@@ -76,15 +83,6 @@ class Container:
         bench = bench_words(experiment, model=model, data=DATA if settings.data_dir else None)
         program = f"{TOOLBOX}/bench" if self.toolbox else "bench"  # foreign images do not have the toolbox in PATH
         return [*words, *settings.docker.options, self.image, program, *bench]
-
-    def _devices(self, gpus: int, node: int) -> list[str]:
-        if not gpus:
-            # If NVIDIA's runtime is the engine's default, the image's own variable requests all GPUs.
-            return ["--env=NVIDIA_VISIBLE_DEVICES=void"] if self.family == "cuda" else []
-        numbers = [str(number) for number in range(node * gpus, (node + 1) * gpus)]
-        if self.gpu.how == "cdi":
-            return [f"--device={KIND}={number}" for number in numbers]
-        return ["--gpus", f'"device={",".join(numbers)}"']  # docker reads it as CSV: the quotes are its own
 
 
 def _mount(source: Path, target: str) -> str:

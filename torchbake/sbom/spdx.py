@@ -53,8 +53,8 @@ _ALIASES = {
     "the unlicense (unlicense)": "Unlicense",
     "universal permissive license (upl)": "UPL-1.0",
     "zlib/libpng license": "Zlib",
+    "bsd license": "BSD",  # not in SPDX: two spellings of one name
 }
-_SAME = {"bsd license": "BSD"}  # not in SPDX: two spellings of one name
 _SILENT = {"", "unknown", "none", "license", "other", "other/proprietary license", "osi approved"}
 _GNU = re.compile(r"(?P<family>[AL]?GPL|GFDL)(?P<niv>-NIV)?-(?P<major>\d)(?:\.(?P<minor>\d))?(?P<later>\+)?", re.I)
 _TERM = re.compile(r"[\w.+~/()-]+(?:\s+with\s+[\w.+ -]{1,60}?\s+exceptions?|\s+with\s+[\w.+-]+)?", re.I)
@@ -74,7 +74,7 @@ def expression(text: str) -> str | None:
 def normal(text: str) -> str:
     """Return the SPDX name of an unambiguous license, else the text on one line."""
     text = " ".join(text.split())
-    return expression(text) or _ALIASES.get(text.lower()) or _SAME.get(text.lower(), text)
+    return expression(text) or _ALIASES.get(text.lower(), text)
 
 
 def of_wheel(
