@@ -9,11 +9,10 @@ from torchbake.benchmark.expand import Case, Named, expand, with_source
 from torchbake.benchmark.field_types import Host
 from torchbake.benchmark.manual import plan_schema
 from torchbake.benchmark.model import load_plan
-from torchbake.benchmark.page import render_page
+from torchbake.benchmark.page import render_page, summarise
 from torchbake.benchmark.places import Finder, Place, names_of, project_of
 from torchbake.benchmark.records import Records, write_csv, write_monitor
 from torchbake.benchmark.run import Begun, Done, PlanRun, begin, figure, milliseconds, unfinished
-from torchbake.benchmark.summary import summarise
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._benchmark_compare import compare
 from torchbake.commands._benchmark_options import FOLDER, Arguments, add_arguments, refuse_unused

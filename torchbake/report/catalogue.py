@@ -18,7 +18,6 @@ class InEngine:
     """An image in the engine. ``stale``: why it would be built again (empty: it is up to date; None: unknown)."""
 
     digest: str
-    labels: Mapping[str, str]
     uncompressed: int
     compressed: int | None
     layers: tuple[Layer, ...]

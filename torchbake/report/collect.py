@@ -123,7 +123,6 @@ def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> In
     keys = chain_ids((attributes.get("RootFS") or {}).get("Layers") or ())
     return InEngine(
         digest=image.digest,
-        labels=image.labels,
         uncompressed=uncompressed,
         compressed=compressed if compressed > 0 else None,
         layers=match_steps(keys, steps, base=_base_name(spec)),

@@ -29,9 +29,7 @@ def layer(name: str, size: int, key: str = "") -> Layer:
 
 def present(letter: str, *layers: Layer, stale: str | None = "") -> InEngine:
     total = sum(one.size for one in layers)
-    return InEngine(
-        digest=digest(letter), labels={}, uncompressed=total, compressed=total // 3, layers=layers, stale=stale
-    )
+    return InEngine(digest=digest(letter), uncompressed=total, compressed=total // 3, layers=layers, stale=stale)
 
 
 def record(tag: str, letter: str, size: int, **versions: str) -> Record:
