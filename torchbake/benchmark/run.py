@@ -79,18 +79,18 @@ class PlanRun:
     limit: int
     stop: bool = False
 
-    def run(self, begun: Sequence[Begun]) -> list[Done]:
+    def run(self, items: Sequence[Begun]) -> list[Done]:
         """Measure the cases and return their ends in the given order. Machines work in parallel.
 
         Raise KeyboardInterrupt after all experiments have ended, and OSError for a file that cannot be written.
         """
-        waiting = [each for each in begun if each.done is None and each.place]
+        waiting = [each for each in items if each.done is None and each.place]
         queues = lines_of(waiting)
         with board(len(waiting), doing="benchmark") as shown, contextlib.ExitStack() as clean_up:
             stop = partial(self.session.stop, self.engine, clean_up)
             ends = run_all(queues, lambda queue: self._queue(queue, shown), jobs=max(1, len(queues)), stop=stop)
         by_name = {_name(done.case): done for queue in ends for done in queue}
-        return [each.done or by_name[_name(each.case)] for each in begun]
+        return [each.done or by_name[_name(each.case)] for each in items]
 
     def _queue(self, queue: Sequence[Begun], shown: Board) -> list[Done]:
         """Run the cases of one machine one after another."""
@@ -106,38 +106,38 @@ class PlanRun:
                 too_large[series] = min(size, too_large.get(series, size))
         return found
 
-    def _skip(self, begun: Begun, size: int, shown: Board) -> Done:
+    def _skip(self, item: Begun, size: int, shown: Board) -> Done:
         """Record a case that is skipped, as a batch of ``size`` did not fit."""
-        assert begun.place
-        experiment, where = begun.case.experiment, begun.place.where
+        assert item.place
+        experiment, where = item.case.experiment, item.place.where
         reason = f"A batch of {size} did not fit into the memory, and this one is larger."
         record = Record(
-            experiment=experiment, where=where, command=begun.place.command(experiment), started=_now(),
+            experiment=experiment, where=where, command=item.place.command(experiment), started=_now(),
             seconds=0, reason=reason, failure="not-run",
         )  # fmt: skip
         self.records.add(record)
-        shown.start(_name(begun.case), "larger than a batch that did not fit")
-        shown.end(_name(begun.case), reason, good=False)
-        return Done(case=begun.case, state="not-run", reason=reason, record=record)
+        shown.start(_name(item.case), "larger than a batch that did not fit")
+        shown.end(_name(item.case), reason, good=False)
+        return Done(case=item.case, state="not-run", reason=reason, record=record)
 
-    def _measure(self, begun: Begun, shown: Board) -> Done:
-        assert begun.place
+    def _measure(self, item: Begun, shown: Board) -> Done:
+        assert item.place
         if self.session.stopping.is_set():
             raise KeyboardInterrupt
-        name, experiment = _name(begun.case), begun.case.experiment
+        name, experiment = _name(item.case), item.case.experiment
         shown.start(name, f"{experiment.settings.num_batches} batches")
         started, clock = _now(), time.monotonic()
-        outcome = begun.place.measure(experiment, self.limit)
+        outcome = item.place.measure(experiment, self.limit)
         record = Record(
-            experiment=experiment, where=begun.place.where, command=begun.place.command(experiment), started=started,
+            experiment=experiment, where=item.place.where, command=item.place.command(experiment), started=started,
             seconds=round(time.monotonic() - clock, 2), reason=outcome.reason,
             failure="out-of-memory" if outcome.out_of_memory else "", result=outcome.result, monitor=outcome.monitor,
         )  # fmt: skip
         self.records.add(record)
-        shown.end(name, told(record.result) if record.result else record.reason, good=record.result is not None)
+        shown.end(name, _words(record.result) if record.result else record.reason, good=record.result is not None)
         failure: State = "out-of-memory" if outcome.out_of_memory else "failed"
         state = "measured" if record.result else failure
-        return Done(case=begun.case, state=state, reason=record.reason, record=record)
+        return Done(case=item.case, state=state, reason=record.reason, record=record)
 
 
 def lines_of(waiting: Sequence[Begun]) -> list[list[Begun]]:
@@ -171,7 +171,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def told(result: Result) -> str:
+def _words(result: Result) -> str:
     """Return a result in a few words."""
     return f"{figure(result.throughput)} samples/s, {milliseconds(result.time.median)} a batch"
 

@@ -32,7 +32,7 @@ def experiment(model: str = "resnet50", **changes: Any) -> Experiment:
     return Experiment(model=model, settings=Settings(**changes), **given)
 
 
-def said(seconds: float = 0.1, **changes: Any) -> dict[str, Any]:
+def result_line(seconds: float = 0.1, **changes: Any) -> dict[str, Any]:
     """Return the last line of `bench` with all keys of its contract."""
     time = dict.fromkeys(("mean", "median", "min", "max", "p5", "p95", "p99"), seconds) | {"std": 0.0}
     return {
@@ -50,7 +50,7 @@ def said(seconds: float = 0.1, **changes: Any) -> dict[str, Any]:
 
 def printed(seconds: float = 0.1, **changes: Any) -> str:
     """Return the whole output of `bench`."""
-    return f"__results.time__= {1000 * seconds}\n{json.dumps(said(seconds, **changes))}\n"
+    return f"__results.time__= {1000 * seconds}\n{json.dumps(result_line(seconds, **changes))}\n"
 
 
 def finished(stdout: str = "", *, code: int = 0, stderr: str = "", late: bool = False) -> Finished:

@@ -38,25 +38,25 @@ def test_an_image_gets_memory_to_share_and_its_limits() -> None:
 def test_what_the_plan_adds_is_there() -> None:
     docker = Docker(shm_size="8g", network="host", options=("--cpuset-cpus=0",))
     what = experiment(docker=docker, env={"A": "b c"}, args=("--cudnn_fastest", "true"), phase="inference")
-    said = line(container(), what, run="x")
-    assert "--label=run=x --network=host --shm-size=8g" in said
-    assert "'--env=A=b c' --cpuset-cpus=0 acme/pytorch:cpu bench" in said
-    assert "--forward_only true" in said
-    assert said.endswith("--cudnn_fastest true")
+    command = line(container(), what, run="x")
+    assert "--label=run=x --network=host --shm-size=8g" in command
+    assert "'--env=A=b c' --cpuset-cpus=0 acme/pytorch:cpu bench" in command
+    assert "--forward_only true" in command
+    assert command.endswith("--cudnn_fastest true")
 
 
 def test_the_loader_alone_is_a_phase() -> None:
-    said = line(container(), experiment(phase="data_ingestion", data_dir="data", monitor_seconds=0.5))
-    assert "--forward_only false --data_loader_only true" in said
-    assert "--monitor_seconds 0.5" in said
+    command = line(container(), experiment(phase="data_ingestion", data_dir="data", monitor_seconds=0.5))
+    assert "--forward_only false --data_loader_only true" in command
+    assert "--monitor_seconds 0.5" in command
     assert "data_loader_only" not in line(container(), experiment(data_dir="data"))
 
 
 def test_a_model_and_data_of_ones_own_are_mounted() -> None:
-    said = line(container(), experiment("models/mine.py:Net", data_dir="data", num_loader_threads=2))
-    assert "--mount=type=bind,source=/plans,target=/plan,readonly --mount=type=bind,source=/plans/data," in said
-    assert "--model /plan/models/mine.py:Net" in said
-    assert "--data_dir /data --data_backend caffe_lmdb --data_shuffle false --num_loader_threads 2" in said
+    command = line(container(), experiment("models/mine.py:Net", data_dir="data", num_loader_threads=2))
+    assert "--mount=type=bind,source=/plans,target=/plan,readonly --mount=type=bind,source=/plans/data," in command
+    assert "--model /plan/models/mine.py:Net" in command
+    assert "--data_dir /data --data_backend caffe_lmdb --data_shuffle false --num_loader_threads 2" in command
 
 
 def test_a_folder_may_have_any_name() -> None:
@@ -66,10 +66,10 @@ def test_a_folder_may_have_any_name() -> None:
 
 
 def test_an_image_without_bench_is_given_ours() -> None:
-    said = line(container(toolbox=Path("/toolbox")), experiment())
+    command = line(container(toolbox=Path("/toolbox")), experiment())
     assert (
         "--mount=type=bind,source=/toolbox,target=/opt/torchbake,readonly acme/pytorch:cpu /opt/torchbake/bench --model"
-        in said
+        in command
     )
 
 
@@ -78,17 +78,17 @@ def test_an_image_without_bench_is_given_ours() -> None:
     [(RUNTIME, """--gpus '"device=0,1"'"""), (CDI, "--device=nvidia.com/gpu=0 --device=nvidia.com/gpu=1")],
 )
 def test_gpus_are_asked_for_as_the_engine_wants_it(gpu: Gpu, words: str) -> None:
-    said = line(container(gpu, "cuda"), experiment(gpus=2))
-    assert words in said
-    assert "--device gpu --num_gpus 2 --dtype float32 --cudnn_benchmark true" in said
+    command = line(container(gpu, "cuda"), experiment(gpus=2))
+    assert words in command
+    assert "--device gpu --num_gpus 2 --dtype float32 --cudnn_benchmark true" in command
 
 
 def test_a_cuda_image_on_the_cpu_gets_no_gpu() -> None:
     assert "--env=NVIDIA_VISIBLE_DEVICES=void" in line(container(RUNTIME, "cuda"), experiment())
     assert "NVIDIA" not in line(container(), experiment())
-    said = line(container(RUNTIME, "cuda"), experiment(gpus=2, device="cpu"))
-    assert "--device cpu --num_gpus 2" in said
-    assert "--gpus" not in said
+    command = line(container(RUNTIME, "cuda"), experiment(gpus=2, device="cpu"))
+    assert "--device cpu --num_gpus 2" in command
+    assert "--gpus" not in command
 
 
 def test_a_refused_limit_is_left_out() -> None:
@@ -105,8 +105,8 @@ def test_a_host_runs_bench_over_ssh_which_ends_what_is_left_of_it() -> None:
 
 def test_a_hosts_own_python_is_taken_and_its_shell_expands_its_home() -> None:
     host = Host(ssh="foo_bar", python="~/pytorch/sandbox/bin/python", bench="~/a b/bench")
-    said = host_words(host, experiment("x; rm -rf /"), limit=60, folder=Path("/plans"))[4]
-    assert said.startswith("timeout 60 ~/pytorch/sandbox/bin/python ~/'a b/bench' --model 'x; rm -rf /'")
+    command = host_words(host, experiment("x; rm -rf /"), limit=60, folder=Path("/plans"))[4]
+    assert command.startswith("timeout 60 ~/pytorch/sandbox/bin/python ~/'a b/bench' --model 'x; rm -rf /'")
 
 
 def test_this_machine_takes_its_python_and_the_plans_files() -> None:

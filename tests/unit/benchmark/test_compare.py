@@ -58,8 +58,8 @@ def test_the_worst_of_several_is_the_verdict_of_all(slower: tuple[float, ...], v
 
 def test_a_program_is_told_all_of_it() -> None:
     found, _ = compare(1.2, rounds=2)
-    told = as_json(found)
-    assert (told["verdict"], told["rounds"], told["experiment"]["model"]) == ("slower", 2, "resnet50")
-    assert told["difference"]["low"] <= told["difference"]["median"] <= told["difference"]["high"]
-    assert told["b"]["median"] == pytest.approx(1.2 * told["a"]["median"], rel=0.05)
-    assert sentence(found.judgement).startswith(f"slower by {told['difference']['median']:.1%} (")
+    data = as_json(found)
+    assert (data["verdict"], data["rounds"], data["experiment"]["model"]) == ("slower", 2, "resnet50")
+    assert data["difference"]["low"] <= data["difference"]["median"] <= data["difference"]["high"]
+    assert data["b"]["median"] == pytest.approx(1.2 * data["a"]["median"], rel=0.05)
+    assert sentence(found.judgement).startswith(f"slower by {data['difference']['median']:.1%} (")

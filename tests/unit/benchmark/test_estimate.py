@@ -106,20 +106,20 @@ def test_noise_is_the_farther_end_of_its_interval() -> None:
 
 
 def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
-    chance, held = random.Random(1), 0
+    chance, hits = random.Random(1), 0
     for _ in range(100):
         found = median_of([chance.gauss(1, 0.1) for _ in range(25)], seed=0)
-        held += found.low <= 1 <= found.high
+        hits += found.low <= 1 <= found.high
     assert estimate.LEVEL == 0.95
-    assert held >= 88
+    assert hits >= 88
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, ROUNDS, 7, 8])
 def test_the_interval_of_few_rounds_covers_as_often_as_the_page_says(count: int) -> None:
     chance, tries = random.Random(1), 4000
     intervals = (median_of([chance.gauss(1, 0.1) for _ in range(count)], seed=0) for _ in range(tries))
-    held = sum(found.low <= 1 <= found.high for found in intervals) / tries
-    assert held == pytest.approx(1 - 2 ** (1 - count), abs=0.02)
+    hits = sum(found.low <= 1 <= found.high for found in intervals) / tries
+    assert hits == pytest.approx(1 - 2 ** (1 - count), abs=0.02)
 
 
 def test_as_many_rounds_as_are_run_unasked_are_enough_for_the_level() -> None:

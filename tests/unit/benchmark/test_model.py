@@ -24,7 +24,7 @@ def test_one_value_may_stand_for_a_list_and_none_counts_twice() -> None:
 
 
 def test_a_mistake_has_its_place() -> None:
-    for text, said in (
+    for text, message in (
         ("models: [a]\nbatch_size: 3\n", "plan.yaml:2: batch_size: unknown key 'batch_size'; did you mean 'batch_si"),
         ("models: [a]\nbatch_sizes: [16, x]\n", "plan.yaml:2: batch_sizes.1: should be a whole number (got 'x')"),
         ("models: [a]\nbatch_sizes: 0\n", "plan.yaml:2: batch_sizes.0: should be at least 1 (got '0')"),
@@ -40,7 +40,7 @@ def test_a_mistake_has_its_place() -> None:
     ):
         with pytest.raises(PlanError) as caught:
             validate_plan(document_of(text))
-        assert said in caught.value.message, (text, said)
+        assert message in caught.value.message, (text, message)
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -90,13 +90,13 @@ def test_a_result_is_one_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_places_that_share_a_machine_wait_for_each_other() -> None:
-    def begun(name: str, host: str) -> Begun:
+    def item(name: str, host: str) -> Begun:
         fake = Fake(name)
         fake.where = Where(kind="host", name=name, host=host)
         return Begun(case=Case(experiment=experiment(), place=fake.named), place=fake, done=None)
 
-    waiting = [begun("a", "x"), begun("b", "y"), begun("c", "z"), begun("d", "x, y"), begun("e", "z")]
-    waiting += [begun("f", "y, w"), begun("g", "x")]
+    waiting = [item("a", "x"), item("b", "y"), item("c", "z"), item("d", "x, y"), item("e", "z")]
+    waiting += [item("f", "y, w"), item("g", "x")]
     lines = [[each.case.place.name for each in line] for line in lines_of(waiting)]
     assert sorted(lines) == [["a", "b", "d", "f", "g"], ["c", "e"]]
 

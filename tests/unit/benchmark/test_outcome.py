@@ -26,7 +26,7 @@ def test_the_line_is_found_behind_what_else_is_said() -> None:
 
 
 def test_what_is_no_result_is_a_sentence() -> None:
-    for done, said in (
+    for done, message in (
         (finished(printed(status="failure", reason="Out of memory."), code=1), "Out of memory."),
         (finished(printed(), code=3, stderr="lost"), "bench ended with 3: lost"),
         (finished(late=True), "It did not end within 2 s."),
@@ -45,16 +45,16 @@ def test_what_is_no_result_is_a_sentence() -> None:
         (finished(printed().replace("0.1", "NaN")), "NaN is not a number"),
     ):
         found = read_outcome(done)
-        assert (found.result, found.out_of_memory) == (None, done.code == 137), (done, said)
-        assert said in found.reason, (done, said)
+        assert (found.result, found.out_of_memory) == (None, done.code == 137), (done, message)
+        assert message in found.reason, (done, message)
 
 
 SERIES = {"seconds": [1, 2], "cpu_percent": [90, 80], "memory_bytes": [5, 7]}
 
 
-@pytest.mark.parametrize(("said", "lacking"), [({}, False), ({"out_of_memory": True}, True)])
-def test_a_batch_that_does_not_fit_is_told_from_what_else_fails(said: dict[str, Any], lacking: bool) -> None:
-    words = printed(status="failure", reason="No.", monitor=SERIES, **said)
+@pytest.mark.parametrize(("message", "lacking"), [({}, False), ({"out_of_memory": True}, True)])
+def test_a_batch_that_does_not_fit_is_told_from_what_else_fails(message: dict[str, Any], lacking: bool) -> None:
+    words = printed(status="failure", reason="No.", monitor=SERIES, **message)
     found = read_outcome(finished(words, code=1))
     assert (found.reason, found.out_of_memory) == ("No.", lacking)
     assert found.monitor
@@ -66,5 +66,5 @@ def test_a_result_may_have_a_time_series_and_one_that_is_broken_is_told() -> Non
     assert found.result
     assert found.monitor
     assert (found.monitor.cpu_percent, found.monitor.gpu_watts) == ((90, 80), ())
-    for broken, said in (({"cpu_percent": "x"}, "invalid cpu_percent"), ({"seconds": [1]}, "differ in length")):
-        assert said in read_outcome(finished(printed(monitor={**SERIES, **broken}))).reason
+    for broken, message in (({"cpu_percent": "x"}, "invalid cpu_percent"), ({"seconds": [1]}, "differ in length")):
+        assert message in read_outcome(finished(printed(monitor={**SERIES, **broken}))).reason

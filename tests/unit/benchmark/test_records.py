@@ -67,8 +67,8 @@ def test_the_table_has_a_row_for_each(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (good["torch"], good["peak_rss_bytes"], good["peak_gpu_bytes"]) == ("2.13.0+cpu", "1000000000", "")
     assert (good["nodes"], bad["nodes"]) == ("1", "1")
-    told = ("data_backend", "time_data", "time_p99", "num_batches", "env", "on")
-    assert tuple(good[name] for name in told) == (
+    columns = ("data_backend", "time_data", "time_p99", "num_batches", "env", "on")
+    assert tuple(good[name] for name in columns) == (
         "image_folder", "0.0", "0.1", "7", "A='b c'", "cpu",
     )  # fmt: skip
     assert (bad["data_backend"], bad["num_batches"], bad["env"]) == ("synthetic", "100", "")

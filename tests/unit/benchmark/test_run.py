@@ -1,4 +1,4 @@
-"""A run of a plan: what is measured, kept, and said of the rest."""
+"""A run of a plan: measured and kept experiments, and the reasons of the others."""
 
 import threading
 import time
@@ -28,8 +28,8 @@ def cases(place: str = "image", excluded: str = "") -> list[Case]:
 def run(
     records: Records, found: list[Case], *places: Place, session: Session | None = None, stop: bool = False
 ) -> list[Done]:  # fmt: skip
-    begun = begin(found, {place.named.name: place for place in places}, records.measured())
-    return PlanRun(records=records, session=session or Session(), engine=None, limit=60, stop=stop).run(begun)
+    items = begin(found, {place.named.name: place for place in places}, records.measured())
+    return PlanRun(records=records, session=session or Session(), engine=None, limit=60, stop=stop).run(items)
 
 
 @pytest.fixture
@@ -135,8 +135,8 @@ def test_what_cannot_be_run_says_why_and_keeps_nobody_waiting(records: Records) 
             return unknown("no GPU: there is none")
 
     found = [*cases("a"), *cases("b", excluded="a good reason"), *cases("gone")]
-    begun = begin(found, {"a": NoGpu("a"), "b": Fake("b"), "gone": Problem(reason="gone is not in the engine.")}, {})
-    done = PlanRun(records=records, session=Session(), engine=None, limit=60).run(begun)
+    items = begin(found, {"a": NoGpu("a"), "b": Fake("b"), "gone": Problem(reason="gone is not in the engine.")}, {})
+    done = PlanRun(records=records, session=Session(), engine=None, limit=60).run(items)
     assert [(one.state, one.reason) for one in done[::3]] == [
         ("not-run", "no GPU: there is none"), ("excluded", "a good reason"), ("failed", "gone is not in the engine."),
     ]  # fmt: skip

@@ -97,8 +97,8 @@ MISTAKES = [
 
 
 def test_a_mistake_has_its_place() -> None:
-    for text, said in MISTAKES:
-        assert said in problem_of(text), text
+    for text, message in MISTAKES:
+        assert message in problem_of(text), text
 
 
 def test_a_variable_that_nothing_uses_is_a_mistake_on_the_command_line(tmp_path: Path) -> None:

@@ -201,24 +201,24 @@ def test_nothing_that_a_suite_started_outlives_its_verdict(suites: Suites, proce
 def test_what_failed_is_told_with_the_places_to_look_and_not_more_than_ten(suites: Suites, capsys: Streams) -> None:
     suites.found = {"a": [check(f"files.{number}", FAILED, "it is there\nand more") for number in range(12)]}
     suites.run(target("a"))
-    said = capsys.readouterr().err
-    assert [f"files.{number}: it is there\n" in said for number in (0, 9, 10)] == [True, True, False]
-    assert "… and 2 more" in said
-    assert "and more\n" not in said
-    assert all(place in said.replace("\n", "") for place in ("a.md", "a.log"))
+    output = capsys.readouterr().err
+    assert [f"files.{number}: it is there\n" in output for number in (0, 9, 10)] == [True, True, False]
+    assert "… and 2 more" in output
+    assert "and more\n" not in output
+    assert all(place in output.replace("\n", "") for place in ("a.md", "a.log"))
 
 
 @pytest.mark.usefixtures("processes")
 def test_how_far_the_checks_are_is_read_from_their_log(suites: Suites) -> None:
-    told: list[str] = []
+    progress: list[str] = []
 
     def work(process: Process) -> int:
         process.say("tests/images/test_files.py::test_setuid[x] PASSED     [ 45%]\n")
-        return wait_for(lambda: told)
+        return wait_for(lambda: progress)
 
     suites.does, suites.found = {"a": work}, {"a": [check()]}
-    Suite(Path(), Options(), cwd=suites.folder).judge(target("a"), suites.folder / "a.log", told.append)
-    assert told == ["45 %, after test_files.py::test_setuid[x]"]
+    Suite(Path(), Options(), cwd=suites.folder).judge(target("a"), suites.folder / "a.log", progress.append)
+    assert progress == ["45 %, after test_files.py::test_setuid[x]"]
 
 
 def test_interrupted_it_keeps_the_verdicts_that_are_there_and_ends_the_rest(

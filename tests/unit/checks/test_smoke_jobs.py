@@ -132,24 +132,24 @@ def test_ids_are_unique_and_each_payload_that_was_asked_for_is_there(family: str
     jobs = jobs_of(family, gpu, options)
     names = [name for job in jobs for name in job.check_ids]
     assert len(names) == len(set(names))
-    asked = set(options.payloads) - ({"nccl"} if options.payloads == PAYLOADS and family == "cpu" else set())
-    assert {payload for job in jobs for payload in job.payloads} == asked
+    selected = set(options.payloads) - ({"nccl"} if options.payloads == PAYLOADS and family == "cpu" else set())
+    assert {payload for job in jobs for payload in job.payloads} == selected
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 900))
 def test_every_node_is_told_the_same_job_and_a_rank_of_its_own(nodes: int, nproc: int, timeout: int) -> None:
     job = replace(DDP, layout=Layout(nodes=nodes, nproc=nproc))
-    told = nodes_of(job, {}, timeout)
-    contracts = [contract_of(node.env) for node in told]
+    containers = nodes_of(job, {}, timeout)
+    contracts = [contract_of(node.env) for node in containers]
     ranks = [contract.first_rank + local for contract in contracts for local in range(contract.nproc_per_node)]
     assert sorted(ranks) == list(range(nodes * nproc))
     assert len({(c.mode, c.world_size, c.master_addr, c.master_port, c.group_timeout) for c in contracts}) == 1
     assert contracts[0].distributed
-    assert len({node.command for node in told}) == 1
-    words = told[0].command
+    assert len({node.command for node in containers}) == 1
+    words = containers[0].command
     assert words[:3] == ("/opt/torchbake/run", "/opt/torchbake/smoke", "ddp")
     assert payloads.parse(list(words[2:])).timeout == timeout
-    # Ours is the last of all limits: whoever knows more about what hangs has said so by then.
+    # The limit of the container is the last one, so that a more specific message comes first.
     assert contracts[0].rendezvous_timeout < job.limit(timeout)
     assert timeout < job.limit(timeout)
 

@@ -126,8 +126,8 @@ def test_no_code_of_any_node_is_forgiven(codes: list[int]) -> None:
 
 def test_a_crashed_worker_is_named_with_the_cause_of_the_job() -> None:
     first = "run: the job failed. First: rank 2 (node 1, local rank 0): exit code 3."
-    said = f"run: waiting\n{first}\nrun: its last lines:\n    ValueError: no\n"
-    nodes = [replace(ended(3, stderr=said), at=5.0), replace(ended(3, name="node1", stderr=said), at=4.0)]
+    stderr = f"run: waiting\n{first}\nrun: its last lines:\n    ValueError: no\n"
+    nodes = [replace(ended(3, stderr=stderr), at=5.0), replace(ended(3, name="node1", stderr=stderr), at=4.0)]
     result = only(judge(DDP, nodes))
     assert result.summary == f"node1 ended with 3: {first}"
     assert "ValueError: no" in result.reason
@@ -155,8 +155,8 @@ def outcomes_of(job: Job, *nodes: Ended) -> list[tuple[Outcome, str]]:
 
 
 def test_payloads_share_a_job_and_each_has_its_own_verdict() -> None:
-    told = line("ddp") + line("examples")
-    assert outcomes_of(BOTH, ended(stdout=told), ended(name="node1")) == [(Outcome.PASSED, "")] * 2
+    stdout = line("ddp") + line("examples")
+    assert outcomes_of(BOTH, ended(stdout=stdout), ended(name="node1")) == [(Outcome.PASSED, "")] * 2
     assert outcomes_of(
         BOTH, ended(1, line("ddp") + line("examples", "failed", reason="no")), ended(1, name="node1")
     ) == [
@@ -178,8 +178,8 @@ def test_what_a_failed_payload_kept_from_running_is_not_called_failed() -> None:
 def test_a_node_that_failed_is_held_against_the_payload_in_which_it_did() -> None:
     passed = (Outcome.PASSED, "")
     crashed = (Outcome.FAILED, "node1 was ended by SIGSEGV")
-    for told in (line("ddp"), line("ddp") + line("examples")):
-        assert outcomes_of(BOTH, ended(stdout=told), ended(139, name="node1")) == [passed, crashed]
+    for stdout in (line("ddp"), line("ddp") + line("examples")):
+        assert outcomes_of(BOTH, ended(stdout=stdout), ended(139, name="node1")) == [passed, crashed]
 
 
 def test_a_job_that_could_not_run_says_why() -> None:

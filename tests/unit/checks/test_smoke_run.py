@@ -42,8 +42,8 @@ def payloads_of(command: Sequence[str]) -> list[str]:
 def lines(command: Sequence[str], verdict: str = "passed") -> str:
     """Return the output of payloads that all have this verdict."""
     device = command[list(command).index("--device") + 1]
-    said = [{"payload": name, "device": device, "verdict": verdict, "seconds": 0.5} for name in payloads_of(command)]
-    return "".join(json.dumps(line) + "\n" for line in said)
+    found = [{"payload": name, "device": device, "verdict": verdict, "seconds": 0.5} for name in payloads_of(command)]
+    return "".join(json.dumps(line) + "\n" for line in found)
 
 
 def good(box: Box) -> tuple[int, str, str]:
@@ -197,12 +197,12 @@ def test_interrupted_it_leaves_no_container_of_a_subject(session: Session) -> No
 
     daemon.program = hang
     subjects = [subject(daemon, session, name) for name in ("a", "b", "c")]
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run(daemon, *subjects, session=session)
     assert len(daemon.started) == 2
     assert is_clean(daemon)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - start < 5
 
 
 def test_a_second_interruption_does_not_cut_the_clean_up_short(

@@ -30,11 +30,11 @@ def test_a_verdict_reads_back_from_its_statement() -> None:
 
 def test_the_statement_names_image_suite_and_tests() -> None:
     one = made(PASSED, FAILED, NOT_RUN, Outcome.WAIVED, suite="sha256:aa")
-    said = json.loads(statement_text(one))
-    assert said["_type"] == "https://in-toto.io/Statement/v1"
-    assert [each["digest"] for each in said["subject"]] == [{"sha256": "1" * 64}, {"sha256": "2" * 64}]
-    assert said["predicateType"] == PREDICATE
-    predicate = said["predicate"]
+    parsed = json.loads(statement_text(one))
+    assert parsed["_type"] == "https://in-toto.io/Statement/v1"
+    assert [each["digest"] for each in parsed["subject"]] == [{"sha256": "1" * 64}, {"sha256": "2" * 64}]
+    assert parsed["predicateType"] == PREDICATE
+    predicate = parsed["predicate"]
     assert predicate["configuration"] == [{"name": "suite", "digest": {"sha256": "aa"}}]
     tests = {key: value for key, value in predicate.items() if key.endswith("Tests")}
     assert tests == {"passedTests": ["files.0"], "failedTests": ["files.1"], "warnedTests": ["files.3"]}

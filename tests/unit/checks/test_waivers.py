@@ -58,8 +58,8 @@ def test_it_is_counted_apart_and_is_no_pass() -> None:
 
 
 def test_a_waiver_that_waives_nothing_is_told() -> None:
-    said = list(idle([check("process.size"), check("smoke.nccl", NOT_RUN)], {**WHY, "smoke.nccl": "x", "a.b": "y"}))
-    assert said == [
+    warnings = list(idle([check("process.size"), check("smoke.nccl", NOT_RUN)], {**WHY, "smoke.nccl": "x", "a.b": "y"}))
+    assert warnings == [
         "the waiver of process.size waives nothing: it passed",
         "the waiver of a.b waives nothing: there is no check of that name",
     ]
@@ -136,8 +136,12 @@ def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path, monkeyp
     spec = next(spec for spec in project.expansion.specs if spec.id == INIT)
     image = Image(digest="sha256:" + "1" * 64, tags=(), labels={}, size_bytes=1)
     images = {ref_of(spec, project.tags[INIT]): image}
-    said = {"digest": image.digest, "promise": promise_digest(project, spec), "suite": suite_digest(project, spec, ())}
-    Reports(folder=tmp_path / "reports").keep(INIT, waived().model_copy(update=said), {}, partial=False)
+    fields = {
+        "digest": image.digest,
+        "promise": promise_digest(project, spec),
+        "suite": suite_digest(project, spec, ()),
+    }
+    Reports(folder=tmp_path / "reports").keep(INIT, waived().model_copy(update=fields), {}, partial=False)
     candidate = candidate_of(
         Preparation.to_ask(project, print), spec, images, {}, prepare=lambda image: Ready(digest=image)
     )

@@ -113,7 +113,7 @@ def test_licenses_of_a_debian_packages_files_hold_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("created", "told"),
+    ("created", "expected"),
     [
         (CREATED, "2026-01-02T03:04:05+00:00"),
         ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05+00:00"),
@@ -124,9 +124,9 @@ def test_licenses_of_a_debian_packages_files_hold_together() -> None:
         ("0001-01-01T00:00:00+23:59", None),
     ],
 )
-def test_the_time_is_the_images_or_none(created: str | None, told: str | None) -> None:
+def test_the_time_is_the_images_or_none(created: str | None, expected: str | None) -> None:
     subject = Subject(name="a", version="", digest=DIGEST, created=created)
-    assert sbom(subject=subject)["metadata"].get("timestamp") == told
+    assert sbom(subject=subject)["metadata"].get("timestamp") == expected
 
 
 def test_an_image_without_packages_says_so() -> None:
@@ -164,18 +164,18 @@ def test_the_bytes_are_the_same_in_whatever_order_packages_come(packages: list[P
 
 
 class FakeSource:
-    """An engine that holds one image, and remembers what it was asked for."""
+    """An engine with one image that records its requests."""
 
     def __init__(self, layers: list[Layer]) -> None:
         described = [{"digest": layer.digest, "size": layer.path.stat().st_size} for layer in layers]
         data = json.dumps({"config": {"digest": sha256(b"{}"), "size": 2}, "layers": described}).encode()
         self.manifest = Manifest(data=data, media_type=MANIFEST)
-        self._layers, self.asked = layers, list[list[str]]()
+        self._layers, self.requests = layers, list[list[str]]()
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
         assert digest == self.manifest.digest
         taken = [layer for layer in self._layers if wanted(layer.digest)]
-        self.asked.append([layer.digest for layer in taken])
+        self.requests.append([layer.digest for layer in taken])
         for layer in taken:
             (folder / layer.digest.removeprefix("sha256:")).write_bytes(layer.path.read_bytes())
         return Content(manifest=self.manifest, folder=folder)
@@ -192,7 +192,7 @@ def test_an_image_is_read_once_and_then_answered_without_its_engine(tmp_path: Pa
     content, second = look_into(source, source.manifest.digest, cache)
     assert first == second
     assert [package.name for package in first.packages] == ["bash", "numpy"]
-    assert source.asked == [[layer.digest for layer in layers]]
+    assert source.requests == [[layer.digest for layer in layers]]
     assert content.manifest.digest == source.manifest.digest
 
 
@@ -201,7 +201,7 @@ def test_of_the_next_image_only_new_layers_are_taken(tmp_path: Path, layers: lis
     for count in (1, 2):
         source = FakeSource(layers[:count])
         look_into(source, source.manifest.digest, cache)
-        assert source.asked == [[layers[count - 1].digest]]
+        assert source.requests == [[layers[count - 1].digest]]
 
 
 def test_a_manifest_that_was_damaged_since_is_asked_for_again(tmp_path: Path, layers: list[Layer]) -> None:
@@ -210,7 +210,7 @@ def test_a_manifest_that_was_damaged_since_is_asked_for_again(tmp_path: Path, la
     (note,) = cache.glob("*.manifest.json")
     note.write_bytes(b"{}")
     assert len(look_into(source, source.manifest.digest, cache)[1].packages) == 2
-    assert source.asked[1:] == [[]]
+    assert source.requests[1:] == [[]]
     assert sha256(note.read_bytes()) == source.manifest.digest
 
 
@@ -219,7 +219,7 @@ def test_without_a_cache_that_can_be_written_every_look_reads_the_layers(tmp_pat
     source = FakeSource(layers)
     for _ in range(2):
         assert len(look_into(source, source.manifest.digest, tmp_path / "file/packages")[1].packages) == 2
-    assert source.asked[0] == source.asked[1] == [layer.digest for layer in layers]
+    assert source.requests[0] == source.requests[1] == [layer.digest for layer in layers]
 
 
 def sbom_of(content: Content, cache: Path | None) -> str:

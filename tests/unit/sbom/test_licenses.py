@@ -20,7 +20,7 @@ def test_licenses_are_listed_with_their_packages() -> None:
 
 
 def test_licenses_at_once_are_those_that_and_joins() -> None:
-    for said, parts in (
+    for license_, parts in (
         ("MIT", ["MIT"]),
         ("((MIT))", ["MIT"]),
         ("MIT OR ISC", ["MIT OR ISC"]),
@@ -36,31 +36,31 @@ def test_licenses_at_once_are_those_that_and_joins() -> None:
         ("our terms AND yours", ["our terms AND yours"]),
         ("", [""]),
     ):
-        assert list(at_once(said)) == parts, (said, parts)
+        assert list(at_once(license_)) == parts, (license_, parts)
 
 
 names = st.sampled_from(["MIT", "ISC", "GPL-2.0-or-later", "LicenseRef-own", "Apache-2.0 WITH LLVM-exception"])
 choices = st.lists(names, min_size=2, max_size=3).map(" OR ".join)
-held = st.lists(st.lists(names | choices, min_size=1, max_size=3), min_size=1, max_size=3)
+expressions = st.lists(st.lists(names | choices, min_size=1, max_size=3), min_size=1, max_size=3)
 
 
 def joined(parts: list[str]) -> str:
     return " AND ".join(f"({part})" if " OR " in part else part for part in parts)
 
 
-@given(held)
+@given(expressions)
 def test_each_part_is_found_once_however_the_others_stand_around_it(groups: list[list[str]]) -> None:
-    said = " AND ".join(f"({joined(group)})" for group in groups)
-    assert at_once(said) == tuple(dict.fromkeys(part for group in groups for part in group))
+    license_ = " AND ".join(f"({joined(group)})" for group in groups)
+    assert at_once(license_) == tuple(dict.fromkeys(part for group in groups for part in group))
 
 
 words = st.lists(st.sampled_from(["MIT", "AND", "OR", "WITH", "LLVM-exception", "(", ")", "MIT+", "x"])).map(" ".join)
 
 
 @given(st.text(st.sampled_from("()+.- ")) | words)
-def test_nothing_that_somebody_wrote_raises(said: str) -> None:
-    assert at_once(said)
-    assert expression(said) or at_once(said) == (said,)
+def test_nothing_that_somebody_wrote_raises(license_: str) -> None:
+    assert at_once(license_)
+    assert expression(license_) or at_once(license_) == (license_,)
 
 
 def test_an_expression_may_be_deep() -> None:

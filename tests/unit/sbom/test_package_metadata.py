@@ -24,7 +24,7 @@ def licenses(*lines: str) -> tuple[str, ...]:
 
 
 def test_the_most_exact_of_what_a_wheel_says_is_its_license() -> None:
-    for lines, said in (
+    for lines, expected in (
         (["License-Expression: mit"], ["MIT"]),
         (["License-Expression: apache-2.0 or BSD-2-clause", "License: BSD"], ["Apache-2.0 OR BSD-2-Clause"]),
         (["License-Expression: LicenseRef-NVIDIA-Proprietary"], ["LicenseRef-NVIDIA-Proprietary"]),
@@ -48,7 +48,7 @@ def test_the_most_exact_of_what_a_wheel_says_is_its_license() -> None:
         (["License-File: LICENSE", "License: MIT"], ["MIT"]),
         ([], []),
     ):
-        assert list(licenses(*lines)) == said, (lines, said)
+        assert list(licenses(*lines)) == expected, (lines, expected)
 
 
 def test_a_name_and_a_version_are_found_in_what_is_there() -> None:
@@ -86,7 +86,7 @@ def test_paragraphs_have_folded_fields_and_comments() -> None:
 
 
 def test_debians_short_names_are_put_into_spdx_where_they_are_certain() -> None:
-    for said, expected in (
+    for text, expected in (
         ("GPL-2+", "GPL-2.0-or-later"),
         ("GPL-3", "GPL-3.0-only"),
         ("LGPL-2.1+", "LGPL-2.1-or-later"),
@@ -103,7 +103,7 @@ def test_debians_short_names_are_put_into_spdx_where_they_are_certain() -> None:
         ("This software is provided 'as-is', without any", None),
         ("Permission to use and to copy", None),
     ):
-        assert spdx.of_debian(said) == expected, (said, expected)
+        assert spdx.of_debian(text) == expected, (text, expected)
 
 
 def test_a_copyright_file_is_what_its_files_are_under() -> None:
@@ -137,10 +137,10 @@ def test_os_release_may_be_quoted_and_broken() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["(" * 500, "(" * 5000 + "MIT" + ")" * 5000, "MIT AND " * 200 + "MIT", "\x00", "MIT\nMIT"]
+    "text", ["(" * 500, "(" * 5000 + "MIT" + ")" * 5000, "MIT AND " * 200 + "MIT", "\x00", "MIT\nMIT"]
 )
-def test_what_is_no_expression_is_none(said: str) -> None:
-    assert spdx.expression(said) is None
+def test_what_is_no_expression_is_none(text: str) -> None:
+    assert spdx.expression(text) is None
 
 
 @given(anything, anything)

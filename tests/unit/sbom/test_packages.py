@@ -66,7 +66,7 @@ def image(folder: Path, *layers: Tree, packer: str = "tar") -> list[Layer]:
     return [stored(folder, PACKERS[packer](tar(list(layer.items())))) for layer in layers]
 
 
-def held(folder: Path, *layers: Tree) -> Contents:
+def scan(folder: Path, *layers: Tree) -> Contents:
     return packages_in(image(folder, *layers))
 
 
@@ -102,8 +102,8 @@ def test_a_zstd_layer_may_be_several_frames_some_of_them_to_be_skipped(tmp_path:
 def test_a_path_is_the_same_however_it_is_written(tmp_path: Path, prefix: str) -> None:
     layer: Tree = {f"{prefix}{path}": text for path, text in (wheel() | {STATUS: ZLIB}).items()}
     gone: Tree = {f"{prefix}{SITE}/.wh.numpy-2.4.6.dist-info": ""}
-    assert names(held(tmp_path, layer)) == ["zlib1g 1:1.2", "numpy 2.4.6"]
-    assert names(held(tmp_path, layer, gone)) == ["zlib1g 1:1.2"]
+    assert names(scan(tmp_path, layer)) == ["zlib1g 1:1.2", "numpy 2.4.6"]
+    assert names(scan(tmp_path, layer, gone)) == ["zlib1g 1:1.2"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_path_is_the_same_however_it_is_written(tmp_path: Path, prefix: str) -
 def test_what_an_upper_layer_hides_is_not_there(tmp_path: Path, upper: Tree) -> None:
     lower = wheel() | wheel("jinja2", "3.1", root="pytorch")
     expected = [] if not {".wh..wh..opq"}.isdisjoint(upper) else ["jinja2 3.1"]
-    assert names(held(tmp_path, lower, upper)) == expected
+    assert names(scan(tmp_path, lower, upper)) == expected
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_what_an_upper_layer_hides_is_not_there(tmp_path: Path, upper: Tree) -> 
     ids=str,
 )
 def test_what_an_upper_layer_leaves_stays(tmp_path: Path, upper: Tree) -> None:
-    assert names(held(tmp_path, wheel(), upper)) == ["numpy 2.4.6"]
+    assert names(scan(tmp_path, wheel(), upper)) == ["numpy 2.4.6"]
 
 
 @pytest.mark.parametrize("whiteout_first", [True, False])
@@ -149,16 +149,16 @@ def test_a_whiteout_hides_nothing_of_its_own_layer(tmp_path: Path, whiteout_firs
     """An upgrade by one command: the old folder goes and the new one comes, in any order within the tar."""
     marks: Tree = {f"{SITE}/.wh..wh..opq": "", f"{SITE}/.wh.numpy-2.5.dist-info": ""}
     new = wheel(version="2.5")
-    assert names(held(tmp_path, wheel(), marks | new if whiteout_first else new | marks)) == ["numpy 2.5"]
+    assert names(scan(tmp_path, wheel(), marks | new if whiteout_first else new | marks)) == ["numpy 2.5"]
 
 
 def test_what_was_taken_away_can_come_back(tmp_path: Path) -> None:
-    assert names(held(tmp_path, wheel(), {"opt/.wh.venv": ""}, wheel(version="2.5"))) == ["numpy 2.5"]
+    assert names(scan(tmp_path, wheel(), {"opt/.wh.venv": ""}, wheel(version="2.5"))) == ["numpy 2.5"]
 
 
 def test_the_last_status_is_the_one_that_counts(tmp_path: Path) -> None:
     newer = BASH.replace("5.2-1+b1", "5.3")
-    assert names(held(tmp_path, {STATUS: f"{BASH}\n{ZLIB}"}, {STATUS: newer})) == ["bash 5.3"]
+    assert names(scan(tmp_path, {STATUS: f"{BASH}\n{ZLIB}"}, {STATUS: newer})) == ["bash 5.3"]
 
 
 def test_the_last_entry_of_a_path_within_a_layer_is_the_one_that_counts(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_packages_of_images_without_dpkg_are_in_a_folder_of_their_own(tmp_path: 
         "var/lib/dpkg/status.d/zlib1g": ZLIB,
         "var/lib/dpkg/status.d/base.md5sums": "Package: no\nVersion: 1\n",
     }
-    assert names(held(tmp_path, layer)) == ["bash 5.2-1+b1", "zlib1g 1:1.2"]
+    assert names(scan(tmp_path, layer)) == ["bash 5.2-1+b1", "zlib1g 1:1.2"]
 
 
 def test_packages_without_files_are_none() -> None:
@@ -184,25 +184,25 @@ def test_packages_without_files_are_none() -> None:
 
 
 def test_two_versions_of_one_distribution_are_two(tmp_path: Path) -> None:
-    contents = held(tmp_path, wheel(version="2.4"), wheel(version="2.5", root="pytorch"))
+    contents = scan(tmp_path, wheel(version="2.4"), wheel(version="2.5", root="pytorch"))
     assert [(p.version, p.locations) for p in contents.packages] == [("2.4", (f"/{SITE}",)), ("2.5", ("/pytorch",))]
     assert contents.bundled == ()
 
 
 def test_one_version_in_two_places_is_one_with_both(tmp_path: Path) -> None:
-    contents = held(tmp_path, wheel(), wheel(root="pytorch", more="License-Expression: MIT\n"))
+    contents = scan(tmp_path, wheel(), wheel(root="pytorch", more="License-Expression: MIT\n"))
     assert [(p.locations, p.licenses) for p in contents.packages] == [((f"/{SITE}", "/pytorch"), ("MIT",))]
 
 
 def test_what_lies_inside_of_another_distributions_folder_is_bundled(tmp_path: Path) -> None:
     own = wheel("setuptools", "84") | wheel("wheel", "0.46", root=f"{SITE}/setuptools/_vendor")
     both = own | wheel("zipp", "3.23", root=f"{SITE}/setuptools/_vendor") | wheel("zipp", "3.23", root="nvidia")
-    assert [package.name for package in held(tmp_path, own).bundled] == ["wheel"]
-    assert [package.name for package in held(tmp_path, both).bundled] == ["wheel"]
+    assert [package.name for package in scan(tmp_path, own).bundled] == ["wheel"]
+    assert [package.name for package in scan(tmp_path, both).bundled] == ["wheel"]
 
 
 def test_a_folder_whose_name_only_begins_alike_is_not_inside(tmp_path: Path) -> None:
-    assert held(tmp_path, wheel(root="opt/a") | wheel("zipp", "1", root="opt/ab")).bundled == ()
+    assert scan(tmp_path, wheel(root="opt/a") | wheel("zipp", "1", root="opt/ab")).bundled == ()
 
 
 def test_licenses_are_found_through_a_linked_folder_and_a_linked_file(tmp_path: Path) -> None:
@@ -215,16 +215,16 @@ def test_licenses_are_found_through_a_linked_folder_and_a_linked_file(tmp_path: 
         f"{doc}/hard/copyright": Entry(tarfile.LNKTYPE, f"./{doc}/real/copyright"),
         f"{doc}/circle": symlink("../doc/circle"),
     }
-    found = {package.name: package.licenses for package in held(tmp_path, layer).packages}
+    found = {package.name: package.licenses for package in scan(tmp_path, layer).packages}
     assert found == dict.fromkeys(("real", "folder", "file", "hard"), ("Zlib",)) | {"circle": ()}
     folder: Tree = {f"{doc}/folder": Entry(), f"{doc}/folder/copyright": f"{DEP5}Files: *\nLicense: Expat\n"}
-    found = {package.name: package.licenses for package in held(tmp_path, layer, folder).packages}
+    found = {package.name: package.licenses for package in scan(tmp_path, layer, folder).packages}
     assert (found["real"], found["folder"]) == (("Zlib",), ("MIT",))
 
 
 def test_metadata_that_is_a_link_elsewhere_is_named_by_its_folder(tmp_path: Path) -> None:
     path = f"{SITE}/Foo.Bar-1.0.dist-info/METADATA"
-    assert names(held(tmp_path, {path: symlink("/store/METADATA")})) == ["foo-bar 1.0"]
+    assert names(scan(tmp_path, {path: symlink("/store/METADATA")})) == ["foo-bar 1.0"]
 
 
 def test_the_system_is_what_its_release_file_says(tmp_path: Path) -> None:
@@ -232,9 +232,9 @@ def test_the_system_is_what_its_release_file_says(tmp_path: Path) -> None:
         "etc/os-release": symlink("../usr/lib/os-release"),
         "usr/lib/os-release": 'ID=debian\nVERSION_ID="12"\n',
     }
-    system = held(tmp_path, layer).system
+    system = scan(tmp_path, layer).system
     assert (system.id, system.version) == ("debian", "12")
-    assert held(tmp_path, {}).system.id == ""
+    assert scan(tmp_path, {}).system.id == ""
 
 
 def test_a_remembered_layer_is_not_read_again(tmp_path: Path) -> None:

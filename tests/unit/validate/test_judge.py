@@ -95,8 +95,8 @@ def test_nothing_is_wrong() -> None:
 
 
 def other(tag: str, **labels: str) -> Served:
-    told = {"org.torchbake.id": OTHER, "org.torchbake.torch": "2.9.1", "org.torchbake.cuda": "12.8.90", **labels}
-    return served(tag, "sha256:other", told)
+    own = {"org.torchbake.id": OTHER, "org.torchbake.torch": "2.9.1", "org.torchbake.cuda": "12.8.90", **labels}
+    return served(tag, "sha256:other", own)
 
 
 def test_a_tag_moved_by_hand_is_told_where_it_belongs() -> None:
@@ -193,8 +193,8 @@ def test_the_newest_release_is_finished_when_its_own_tag_is_at_it_or_somebody_we
 
 
 def test_an_older_release_that_was_never_finished_is_let_be() -> None:
-    begun = replace(revision(0), record=record(0, "sha256:r0", state="begun"))
-    assert failures(shelf(begun, revision(1))) == {}
+    unfinished = replace(revision(0), record=record(0, "sha256:r0", state="begun"))
+    assert failures(shelf(unfinished, revision(1))) == {}
 
 
 def test_a_registry_that_lists_no_tags_is_judged_by_the_own_tag() -> None:
@@ -284,8 +284,8 @@ def test_versions_agree_by_the_rules_of_the_payload(
 
 
 @given(VERSIONS)
-def test_what_must_be_inside_never_contradicts_the_promise(told: dict[str, str | None]) -> None:
-    labels = {f"org.torchbake.{key}": value for key, value in told.items() if value}
+def test_what_must_be_inside_never_contradicts_the_promise(versions: dict[str, str | None]) -> None:
+    labels = {f"org.torchbake.{key}": value for key, value in versions.items() if value}
     sharper = most_exact(PROMISE.versions, labels)
     assert not disagreements({key: PROMISE.versions[key] for key in PROMISE.versions}, sharper)
     assert all(sharper[key] == versions_in(labels)[key] for key in sharper if key not in PROMISE.versions)
@@ -352,7 +352,7 @@ class Fake(Registry):
         self.silent, self.refuses = silent, refuses
         self.manifests: dict[str, Manifest] = {}
         self.blobs: dict[str, bytes] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def add(self, tag: str, config: bytes, **content: object) -> Manifest:
         self.blobs[sha256(config)] = config
@@ -377,7 +377,7 @@ class Fake(Registry):
         return found.digest if found else None
 
     def manifest(self, key: str) -> Manifest | None:
-        self.asked.append(key)
+        self.requests.append(key)
         return self.manifests.get(key)
 
     def size_of(self, digest: str) -> int | None:
@@ -401,7 +401,7 @@ def test_a_survey_asks_for_each_digest_once_and_goes_on_after_silence() -> None:
     assert {tag: (bool(one.image), reason_of(one.answer_problem)) for tag, one in found.tags.items()} == {
         "a": (True, ""), "b": (False, "it does not answer"), "c": (True, ""), "d": (False, ""),
     }  # fmt: skip
-    assert len(registry.asked) == 1
+    assert len(registry.requests) == 1
     assert found.tags["a"].image
     assert (found.tags["a"].image.labels, found.tags["a"].image.platforms) == ({"a": "b"}, ("linux/amd64",))
 

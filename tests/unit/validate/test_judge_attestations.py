@@ -357,7 +357,7 @@ def test_a_survey_does_not_ask_for_what_is_not_listed() -> None:
     registry = Fake()
     registry.add(TAG, b'{"os": "linux"}')
     assert _survey(registry).attached == {}
-    assert len(registry.asked) == 1
+    assert len(registry.requests) == 1
 
 
 def _parsed(add: Callable[[argparse.ArgumentParser], None], *words: str) -> argparse.Namespace:

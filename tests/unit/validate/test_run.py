@@ -257,9 +257,9 @@ def test_interrupted_it_ends_what_looks_and_removes_what_was_started(place: Plac
     waiting = threading.Event()
 
     def hang(look: Look) -> None:
-        begun = time.monotonic()
+        start = time.monotonic()
         waiting.set()
-        while time.monotonic() - begun < 10:
+        while time.monotonic() - start < 10:
             look("still looking")  # raises once the run is stopped
             time.sleep(0.005)
 
@@ -275,10 +275,10 @@ def test_interrupted_it_ends_what_looks_and_removes_what_was_started(place: Plac
             daemon=place.daemon, id=name, image="x", command=(), options={"labels": owner}, started=True
         )
     threading.Thread(target=stop, daemon=True).start()
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         place.run(place.row(), place.foreign("latest"), jobs=1)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - start < 5
     assert list(place.daemon.boxes) == ["theirs"]
     assert len(place.looker.questions) == 1
     assert place.looker.stopped
