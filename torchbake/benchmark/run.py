@@ -93,7 +93,6 @@ class PlanRun:
         return [each.done or by_name[_name(each.case)] for each in items]
 
     def _queue(self, queue: Sequence[Begun], shown: Board) -> list[Done]:
-        """Run the cases of one machine one after another."""
         too_large: dict[tuple[object, ...], int] = {}  # by the experiment without its batch size
         found = []
         for each in queue:

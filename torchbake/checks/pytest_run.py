@@ -242,7 +242,6 @@ def checks_of(ended: Ended, results: Path, timeout: float) -> tuple[CheckResult,
 
 
 def _last(tail: Sequence[str]) -> str:
-    """Return the last error, else the last line."""
     errors = [line for line in tail if re.match(r"(E  |ERROR|(\S+ )?\S*error:|!)", line, flags=re.IGNORECASE)]
     return (errors or list(tail) or ["it said nothing"])[-1].strip("! ").removeprefix("E  ").strip()
 

@@ -130,6 +130,5 @@ def _end_of(ended: Ended) -> str:
 
 
 def _with_tail(reason: str, ended: Ended, *, most: int = 12) -> str:
-    """Append the last lines of stderr to a reason."""
     lines = [line.rstrip() for line in ended.stderr.splitlines() if line.strip()]
     return "\n".join((reason, *(f"    {line[:300]}" for line in lines[-most:])))

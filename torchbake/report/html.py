@@ -20,7 +20,7 @@ from torchbake.core.sizes import human
 from torchbake.errors import RenderError
 from torchbake.report.layer_sharing import Breakdown
 from torchbake.report.model import Catalogue, Entry
-from torchbake.report.svg import bar, parts_of, totals_of
+from torchbake.report.svg import Part, bar, parts_of
 
 PRESENCE = {
     "up-to-date": "up to date",
@@ -116,7 +116,8 @@ def _overview_bar(catalogue: Catalogue, entry: Entry) -> Markup:
         return Markup("")
     breakdowns = [each.on_disk if entry.on_disk else each.in_registry for each in catalogue.images]
     whole = max(each.total for each in breakdowns if each)
-    return bar(totals_of(found), whole=whole, title=_title(found), height=10)
+    parts = (Part(size=found.own, kind="own"), Part(size=found.shared, kind="shared"))
+    return bar(parts, whole=whole, title=_title(found), height=10)
 
 
 def _title(breakdown: Breakdown) -> str:

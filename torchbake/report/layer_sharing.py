@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import BaseModel, ConfigDict
 
 _LONGEST = 72  # characters of a layer's name
 _READ = 2000  # characters of a step that are read, as images of others can have steps of any length
@@ -67,21 +67,9 @@ class Breakdown(Frozen):
     """An image's layers, lowest first. ``shared`` are the bytes that another image has, too."""
 
     layers: tuple[Share, ...]
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def total(self) -> int:
-        return sum(layer.size for layer in self.layers)
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def shared(self) -> int:
-        return sum(layer.size for layer in self.layers if layer.others)
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def own(self) -> int:
-        return self.total - self.shared
+    total: int
+    shared: int
+    own: int
 
 
 class Stock(Frozen):
@@ -97,10 +85,14 @@ def break_down(images: Mapping[str, Sequence[Layer]]) -> dict[str, Breakdown]:
     unique = {name: {layer.key: layer for layer in layers}.values() for name, layers in images.items() if layers}
     holders = Counter(layer.key for layers in unique.values() for layer in layers)
 
-    def share(layer: Layer) -> Share:
-        return Share(name=layer.name, key=layer.key, size=layer.size, others=holders[layer.key] - 1)
+    def breakdown(layers: Iterable[Layer]) -> Breakdown:
+        shares = tuple(
+            Share(name=layer.name, key=layer.key, size=layer.size, others=holders[layer.key] - 1) for layer in layers
+        )
+        total, shared = sum(each.size for each in shares), sum(each.size for each in shares if each.others)
+        return Breakdown(layers=shares, total=total, shared=shared, own=total - shared)
 
-    return {name: Breakdown(layers=tuple(map(share, layers))) for name, layers in unique.items()}
+    return {name: breakdown(layers) for name, layers in unique.items()}
 
 
 def stock(breakdowns: Iterable[Breakdown]) -> Stock:

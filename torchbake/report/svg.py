@@ -29,11 +29,6 @@ def parts_of(breakdown: Breakdown) -> tuple[Part, ...]:
     )
 
 
-def totals_of(breakdown: Breakdown) -> tuple[Part, ...]:
-    """Return an image as two pieces: its own bytes, and the shared bytes."""
-    return (Part(size=breakdown.own, kind="own"), Part(size=breakdown.shared, kind="shared"))
-
-
 def bar(parts: Sequence[Part], *, whole: float, title: str, height: int = 14) -> Markup:
     """Draw adjacent pieces; ``whole`` is the size of the full width. Screen readers read the ``title``."""
     pieces, start = [], 0.0

@@ -91,12 +91,10 @@ def of_wheel(
     name = _name(field)
     classes = tuple(dict.fromkeys(normal(text.rpartition("::")[2]) for text in classifiers))
     classes = tuple(text for text in classes if text.lower() not in _SILENT)
-    if name and expression(name):
-        return (name,)
-    if classes and all(map(expression, classes)):
+    if classes and (not name or (not expression(name) and all(map(expression, classes)))):
         return tuple(sorted(classes))
-    if name or classes:
-        return (name,) if name else tuple(sorted(classes))
+    if name:
+        return (name,)
     return (f"said in {', '.join(files)}",) if files else ()
 
 

@@ -112,7 +112,6 @@ class InEngine:
             self.suite.stop()
 
     def _run_suite(self, image: str, question: Question, look: Look) -> Inside:
-        """Return the result of all image checks as one check."""
         if self.suite is None:
             return ()
         target = Target(
@@ -138,7 +137,6 @@ class InEngine:
                     self.engine.client.api.remove_image(name)
 
     def _pull(self, question: Question, look: Look) -> Problem | None:
-        """Pull the image; return the problem if it cannot be pulled."""
         layers: dict[str, tuple[int, int]] = {}
         try:
             with answering():
