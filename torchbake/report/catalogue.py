@@ -176,24 +176,24 @@ def _commands(
     spec: Spec, tags: tuple[str, ...], here: InEngine | None, released: InRegistry | None, *, tested: bool
 ) -> tuple[model.Command, ...]:
     """Return the likely next commands for an image: pull it, or build, run and test it."""
+    lines: dict[str, str] = {}
     if released:
         pull = f"docker pull {released.repository}"
         moved = [move.tag for move in released.record.rolling] if released.record else []
-        return (
-            model.Command(purpose="Pull the newest", line=f"{pull}:{moved[-1] if moved else tags[0]}"),
-            model.Command(purpose="Pull this release", line=f"{pull}:{released.tag}"),
-            model.Command(purpose="Pull by digest", line=f"{pull}@{released.digest}"),
-        )
-    if here is None:
-        return (model.Command(purpose="Build it", line=f"nox -s build -- {spec.id}"),)
-    name = f"{spec.repository}:{tags[-1]}"
-    words = f"-it {name}" if spec.has_torch else f"-v data:/data {name} /data"
-    run = model.Command(purpose="Run it here", line=f"docker run --rm {words}")
-    if not tested:
-        return run, model.Command(purpose="Test it", line=f"nox -s test -- {spec.id}")
-    if here.stale:
-        return run, model.Command(purpose="Build it again", line=f"nox -s build -- {spec.id}")
-    return (run,)
+        lines["Pull the newest"] = f"{pull}:{moved[-1] if moved else tags[0]}"
+        lines["Pull this release"] = f"{pull}:{released.tag}"
+        lines["Pull by digest"] = f"{pull}@{released.digest}"
+    elif here is None:
+        lines["Build it"] = f"nox -s build -- {spec.id}"
+    else:
+        name = f"{spec.repository}:{tags[-1]}"
+        words = f"-it {name}" if spec.has_torch else f"-v data:/data {name} /data"
+        lines["Run it here"] = f"docker run --rm {words}"
+        if not tested:
+            lines["Test it"] = f"nox -s test -- {spec.id}"
+        elif here.stale:
+            lines["Build it again"] = f"nox -s build -- {spec.id}"
+    return tuple(model.Command(purpose=purpose, line=line) for purpose, line in lines.items())
 
 
 def _summary(entries: Sequence[model.Entry], known: Known) -> model.Summary:

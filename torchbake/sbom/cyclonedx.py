@@ -7,7 +7,6 @@ https://github.com/package-url/purl-spec/blob/main/PURL-TYPES.rst
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,31 +27,23 @@ _DECLARED = LicenseAcknowledgement.DECLARED  # by the package; no license texts 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # the library's default is the current time, which is not reproducible
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """An image: the name of its repository, its version, its manifest's digest, and its creation time (RFC 3339)."""
+def sbom_text(contents: Contents, *, name: str, version: str, digest: str, created: str | None) -> str:
+    """Return the SBOM of an image, which ends with a newline. Pure.
 
-    name: str
-    version: str
-    digest: str
-    created: str | None = None
-
-
-def sbom_text(subject: Subject, contents: Contents) -> str:
-    """Return the SBOM of an image, which ends with a newline. Pure."""
-    created = _moment(subject.created)
+    ``name`` is the image's repository, ``digest`` that of its manifest, and ``created`` its creation time (RFC 3339).
+    """
+    moment = _moment(created)
     # The purl type `oci`: the last part of the repository's name in lower case, at the manifest's digest.
-    purl = PackageURL(type="oci", name=subject.name.rpartition("/")[2].lower(), version=subject.digest)
+    purl = PackageURL(type="oci", name=name.rpartition("/")[2].lower(), version=digest)
     image = Component(
-        type=ComponentType.CONTAINER, name=subject.name, version=subject.version or None, purl=purl,
-        bom_ref=purl.to_string(),
-    )  # fmt: skip
+        type=ComponentType.CONTAINER, name=name, version=version or None, purl=purl, bom_ref=purl.to_string()
+    )
     components = [_component(package, contents.system) for package in contents.packages]
     bom = Bom(
-        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, subject.digest),
+        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, digest),
         components=components,
         metadata=BomMetaData(
-            timestamp=created or _LONG_AGO,
+            timestamp=moment or _LONG_AGO,
             component=image,
             tools=ToolRepository(components=[Component(type=ComponentType.APPLICATION, name="torchbake")]),
         ),
@@ -60,7 +51,7 @@ def sbom_text(subject: Subject, contents: Contents) -> str:
     bom.register_dependency(image, components)
     data = json.loads(JsonV1Dot6(bom).output_as_string())
     data.setdefault("components", [])
-    if created is None:
+    if moment is None:
         del data["metadata"]["timestamp"]
     return json.dumps(_ordered(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 

@@ -73,9 +73,9 @@ def sbom_of_contents(manifest: Manifest, contents: Contents, *, name: str, versi
     # py_serializable logs a debug line for each field as soon as it is imported, and nox shows debug lines.
     logging.getLogger("py_serializable").setLevel(logging.WARNING)
     # Imported here, as it takes a quarter of a second, which a release without due images does not need.
-    from torchbake.sbom.cyclonedx import Subject, sbom_text  # noqa: PLC0415
+    from torchbake.sbom.cyclonedx import sbom_text  # noqa: PLC0415
 
-    return sbom_text(Subject(name=name, version=version, digest=manifest.digest, created=created), contents)
+    return sbom_text(contents, name=name, version=version, digest=manifest.digest, created=created)
 
 
 def unread(cache: Path | None) -> Callable[[str], bool]:

@@ -1,9 +1,9 @@
 """Run of validations: images and references in parallel, each read from its registry, pulled, checked and reported."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -39,10 +39,6 @@ class Found:
     served: Served
     checks: tuple[CheckResult, ...]
 
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return self.served.image.labels if self.served.image else {}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -68,18 +64,14 @@ class Row:
         own, inside = own_digests(self.promise, shelf), dict[str, Inside]()
         for image in (each.image for each in served.values()):
             if image and image.digest in own and image.digest not in inside:
-                inside[image.digest] = looker.look_into(self._question(image), look)
+                expected = most_exact(self.promise.versions, image.labels)
+                question = _question(self.registry.repository, image, expected, self.promise)
+                inside[image.digest] = looker.look_into(question, look)
         signatures = _verify(self.verifier, self.registry.repository, signed_digests(shelf), look)
         return [
             Found(ref=f"{shelf.repository}:{tag}", row=self.promise.id, served=served[tag], checks=checks)
             for tag, checks in judge(self.promise, shelf, inside, self.known, signatures).items()
         ]
-
-    def _question(self, image: Image) -> Question:
-        promise = self.promise
-        expected = most_exact(promise.versions, image.labels)
-        question = _question(self.registry.repository, image, expected, release=promise.release, row=promise.id)
-        return replace(question, waivers=promise.waivers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +116,14 @@ def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], 
     return Signatures(problems=problems)
 
 
-def _question(
-    repository: Repository, image: Image, expected: Versions, *, release: str = "", row: str = ""
-) -> Question:
+def _question(repository: Repository, image: Image, expected: Versions, promise: Promise | None = None) -> Question:
     """Return the expected content of an image. An incomplete image is not pulled."""
+    release, row, waivers = (promise.release, promise.id, promise.waivers) if promise else ("", "", {})
     broken = image.config_problem or any(piece.found != piece.size for piece in image.pieces)
     problem = unknown("not all of it is there") if broken else None if expected or release else NOTHING_EXPECTED
     return Question(
         repository=repository, digest=image.digest, labels=image.labels, expected=expected, release=release,
-        problem=problem, row=row,
+        problem=problem, row=row, waivers=waivers,
     )  # fmt: skip
 
 
@@ -184,5 +175,6 @@ class ValidateRun:
             image=found.ref, id=found.row, digest=found.served.digest or _NO_DIGEST, suite=SUITE, gpu="off",
             started=started, seconds=seconds, checks=found.checks,
         )  # fmt: skip
-        page = self.reports.keep(found.ref, verdict, found.labels, partial=False)
+        labels = found.served.image.labels if found.served.image else {}
+        page = self.reports.keep(found.ref, verdict, labels, partial=False)
         return Tested(name=found.ref, ref=found.ref, verdict=verdict, report=page)

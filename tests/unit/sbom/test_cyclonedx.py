@@ -16,14 +16,14 @@ from tests.unit.sbom.test_packages import BASH, STATUS, image, wheel
 from torchbake.engine.export import Content
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import MANIFEST, Manifest, sha256
-from torchbake.sbom.cyclonedx import Subject, sbom_text
+from torchbake.sbom.cyclonedx import sbom_text
 from torchbake.sbom.package_metadata import System
 from torchbake.sbom.packages import Contents, Layer, Package, contents_in, look_into, sbom_of_contents, unread
 
 VALIDATOR = JsonStrictValidator(SchemaVersion.V1_6)
 DIGEST = f"sha256:{'a1' * 32}"
 CREATED = "2026-01-02T03:04:05Z"
-SUBJECT = Subject(name="acme/pytorch", version="2.13.0-cpu", digest=DIGEST, created=CREATED)
+IMAGE = {"name": "acme/pytorch", "version": "2.13.0-cpu", "digest": DIGEST, "created": CREATED}
 DEBIAN = System(id="debian", version="12")
 TORCH = Package(kind="python", name="torch", version="2.13.0+cpu", licenses=("BSD-3-Clause",), locations=("/pytorch",))
 PERL = Package(
@@ -31,8 +31,8 @@ PERL = Package(
 )
 
 
-def sbom(*packages: Package, subject: Subject = SUBJECT, system: System = DEBIAN) -> dict[str, Any]:
-    text = sbom_text(subject, Contents(packages=packages, system=system))
+def sbom(*packages: Package, system: System = DEBIAN, **changes: Any) -> dict[str, Any]:
+    text = sbom_text(Contents(packages=packages, system=system), **(IMAGE | changes))
     assert VALIDATOR.validate_str(text) is None
     found: dict[str, Any] = json.loads(text)
     return found
@@ -125,8 +125,7 @@ def test_licenses_of_a_debian_packages_files_hold_together() -> None:
     ],
 )
 def test_the_time_is_the_images_or_none(created: str | None, expected: str | None) -> None:
-    subject = Subject(name="a", version="", digest=DIGEST, created=created)
-    assert sbom(subject=subject)["metadata"].get("timestamp") == expected
+    assert sbom(name="a", version="", created=created)["metadata"].get("timestamp") == expected
 
 
 def test_an_image_without_packages_says_so() -> None:
@@ -134,9 +133,8 @@ def test_an_image_without_packages_says_so() -> None:
 
 
 def test_the_serial_number_is_of_the_digest_alone() -> None:
-    other = Subject(name="acme/pytorch", version="2.13.0-cpu", digest=f"sha256:{'b2' * 32}", created=CREATED)
     assert sbom(TORCH)["serialNumber"] == sbom(PERL)["serialNumber"] == "urn:uuid:bd2d8509-0335-5e35-abaa-0e0e51b99cd1"
-    assert sbom(subject=other)["serialNumber"] != sbom()["serialNumber"]
+    assert sbom(digest=f"sha256:{'b2' * 32}")["serialNumber"] != sbom()["serialNumber"]
 
 
 WORDS = st.sampled_from(["MIT", "ISC", "MIT OR ISC", "our own", "a\tb", "ü", "LicenseRef-x", "GPL-2.0-only AND MIT"])
@@ -155,9 +153,9 @@ PACKAGES = st.builds(
 
 @given(st.lists(PACKAGES, max_size=5, unique_by=lambda one: (one.kind, one.name, one.version)), st.data())
 def test_the_bytes_are_the_same_in_whatever_order_packages_come(packages: list[Package], data: st.DataObject) -> None:
-    text = sbom_text(SUBJECT, Contents(packages=tuple(packages), system=DEBIAN))
+    text = sbom_text(Contents(packages=tuple(packages), system=DEBIAN), **IMAGE)
     shuffled = tuple(data.draw(st.permutations(packages)))
-    assert sbom_text(SUBJECT, Contents(packages=shuffled, system=DEBIAN)) == text
+    assert sbom_text(Contents(packages=shuffled, system=DEBIAN), **IMAGE) == text
     assert VALIDATOR.validate_str(text) is None
     components = json.loads(text)["components"]
     assert len({part["bom-ref"] for part in components}) == len(components) == len(packages)
