@@ -77,27 +77,21 @@ _SCALAR = {"type": ["string", "number", "boolean"]}
 VariableValue = Annotated[
     str | tuple[str, ...], WithJsonSchema({"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]})
 ]
-Limit = Annotated[
-    str, Field(pattern=LIMIT), WithJsonSchema({"type": ["string", "integer"], "pattern": LIMIT, "minimum": -1})
-]
+Size = Annotated[str, Field(pattern=SIZE)]
+_LIMIT_SCHEMA = WithJsonSchema({"type": ["string", "integer"], "pattern": LIMIT, "minimum": -1})
+Limit = Annotated[str, Field(pattern=LIMIT), _LIMIT_SCHEMA]
 Variables = dict[Annotated[str, Field(pattern=VARIABLE)], Annotated[str, AfterValidator(_public)]]
 
 
 class Docker(Model):
     """Options of containers. Docker's default of 64 MB shared memory is too small for torch's workers and NCCL."""
 
-    shm_size: Annotated[str, Field(pattern=SIZE)] = Field(
-        "1g", description="size of `/dev/shm`: a limit, not a use", examples=["8g"]
-    )
-    memlock: Limit = Field(
-        "-1", description="bytes that may be locked in memory, which GPUs and RDMA want; -1: all", examples=["-1"]
-    )
+    shm_size: Size = Field("1g", description="maximal size of `/dev/shm`", examples=["8g"])
+    memlock: Limit = Field("-1", description="bytes of locked memory, for GPUs and RDMA; -1: no limit", examples=["-1"])
     stack: Limit = Field("67108864", description="bytes of a thread's stack", examples=["67108864"])
-    network: Text = Field(
-        "none", description="as of `docker run --network`; a benchmark needs its loopback alone", examples=["host"]
-    )
+    network: Text = Field("none", description="network; a benchmark on one node only needs loopback", examples=["host"])
     options: tuple[Text, ...] = Field(
-        (), description="more words of `docker run`", examples=[["--cpuset-cpus=0-7", "--cap-add=SYS_NICE"]]
+        (), description="further options of `docker run`", examples=[["--cpuset-cpus=0-7", "--cap-add=SYS_NICE"]]
     )
 
 
@@ -105,24 +99,18 @@ class Host(Model):
     """One or several machines without containers: over ssh, or this machine by its Python."""
 
     ssh: Words | None = Field(
-        None,
-        description="where to, for ssh: an alias of ~/.ssh/config, or user@host; of `nodes` a list, node 0 first",
-        examples=["foo_bar"],
+        None, description="alias of ~/.ssh/config, or user@host; a list for `nodes`, node 0 first", examples=["foo_bar"]
     )
     address: Text | None = Field(
-        None,
-        description="where the other nodes reach the first; if not set: what `ssh` says of it",
-        examples=["10.0.0.1"],
+        None, description="address of node 0 for the others; if not set: its host in `ssh`", examples=["10.0.0.1"]
     )
     bench: Text | None = Field(
         None,
-        description="the file `bench` there; if not set: on this machine the toolkit's own, over ssh that in the PATH",
+        description="path of `bench`; if not set: the toolkit's own on this machine, over ssh the one in its PATH",
         examples=["/opt/torchbake/bench"],
     )
     python: Text = Field(
-        "python3",
-        description="its Python that has torch; over ssh with `bench` alone",
-        examples=["/home/pytorch/pytorch/sandbox/bin/python"],
+        "python3", description="Python with torch; over ssh it needs `bench`", examples=["/opt/pytorch/bin/python"]
     )
 
     @field_validator("python")
@@ -157,17 +145,17 @@ class Conditions(Model):
     batch_size: Sizes | None = Field(None, description="with these batch sizes", examples=[[64, 128]])
     dtype: Dtypes | None = Field(None, description="with these types", examples=["float16"])
     phase: Phases | None = Field(None, description="in these phases", examples=["training"])
-    gpus: Gpus | None = Field(None, description="on so many GPUs", examples=[0])
-    nodes: Sizes | None = Field(None, description="on so many nodes", examples=[2])
+    gpus: Gpus | None = Field(None, description="with these numbers of GPUs", examples=[0])
+    nodes: Sizes | None = Field(None, description="with these numbers of nodes", examples=[2])
 
 
 class Exclude(Conditions):
     """A rule that excludes the experiments that meet all its keys."""
 
     reason: Annotated[str, Field(min_length=8)] = Field(
-        description="why, for whoever reads the results", examples=["does not fit into 16 GB"]
+        description="reason, which the results show", examples=["does not fit into 16 GB"]
     )
     image: Words | None = Field(
-        None, description="in these images: words of `images`, or the ids that they mean", examples=["cpu runtime"]
+        None, description="in these images: words of `images`, or ids", examples=["cpu runtime"]
     )
-    host: Words | None = Field(None, description="on these hosts, by `ssh`, or by `python`", examples=["foo_bar"])
+    host: Words | None = Field(None, description="on these hosts: their `ssh` or `python`", examples=["foo_bar"])

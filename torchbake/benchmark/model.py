@@ -38,20 +38,17 @@ from torchbake.matrix.yaml_source import Document, Location, read_document
 _HINT = "docs/benchmark-plans.md has every key."
 
 
+Count = Annotated[int, Field(ge=0)]
+
+
 class Settings(Model):
     """How an experiment is measured."""
 
     num_batches: Positive = Field(100, description="batches that are measured", examples=[50])
-    num_warmup_batches: Annotated[int, Field(ge=0)] = Field(
-        1, description="batches before them, which do not count", examples=[10]
-    )
-    device: Device = Field(
-        "gpu", description="gpu, or cpu: then `gpus` is a number of processes, which share the cores", examples=["cpu"]
-    )
+    num_warmup_batches: Count = Field(1, description="batches before the measurement", examples=[10])
+    device: Device = Field("gpu", description="gpu; with cpu, `gpus` counts processes that share it", examples=["cpu"])
     data_dir: Text | None = Field(
-        None,
-        description="a folder with data, relative to the plan's; if not set: synthetic data, which costs no time",
-        examples=["/data/imagenet"],
+        None, description="folder of data, relative to the plan's; if not set: synthetic", examples=["/data/imagenet"]
     )
     data_backend: Backend = Field("caffe_lmdb", description="the format of `data_dir`", examples=["image_folder"])
     data_shuffle: bool = Field(False, description="whether data is shuffled in each epoch", examples=[True])
@@ -60,20 +57,17 @@ class Settings(Model):
     monitor_seconds: Seconds = Field(
         0.0, description="seconds between samples of CPU, memory and GPU, at least 0.2; 0: none", examples=[1]
     )
-    args: tuple[Text, ...] = Field((), description="more words of `bench`", examples=[["--cudnn_fastest", "true"]])
+    args: tuple[Text, ...] = Field((), description="further flags of `bench`", examples=[["--cudnn_fastest", "true"]])
     env: Variables = Field(
-        default_factory=dict, description="variables of each experiment", examples=[{"OMP_NUM_THREADS": "8"}]
+        default_factory=dict, description="environment variables", examples=[{"OMP_NUM_THREADS": "8"}]
     )
-    docker: Docker = Field(Docker(), description="how containers are started", examples=[{"shm_size": "8g"}])
+    docker: Docker = Field(Docker(), description="options of containers", examples=[{"shm_size": "8g"}])
 
 
 class When(Conditions):
     """A rule that changes settings of the experiments that meet all its other keys. Later rules override earlier."""
 
-    set: Settings = Field(
-        description="settings in place of the plan's, only keys that are written; `env` and `docker` are merged",
-        examples=[{"num_batches": 20}],
-    )
+    set: Settings = Field(description="changed settings; `env` and `docker` are merged", examples=[{"num_batches": 20}])
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -102,13 +96,13 @@ class Axes(Model):
     nodes: Sizes = Field((1,), description="number of machines, or of containers on one machine", examples=[[1, 2]])
     images: tuple[Text, ...] = Field(
         (),
-        description="words that select images of the matrix, or references; a plan needs `images` or `hosts`",
+        description="selectors of images in the matrix, or references; a plan needs `images` or `hosts`",
         examples=[["2.10.0 cuda12.8 runtime debian12", "ghcr.io/acme/pytorch:latest"]],
     )
     hosts: tuple[Host, ...] = Field((), description="machines without containers", examples=[[{"ssh": "foo_bar"}]])
     exclude: tuple[Exclude, ...] = Field(
         (),
-        description="experiments that are not run, with the reason",
+        description="excluded experiments, with the reason",
         examples=[[{"model": "vgg19", "batch_size": 64, "reason": "does not fit into 16 GB"}]],
     )
     when: tuple[When, ...] = Field(
@@ -117,9 +111,7 @@ class Axes(Model):
         examples=[[{"model": "vgg19", "set": {"num_batches": 20}}]],
     )
     stop_at_out_of_memory: bool = Field(
-        False,
-        description="whether to skip larger `batch_sizes` after one that does not fit into the memory",
-        examples=[True],
+        False, description="whether to skip larger `batch_sizes` after one that does not fit", examples=[True]
     )
     timeout: Positive = Field(3600, description="seconds for one experiment", examples=[600])
 
