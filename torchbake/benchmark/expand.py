@@ -148,8 +148,8 @@ def _holds(rule: Exclude, experiment: Experiment, place: Named) -> bool:
 
 def _agrees(rule: Conditions, experiment: Experiment) -> bool:
     """Check if an experiment has all values of a rule, on any place."""
-    wanted = {key: getattr(rule, key) for key in Conditions.model_fields}
-    return all(values is None or getattr(experiment, key) in values for key, values in wanted.items())
+    conditions = {key: getattr(rule, key) for key in Conditions.model_fields}
+    return all(values is None or getattr(experiment, key) in values for key, values in conditions.items())
 
 
 def with_source(experiment: Experiment, folder: Path) -> Experiment:

@@ -27,8 +27,8 @@ from torchbake.ui.tool_environment import environment_of
 SUITE_CHECK = "suite"  # fails if the suite itself fails
 _PATIENCE = 20  # seconds for clean-up after SIGINT
 _LOOK = 0.25  # seconds between reads of a log
-_SHOWN = 10  # failed checks that are shown during the run
-_TAIL = 15  # last lines of a log in a reason
+_SHOWN = 10  # failed checks that a run shows
+_TAIL = 15  # lines of a log in a reason
 _CODES = {2: "interrupted", 3: "an error inside pytest", 4: "an invalid command line", 5: "no check is selected"}
 _LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTILINE)
 

@@ -94,9 +94,18 @@ def judge_reference(
 ) -> tuple[CheckResult, ...]:
     """Check an image that is not in the matrix; ``expected`` are the versions that it must have."""
     steps, stop = served_whole(served, Problem(reason=f"{served.tag} is not there"))
-    labels = when("labels", unread(served, stop), lambda image: _foreign_labels(expected, image.labels), served)
-    parts = {artifacts.IMAGE: served.digest or ""}
-    signed = check("signature", stop or artifacts.unsigned(signatures, repository, parts))
+
+    def wrong(image: Image) -> Problem | None:
+        labelled = versions_in(image.labels)
+        if not expected or not labelled:
+            return unknown("no label names a version") if expected else NOTHING_EXPECTED
+        sentences = [f"by its labels {sentence}" for sentence in disagreements(expected, labelled)]
+        return Problem(reason="; ".join(sentences)) if sentences else None
+
+    labels = when("labels", unread(served, stop), wrong, served)
+    signed = check(
+        "signature", stop or artifacts.unsigned(signatures, repository, {artifacts.IMAGE: served.digest or ""})
+    )
     return (*steps, labels, signed, *_inside(served, inside, stop))
 
 
@@ -260,16 +269,6 @@ def _overwritten(revision: Revision) -> Problem | None:
         return None
     change = f"{short(revision.digest)} was released, and it is {revision.served.who} now"
     return Problem(reason=f"{revision.tag} was overwritten: {change}")
-
-
-def _foreign_labels(expected: Versions, labels: Mapping[str, str]) -> Problem | None:
-    labelled = versions_in(labels)
-    if not expected:
-        return NOTHING_EXPECTED
-    if not labelled:
-        return unknown("no label names a version")
-    wrong = disagreements(expected, labelled)
-    return Problem(reason="; ".join(f"by its labels {sentence}" for sentence in wrong)) if wrong else None
 
 
 def _inside(served: Served, inside: Mapping[str, Inside], stop: Problem | None) -> Inside:
