@@ -89,7 +89,7 @@ class Axes(Model):
     dtypes: Dtypes = Field(("float32",), description="float32, float16 or bfloat16", examples=[["float32", "bfloat16"]])
     phases: Phases = Field(
         ("training",),
-        description="training; inference: forward only; data_ingestion: the loader alone",
+        description="training, inference, data_ingestion (loader only)",
         examples=[["training", "inference"]],
     )
     gpus: Gpus = Field((0,), description="number of GPUs on each node; 0: the CPU", examples=[[1, 2, 4]])
@@ -106,9 +106,7 @@ class Axes(Model):
         examples=[[{"model": "vgg19", "batch_size": 64, "reason": "does not fit into 16 GB"}]],
     )
     when: tuple[When, ...] = Field(
-        (),
-        description="settings that depend on other keys of an experiment",
-        examples=[[{"model": "vgg19", "set": {"num_batches": 20}}]],
+        (), description="settings of some experiments", examples=[[{"model": "vgg19", "set": {"num_batches": 20}}]]
     )
     stop_at_out_of_memory: bool = Field(
         False, description="whether to skip larger `batch_sizes` after one that does not fit", examples=[True]

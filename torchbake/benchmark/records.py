@@ -135,18 +135,15 @@ COLUMNS = (
     "time_p99", "time_data", "num_batches", "num_warmup_batches", "data_backend", "env", "nodes", "world",
     "effective_batch", "device", "peak_rss_bytes", "peak_gpu_bytes", "torch", "cuda", "cpu", "notes",
 )  # fmt: skip
-
-
-MONITORED = (
-    "model", "phase", "dtype", "batch_size", "gpus", "nodes", "place", "started", "status", *Series.model_fields
-)  # fmt: skip
+_AXES = ("model", "phase", "dtype", "batch_size", "gpus", "nodes")
+MONITORED = (*_AXES, "place", "started", "status", *Series.model_fields)
 
 
 def write_monitor(path: Path, records: Iterable[Record]) -> None:
     """Write the time series of all records, a row for each moment. Raise OSError."""
     rows = list[dict[str, object]]()
     for record in records:
-        case = record.experiment.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus", "nodes"})
+        case = record.experiment.model_dump(include={*_AXES})
         case |= {"place": record.where.name, "started": record.started, "status": record.status}
         figures = {name: values for name, values in dict(record.monitor or ()).items() if values}
         rows += (case | dict(zip(figures, moment, strict=True)) for moment in zip(*figures.values(), strict=True))
@@ -155,14 +152,13 @@ def write_monitor(path: Path, records: Iterable[Record]) -> None:
 
 def row_of(record: Record) -> dict[str, object]:
     """Return a record as a row of the table."""
-    case, where, result = record.experiment, record.where, record.result
-    row: dict[str, object] = dict.fromkeys(COLUMNS, "")
-    row |= case.model_dump(include={"model", "phase", "dtype", "batch_size", "gpus", "nodes"})
-    row |= {"kind": where.kind, "place": where.name, "digest": where.digest, "host": where.host}
-    row |= case.settings.model_dump(include={"num_batches", "num_warmup_batches"})
-    row["data_backend"] = case.settings.data_backend if case.settings.data_dir else "synthetic"
-    row["on"] = "gpu" if case.on_gpu else "cpu"
-    row["env"] = " ".join(f"{name}={shlex.quote(value)}" for name, value in case.settings.env.items())
+    case, where, result, settings = record.experiment, record.where, record.result, record.experiment.settings
+    row: dict[str, object] = case.model_dump(include={*_AXES})
+    row |= where.model_dump(include={"kind", "digest", "host"}) | {"place": where.name}
+    row |= settings.model_dump(include={"num_batches", "num_warmup_batches"})
+    row |= {"data_backend": settings.data_backend if settings.data_dir else "synthetic"}
+    row |= {"on": "gpu" if case.on_gpu else "cpu"}
+    row |= {"env": " ".join(f"{name}={shlex.quote(value)}" for name, value in settings.env.items())}
     row |= {"started": record.started, "status": record.status, "reason": record.reason}
     if result is None:
         return row

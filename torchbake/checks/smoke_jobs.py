@@ -112,7 +112,7 @@ def _jobs_on(device: Device, options: Options) -> Iterator[Job]:
 
 
 def _layouts(device: Device, options: Options) -> Iterator[Layout]:
-    """Return the layouts on a device. On GPUs each has one rank, as NCCL refuses two ranks on one GPU."""
+    """Return the layouts on a device. Each GPU has one rank, as NCCL refuses two ranks on one GPU."""
     if device == "cuda":
         order = options.orders[0] if options.gpu_nodes > 1 else None
         yield Layout(nodes=options.gpu_nodes, nproc=None, order=order)
