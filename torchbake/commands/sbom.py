@@ -19,8 +19,9 @@ from torchbake.errors import EngineError, TorchbakeError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import VERSION_LABEL
+from torchbake.sbom.image_scan import look_into, sbom_of_contents
 from torchbake.sbom.licenses import Licenses, licenses_of
-from torchbake.sbom.packages import Contents, Package, look_into, sbom_of_contents
+from torchbake.sbom.packages import Contents, Package
 from torchbake.store.layout import Layout
 from torchbake.ui import console
 

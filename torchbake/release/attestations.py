@@ -11,7 +11,7 @@ from torchbake.oci.tag_names import PROVENANCE, SBOM
 from torchbake.registry.artifact import Artifact
 from torchbake.release.candidate import Supply
 from torchbake.release.provenance import provenance_text
-from torchbake.sbom.packages import contents_in, sbom_of_contents, unread
+from torchbake.sbom.image_scan import contents_in, sbom_of_contents, unread
 from torchbake.store.layers import LayerStore
 
 SBOM_TYPE = "application/vnd.cyclonedx+json"

@@ -17,8 +17,9 @@ from torchbake.engine.export import Content
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import MANIFEST, Manifest, sha256
 from torchbake.sbom.cyclonedx import sbom_text
+from torchbake.sbom.image_scan import contents_in, look_into, sbom_of_contents, unread
 from torchbake.sbom.package_metadata import System
-from torchbake.sbom.packages import Contents, Layer, Package, contents_in, look_into, sbom_of_contents, unread
+from torchbake.sbom.packages import Contents, Layer, Package
 
 VALIDATOR = JsonStrictValidator(SchemaVersion.V1_6)
 DIGEST = f"sha256:{'a1' * 32}"
