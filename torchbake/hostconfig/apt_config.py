@@ -1,4 +1,4 @@
-"""The host's own apt settings, its mirrors and proxies, and what of them a build is told."""
+"""The host's apt settings: its mirrors and proxies, and the apt configuration that a build gets from them."""
 
 import os
 import re
@@ -11,16 +11,16 @@ from pathlib import Path
 from torchbake.core.inherited import inherited
 
 _HTTP, _HTTPS = "Acquire::http::Proxy", "Acquire::https::Proxy"
-# One setting a line, of all hosts or (behind another ::) of one.
+# One setting per line, for all hosts or (after another ::) for one host.
 _PROXY = re.compile(r'^\s*(Acquire::https?::Proxy(?:::[^\s"]*[^\s":])?)\s+"([^"]*)"\s*;', re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AptConfig:
-    """Debian mirror URIs by archive (``debian``, ``debian-security``), Ubuntu's mirror, and apt's settings of proxies.
+    """URIs of the mirrors of Debian, of its security updates and of Ubuntu, and apt's proxy settings.
 
-    ``proxies`` are keys and values as apt writes them, those of single hosts (``Acquire::http::Proxy::HOST``) and the
-    value DIRECT among them.
+    ``proxies`` are keys and values as apt writes them. A key may name one host (``Acquire::http::Proxy::HOST``), and a
+    value may be DIRECT.
     """
 
     mirror: str = ""
@@ -30,7 +30,7 @@ class AptConfig:
 
 
 def dumped_by_apt(environ: Mapping[str, str]) -> str:
-    """apt's whole configuration as apt understands it, a setting a line; "" where apt is missing or refuses."""
+    """Return the output of `apt-config dump`; "" if apt is missing or fails."""
     command = shutil.which("apt-config", path=environ.get("PATH"))
     if command is None:
         return ""
@@ -44,26 +44,32 @@ def read_apt_config(
     root: Path = Path("/etc/apt"),
     dump: Callable[[Mapping[str, str]], str] = dumped_by_apt,
 ) -> AptConfig:
-    """The host's mirrors and apt proxies; TORCHBAKE_APT_MIRROR, ..._MIRROR_UBUNTU and TORCHBAKE_APT_PROXY win.
+    """Read the host's mirrors and proxies. TORCHBAKE_APT_MIRROR, ..._MIRROR_UBUNTU and TORCHBAKE_APT_PROXY win.
 
-    It asks apt, a process; where that has no answer, flat settings are read from its files.
+    Proxies come from ``dump``, which starts a process. If it returns nothing, flat settings are read from apt's files.
     """
     # As apt does, without backups such as debian.sources.bak.
     uris = _source_uris([root / "sources.list", *_with_suffix(root / "sources.list.d", ".list", ".sources")])
-    named = environ.get("TORCHBAKE_APT_MIRROR", "")
-    mirror = named or _first(uris, "/debian")
+    chosen = environ.get("TORCHBAKE_APT_MIRROR", "")
+    mirror = chosen or _first(uris, "/debian")
     proxy = environ.get("TORCHBAKE_APT_PROXY", "")
+    proxies: tuple[tuple[str, str], ...] = ((_HTTP, proxy), (_HTTPS, proxy))
+    if not proxy:
+        text = dump(environ) or _concatenated([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
+        # The last value of a key counts, and an empty value removes the key.
+        last = {key.lower(): (key, value) for key, value in _PROXY.findall(text)}
+        proxies = tuple((key, value) for key, value in last.values() if value)
+    security = "" if chosen else _first(uris, "/debian-security")
     return AptConfig(
         mirror=mirror,
-        security_mirror=(not named and _first(uris, "/debian-security"))
-        or re.sub(r"/debian/?$", "/debian-security", mirror),
+        security_mirror=security or re.sub(r"/debian/?$", "/debian-security", mirror),
         ubuntu_mirror=environ.get("TORCHBAKE_APT_MIRROR_UBUNTU", "") or _first(uris, "/ubuntu"),
-        proxies=((_HTTP, proxy), (_HTTPS, proxy)) if proxy else _proxies(dump(environ) or _files(root)),
+        proxies=proxies,
     )
 
 
 def apt_conf(apt: AptConfig, *, ca: str | None) -> str:
-    """The host's proxies and certificates as apt's configuration; empty when it has none."""
+    """Return the host's proxies and the certificates ``ca`` as apt's configuration; "" if the host has neither."""
     settings = [*apt.proxies, *([("Acquire::https::CaInfo", ca)] if ca else [])]
     return "".join(f'{key} "{value}";\n' for key, value in settings)
 
@@ -74,16 +80,6 @@ def _with_suffix(folder: Path, *suffixes: str) -> list[Path]:
 
 def _concatenated(paths: Iterable[Path]) -> str:
     return "\n".join(path.read_text(errors="replace") for path in paths if path.is_file() and os.access(path, os.R_OK))
-
-
-def _files(root: Path) -> str:
-    return _concatenated([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
-
-
-def _proxies(text: str) -> tuple[tuple[str, str], ...]:
-    """``Key "value";`` of proxies, one a line: of one key the last wins, and an empty value takes it back."""
-    last = {key.lower(): (key, value) for key, value in _PROXY.findall(text)}
-    return tuple((key, value) for key, value in last.values() if value)
 
 
 def _source_uris(paths: Iterable[Path]) -> list[str]:

@@ -1,7 +1,7 @@
-"""The host's own pip and apt settings: indexes, wheel folders, certificates, proxies, mirrors.
+"""The host's pip settings: indexes, folders of wheels, certificates, proxies.
 
-They are read here, used while locking, and handed to builds as secrets and named contexts, so that
-nothing of them stays in an image. See docs/air-gapped.md.
+torchbake uses these settings while it locks, and hands them to builds as secrets and named contexts. So none of them
+stays in an image. See docs/air-gapped.md.
 """
 
 import configparser
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
     from torchbake.matrix.spec import ImageSpec
 
 _PIP_SECTIONS = ("global", "install")
-_LISTS = ("extra-index-url", "find-links", "trusted-host")
-_SINGLE = ("index-url", "cert", "proxy", "no-index")
+_KEYS = ("index-url", "extra-index-url", "find-links", "trusted-host", "cert", "proxy", "no-index")
 PYPI = "https://pypi.org/simple"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipConfig:
-    """Where the host's pip looks. URLs and folders are as written there; empty means pip's default.
+    """pip's sources of packages. URLs and folders are as the host's settings have them; empty means pip's default.
 
-    ``indexes`` are the host's own for single accelerators, by the variable that names them.
+    ``indexes`` are the host's indexes of single accelerators, by the name of their environment variable.
     """
 
     index_url: str = ""
@@ -41,26 +40,26 @@ class PipConfig:
     indexes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def instead(self, spec: "ImageSpec") -> tuple[str, ...]:
-        """What this host asks in place of the indexes that the matrix names for the image's accelerator."""
+        """Return this host's indexes that replace those of the matrix for the image's accelerator."""
         return most_exact(spec.accelerator, self.indexes, variable) if spec.indexes else ()
 
     def with_indexes(self, urls: tuple[str, ...]) -> "PipConfig":
-        """These asked too, and trusted last: uv prefers the others where versions are equal."""
+        """Add indexes after all others: if several indexes have a version, uv takes it from the first of them."""
         *first, last = urls
         return replace(self, index_url=last, extra_index_urls=(*self.extra_index_urls, self.index_url or PYPI, *first))
 
     @property
     def local_folders(self) -> tuple[Path, ...]:
-        """The find-links folders and ``file:`` indexes on this host, existing ones only."""
+        """The existing folders among this host's find-links and ``file:`` indexes."""
         places = (self.index_url, *self.extra_index_urls, *self.find_links)
         folders = (local_folder(place) for place in places if place)
         return tuple(folder for folder in folders if folder and folder.is_dir())
 
 
 def read_pip_config(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) -> PipConfig:
-    """pip's files, then its environment variables, as pip itself reads them.
+    """Read pip's files, then its environment variables, as pip does.
 
-    Raises HostConfigError for a file that cannot be parsed.
+    Raises HostConfigError if a file cannot be parsed.
     """
     values: dict[str, str] = {}
     if environ.get("PIP_CONFIG_FILE") != os.devnull:
@@ -68,9 +67,9 @@ def read_pip_config(environ: Mapping[str, str] = os.environ, etc: Path = Path("/
         for section in _PIP_SECTIONS:  # pip's order: [install] of any file before [global] of every file
             for file in files:
                 values |= file.get(section, {})
-    for key in (*_LISTS, *_SINGLE):
+    for key in _KEYS:
         variable = "PIP_" + key.upper().replace("-", "_")
-        if environ.get(variable):  # pip takes an empty one as not set
+        if environ.get(variable):  # pip ignores empty variables
             values[key] = environ[variable]
     return PipConfig(
         index_url=values.get("index-url", ""),
@@ -85,7 +84,7 @@ def read_pip_config(environ: Mapping[str, str] = os.environ, etc: Path = Path("/
 
 
 def local_folder(place: str) -> Path | None:
-    """The folder behind a path or a ``file:`` URL; None for anything remote."""
+    """Return the folder of a path or a ``file:`` URL; None for a remote address."""
     parts = urlsplit(place)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
@@ -93,7 +92,7 @@ def local_folder(place: str) -> Path | None:
 
 
 def without_login(url: str) -> str:
-    """An address as it may be shown."""
+    """Return an address without user name and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -108,7 +107,7 @@ def _pip_files(environ: Mapping[str, str], etc: Path) -> Iterable[Path]:
     yield from (Path(folder) / "pip/pip.conf" for folder in shared)
     yield etc / "pip.conf"
     named = environ.get("PIP_CONFIG_FILE")
-    if named and Path(named).exists():  # takes the place of the user's files, as in pip
+    if named and Path(named).exists():  # replaces the user's files, as in pip
         yield Path(named)
         return
     yield home / ".pip/pip.conf"

@@ -1,4 +1,4 @@
-"""The host's proxies, as its environment names them."""
+"""The environment variables that name the host's proxies."""
 
 import os
 from collections.abc import Mapping
@@ -7,5 +7,5 @@ PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https
 
 
 def proxy_variables(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The names of the proxy variables that are set; BuildKit keeps them out of images and cache keys."""
+    """Return the names of the proxy variables that are set. BuildKit keeps them out of images and cache keys."""
     return tuple(name for name in PROXY_VARIABLES if environ.get(name))

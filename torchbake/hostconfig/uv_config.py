@@ -1,4 +1,4 @@
-"""The host's pip settings as uv's configuration: in a file, as an argument would show a password to every process."""
+"""The host's pip settings as uv's configuration file. An argument would show a password to every process."""
 
 import json
 from urllib.parse import urlsplit
@@ -7,7 +7,7 @@ from torchbake.hostconfig.pip_config import PipConfig, local_folder
 
 
 def uv_toml(pip: PipConfig) -> str:
-    """The text of a uv.toml; empty where there is nothing to say."""
+    """Return the text of a uv.toml; "" if pip has only default settings."""
     # A JSON string or list of strings is the same in TOML.
     lines: dict[str, object] = {
         "index-url": _absolute(pip.index_url),
@@ -18,12 +18,12 @@ def uv_toml(pip: PipConfig) -> str:
     }
     written = {key: value for key, value in lines.items() if value}
     if "extra-index-url" in written:
-        # pip takes the best version of all indexes; uv's default, the first index that has the name, is another tool's.
+        # pip takes the best version of all indexes; uv by default the best one of the first index that has the name.
         written["index-strategy"] = "unsafe-best-match"
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in written.items())
 
 
 def _absolute(place: str) -> str:
-    """A folder is written from the root: in a file, uv reads it from the file's own folder."""
+    """Make a folder absolute: uv resolves a relative one from the folder of its configuration file."""
     folder = None if not place or urlsplit(place).scheme else local_folder(place)
     return str(folder.absolute()) if folder else place

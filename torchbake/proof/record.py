@@ -1,6 +1,7 @@
-"""Records of images that were built, tested and released, one for each image of the matrix, and their page. Pure."""
+"""Records of images that were built, tested and released, one for each image of the matrix, and their page."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,13 +15,16 @@ from torchbake.errors import CheckError
 from torchbake.matrix.spec import Spec
 
 _COMMAND = "nox -s images -- --registry HOST/NAMESPACE"
+_COLUMNS = (
+    *("image", "checks passed", "not run", "compressed", "uncompressed", "build", "test", "publish", "digest", "day"),
+)
 
 
 class State(StrEnum):
-    """What a record says of an image as it is today."""
+    """The worth of a record for today's image."""
 
     PASSED = "passed"
-    EARLIER = "passed earlier"  # with the same lock; what it shares with other images has changed since
+    EARLIER = "passed earlier"  # with the same lock, but other shared files
     FAILED = "failed"
     STALE = "stale"
     MISSING = "missing"
@@ -28,14 +32,14 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Digests:
-    """``files`` of what decides an image's packages (`files_digest`), ``lock`` of its lock alone (`lock_digest`)."""
+    """Digests of the files that decide an image's packages (`files_digest`), and of its lock (`lock_digest`)."""
 
     files: str
     lock: str
 
 
 class Seconds(BaseModel):
-    """How long each step took, in seconds."""
+    """The duration of each step, in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,12 +49,11 @@ class Seconds(BaseModel):
 
 
 class Proof(BaseModel):
-    """One image on its way from lock to registry.
+    """The record of one image from its lock to its release.
 
-    ``files`` and ``lock`` are as in `Digests`; ``digest`` and ``tag`` are the release's.
-    ``problem`` is why it was not released, empty for one that was. ``counts`` are checks by outcome, ``not_run`` the
-    reasons of those that could not run, ``waived`` of those that failed and may. ``revision`` is the commit, ``tested``
-    RFC 3339.
+    The digests ``files`` and ``lock`` are as in `Digests`. The release has ``digest`` and ``tag``; if there is none,
+    ``problem`` says why. The commit is ``revision``, the time by RFC 3339 is ``tested``. Checks are counted by outcome
+    in ``counts``. Each check that could not run, or failed and was waived, has a reason in ``not_run`` or ``waived``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,12 +75,12 @@ class Proof(BaseModel):
 
 
 _COMMENTS = re.compile(r"(?m)^[ \t]*(?:#.*)?(?:\n|\Z)")
-_LABELS = re.compile(r"(?m)^LABEL (?:.*\\\n)*.*\n?")  # with the lines that continue it
+_LABELS = re.compile(r"(?m)^LABEL (?:.*\\\n)*.*\n?")  # with continuation lines
 _PROOFS = TypeAdapter(tuple[Proof, ...])
 
 
 def parse_proofs(text: str | bytes, where: str) -> dict[str, Proof]:
-    """The records by id. Raises CheckError for what `format_proofs` did not write."""
+    """Read records by id. Raises CheckError if `format_proofs` did not write the text."""
     try:
         return {proof.id: proof for proof in _PROOFS.validate_json(text)}
     except ValidationError as error:
@@ -90,18 +93,17 @@ def parse_proofs(text: str | bytes, where: str) -> dict[str, Proof]:
 
 
 def format_proofs(proofs: Iterable[Proof]) -> str:
-    """The records as JSON, one order for all."""
+    """Return the records as JSON, sorted by id."""
     return _PROOFS.dump_json(tuple(sorted(proofs, key=lambda proof: proof.id)), indent=2).decode() + "\n"
 
 
 def files_digest(spec: Spec, *, dockerfile: str, lock_text: str, own: Sequence[str] = ()) -> str:
-    """The sha256 over what decides an image's packages: its Dockerfile, its lock, and what installs and trims wheels.
+    """Return the sha256 over all files that decide an image's packages.
 
-    So do the user's ``own`` files, as `own_inputs` gives them.
-
-    Comments, empty lines and labels are not in it. For a PyTorch image the programs in /opt/torchbake are not
-    either: the project's own tests run them in real images at every change, and they take part in no package. An init
-    image is nothing but its program.
+    These are its Dockerfile, its lock, the programs that install and trim wheels, and the user's ``own`` files, as
+    `own_inputs` returns them. Comments, empty lines and labels do not count. Nor do the programs in /opt/torchbake of
+    a PyTorch image: they are no package, and the project's tests run them in real images at every change. An init
+    image has nothing but its program, which counts.
     """
     names = toolkit_files(spec)
     decisive = names if spec.kind == "init" else [name for name in names if name.startswith("layers/")]
@@ -111,12 +113,12 @@ def files_digest(spec: Spec, *, dockerfile: str, lock_text: str, own: Sequence[s
 
 
 def lock_digest(lock_text: str) -> str:
-    """The sha256 over the packages of a lock, without its comments; empty for an image that has none."""
+    """Return the sha256 over a lock without its comments; "" for an image without a lock."""
     return digest((_COMMENTS.sub("", lock_text),)) if lock_text else ""
 
 
 def state_of(proof: Proof | None, now: Digests) -> State:
-    """What a record is worth for an image that is made of this now."""
+    """Compare an image's record with its digests of today."""
     if proof is None:
         return State.MISSING
     if proof.files == now.files:
@@ -125,7 +127,7 @@ def state_of(proof: Proof | None, now: Digests) -> State:
 
 
 def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
-    """``docs/images.md``: a row for each image of the matrix, in its order, and what could not run."""
+    """Return the text of ``docs/images.md``: a row for each image in the matrix's order, then problems and reasons."""
     known = [proofs[spec.id] for spec in specs if spec.id in proofs]
     missing = [spec.id for spec in specs if spec.id not in proofs]
     lines = [
@@ -137,21 +139,7 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "`nox -s images -- --check` lists the images that have changed since, have failed or are missing.",
         "Before a release of the toolkit all images are built, tested and released again.",
         "",
-        *_table(
-            (
-                "image",
-                "checks passed",
-                "not run",
-                "compressed",
-                "uncompressed",
-                "build",
-                "test",
-                "publish",
-                "digest",
-                "day",
-            ),
-            map(_row, known),
-        ),
+        *_table(_COLUMNS, map(_row, known)),
         *_section("Failed", [f"- `{proof.id}`: {proof.problem}" for proof in known if proof.problem]),
         *_section("Not built yet", [f"- `{name}`" for name in missing]),
         *_section("Checks that failed and were waived, and why", _reasons(known, lambda proof: proof.waived)),
@@ -174,11 +162,8 @@ def _row(proof: Proof) -> tuple[str, ...]:
 
 
 def _reasons(proofs: Iterable[Proof], of: Callable[[Proof], Mapping[str, str]]) -> list[str]:
-    """Each reason once, with its checks and how many images it concerns."""
-    found: dict[tuple[str, str], int] = {}
-    for proof in proofs:
-        for check, reason in of(proof).items():
-            found[check, reason] = found.get((check, reason), 0) + 1
+    """Return a table of checks and reasons with the number of images for each pair."""
+    found = Counter(pair for proof in proofs for pair in of(proof).items())
     rows = [(f"`{check}`", reason.replace("|", "\\|"), str(count)) for (check, reason), count in sorted(found.items())]
     return _table(("check", "reason", "images"), rows) if rows else []
 

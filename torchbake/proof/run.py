@@ -1,4 +1,4 @@
-"""One image after the other from lock to registry, by the commands that users type; makes room on the disk."""
+"""Build, test and publish all images one after the other by the commands that users type."""
 
 import json
 import shutil
@@ -25,12 +25,16 @@ from torchbake.store.layout import Layout
 
 
 class StepError(CheckError):
-    """A step of one image that did not end well."""
+    """A failed step of one image."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProofRun:
-    """``where`` are the options that name the registry; ``room`` the bytes that must be free before an image."""
+    """Settings and progress of a run over all images.
+
+    The options ``where`` name the registry. At least ``room`` bytes must be free on the disk before an image is built.
+    The finished images ``done`` may still be in the engine.
+    """
 
     project: Project
     engine: Engine
@@ -41,7 +45,10 @@ class ProofRun:
     done: list[Spec] = field(default_factory=list)
 
     def prove(self, spec: Spec, digests: Callable[[Spec], Digests]) -> Proof:
-        """Build, test and publish one image; what goes wrong is in its record. ``digests`` are of what was built."""
+        """Build, test and publish one image, and return its record, which has the error of a failed step.
+
+        ``digests`` is called after the last step.
+        """
         self._make_room(spec)
         facts: dict[str, Any] = {}
         seconds: dict[str, float] = {}
@@ -102,37 +109,32 @@ class ProofRun:
         }
 
     def _command(self, command: str, name: str, *options: str) -> dict[str, Any]:
-        """What a command says of an image. Its messages go to the terminal. Raises StepError."""
+        """Run a command and return its JSON result for an image; its messages go to the terminal. Raises StepError."""
         matrix = str(self.project.document.path.absolute())
         words = [sys.executable, "-m", "torchbake", command, name, *options, "--matrix", matrix, "--format", "json"]
         self.say(f"{command} {name}")
         code, text = _run(words)
+        image: dict[str, Any]
         try:
             (image,) = json.loads(text)["images"]
         except (ValueError, KeyError):
             raise StepError(f"{command}: ended with exit code {code}") from None
-        found: dict[str, Any] = image
-        return found
+        return image
 
     def _make_room(self, spec: Spec) -> None:
-        """Where the disk is short: drop finished images that share no CUDA with the next one, and the build cache."""
-        free = self._free()
+        """If the disk is short, drop the build cache, and finished images with another CUDA than the next image."""
+        folders = [self.project.root]
+        if self.engine.address.local:  # the disk of a remote engine cannot be measured here
+            folders.append(self.engine.folder)
+        free = min(shutil.disk_usage(folder).free for folder in folders if folder.exists())
         if free >= self.room:
             return
         self.say(f"{human(free)} are free: dropping finished images and the build cache from the engine")
-        tags = self.project.tags
         for old in [old for old in self.done if old.title != spec.title]:
-            self.engine.remove(f"{old.repository}:{tag}" for tag in tags[old.id])
+            self.engine.remove(f"{old.repository}:{tag}" for tag in self.project.tags[old.id])
             self.done.remove(old)
         Layout(folder=self.project.layout).tidy({image.digest for image in self.engine.images().values()})
         prune(None)
-
-    def _free(self) -> int:
-        """Bytes, on the fuller of the disks that an image is written to; those of an engine elsewhere are not ours."""
-        folders = [self.project.root]
-        if self.engine.address.local:
-            folders.append(self.engine.folder)
-        return min(shutil.disk_usage(folder).free for folder in folders if folder.exists())
 
 
 def _reasons(checks: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -140,7 +142,7 @@ def _reasons(checks: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def _run(words: Sequence[str]) -> tuple[int, str]:
-    """A command's exit code and stdout. When we are interrupted, it is asked to end, and waited for."""
+    """Run a command and return its exit code and stdout. An interruption terminates it and waits for its end."""
     process = subprocess.Popen(words, cwd=TOOLKIT, stdout=subprocess.PIPE, text=True)
     try:
         text, _ = process.communicate()

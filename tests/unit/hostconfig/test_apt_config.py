@@ -10,7 +10,7 @@ from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 
 
 class Host:
-    """A host whose files are below a folder; a path is relative to it. ``dump`` is what its apt-config says."""
+    """A host with its files below a folder; a path is relative to it. ``dump`` is the output of its apt-config."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -113,7 +113,7 @@ def test_each_distribution_has_its_own_mirror(
 
 HTTP, HTTPS = "Acquire::http::Proxy", "Acquire::https::Proxy"
 PROXY = f'{HTTP} "http://proxy:3142";\n'
-# What `apt-config dump` makes of
+# The output of `apt-config dump` for this configuration:
 #     Acquire { http { Proxy "http://p:1"; Proxy::deb.example "DIRECT"; proxy { "own.example" "http://o:2"; }; }; };
 #     Acquire::HTTPS::proxy "DIRECT"; Acquire::http::Proxy:: "anonymous";
 #     Acquire::http::Proxy::gone.example "http://g:1"; #clear Acquire::http::Proxy::gone.example;
@@ -136,7 +136,7 @@ Acquire::ftp::Proxy "http://ftp:1";
 
 
 def test_apts_own_word_counts(host: Host) -> None:
-    """Nested blocks and included files, of single hosts, and without what was taken back."""
+    """apt's dump covers nested blocks, included files and single hosts, and leaves out settings that were cleared."""
     host.dump = DUMP
     assert host.write("etc/apt/apt.conf", PROXY).apt().proxies == (
         (HTTP, "http://login:p%40ss@later:1"),

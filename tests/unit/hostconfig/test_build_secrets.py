@@ -1,4 +1,4 @@
-"""What a build is handed of the host's settings: enough to reach its mirrors, and nothing it cannot reach."""
+"""The secrets of a build: enough of the host's settings to reach its mirrors, and no address it cannot reach."""
 
 import configparser
 import itertools

@@ -30,7 +30,7 @@ def test_uvs_own_indexes_do_not_take_the_place_of_pips(monkeypatch: pytest.Monke
 
 
 class Host:
-    """A host whose files are below a folder; a path is relative to it."""
+    """A host with its files below a folder; a path is relative to it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

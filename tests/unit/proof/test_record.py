@@ -1,4 +1,4 @@
-"""Records of images that were built, tested and released: what they are worth later, and their page."""
+"""Records of images that were built, tested and released: their worth for later images, and their page."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -190,7 +190,7 @@ def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_every_image_of_this_matrix_has_a_record_and_none_has_failed() -> None:
-    """Rows may be older than the code. A release of the toolkit asks for all of them anew (`images --check`)."""
+    """Rows may be older than the code. A release of the toolkit needs new rows for all images (`images --check`)."""
     project = load_project(TOOLKIT / "matrix.yaml")
     states = _states(project, project.expansion.specs, _read(project))
     assert [name for name, state in states.items() if state in (State.MISSING, State.FAILED)] == []

@@ -49,7 +49,7 @@ PUBLISHED = {"problem": "", "action": "release", "digest": DIGEST, "tested": DIG
 
 @dataclass
 class Commands:
-    """`python -m torchbake COMMAND ID …` in memory. ``say`` is what each command says of an image; a text as it is."""
+    """`python -m torchbake COMMAND ID …` in memory. ``say`` has each command's result for an image, or its output."""
 
     say: dict[str, Any] = field(default_factory=lambda: {"build": BUILT, "test": TESTED, "publish": PUBLISHED})
     asked: list[str] = field(default_factory=list)
