@@ -1,1 +1,1 @@
-"""From a bare machine to an engine that builds, and back."""
+"""Install and start an engine that builds on a bare machine, and remove it again."""

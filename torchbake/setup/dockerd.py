@@ -1,4 +1,4 @@
-"""The engine that setup starts: by systemd where that runs, else by hand; and its end."""
+"""Start and stop the engine: by systemd if that runs here, else dockerd by hand."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from torchbake.ui import console
 
 START_SECONDS = 60
 STOP_SECONDS = 30  # the engine itself gives its containers 15
-LOCK_SECONDS = 1200  # the other one may be downloading packages
+LOCK_SECONDS = 1200  # another setup may be downloading packages
 UNITS = ("docker.service", "docker.socket", "containerd.service")
 MARKER = ".torchbake"
 # A user's PATH often lacks the folders of dockerd, iptables and modprobe.
@@ -31,7 +31,7 @@ SocketState = Literal["answers", "forbidden", "hangs", "dead"]
 
 
 def knock(path: Path) -> SocketState:
-    """Whether an engine answers at a socket."""
+    """Check if an engine answers at a socket."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(5)
         try:
@@ -42,73 +42,72 @@ def knock(path: Path) -> SocketState:
             return "forbidden"
         except TimeoutError:
             return "hangs"
-        except OSError:  # no such file, nobody listens, or it went away in between
+        except OSError:  # no such file, or nothing listens any more
             return "dead"
 
 
 @contextlib.contextmanager
 def only_one(paths: EnginePaths) -> Iterator[None]:
-    """One setup or teardown at a time: a second one waits. Raises SetupError after 20 minutes.
+    """Hold the lock of setup and teardown, and wait for it first. Raises SetupError after 20 minutes.
 
-    Raises it also if another user could replace a folder of the engine: root writes, signals and removes by what is
-    found there.
+    Raises SetupError also if another user could replace a folder of the engine: root writes there, and sends signals
+    to processes and removes files that the folder names.
     """
-    _check_owners(paths)
+    import fcntl  # noqa: PLC0415 - Windows has none, and setup must still print its advice there
+
+    lock = paths.state / "setup.lock"
+    places = (paths.data_root, lock, paths.log, paths.socket) if paths.own_folder and not os.geteuid() else ()
+    if place := next(filter(None, map(swappable, places)), None):
+        raise SetupError(
+            f"{place} is not safe for an engine: a user other than root could replace it.",
+            hint=f"Set {ENGINE_DIR} to a folder that root makes, below folders of root.",
+        )
     paths.state.mkdir(parents=True, exist_ok=True)
-    with _lock_of(paths).open("w") as file:
-        deadline = time.monotonic() + LOCK_SECONDS
-        if not _lock(file.fileno()):
-            console.say("another setup or teardown is at work here; waiting for it")
-            while not _lock(file.fileno()):
-                if time.monotonic() > deadline:
-                    raise SetupError("Another setup has been at work for 20 minutes.", hint="See what holds it.")
-                time.sleep(0.2)
+    deadline, reported = time.monotonic() + LOCK_SECONDS, False
+    with lock.open("w") as file:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if not reported:
+                console.say("another setup or teardown runs here; waiting for it")
+            reported = True
+            if time.monotonic() > deadline:
+                raise SetupError("Another setup has been running for 20 minutes.", hint=f"See: fuser -v {lock}")
+            time.sleep(0.2)
         yield
-
-
-def _lock_of(paths: EnginePaths) -> Path:
-    return paths.state / "setup.lock"
-
-
-def _check_owners(paths: EnginePaths) -> None:
-    if not paths.own_folder or os.geteuid():
-        return
-    for folder in (paths.data_root, _lock_of(paths), paths.log, paths.socket):
-        if place := swappable(folder):
-            raise SetupError(
-                f"{place} is no place for an engine: a user other than root could replace what is there.",
-                hint=f"Name in {ENGINE_DIR} a folder that root makes, below folders of root.",
-            )
-
-
-def _lock(file: int) -> bool:
-    import fcntl  # noqa: PLC0415 - not on Windows, where setup must still say what to do
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def start(paths: EnginePaths, config: str, *, extra: Sequence[str] = ()) -> int:
     """Start dockerd by hand, wait until it answers, and return its pid.
 
-    Raises SetupError with the end of its log when it does not come up; nothing of it runs then.
+    Raises SetupError with the end of its log if dockerd does not answer; then only the log is left.
     """
     command = _command(paths, extra)
     _refuse_a_second(paths)
-    leftovers.clear(paths)  # of a dead engine: its pid may be another process's by now, its containerd dying
+    leftovers.clear(paths)  # of an engine that died
     _claim(paths.data_root)
     for folder in (paths.state, paths.log.parent, paths.socket.parent):
         folder.mkdir(parents=True, exist_ok=True)
     write_text(paths.config, config)
     log_start = paths.log.stat().st_size if paths.log.exists() else 0
-    process = _launch(command, paths)
+    # Go collects garbage less often: an engine that unpacks has more memory than time.
+    environment = {"GOGC": "400", **os.environ, "PATH": f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"}
+    with paths.log.open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd="/",
+            start_new_session=True,  # so neither Ctrl-C nor a closed terminal reaches dockerd
+        )  # fmt: skip
     try:
         _wait_for_answer(process, paths, log_start)
     except BaseException:
-        _give_up(process, paths)
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        leftovers.clear(paths)
         raise
     return process.pid
 
@@ -117,19 +116,15 @@ def _command(paths: EnginePaths, extra: Sequence[str]) -> list[str]:
     dockerd = shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
     if dockerd is None:
         raise SetupError("dockerd is not installed.", hint="Install Docker Engine 23.0 or later (docker.io).")
-    places = [
-        f"--config-file={paths.config}",
-        f"--data-root={paths.data_root}",
-        f"--exec-root={paths.exec_root}",
-    ]
-    return [dockerd, *places, f"--pidfile={paths.pidfile}", f"--host={paths.endpoint}", *extra]
+    options = [f"--config-file={paths.config}", f"--data-root={paths.data_root}", f"--exec-root={paths.exec_root}"]
+    return [dockerd, *options, f"--pidfile={paths.pidfile}", f"--host={paths.endpoint}", *extra]
 
 
 def _refuse_a_second(paths: EnginePaths) -> None:
     pid = leftovers.daemon(paths)
     if pid is not None:
         raise SetupError(
-            f"The engine that setup started runs (pid {pid}) but does not answer at {paths.socket}.",
+            f"The engine that setup started (pid {pid}) does not answer at {paths.socket}.",
             hint=f"See {paths.log}; then: nox -s teardown, and nox -s setup.",
         )
     if knock(paths.socket) != "dead":
@@ -137,7 +132,7 @@ def _refuse_a_second(paths: EnginePaths) -> None:
 
 
 def _claim(folder: Path) -> None:
-    """Make the data folder and mark it as ours, so that only such a folder is ever removed."""
+    """Make the data folder and write its marker: `purge` removes only a folder with a marker."""
     if folder.exists() and not folder.is_dir():
         raise SetupError(f"{folder} is a file; the engine's data needs a folder there.", hint="Move it away.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -146,22 +141,6 @@ def _claim(folder: Path) -> None:
         raise SetupError(f"{folder} is not empty and holds no engine's data.", hint="Move it away.")
     if MARKER not in content:
         (folder / MARKER).write_text("The images of torchbake's own engine; `teardown --purge` removes them.\n")
-
-
-def _launch(command: Sequence[str], paths: EnginePaths) -> "subprocess.Popen[bytes]":
-    """In its own session, so that neither Ctrl-C nor a closed terminal reaches it."""
-    # Go collects garbage less often: an engine that unpacks has more memory than time.
-    environment = {"GOGC": "400", **os.environ, "PATH": f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"}
-    with paths.log.open("ab") as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-        )
 
 
 def _wait_for_answer(process: "subprocess.Popen[bytes]", paths: EnginePaths, log_start: int) -> None:
@@ -179,58 +158,43 @@ def _wait_for_answer(process: "subprocess.Popen[bytes]", paths: EnginePaths, log
         tail = log.read().decode(errors="replace").splitlines()[-15:]
     raise SetupError(
         f"dockerd {end}. The end of {paths.log}:\n" + "\n".join(f"    {line}" for line in tail),
-        hint="Its last error says what is missing; inside a container, an engine needs --privileged.",
+        hint="See its last error. Inside a container, an engine needs --privileged.",
     )
 
 
-def _give_up(process: "subprocess.Popen[bytes]", paths: EnginePaths) -> None:
-    """Leave nothing of an engine that did not come up, except its log."""
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    leftovers.clear(paths)
-
-
 def idle_units() -> tuple[str, ...]:
-    """Those of the engine's systemd units that do not run: setup may start them, teardown stop them."""
+    """Return the engine's systemd units that do not run: setup may start them, and teardown stop them."""
     return tuple(unit for unit in UNITS if _systemctl("is-active", "--quiet", unit).returncode)
 
 
 def start_units(paths: EnginePaths, idle: Sequence[str]) -> None:
-    """Start the engine by systemd. ``idle``: the units that did not run before setup. Raises SetupError."""
+    """Start the engine by systemd. ``idle`` are the units that did not run before setup. Raises SetupError."""
     write_text(paths.units, "\n".join(idle))
     done = _systemctl("start", "docker.service")
     deadline = time.monotonic() + START_SECONDS
     while done.returncode == 0 and knock(paths.socket) != "answers" and time.monotonic() < deadline:
         time.sleep(0.1)
     if done.returncode or knock(paths.socket) != "answers":
-        said = done.stderr.strip() or f"it does not answer at {paths.socket}"
-        raise SetupError(f"systemd did not start the engine: {said}", hint="See: journalctl -u docker -n 30")
+        reason = done.stderr.strip() or f"it does not answer at {paths.socket}"
+        raise SetupError(f"systemd did not start the engine: {reason}", hint="See: journalctl -u docker -n 30")
 
 
 def _systemctl(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        ["systemctl", *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        ["systemctl", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
     )
 
 
 def stop(paths: EnginePaths) -> bool:
-    """Stop what setup started and clear what it left; False when there is nothing. Raises SetupError."""
+    """Stop an engine that setup started, and clear its leftovers; False if there are none. Raises SetupError."""
     if not leftovers.any_left(paths):
         return False
     by_hand = paths.exec_root.exists()
     if paths.units.exists():
         done = _systemctl("stop", *paths.units.read_text().split())
         if done.returncode:
-            raise SetupError(f"systemd did not stop it: {done.stderr.strip()}", hint="See: systemctl status docker")
+            hint = "See: systemctl status docker"
+            raise SetupError(f"systemd did not stop the engine: {done.stderr.strip()}", hint=hint)
     _terminate(paths)
     leftovers.clear(paths)
     if by_hand and knock(paths.socket) == "dead":
@@ -239,13 +203,13 @@ def stop(paths: EnginePaths) -> bool:
 
 
 def _terminate(paths: EnginePaths) -> None:
-    """Ask our dockerd to end. A handle keeps the pid from meaning another process between look and signal."""
+    """Ask our dockerd to end, and wait for it."""
     pid = leftovers.daemon(paths)
     if pid is None:
         return
     handle = os.pidfd_open(pid)
     try:
-        if leftovers.is_our_daemon(pid, paths):
+        if leftovers.is_our_daemon(pid, paths):  # checked with the handle: the pid may be another process's before
             signal.pidfd_send_signal(handle, signal.SIGTERM)
             if not select.select([handle], [], [], STOP_SECONDS)[0]:
                 raise SetupError(
@@ -257,15 +221,15 @@ def _terminate(paths: EnginePaths) -> None:
 
 
 def purge(paths: EnginePaths) -> bool:
-    """Remove a stopped engine's images; False when there are none. Raises SetupError if not ours."""
+    """Remove a stopped engine's images; False if there are none. Raises SetupError if setup did not make the folder."""
     folder = paths.data_root
     if not os.path.lexists(folder):
         return False
     if folder.is_symlink() or not (folder / MARKER).is_file():
-        raise SetupError(f"{folder} was not made by setup; it stays.", hint="Look into it; remove it by hand.")
+        raise SetupError(f"{folder} was not made by setup, and is not removed.", hint="Remove it by hand.")
     users = leftovers.users_of(folder)
     if users:
-        raise SetupError(f"Another engine (pid {users[0]}) stores in {folder}; it stays.", hint="Stop that one first.")
+        raise SetupError(f"Another engine (pid {users[0]}) uses {folder}.", hint="Stop that engine first.")
     inside = [point for point, *_ in leftovers.all_mounts() if Path(point).is_relative_to(folder.resolve())]
     if inside:
         raise SetupError(f"{inside[0]} is still mounted; nothing was removed.", hint=f"umount {inside[0]}")

@@ -1,8 +1,9 @@
-"""What an engine started by hand shows of itself, and leaves if it dies: processes, mounts, files."""
+"""Processes, mounts and files of an engine that was started by hand, also after its death."""
 
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,15 +13,15 @@ from pathlib import Path
 
 from torchbake.setup.paths import EnginePaths
 
-# Kinds of mounts that an engine makes below its data; a disk that a person mounted there is none of them.
+# File systems that an engine mounts below its data, in contrast to a person's disk.
 _ENGINE_MOUNTS = ("overlay", "tmpfs", "nsfs", "mqueue")
 
 
 def daemon(paths: EnginePaths) -> int | None:
-    """The pid of the running dockerd that setup started.
+    """Return the pid of the running dockerd that setup started; None if there is none.
 
-    A pid file outlives a crash and its number may be another process's by now, so the process itself must
-    name our pid file on its command line.
+    A pid file outlives a crash, and another process may get its number. So the process must have our pid file on its
+    command line.
     """
     try:
         pid = int(paths.pidfile.read_text())
@@ -35,12 +36,12 @@ def is_our_daemon(pid: int, paths: EnginePaths) -> bool:
 
 
 def _joined(words: list[str]) -> set[str]:
-    """`--option value` counts as `--option=value`."""
+    """Return words with `--option value` also as `--option=value`."""
     return {*words, *(f"{name}={value}" for name, value in itertools.pairwise(words))}
 
 
 def _command_line(pid: int) -> list[str]:
-    """Empty for a process that is gone, or a zombie."""
+    """Return the words of a process; none for a zombie or a process that is gone."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -56,7 +57,7 @@ def _processes() -> Iterator[tuple[int, list[str]]]:
 
 
 def helpers(paths: EnginePaths) -> frozenset[int]:
-    """The engine's own containerd, its shims and its runc: they name its exec-root."""
+    """Return the pids of the engine's containerd, shims and runc: their words name its exec-root."""
     inside = f"{paths.exec_root}/"
     return frozenset(
         pid
@@ -66,50 +67,39 @@ def helpers(paths: EnginePaths) -> frozenset[int]:
 
 
 def build_steps(paths: EnginePaths) -> frozenset[int]:
-    """The processes of `RUN` lines: they outlive an engine that is stopped amid a build.
+    """Return the pids of `RUN` lines: they outlive an engine that is stopped during a build.
 
     BuildKit gives a step's folder and its control group one random name, and leaves that folder.
     """
     folder = paths.data_root / "buildkit" / "executor"
     names = [entry.name for entry in folder.glob("*/") if len(entry.name) > 20]
-    return frozenset(pid for pid, _ in _processes() if names and _in_groups(pid, names))
-
-
-def _in_groups(pid: int, names: list[str]) -> bool:
-    try:
-        groups = Path(f"/proc/{pid}/cgroup").read_text()
-    except OSError:
-        return False
-    return any(name in groups for name in names)
+    found = set()
+    for pid, _ in _processes() if names else ():
+        with contextlib.suppress(OSError):
+            groups = Path(f"/proc/{pid}/cgroup").read_text()
+            if any(name in groups for name in names):
+                found.add(pid)
+    return frozenset(found)
 
 
 def users_of(data_root: Path) -> list[int]:
-    """Every dockerd that stores in a folder, whoever started it."""
-    return [
-        pid
-        for pid, words in _processes()
-        if Path(words[0]).name == "dockerd" and f"--data-root={data_root}" in _joined(words)
-    ]
+    """Return the pids of all dockerd processes that store in a folder."""
+    option = f"--data-root={data_root}"
+    return [pid for pid, words in _processes() if Path(words[0]).name == "dockerd" and option in _joined(words)]
 
 
 def _end_helpers(paths: EnginePaths) -> None:
-    """End what survives its dockerd. Containers first: without their shim they would live on under init."""
+    """End the processes that survive dockerd; containers first, as without their shims they would run on under init."""
     _signal(build_steps(paths), signal.SIGKILL)
     for pid in helpers(paths):
-        _signal(_children(pid), signal.SIGKILL)
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                _signal(map(int, file.read_text().split()), signal.SIGKILL)
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + 5
         _signal(helpers(paths), number)
         while helpers(paths) and time.monotonic() < deadline:
             time.sleep(0.05)
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, file.read_text().split())
-    return found
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:
@@ -119,11 +109,16 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def mounts(paths: EnginePaths) -> list[str]:
-    """The engine's mounts that still stand, the innermost first."""
+    """Return the engine's mount points that are still mounted, the innermost first."""
     data, inside_exec = str(paths.data_root.resolve()), f"{paths.exec_root.resolve()}/"
     every = all_mounts()
-    itself = {source for point, source, _ in every if point == data and _is_itself(data, source)}
-    # A build mounts parts of the data folder elsewhere in it.
+    # dockerd mounts its data folder on itself; a person's disk there would have its own top, `/`, as source.
+    itself = {
+        source
+        for point, source, _ in every
+        if point == data and source != "/" and (data.endswith(source) or source.endswith(data))
+    }
+    # A build mounts parts of the data folder at other places in it.
     parts = tuple(f"{source}/" for source in itself)
     found = [
         point
@@ -135,31 +130,24 @@ def mounts(paths: EnginePaths) -> list[str]:
     return sorted(found, key=len, reverse=True)
 
 
-def _is_itself(folder: str, source: str) -> bool:
-    """dockerd mounts its data folder on itself; a disk mounted there would show its own top, `/`."""
-    return source != "/" and (folder.endswith(source) or source.endswith(folder))
-
-
 def all_mounts() -> list[tuple[str, str, str]]:
-    """Every mount point, the folder of its file system that it shows, and the file system's type."""
+    """Return each mount point, its source folder in the mounted file system, and the file system's type."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     words = [(line.split(), line.split(" - ", 1)[1].split()) for line in lines]
     return [(_unescaped(mount[4]), _unescaped(mount[3]), system[0]) for mount, system in words]
 
 
-def _unescaped(point: str) -> str:
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        point = point.replace(code, character)
-    return point
+def _unescaped(path: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def any_left(paths: EnginePaths) -> bool:
-    """Whether setup started an engine here that teardown has not cleared away."""
+    """Check if setup started an engine here that teardown has not removed."""
     return paths.units.exists() or paths.exec_root.exists() or daemon(paths) is not None or bool(helpers(paths))
 
 
 def clear(paths: EnginePaths) -> None:
-    """Remove what a stopped engine left: files after a clean end, processes and mounts after a crash."""
+    """Remove the leftovers of a stopped engine: files after a clean end, processes and mounts after a crash."""
     _end_helpers(paths)
     for point in mounts(paths):
         subprocess.run(["umount", "--lazy", "--", point], stdin=subprocess.DEVNULL, capture_output=True, check=False)

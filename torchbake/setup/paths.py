@@ -1,4 +1,4 @@
-"""Where an engine that setup starts by hand listens, stores and logs."""
+"""The socket, folders and log of an engine that setup starts by hand."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ ENGINE_DIR = "TORCHBAKE_ENGINE_DIR"
 
 @dataclass(frozen=True, kw_only=True)
 class EnginePaths:
-    """One engine's socket, data, state (gone at a reboot, as the engine is) and log."""
+    """The paths of one engine. Its ``state`` is lost at a reboot, as the engine itself is."""
 
     socket: Path = Path("/var/run/docker.sock")
     data_root: Path = Path("/var/lib/torchbake/engine")
@@ -33,7 +33,7 @@ class EnginePaths:
 
     @property
     def units(self) -> Path:
-        """The list of systemd units that setup started, where it started the engine that way."""
+        """The list of the systemd units that setup started; the file exists only if systemd runs the engine."""
         return self.state / "units"
 
     @property
@@ -42,24 +42,19 @@ class EnginePaths:
 
     @classmethod
     def under(cls, folder: Path) -> "EnginePaths":
-        """Everything below one folder, the socket included."""
-        return cls(
-            socket=folder / "docker.sock",
-            data_root=folder / "data",
-            state=folder / "run",
-            log=folder / "engine.log",
-            own_folder=True,
-        )
+        """Return paths that are all below one folder."""
+        socket, log = folder / "docker.sock", folder / "engine.log"
+        return cls(socket=socket, data_root=folder / "data", state=folder / "run", log=log, own_folder=True)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "EnginePaths":
-        """The usual places, or those under TORCHBAKE_ENGINE_DIR. Raises UsageError."""
+        """Return the default paths, or paths below TORCHBAKE_ENGINE_DIR. Raises UsageError."""
         folder = env.get(ENGINE_DIR)
         if not folder:
             return cls()
         if not Path(folder).is_absolute():
             raise UsageError(f"{ENGINE_DIR}={folder} is not an absolute path.", hint="Give a full path: /…")
-        # The kernel cuts socket names at 107 bytes; the longest one is that of the engine's own containerd.
+        # The kernel cuts socket names at 107 bytes; the engine's containerd has the longest name.
         if len(f"{folder}/run/engine/containerd/containerd.sock.ttrpc".encode()) > 107:
             raise UsageError(f"{ENGINE_DIR}={folder} is too long for a socket.", hint="Use at most 60 bytes.")
         return cls.under(Path(folder))

@@ -1,4 +1,4 @@
-"""A host and what makes it ready to build: facts in, a plan out; nothing here looks or acts."""
+"""The steps that make a host ready to build, decided from facts about it. Nothing here reads or changes the host."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ Components: main
 Signed-By: {DEBIAN_KEYS}
 """
 PIN_TEXT = "Package: *\nPin: release n=trixie\nPin-Priority: 50\n"
-# An engine started by hand takes over these of the host's own settings: how to reach registries, its
-# networks and its GPUs. Where it listens and stores is torchbake's choice.
+# An engine that is started by hand takes over these settings of the host: how to reach registries, networks and GPUs.
+# torchbake chooses its socket and its folders.
 KEPT_SETTINGS = (
     *("registry-mirrors", "insecure-registries", "proxies", "dns", "mtu", "bip", "default-address-pools"),
     *("runtimes", "default-runtime", "cdi-spec-dirs"),
@@ -46,25 +46,25 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What matters about a machine, looked at once."""
+    """The facts about a machine, each read once."""
 
     system: str = "Linux"
     distro: str = ""  # ID of /etc/os-release
-    release: str = ""  # VERSION_ID
+    release: str = ""  # VERSION_ID of /etc/os-release
     root: Literal["root", "sudo", "no"] = "no"
     systemd: bool = False
     installed: frozenset[str] = frozenset()  # Debian packages
-    mirror: str = ""  # the Debian archive that apt uses here
-    files: Mapping[str, str] = field(default_factory=dict)  # setup's own that exist, with their text
-    trixie_known: bool = False  # apt has trixie from a source that setup did not write
-    docker: str | None = None  # the docker command in PATH
-    docker_elsewhere: str | None = None  # one that PATH does not show
-    dockerd: str | None = None  # the version of the installed one
+    mirror: str = ""  # the Debian archive that apt uses here.
+    files: Mapping[str, str] = field(default_factory=dict)  # Texts of existing files that setup may write
+    trixie_known: bool = False  # apt has trixie from a source that setup did not write.
+    docker: str | None = None  # Docker's command in PATH
+    docker_elsewhere: str | None = None  # a docker command in a folder that PATH lacks
+    dockerd: str | None = None  # the version of the installed dockerd
     address: Address = DEFAULT
     unknown_address: str = ""  # why docker's context names no address
-    chosen_by: str | None = None  # what points docker away from the engine that setup would start
+    chosen_by: str | None = None  # the setting that chooses another engine than setup would start
     engine: Capabilities | None = None
-    engine_error: str = ""  # why no engine answers, in docker's words
+    engine_error: str = ""  # docker's message when no engine answers
     buildx: str | None = None
     buildx_path: str | None = None
     mmdebstrap: bool = False
@@ -73,13 +73,13 @@ class Host:
 
     @property
     def supported(self) -> bool:
-        """Whether apt on this host has what is needed."""
+        """Check if apt on this host has the packages of an engine."""
         at_least = {"debian": (12,), "ubuntu": (22, 4)}.get(self.distro)
         return at_least is not None and number(self.release) >= at_least
 
     @property
     def starts_engine(self) -> bool:
-        """An engine is started only where nothing listens; one that merely cannot be used is left alone."""
+        """Check if setup must start an engine: it does so only if nothing listens at the socket."""
         return self.engine is None and self.socket == "dead"
 
 
@@ -124,7 +124,7 @@ Step = WriteFile | Install | StartUnit | StartDaemon
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is wrong, and the steps by which setup puts it right; the problem's remedy is what only a person can do."""
+    """The steps by which setup solves a problem. If only a person can solve it, the problem has a remedy instead."""
 
     problem: Problem | None = None
     steps: tuple[Step, ...] = ()
@@ -135,23 +135,21 @@ class Plan:
 
 
 def make_plan(host: Host, paths: EnginePaths) -> Plan:
-    """What it takes to make this host ready; an empty plan when it is."""
+    """Plan the steps that make this host ready; no step if it is ready."""
     reason = _problem(host)
     if reason is None:
         return Plan()
     remedy = _for_a_person(host)
     if remedy:
         return Plan(problem=Problem(reason=reason, remedy=remedy))
-    packages = _missing_packages(host)
-    steps = (*_files(host, packages), *_install(host, packages), *_start(host, paths))
+    steps = tuple(_steps(host, paths))
+    if steps and host.root != "no":
+        return Plan(problem=Problem(reason=reason), steps=steps)
+    titles = "; ".join(step.title for step in steps)
+    remedy = f"Run this as root, or ask somebody who has root's rights to do this: {titles}"
     if not steps:
         remedy = "Everything is installed, but does not work together: see `docker info`."
-        return Plan(problem=Problem(reason=reason, remedy=remedy))
-    if host.root == "no":
-        titles = "; ".join(step.title for step in steps)
-        remedy = f"Run this as root, or let somebody who may do this: {titles}"
-        return Plan(problem=Problem(reason=reason, remedy=remedy))
-    return Plan(problem=Problem(reason=reason), steps=steps)
+    return Plan(problem=Problem(reason=reason, remedy=remedy))
 
 
 def _problem(host: Host) -> str | None:
@@ -166,11 +164,11 @@ def _problem(host: Host) -> str | None:
 
 
 def _for_a_person(host: Host) -> str | None:
-    """Another's engine or a person's own settings: setup says what to do and leaves them alone."""
+    """Return the remedy if the problem is somebody's engine or settings, which setup must not change."""
     unfit = _unfit(host.engine)
     lost = host.docker is None and host.docker_elsewhere is not None
     silent = host.engine is None
-    # Ubuntu's docker-buildx brings docker.io: a second engine, where the first is not that package.
+    # Ubuntu's docker-buildx depends on docker.io, which is a second engine if the first is another package.
     second = host.distro == "ubuntu" and not host.starts_engine and not host.installed & _ENGINE_PACKAGES
     cases = (
         (lost, f"Put the folder of {host.docker_elsewhere} in PATH."),
@@ -189,7 +187,7 @@ def _for_a_person(host: Host) -> str | None:
 
 
 def _unfit(engine: Capabilities | None) -> str:
-    """The remedy for an engine that cannot build with any buildx; empty if it can."""
+    """Return the remedy for an engine that cannot build with any buildx; "" if it can."""
     if engine is None:
         return ""
     found = problems(replace(engine, docker="docker", buildx="0.13"), Need.BUILD)
@@ -197,7 +195,7 @@ def _unfit(engine: Capabilities | None) -> str:
 
 
 def _elsewhere(host: Host) -> str:
-    """What to install where setup does not know the packages."""
+    """Return the remedy for a host whose packages setup does not know."""
     if host.engine:
         return "Install buildx 0.13 or later: https://github.com/docker/buildx#installing"
     if host.dockerd and host.docker and host.buildx:
@@ -207,30 +205,25 @@ def _elsewhere(host: Host) -> str:
 
 
 def _missing_packages(host: Host) -> tuple[str, ...]:
-    """What to install: never a second engine, never a second docker command."""
-    engine, command, buildx = _package_names(host)
+    """Return the packages to install from the archive that this host uses; no second engine or docker command."""
+    engine, command, buildx = "docker.io", "docker-cli" if host.distro == "debian" else "docker.io", "docker-buildx"
+    if {"docker-ce", "docker-ce-cli"} & host.installed:
+        engine, command, buildx = "docker-ce", "docker-ce-cli", "docker-buildx-plugin"
     wanted: list[str] = []
     if host.starts_engine and number(host.dockerd) < OLDEST_DOCKER:
         wanted.append(engine)
-    # Debian's docker.io brought the command along until it became a package of its own.
+    # Older packages docker.io of Debian contain the command, newer ones do not.
     if host.docker is None or (engine in wanted and engine in host.installed):
         wanted.append(command)
     if number(host.buildx) < OLDEST_BUILDX and (host.buildx or buildx not in host.installed):
         wanted.append(buildx)
     extras = ["iptables", "ca-certificates"] if host.starts_engine else []
     if host.starts_engine or host.docker is None:
-        extras.append("mmdebstrap")  # a host that was never made ready; one that was may have a registry instead
+        extras.append("mmdebstrap")  # only here: a host with an engine may get its bases from a registry
         if host.distro == "ubuntu":
-            extras.append("debian-archive-keyring")  # images are of Debian, whose keys Ubuntu does not have
+            extras.append("debian-archive-keyring")  # Ubuntu lacks the keys of Debian, from which images are made
     wanted += [name for name in extras if name not in host.installed]
     return tuple(dict.fromkeys(wanted))
-
-
-def _package_names(host: Host) -> tuple[str, str, str]:
-    """The engine, the command and buildx, from whichever archive this host already uses."""
-    if {"docker-ce", "docker-ce-cli"} & host.installed:
-        return "docker-ce", "docker-ce-cli", "docker-buildx-plugin"
-    return "docker.io", "docker-cli" if host.distro == "debian" else "docker.io", "docker-buildx"
 
 
 def _needs_trixie(host: Host, packages: tuple[str, ...]) -> bool:
@@ -238,7 +231,7 @@ def _needs_trixie(host: Host, packages: tuple[str, ...]) -> bool:
 
 
 def _files(host: Host, packages: tuple[str, ...]) -> Iterator[WriteFile]:
-    """Files that must stand before apt runs; one that is there with the same text is no step."""
+    """Yield the files that must be written before apt runs. A file that exists with the same text is left out."""
     files: list[WriteFile] = []
     if _needs_trixie(host, packages) and not host.trixie_known:
         why = "Debian 12's own docker.io has no buildx"
@@ -247,19 +240,17 @@ def _files(host: Host, packages: tuple[str, ...]) -> Iterator[WriteFile]:
         files.append(WriteFile(path=TRIXIE_PIN, text=PIN_TEXT, why="nothing comes from trixie unless named"))
     new = "docker.io" in packages and host.dockerd is None and not host.used_before
     if new and host.systemd and DAEMON_JSON not in host.files:
-        # The package starts the engine under systemd at once, so its settings come first.
+        # The package starts the engine under systemd at once, so its settings must exist before.
         files.append(WriteFile(path=DAEMON_JSON, text=engine_config(""), why="containerd image store"))
     yield from (file for file in files if host.files.get(file.path) != file.text)
 
 
-def _install(host: Host, packages: tuple[str, ...]) -> Iterator[Install]:
+def _steps(host: Host, paths: EnginePaths) -> Iterator[Step]:
+    packages = _missing_packages(host)
+    yield from _files(host, packages)
     if packages:
-        pinned = _needs_trixie(host, packages)
-        names = (f"{name}/trixie" if pinned and name in FROM_TRIXIE else name for name in packages)
-        yield Install(packages=tuple(names))
-
-
-def _start(host: Host, paths: EnginePaths) -> Iterator[StartUnit | StartDaemon]:
+        pinned = FROM_TRIXIE if _needs_trixie(host, packages) else ()
+        yield Install(packages=tuple(f"{name}/trixie" if name in pinned else name for name in packages))
     if host.starts_engine and host.systemd and not paths.own_folder:
         yield StartUnit()
     elif host.starts_engine:
@@ -267,7 +258,7 @@ def _start(host: Host, paths: EnginePaths) -> Iterator[StartUnit | StartDaemon]:
 
 
 def engine_config(daemon_json: str) -> str:
-    """The settings of an engine that setup starts, given the host's own daemon.json. Raises SetupError."""
+    """Return the settings of an engine that setup starts. ``daemon_json`` is the host's. Raises SetupError."""
     try:
         host = json.loads(daemon_json or "{}")
         kept = {key: host[key] for key in KEPT_SETTINGS if key in host}

@@ -1,5 +1,6 @@
-"""Looks at this machine once: what `torchbake.setup.plan` decides upon. Changes nothing."""
+"""Collect the facts about this machine for `torchbake.setup.plan`. Changes nothing."""
 
+import contextlib
 import os
 import platform
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchbake.engine.address import DEFAULT, Address, resolve
-from torchbake.engine.capability import Capabilities, can_bootstrap, capabilities_of
+from torchbake.engine.capability import can_bootstrap, capabilities_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker, ask_version, run
 from torchbake.errors import EngineError
 from torchbake.hostconfig.apt_config import read_apt_config
@@ -18,23 +19,29 @@ from torchbake.setup.dockerd import SYSTEM_PATH, knock
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import DAEMON_JSON, TRIXIE_PIN, TRIXIE_SOURCE, Host
 
-# What setup may install, and what does the same job.
+# Packages that setup may install, and their alternatives.
 _PACKAGES = (
     *("docker.io", "docker-cli", "docker-buildx", "docker-ce", "docker-ce-cli", "docker-buildx-plugin"),
     *("podman-docker", "iptables", "ca-certificates", "mmdebstrap"),
 )
+_FILES = (TRIXIE_SOURCE, TRIXIE_PIN, DAEMON_JSON)
 
 
 def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> Host:
-    """The facts about this machine."""
+    """Collect the facts about this machine."""
     try:
         address, unknown = _address(paths, env), ""
     except EngineError as error:
         address, unknown = DEFAULT, error.message
-    asked = {**env, **address.variables}
-    docker = DockerCli(path=shutil.which("docker", path=env.get("PATH"))) if unknown else ask_docker(asked)
-    engine = _engine(address, docker, asked)
-    release = _os_release()
+    variables = {**env, **address.variables}
+    docker = DockerCli(path=shutil.which("docker", path=env.get("PATH"))) if unknown else ask_docker(variables)
+    engine = None
+    if docker.info:
+        version = ask_version(docker, variables)
+        engine = capabilities_of(address, docker.info, version, docker, bootstraps=can_bootstrap())
+    release = {}
+    with contextlib.suppress(OSError):
+        release = platform.freedesktop_os_release()
     ready = engine is not None and docker.buildx is not None
     return Host(
         system=platform.system(),
@@ -44,7 +51,7 @@ def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> Host:
         systemd=Path("/run/systemd/system").is_dir(),
         installed=frozenset() if ready else _installed(),
         mirror=read_apt_config(env).mirror,
-        files=_texts(TRIXIE_SOURCE, TRIXIE_PIN, DAEMON_JSON),
+        files={name: Path(name).read_text(errors="replace") for name in _FILES if os.access(name, os.R_OK)},
         trixie_known=_trixie_known(),
         docker=docker.path,
         docker_elsewhere=None if docker.path else shutil.which("docker", path=SYSTEM_PATH),
@@ -62,14 +69,14 @@ def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> Host:
 
 
 def _address(paths: EnginePaths, env: Mapping[str, str]) -> Address:
-    """The engine's address; without DOCKER_HOST, that of TORCHBAKE_ENGINE_DIR. Raises EngineError."""
+    """Resolve the engine's address: DOCKER_HOST, then TORCHBAKE_ENGINE_DIR, then docker's. Raises EngineError."""
     if paths.own_folder and not env.get("DOCKER_HOST"):
         return Address(host=paths.endpoint, origin="TORCHBAKE_ENGINE_DIR")
     return resolve(env)
 
 
 def _chosen_by(address: Address, paths: EnginePaths) -> str | None:
-    """The setting that leads elsewhere than to the engine that setup would start."""
+    """Name the setting that chooses another engine than setup would start; None if there is none."""
     if address.socket and Path(address.socket).resolve() == paths.socket.resolve():
         return None
     match address.origin:
@@ -83,22 +90,8 @@ def _chosen_by(address: Address, paths: EnginePaths) -> str | None:
             return f"docker's default is {address.host}"
 
 
-def _engine(address: Address, cli: DockerCli, env: Mapping[str, str]) -> Capabilities | None:
-    """The engine, if it answers the docker command."""
-    if not cli.info:
-        return None
-    return capabilities_of(address, cli.info, ask_version(cli, env), cli, bootstraps=can_bootstrap())
-
-
-def _os_release() -> dict[str, str]:
-    try:
-        return platform.freedesktop_os_release()
-    except OSError:
-        return {}
-
-
 def rights() -> Literal["root", "sudo", "no"]:
-    """Whether root's rights are there; sudo counts when it needs no password or can ask for it."""
+    """Return how this process gets root's rights. It can use sudo without a password or with a terminal."""
     if not hasattr(os, "geteuid"):  # Windows
         return "no"
     if os.geteuid() == 0:
@@ -110,7 +103,7 @@ def rights() -> Literal["root", "sudo", "no"]:
 
 
 def _installed() -> frozenset[str]:
-    """Which of the packages that matter are installed, completely."""
+    """Return the relevant packages that are completely installed."""
     query = shutil.which("dpkg-query", path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
     if query is None:
         return frozenset()
@@ -126,13 +119,8 @@ def _dockerd_version() -> str | None:
     return found[1] if found else None
 
 
-def _texts(*names: str) -> dict[str, str]:
-    paths = [Path(name) for name in names]
-    return {str(path): path.read_text(errors="replace") for path in paths if os.access(path, os.R_OK)}
-
-
 def _trixie_known() -> bool:
-    """Whether apt has Debian 13 from a source of the host's own, which has its own priorities then."""
+    """Check if apt has Debian 13 from another source than setup's. Such a source has its own priorities."""
     folder = Path("/etc/apt/sources.list.d")
     lists = [Path("/etc/apt/sources.list"), *folder.glob("*.list"), *folder.glob("*.sources")]
     texts = (path.read_text(errors="replace") for path in lists if path != Path(TRIXIE_SOURCE) and path.is_file())

@@ -105,7 +105,7 @@ def test_an_engine_of_root_is_in_no_folder_of_another_user(tmp_path: Path, victi
     (folder / "run/setup.lock").symlink_to(victim)
     for place in (folder / "run", folder, folder / "run/setup.lock"):
         os.lchown(place, OTHER, OTHER)
-        with pytest.raises(SetupError, match="could replace what is there"), only_one(engine):
+        with pytest.raises(SetupError, match="could replace it"), only_one(engine):
             pass
         os.lchown(place, 0, 0)
     (folder / "run").chmod(0o777)

@@ -1,4 +1,4 @@
-"""`teardown`, in folders of its own: it stops and removes what setup started, and nothing of anybody else's."""
+"""`teardown` in temporary folders: it stops and removes the engine that setup started, and no other one."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def systemd(monkeypatch: pytest.MonkeyPatch, *running: str, refuses: str = "") -
 
 
 def started_by_hand(paths: EnginePaths, *, pid: int = 2**30) -> None:
-    """What a dockerd of setup's leaves when it is killed."""
+    """Make the leftovers of a dockerd that setup started and a signal killed."""
     for folder in (paths.exec_root, paths.data_root):
         folder.mkdir(parents=True)
     (paths.data_root / MARKER).write_text("ours")
@@ -132,7 +132,7 @@ def test_a_folder_that_setup_did_not_make_is_not_purged(paths: EnginePaths, caps
     (paths.data_root / MARKER).unlink()
     assert teardown("--purge") == SETUP_FAILED
     assert (paths.data_root / "layer").exists()
-    assert "was not made by setup" in " ".join(capsys.readouterr().err.split())
+    assert "was not made by setup, and is not removed" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_link_to_somebody_elses_folder_is_not_purged(paths: EnginePaths, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""From facts about a host to a plan: every kind of machine, without being on it."""
+"""Plans from facts about a host, for every kind of machine."""
 
 import dataclasses
 import json
