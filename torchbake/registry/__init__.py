@@ -1,1 +1,1 @@
-"""A client of the OCI distribution API, with logins and signatures. It knows nothing of releases."""
+"""A client of the OCI distribution API, with logins and signatures. It does not depend on releases."""

@@ -1,9 +1,8 @@
-"""What is attached to an image in its registry: JSON as an OCI artifact, bound to the image's digest.
+"""OCI artifacts, which attach JSON to the digest of an image in its registry.
 
 Image specification 1.1, "artifactType" and "subject": an artifact is listed with its image (`referrers`), and also has
-a tag, ``<immutable tag>.<name>``.
-
-Some registries take manifests of images alone. For these an artifact has the config of an image; all else is the same.
+a tag, ``<immutable tag>.<name>``. Some registries take only manifests of images. For them an artifact has the config
+of an image.
 """
 
 import json
@@ -18,15 +17,15 @@ from torchbake.registry.referrers import list_by_tag
 from torchbake.registry.transport import StatusError
 
 _LARGEST = 64 * 2**20  # bytes; a large SBOM has one or two million
-_EMPTY_TYPE = "application/vnd.oci.empty.v1+json"  # of "{}": the empty descriptor of the image specification
+_EMPTY_TYPE = "application/vnd.oci.empty.v1+json"  # of "{}", the empty descriptor of the image specification
 IMAGE_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """A text about an image. ``name`` ends its tag, ``media_type`` says what it is; ``created`` is RFC 3339.
+    """A text about an image. Its tag ends with ``name``; the time ``created`` is by RFC 3339.
 
-    ``blobs`` are other files that belong to it. They must be in the registry before it is attached.
+    The files ``blobs`` belong to the artifact, and must be in the registry before it is attached.
     """
 
     name: str
@@ -37,31 +36,32 @@ class Artifact:
 
 
 def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest, known: str | None = None) -> Manifest:
-    """Attach it to its image, under its own digest; the same text is the same artifact. Raises RegistryError.
+    """Attach an artifact to its image under its digest, which the text alone decides. Raises RegistryError.
 
-    ``known`` is the digest of what is attached in its place: if it has the config of an image, so it stays.
+    ``known`` is the digest of the artifact that was attached under this name before. If it has the config of an image,
+    the new one gets the same form.
     """
-    plain, as_image = ((_manifest_of(artifact, subject, *config), config[0]) for config in _configs(artifact))
+    image_config = _image_config(artifact)
+    forms = [(b"{}", _EMPTY_TYPE), (image_config, IMAGE_CONFIG)]
+    as_image = _manifest_of(artifact, subject, *forms[1])
+    if registry.images_only or known == as_image.digest:
+        forms = forms[1:]
     send(registry, artifact.text.encode())
-    only_image = registry.images_only or known == as_image[0].digest
-    manifest, listed = _attach(registry, *([as_image] if only_image else [plain, as_image]))
-    registry.images_only = manifest == as_image[0]
-    if not listed:
-        list_by_tag(registry, manifest, subject.digest)
-    return manifest
-
-
-def _attach(registry: Registry, *forms: tuple[Manifest, bytes]) -> tuple[Manifest, bool]:
-    """Push the first of the manifests, each with its config, that the registry takes; whether it lists it."""
-    refusals = []
-    for manifest, config in forms:
+    refusals = list[StatusError]()
+    for config, config_type in forms:
+        manifest = _manifest_of(artifact, subject, config, config_type)
         send(registry, config)
         try:
-            return manifest, registry.attach(manifest)
+            listed = registry.attach(manifest)
         except StatusError as error:
             refusals.append(error)
             if not error.is_about_content:
                 break
+            continue
+        registry.images_only = manifest == as_image
+        if not listed:
+            list_by_tag(registry, manifest, subject.digest)
+        return manifest
     raise refusals[0]
 
 
@@ -77,7 +77,7 @@ def _manifest_of(artifact: Artifact, subject: Manifest, config: bytes, config_ty
                 "mediaType": artifact.media_type,
                 "digest": sha256(data),
                 "size": len(data),
-                # The file that `oras pull` writes; without a title it writes none.
+                # The name of the file that `oras pull` writes; without a title it writes no file.
                 "annotations": {"org.opencontainers.image.title": f"{artifact.name}.json"},
             },
             *(blob.descriptor for blob in artifact.blobs),
@@ -89,15 +89,11 @@ def _manifest_of(artifact: Artifact, subject: Manifest, config: bytes, config_ty
     return Manifest(data=_json(content_of), media_type=MANIFEST)
 
 
-def _configs(artifact: Artifact) -> tuple[tuple[bytes, str], tuple[bytes, str]]:
-    """The empty config, and the least that an image's config must have, each with its type.
-
-    https://github.com/opencontainers/image-spec/blob/main/config.md
-    """
+def _image_config(artifact: Artifact) -> bytes:
+    """Return the smallest valid config of an image: https://github.com/opencontainers/image-spec/blob/main/config.md"""
     diff_ids = [sha256(artifact.text.encode()), *(blob.digest for blob in artifact.blobs)]
     rootfs = {"type": "layers", "diff_ids": diff_ids}
-    image = _json({"architecture": "unknown", "os": "unknown", "config": {}, "rootfs": rootfs})
-    return (b"{}", _EMPTY_TYPE), (image, IMAGE_CONFIG)
+    return _json({"architecture": "unknown", "os": "unknown", "config": {}, "rootfs": rootfs})
 
 
 def _json(content: object) -> bytes:
@@ -105,14 +101,14 @@ def _json(content: object) -> bytes:
 
 
 def read_artifact(registry: Registry, tag: str, name: str) -> tuple[Manifest, bytes] | None:
-    """An immutable tag's artifact; None where there is none. Raises UnsoundError for what is not an artifact."""
+    """Read the artifact of an immutable tag; None if it has none. Raises UnsoundError if it is not an artifact."""
     where = artifact_tag(tag, name)
     manifest = registry.manifest(where)
     return None if manifest is None else (manifest, text_of(registry, manifest, where))
 
 
 def text_of(registry: Registry, manifest: Manifest, where: str) -> bytes:
-    """What an artifact says; ``where`` names it. Raises UnsoundError for what is none, or is far too large."""
+    """Read the text of the artifact at ``where``. Raises UnsoundError if it has no layer or is far too large."""
     layers = manifest.layers
     if not layers:
         raise UnsoundError(f"{registry.repository}:{where} holds nothing.")
@@ -122,13 +118,13 @@ def text_of(registry: Registry, manifest: Manifest, where: str) -> bytes:
 
 
 def subject_of(manifest: Manifest) -> str:
-    """The digest of the image that an artifact is of; empty where it names none."""
+    """Return the digest of the image that an artifact is attached to; "" if it names no image."""
     subject = manifest.content.get("subject")
     return str(subject.get("digest", "")) if isinstance(subject, dict) else ""
 
 
 def send(registry: Registry, data: bytes) -> None:
-    """Upload bytes as a blob, unless they are there."""
+    """Upload bytes as a blob, unless the registry has it."""
     blob = Blob(digest=sha256(data), size=len(data))
     if registry.has(blob):
         return

@@ -1,6 +1,6 @@
-"""Signatures by cosign, of digests in a registry: https://docs.sigstore.dev/cosign/
+"""Signatures of digests in a registry, and of files, by cosign: https://docs.sigstore.dev/cosign/
 
-Keys never pass through here: cosign reads them itself, and their password from COSIGN_PASSWORD.
+torchbake never reads a key: cosign reads it, and its password from COSIGN_PASSWORD.
 """
 
 import base64
@@ -24,13 +24,12 @@ from torchbake.registry.credentials import config_key, find_login
 from torchbake.ui.tool_environment import environment_of
 
 _TIMEOUT = 300  # seconds for one call; a keyless one asks two services
-UNASKED = "no --key and no --identity was given"  # why nothing is verified that nobody asked for
-_MISSING = "cosign is not installed"
+UNASKED = "no --key and no --identity was given"  # the reason why nothing is verified by default
 _UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
-_NOBODY, _WHOM = "not signed by anybody who is trusted", "Name whom you trust: --identity and --issuer."
+_NOBODY = Problem(reason="no signer is trusted", remedy="Name the signer that you trust: --identity and --issuer.")
 _OTHERS = "no matching signatures"
-_PUBLIC = "unsupported pem type: PUBLIC KEY"  # what it says of a public key where a private one is wanted
-_HINTS = {  # by what cosign says
+_PUBLIC = "unsupported pem type: PUBLIC KEY"  # cosign's error if a private key is needed
+_HINTS = {  # by words in cosign's errors
     "inappropriate ioctl": "Put the key's password into COSIGN_PASSWORD (set, but empty, for a key without one).",
     "decryption failed": "Is the key's password in COSIGN_PASSWORD?",
     "TUF remote mirror": "Where the public transparency log cannot be reached: --no-transparency-log",
@@ -43,29 +42,29 @@ class Verifier(Protocol):
 
     @property
     def skip_reason(self) -> str:
-        """Why nothing is verified, or signed; empty when it is."""
+        """The reason why nothing is verified or signed; "" otherwise."""
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
-        """Why a digest's signature does not hold, or cannot be verified; None when it holds."""
+        """Return the reason why a digest's signature is invalid or cannot be verified; None if it is valid."""
 
 
 class Signer(Verifier, Protocol):
-    """Signs digests of one registry's repositories, and trusts its own signatures."""
+    """Signs digests in repositories of one registry, and trusts its own signatures."""
 
     @property
     def how(self) -> str:
-        """In words for a release record."""
+        """The kind of signature, in words for a release record."""
 
     def sign(self, repository: Repository, digests: Sequence[str]) -> None:
-        """Sign, then verify what was signed. Raises SignatureError."""
+        """Sign digests, then verify their signatures. Raises SignatureError."""
 
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
-        """Whether all of them are signed, so that there is nothing to sign. Raises SignatureError as `problem` does."""
+        """Check if all digests have valid signatures. Raises SignatureError as `problem` does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Idle:
-    """Signs and verifies nothing, for a reason."""
+    """A signer that signs and verifies nothing, for a reason."""
 
     skip_reason: str
 
@@ -74,7 +73,7 @@ class Idle:
         return f"not-run: {self.skip_reason}"
 
     def sign(self, repository: Repository, digests: Sequence[str]) -> None:
-        """Nothing."""
+        """Sign nothing."""
 
     def holds(self, repository: Repository, digests: Sequence[str]) -> bool:
         return False
@@ -85,9 +84,9 @@ class Idle:
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """Whose signatures are trusted: a public key (file or KMS address), or an identity and who vouches for it.
+    """The trusted signer: a public key (file or KMS address), or an identity and its issuer.
 
-    ``name`` is the key as its user knows it, where that is another one.
+    If ``name`` is set, messages show it in place of the path of the key.
     """
 
     key: str = ""
@@ -110,7 +109,7 @@ class Trust:
 
 @dataclass(frozen=True, kw_only=True)
 class Cosign:
-    """The cosign program. ``plain``: the registry may speak HTTP. ``log``: use the public transparency log."""
+    """The cosign program. With ``plain`` it may use HTTP, with ``log`` it uses the public transparency log."""
 
     program: str
     plain: bool = False
@@ -118,7 +117,7 @@ class Cosign:
     skip_reason: str = ""
 
     def run(self, *arguments: str, host: str = "") -> str:
-        """Its standard output. Raises SignatureError with what it says of its failure."""
+        """Run cosign and return its standard output. Raises SignatureError with its error."""
         with _settings(host) as settings:
             try:
                 done = subprocess.run(
@@ -132,23 +131,23 @@ class Cosign:
         if done.returncode < 0:
             raise SignatureError(f"cosign {arguments[0]} was killed by signal {-done.returncode}.")
         if done.returncode:
-            said = _complaint(done.stderr) or f"ended with {done.returncode}"
-            hint = next((hint for words, hint in _HINTS.items() if words in said), None)
-            raise SignatureError(f"cosign {arguments[0]}: {said}", hint=hint)
+            reason = _complaint(done.stderr) or f"ended with {done.returncode}"
+            hint = next((hint for words, hint in _HINTS.items() if words in reason), None)
+            raise SignatureError(f"cosign {arguments[0]}: {reason}", hint=hint)
         return done.stdout
 
     @property
     def registry_arguments(self) -> tuple[str, ...]:
-        # For HTTP, `sign` wants the first and `verify` the second, whatever their help says (cosign 2.5).
+        # For HTTP, `sign` needs the first option and `verify` the second, against their help texts (cosign 2.5).
         return ("--allow-http-registry", "--allow-insecure-registry") if self.plain else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CosignSigner:
-    """Signs with a key (file or KMS address), or keyless as whoever runs this (``key`` is empty).
+    """Signs with a key (file or KMS address), or keyless as the user of this process if ``key`` is "".
 
-    It trusts that key, of which a public one is enough for that; keyless, it trusts ``trust``, and without it
-    nobody: everybody has some identity.
+    It trusts signatures of that key, and can verify them with a public key too. Without a key it trusts ``trust``, and
+    nobody if ``trust`` is empty: anybody can sign with some identity.
     """
 
     cosign: Cosign
@@ -160,34 +159,34 @@ class CosignSigner:
     def how(self) -> str:
         return f"cosign, {'with a key' if self.key else 'keyless'}"
 
+    @property
+    def _arguments(self) -> list[str]:
+        key = ["--key", self.key] if self.key else []
+        return ["--yes", f"--tlog-upload={str(self.cosign.log).lower()}", *key]
+
     def sign(self, repository: Repository, digests: Sequence[str]) -> None:
         names = [f"{repository}@{digest}" for digest in digests]
-        arguments = ["--yes", f"--tlog-upload={str(self.cosign.log).lower()}", *self.cosign.registry_arguments]
-        arguments += ["--key", self.key] if self.key else []
+        arguments = [*self._arguments, *self.cosign.registry_arguments]
         self.cosign.run("sign", *arguments, *names, host=repository.host)
         with self._verifier() as verifier:
-            for digest in digests:
-                problem = verifier.problem(repository, digest)
-                if problem:
-                    raise SignatureError(
-                        f"{repository}@{digest} was signed, but the signature does not verify: {problem.sentence}"
-                    )
+            for digest, name in zip(digests, names, strict=True):
+                if problem := verifier.problem(repository, digest):
+                    raise SignatureError(f"{name} was signed, but the signature does not verify: {problem.sentence}")
 
     def sign_file(self, path: Path) -> Path:
         """Sign a file, verify the signature, and return its path. Raises SignatureError."""
-        arguments = ["--yes", f"--tlog-upload={str(self.cosign.log).lower()}", *(["--key", self.key] * bool(self.key))]
         signature = signature_of(path)
         with replacing(signature) as bundle:
-            self.cosign.run("sign-blob", *arguments, "--bundle", str(bundle), str(path))
+            self.cosign.run("sign-blob", *self._arguments, "--bundle", str(bundle), str(path))
         with self._verifier() as verifier:
             if problem := verifier.file_problem(path):
                 raise SignatureError(f"{path} was signed, but the signature does not verify: {problem.sentence}")
         return signature
 
     def file_problem(self, path: Path) -> Problem | None:
-        """Why a file's signature does not hold, or cannot be verified; None when it holds."""
+        """Return the reason why a file's signature is invalid or cannot be verified; None if it is valid."""
         if not self.key and not self.trust:
-            return Problem(reason=_NOBODY, remedy=_WHOM)
+            return _NOBODY
         with self._verifier() as verifier:
             return verifier.file_problem(path)
 
@@ -197,13 +196,13 @@ class CosignSigner:
 
     def problem(self, repository: Repository, digest: str) -> Problem | None:
         if not self.key and not self.trust:
-            return Problem(reason=_NOBODY, remedy=_WHOM)
+            return _NOBODY
         with self._verifier() as verifier:
             return verifier.problem(repository, digest)
 
     @contextlib.contextmanager
     def _verifier(self) -> Iterator["CosignVerifier"]:
-        """Of our own signatures. A keyless one of nobody in particular is asked to hold, not whose it is."""
+        """Yield the verifier of this signer's own signatures; without key and ``trust`` it accepts any identity."""
         if not self.key:
             yield CosignVerifier(cosign=self.cosign, trust=self.trust or Trust(identity=".*", issuer=".*"))
             return
@@ -215,7 +214,7 @@ class CosignSigner:
 
     @cached_property
     def _public(self) -> str:
-        """The public part of the key; empty where the key is a public one itself."""
+        """The public part of the key; "" if the key is a public key."""
         try:
             return self.cosign.run("public-key", "--key", self.key)
         except SignatureError as error:
@@ -226,15 +225,18 @@ class CosignSigner:
 
 @dataclass(frozen=True, kw_only=True)
 class CosignVerifier:
-    """Trusts the signatures of ``trust``."""
+    """Verifies signatures of the signer ``trust``."""
 
     cosign: Cosign
     trust: Trust
     skip_reason: str = ""
 
+    @property
+    def _arguments(self) -> list[str]:
+        return [*self.trust.arguments, *([] if self.cosign.log else ["--insecure-ignore-tlog=true"])]
+
     def problem(self, repository: Repository, digest: str) -> Problem | None:
-        arguments = [*self.trust.arguments, *self.cosign.registry_arguments]
-        arguments += [] if self.cosign.log else ["--insecure-ignore-tlog=true"]
+        arguments = [*self._arguments, *self.cosign.registry_arguments]
         try:
             self.cosign.run("verify", *arguments, "--output", "json", f"{repository}@{digest}", host=repository.host)
         except SignatureError as error:
@@ -247,18 +249,15 @@ class CosignVerifier:
         return None
 
     def file_problem(self, path: Path) -> Problem | None:
-        """Why a file's signature does not hold, or cannot be verified; None when it holds."""
+        """Return the reason why a file's signature is invalid or cannot be verified; None if it is valid."""
         signature = signature_of(path)
         if not signature.is_file():
             return Problem(reason=f"not signed: there is no {signature.name} beside it")
-        arguments = [*self.trust.arguments, *([] if self.cosign.log else ["--insecure-ignore-tlog=true"])]
         try:
-            self.cosign.run("verify-blob", *arguments, "--bundle", str(signature), str(path))
+            self.cosign.run("verify-blob", *self._arguments, "--bundle", str(signature), str(path))
         except SignatureError as error:
-            return Problem(
-                reason=f"its signature does not verify by {self.trust} ({error.message.rstrip('.')})",
-                remedy=error.hint or "",
-            )
+            reason = f"its signature does not verify by {self.trust} ({error.message.rstrip('.')})"
+            return Problem(reason=reason, remedy=error.hint or "")
         return None
 
 
@@ -268,13 +267,13 @@ def signature_of(path: Path) -> Path:
 
 
 def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:
-    """The program on the PATH."""
+    """Find the program on the PATH."""
     program = shutil.which("cosign")
-    return Cosign(program=program, plain=plain, log=log) if program else Idle(skip_reason=_MISSING)
+    return Cosign(program=program, plain=plain, log=log) if program else Idle(skip_reason="cosign is not installed")
 
 
 def _complaint(text: str) -> str:
-    """The error among what cosign wrote; it says it twice."""
+    """Return the error in cosign's output, which has it twice."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
     errors = [line.partition("Error: ")[2] for line in lines if "Error: " in line]
     return " ".join(errors[-1:] or lines[-2:])
@@ -282,7 +281,10 @@ def _complaint(text: str) -> str:
 
 @contextlib.contextmanager
 def _settings(host: str) -> Iterator[dict[str, str]]:
-    """Environment variables by which cosign logs in and trusts as we do; a login of the environment goes by a file."""
+    """Yield environment variables for cosign with this process's login and certificate authorities.
+
+    A login of the environment is passed as a file.
+    """
     settings = {}
     bundle = os.environ.get("REQUESTS_CA_BUNDLE")
     if bundle:

@@ -18,7 +18,7 @@ _HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 
 @dataclass(frozen=True, kw_only=True)
 class Login:
-    """A name and its secret; the secret is never in what is printed. ``token`` is an identity token of a helper's."""
+    """A user name with its password, or with the identity token of a helper. Neither secret is in its `repr`."""
 
     username: str
     password: str = field(default="", repr=False)
@@ -26,14 +26,14 @@ class Login:
 
 
 def config_key(host: str) -> str:
-    """The name of a registry in docker's configuration."""
+    """Return the name of a registry in docker's configuration."""
     return _HUB_KEY if host == _HUB else host
 
 
 def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
-    """The environment's login, if it is for this registry; else that of `docker login`, else that of `podman login`.
+    """Find a login for a registry: in the environment, then of `docker login`, then of `podman login`.
 
-    Looks into ``$DOCKER_CONFIG/config.json`` and podman's files, and asks the helpers that they name. Raises
+    Reads ``$DOCKER_CONFIG/config.json`` and podman's files, and calls the helpers that they name. Raises
     HostConfigError.
     """
     if env.get(USERNAME) and _host_named(env) == host.lower():
@@ -45,10 +45,12 @@ def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
             if helper and not shutil.which(f"docker-credential-{helper}"):
                 missing = missing or " ".join(f"docker-credential-{helper}".split())
                 continue
-            found = config.resolve_authconfig(config_key(host))
-            login = _login(found) if found else None
-            if login:
-                return login
+            found = config.resolve_authconfig(config_key(host)) or {}
+            # Docker writes the names of these fields in two forms.
+            names = ("Username", "Password", "IdentityToken")
+            username, password, token = (str(found.get(name) or found.get(name.lower()) or "") for name in names)
+            if username or token:
+                return Login(username=username, password=password, token=token)
     except (DockerException, OSError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise HostConfigError(
             f"docker's configuration has no usable login for {host}: {error}",
@@ -63,7 +65,7 @@ def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
 
 
 def _podman_files(env: Mapping[str, str]) -> list[Path]:
-    """The files of `podman login` that are there, the first one to read first: containers-auth.json(5)."""
+    """Return the existing files of `podman login` in the order of containers-auth.json(5)."""
     if env.get("REGISTRY_AUTH_FILE"):
         places = [Path(env["REGISTRY_AUTH_FILE"])]
     else:
@@ -73,35 +75,26 @@ def _podman_files(env: Mapping[str, str]) -> list[Path]:
             Path(runtime, "containers/auth.json") if runtime else Path(f"/run/containers/{os.getuid()}/auth.json"),
             Path(own, "containers/auth.json"),
         ]
-        # podman as root makes /run/containers, which no other user may enter.
+        # Podman as root makes /run/containers, which no other user may enter.
         places = [place for place in places if os.access(place, os.F_OK)]
     return [place for place in places if place.is_file()]
 
 
 def login_for_engine(host: str) -> dict[str, str] | None:
-    """As an engine takes it for a pull; None leaves it to what `docker login` has kept."""
+    """Return a login in the form that an engine's API takes for a pull. None leaves the login to the engine."""
     login = find_login(host)
     if login is None:
         return None
-    if login.token:
-        return {"username": login.username, "identitytoken": login.token, "serveraddress": host}
-    return {"username": login.username, "password": login.password, "serveraddress": host}
+    secret = {"identitytoken": login.token} if login.token else {"password": login.password}
+    return {"username": login.username, "serveraddress": host, **secret}
 
 
 def _host_named(env: Mapping[str, str]) -> str:
-    """Which registry the environment's login is for: no other one gets it, and none that nobody named."""
+    """Return the registry of the environment's login. Raises HostConfigError if the environment does not name it."""
     host = env.get(HOST, "").lower()
     if not host or "/" in host:
         raise HostConfigError(
             f"{USERNAME} is set, and {HOST} is {f'{host!r}, which is not a host' if host else 'not'}.",
-            hint=f"Say which registry the login is for: {HOST}=ghcr.io",
+            hint=f"Name the registry of the login: {HOST}=ghcr.io",
         )
     return host
-
-
-def _login(found: Mapping[str, str]) -> Login | None:
-    """Docker writes the names of its fields in two ways."""
-    username, password, token = (
-        str(found.get(name) or found.get(name.lower()) or "") for name in ("Username", "Password", "IdentityToken")
-    )
-    return Login(username=username, password=password, token=token) if username or token else None

@@ -1,7 +1,7 @@
-"""One request over HTTP and its answer, bounded: in bytes, in time and in redirects; a login goes to its origin alone.
+"""Requests over HTTP with limits of bytes, time and redirects. A login is sent only to its own origin.
 
-Proxies and certificate authorities are the environment's, as requests reads them. Nothing else is: no ``~/.netrc``, no
-cookies. Redirects are followed here, as a library that follows them also decides who gets the login.
+The library requests reads proxies and certificate authorities from the environment, but no ``~/.netrc`` and no cookies.
+Redirects are followed here, because a library that follows them also decides who gets the login.
 """
 
 import time
@@ -21,11 +21,11 @@ from torchbake.errors import RegistryError
 from torchbake.registry.origin import Origin, led_to, origin_of
 
 _TIMEOUT = (10, 120)  # seconds to connect, and between two bytes
-_LONGEST = 600  # seconds until an answer is there whole
-_LONGEST_FILE = 3600  # the same for a layer
+_LONGEST = 600  # seconds until an answer is complete
+_LONGEST_FILE = 3600  # seconds until a layer is complete
 _HOPS = 10
 _ALWAYS, _SAME_METHOD = {301, 302, 303, 307, 308}, {307, 308}
-_WORDS = 2**16  # bytes of an answer that only says what went wrong
+_WORDS = 2**16  # bytes of an error's text
 _AT_ONCE = 2**16
 MISCALLED = "Does it know its public address? A proxy in front of it passes that on by X-Forwarded-Proto and Host."
 _BROKEN = (
@@ -39,7 +39,7 @@ Into: TypeAlias = Callable[[], AbstractContextManager[Callable[[bytes], object]]
 
 
 class PassingError(Exception):
-    """What passes by itself; ``after`` is how long the registry asked us to wait."""
+    """A temporary error. ``after`` are the seconds that the registry asks its clients to wait."""
 
     def __init__(self, error: RegistryError, after: float | None = None) -> None:
         super().__init__(error.message)
@@ -47,28 +47,29 @@ class PassingError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
-    """One request. ``body`` makes its body anew for each try; ``most`` bytes of a good answer are taken.
+class Request:
+    """One request to ``url``, which may be relative to a registry's ``/v2/``. Other codes than ``good`` are errors.
 
-    ``into`` opens the file for the body of a good answer, again for each try; without it the answer has the body.
-    ``authorization`` is for ``home`` alone. With ``stay`` redirects to other origins are not followed: for tokens,
-    whose requests may hold a secret in their body.
+    Each attempt calls ``body`` for the body, and ``into`` to open the file of a good answer's body. Without ``into``
+    the answer has the body, of at most ``most`` bytes. The ``authorization`` is sent only to ``home``. With ``stay`` no
+    redirect to another origin is followed: the body of a request for a token may hold a secret.
     """
 
     method: str
     url: str
+    good: tuple[int, ...] = (200,)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Callable[[], Any] | None = None
     most: int = 2**20
     into: Into | None = None
     authorization: str = field(default="", repr=False)
-    home: Origin
+    home: Origin | None = None
     stay: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """An answer, read whole. ``url`` is where it came from, after redirects. Names of ``headers`` have no case."""
+    """A complete answer from ``url``, the address after redirects. Names of ``headers`` ignore case."""
 
     url: str
     status: int
@@ -82,31 +83,30 @@ class Answer:
 
 
 class Exchange:
-    """Speaks for one registry, ``name``, which errors name. Safe for many threads."""
+    """Sends requests to one registry, whose ``name`` is in errors. Safe for many threads."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._idle: deque[requests.Session] = deque()  # whose connections wait for the next request of any thread
+        self._idle: deque[requests.Session] = deque()  # sessions whose open connections any thread can use
 
-    def send(self, call: Call) -> Answer:
-        """The answer, after redirects. Raises RegistryError, and PassingError for what is worth another try."""
+    def send(self, request: Request) -> Answer:
+        """Return the answer after redirects. Raises RegistryError, or PassingError if another attempt may succeed."""
         for _ in range(_HOPS):
-            answer = self._once(call)
-            followed = _ALWAYS if call.method in ("GET", "HEAD") else _SAME_METHOD
+            answer = self._once(request)
+            followed = _ALWAYS if request.method in ("GET", "HEAD") else _SAME_METHOD
             if answer.status not in followed or "Location" not in answer.headers:
                 return answer
             try:
-                url = led_to(call.url, answer.headers["Location"])
+                url = led_to(request.url, answer.headers["Location"])
             except ValueError as error:
-                hint = f"Is {self._name} told its public address? A proxy passes that on by X-Forwarded-Proto."
-                raise RegistryError(f"{self._who(call)} redirects, and {error}.", hint=hint) from None
-            if call.stay and origin_of(url) != call.home:
+                raise RegistryError(f"{self._who(request)} redirects, and {error}.", hint=MISCALLED) from None
+            if request.stay and origin_of(url) != request.home:
                 return answer
-            call = replace(call, url=url)
-        raise RegistryError(f"{self._name} redirects without end, the last time to {call.url[:200]}.")
+            request = replace(request, url=url)
+        raise RegistryError(f"{self._name} redirects without end, the last time to {request.url[:200]}.")
 
     def speaks_tls(self, url: str) -> bool:
-        """Whether an HTTPS server is there, whoever it is."""
+        """Check if any HTTPS server answers."""
         try:
             with self._session() as session:
                 session.get(url, timeout=_TIMEOUT, stream=True).close()
@@ -116,19 +116,19 @@ class Exchange:
             return False
         return True
 
-    def _once(self, call: Call) -> Answer:
-        who = self._who(call)
-        headers = dict(call.headers)
-        if call.authorization and origin_of(call.url) == call.home:
-            headers["Authorization"] = call.authorization
+    def _once(self, request: Request) -> Answer:
+        who = self._who(request)
+        headers, body = dict(request.headers), request.body() if request.body else None
+        if request.authorization and origin_of(request.url) == request.home:
+            headers["Authorization"] = request.authorization
         try:
             with self._session() as session, session.request(
-                call.method, call.url, headers=headers, data=call.body() if call.body else None, timeout=_TIMEOUT,
-                stream=True, allow_redirects=False,
+                request.method, request.url, headers=headers, data=body, timeout=_TIMEOUT, stream=True,
+                allow_redirects=False,
             ) as answer:  # fmt: skip
                 return Answer(
-                    url=call.url, status=answer.status_code, reason=answer.reason or "", headers=answer.headers,
-                    data=_read(answer, call, who),
+                    url=request.url, status=answer.status_code, reason=answer.reason or "", headers=answer.headers,
+                    data=_read(answer, request, who),
                 )  # fmt: skip
         except requests.exceptions.SSLError as error:
             raise RegistryError(
@@ -138,19 +138,17 @@ class Exchange:
         except _BROKEN as error:
             raise PassingError(RegistryError(f"{who} does not answer: {_last(error)}")) from None
         except (requests.RequestException, HTTPError, ValueError) as error:
-            raise RegistryError(
-                f"{who} answers {call.method} with something that is not HTTP: {_last(error)}"
-            ) from None
+            raise RegistryError(f"{who} answers {request.method}, but not by HTTP: {_last(error)}") from None
 
-    def _who(self, call: Call) -> str:
-        """Who is to blame: the registry, or a host that it named."""
-        origin = origin_of(call.url)
-        own = str(origin) == self._name or (origin == call.home and not call.stay)
+    def _who(self, request: Request) -> str:
+        """Name the server of a request for errors: the registry, or a host that it named."""
+        origin = origin_of(request.url)
+        own = str(origin) == self._name or (origin == request.home and not request.stay)
         return self._name if own else f"{origin}, to which {self._name} leads,"
 
     @contextmanager
     def _session(self) -> Iterator[requests.Session]:
-        """For one request at a time, as requests does not say what threads may share."""
+        """Take an idle session for one request: requests does not promise that threads may share one."""
         try:
             session = self._idle.pop()
         except IndexError:
@@ -162,50 +160,42 @@ class Exchange:
 
 
 class _Session(requests.Session):
-    """Sends what it is given, and nothing else."""
+    """A session that adds no login, no cookies and no compression to its requests."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.auth = _AsItIs()
+        self.auth = lambda request: request  # without this, requests reads ``~/.netrc``
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self.headers["Accept-Encoding"] = "identity"  # a compressed answer could decompress to any size
         for scheme in ("http://", "https://"):
             self.mount(scheme, HTTPAdapter(pool_maxsize=4))
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """None: else requests reads the whole body of a redirect even where it is told not to follow."""
+        """Return None: otherwise requests reads the whole body of a redirect, also if it must not follow it."""
 
 
-class _AsItIs(requests.auth.AuthBase):
-    """Leaves a request as it is; without one, requests looks into ``~/.netrc``."""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        return request
-
-
-def _read(answer: requests.Response, call: Call, who: str) -> bytes:
-    """The body of an answer, as it was sent. Of one that is not a success, its beginning."""
+def _read(answer: requests.Response, request: Request, who: str) -> bytes:
+    """Read the body of an answer; of an error only its beginning."""
     good = answer.status_code // 100 == 2
     compressed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
-    if compressed and good and call.method != "HEAD":
-        raise RegistryError(
-            f"{who} compresses its answer ({answer.headers['Content-Encoding']}), which nobody asked for."
-        )
+    if compressed and good and request.method != "HEAD":
+        kind = answer.headers["Content-Encoding"]
+        raise RegistryError(f"{who} compresses its answer ({kind}), although the request refused that.")
     pieces, length = list[bytes](), 0
-    most, longest = (call.most, _LONGEST_FILE if call.into else _LONGEST) if good else (_WORDS, _LONGEST)
-    with call.into() if good and call.into else nullcontext(pieces.append) as write:
+    most, longest = (request.most, _LONGEST_FILE if request.into else _LONGEST) if good else (_WORDS, _LONGEST)
+    with request.into() if good and request.into else nullcontext(pieces.append) as write:
         if not compressed:
             length = _copy(answer.raw, write, most, who, longest)
-    if good and length > call.most:
-        raise RegistryError(f"{who} answers {call.method} {call.url[:200]} with more than {call.most} bytes.")
+    if good and length > request.most:
+        raise RegistryError(f"{who} answers {request.method} {request.url[:200]} with more than {request.most} bytes.")
     return b"".join(pieces)
 
 
 def _copy(raw: Any, write: Callable[[bytes], object], most: int, who: str, longest: int) -> int:
-    """Write all there is, or a little more than ``most`` bytes of it, and return how many bytes that is."""
+    """Write the body, or a little more than ``most`` bytes of it, and return the number of written bytes."""
     length, end = 0, time.monotonic() + longest
     try:
-        # read1 returns what is there: a body that comes byte by byte must not keep us until it is whole.
+        # read1 returns all received bytes at once, so the time limit also holds if a body comes byte by byte.
         while length <= most and (piece := raw.read1(_AT_ONCE, decode_content=False)):
             write(piece)
             length += len(piece)
@@ -218,7 +208,7 @@ def _copy(raw: Any, write: Callable[[bytes], object], most: int, who: str, longe
 
 @contextmanager
 def written_to(path: Path, go_on: Callable[[], object]) -> Iterator[Callable[[bytes], object]]:
-    """Open a file for the body of an answer. ``go_on`` is called before each piece, and may raise."""
+    """Open a file for the body of an answer. Each piece calls ``go_on`` first, which may raise."""
     with path.open("wb") as file:
 
         def write(piece: bytes) -> None:
@@ -229,7 +219,7 @@ def written_to(path: Path, go_on: Callable[[], object]) -> Iterator[Callable[[by
 
 
 class Sized:
-    """A body of known length: else requests would send it in chunks, which registries refuse for a PUT."""
+    """A body of known length. Without a length, requests sends chunks, which registries refuse for a PUT."""
 
     def __init__(self, pieces: Iterator[bytes], length: int) -> None:
         self._pieces, self._length = pieces, length
@@ -242,5 +232,5 @@ class Sized:
 
 
 def _last(error: Exception) -> str:
-    """The innermost of requests' wrappings, in a line."""
+    """Return the end of an error's text, the innermost of requests' wrapped errors, in one line."""
     return " ".join(str(error).split())[-200:]

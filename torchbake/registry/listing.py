@@ -1,4 +1,4 @@
-"""Lists of a registry, page by page: what is on one, and where the next one is. Pure."""
+"""Pages of a registry's lists: their tags, and the address of the next page."""
 
 import re
 
@@ -14,26 +14,25 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 def tags_in(answer: Answer, repository: Repository) -> list[str]:
-    """One page of a list."""
+    """Return the tags of one page."""
     try:
         tags = read_object(answer.data).get("tags") or []
     except ValueError as error:
         raise UnsoundError(f"{repository} answers with something that is not a list of tags: {error}.") from None
-    odd = (
-        [tag for tag in tags if not (isinstance(tag, str) and _TAG.fullmatch(tag))] if isinstance(tags, list) else tags
-    )
+    odd = tags
+    if isinstance(tags, list):
+        odd = [tag for tag in tags if not (isinstance(tag, str) and _TAG.fullmatch(tag))]
     if odd:
         raise UnsoundError(f"{repository} lists names that are not tags: {shown(odd)}.")
     return list(tags)
 
 
 def next_page(answer: Answer, repository: Repository) -> str:
-    """Where a list goes on; empty at its end. It is asked of the registry itself, whatever host its answer names."""
+    """Return the path of a list's next page; "" at its end. Another host in the answer is ignored."""
     links = parse_header_links(answer.headers.get("Link", ""))
     url = next((link["url"] for link in links if link.get("rel") == "next"), "")
     try:
         return path_of(answer.url, url) if url else ""
     except ValueError as error:
-        raise UnsoundError(
-            f"{repository} continues its list at {url[:200]!r}, which is not an address: {error}."
-        ) from None
+        reason = f"continues its list at {url[:200]!r}, which is not an address: {error}"
+        raise UnsoundError(f"{repository} {reason}.") from None

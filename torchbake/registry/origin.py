@@ -1,11 +1,11 @@
-"""What a secret is bound to: the scheme, host and port of a URL; and where an answer may lead from there. Pure."""
+"""Origins of URLs: a login is bound to an origin, and an answer may lead only to some other origins."""
 
 import re
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 _PORTS = {"http": 80, "https": 443}
-# Nothing that two parsers could read in two ways: no backslash, no blank, no login before the host.
+# No URL that two parsers could read differently: no backslash, no blank, no login before the host.
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:(?P<port>\d{1,5}))?([/?#][!-\[\]-~]*)?", re.A
 )
@@ -13,7 +13,7 @@ _URL = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a URL is served. A login for one is nothing for any other."""
+    """The server of a URL. A login for one origin is never sent to another one."""
 
     scheme: str
     host: str
@@ -24,7 +24,7 @@ class Origin:
 
 
 def origin_of(url: str) -> Origin:
-    """Raises ValueError for what is not a plain address of HTTP or HTTPS."""
+    """Parse a URL. Raises ValueError if it is not a plain address of HTTP or HTTPS."""
     match = _URL.fullmatch(url)
     if not match or int(match["port"] or 1) not in range(1, 2**16):
         raise ValueError(f"{url[:200]!r} is not an address")
@@ -33,7 +33,7 @@ def origin_of(url: str) -> Origin:
 
 
 def led_to(url: str, location: str) -> str:
-    """The address that an answer to ``url`` names. Raises ValueError: it is none, or is plain HTTP after HTTPS."""
+    """Return the address that an answer to ``url`` names. Raises ValueError if it is invalid, or HTTP after HTTPS."""
     target = urljoin(url, location)
     if origin_of(target).scheme == "http" and origin_of(url).scheme == "https":
         raise ValueError(f"{target[:200]!r} is plain http, which anybody on the way can read and change")
@@ -41,7 +41,7 @@ def led_to(url: str, location: str) -> str:
 
 
 def path_of(url: str, location: str) -> str:
-    """Path and query of the address that an answer to ``url`` names, on whichever host. Raises ValueError."""
+    """Return path and query of the address that an answer to ``url`` names. Raises ValueError if it is invalid."""
     parts = urlsplit(urljoin(url, location))
     path = "/" + parts.path.lstrip("/")
     path += f"?{parts.query}" if parts.query else ""
@@ -50,9 +50,9 @@ def path_of(url: str, location: str) -> str:
 
 
 def may_log_in(registry: Origin, realm: Origin) -> bool:
-    """Whether a registry's login may go to the place that it names for tokens.
+    """Check if a registry's login may be sent to the origin that the registry names for tokens.
 
-    That place is often another host (auth.docker.io for registry-1.docker.io). Whoever names it could as well have
-    asked for the login itself, so that naming another host gains nothing; reading along must not gain anything either.
+    This is often another host (auth.docker.io for registry-1.docker.io). A registry that names a hostile host gains
+    nothing, as it could have asked for the login itself. Somebody who reads the network must not gain it either.
     """
     return realm.scheme == "https" or (registry.scheme == "http" and realm.host == registry.host)

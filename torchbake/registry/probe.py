@@ -1,6 +1,6 @@
-"""Ask a registry for the abilities that a release needs, and leave nothing there.
+"""Ask a registry for the abilities that a release needs, without writing to it.
 
-The distribution API has no question for some of them: then the answer says so.
+The distribution API cannot tell some of them: then the answer says so.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _NOT_YET = "not known until the first release"
 
 @dataclass(frozen=True, kw_only=True)
 class Abilities:
-    """The answers for one repository, in words. ``push``: an upload was started and cancelled."""
+    """The abilities of one repository, in words. For ``push`` an upload was started and cancelled."""
 
     push: str
     artifacts: str
@@ -25,7 +25,7 @@ class Abilities:
 
 
 def probe(registry: Registry) -> Abilities:
-    """Raises RegistryError if the registry does not answer, or this login may not push."""
+    """Ask the registry. Raises RegistryError if it does not answer, or this login may not push."""
     try:
         registry.try_upload()
     except RegistryError as error:
@@ -43,7 +43,7 @@ def probe(registry: Registry) -> Abilities:
 
 
 def _artifacts(registry: Registry, tags: tuple[str, ...]) -> str:
-    """Say if manifests of artifacts are taken: the record of an earlier release shows it."""
+    """Say if the registry takes manifests of artifacts: the record of an earlier release shows it."""
     record = next((tag for tag in reversed(tags) if tag.endswith(f".{RECORD}")), None)
     manifest = registry.manifest(record) if record else None
     if manifest is None:
@@ -55,5 +55,5 @@ def _artifacts(registry: Registry, tags: tuple[str, ...]) -> str:
 def _referrers(registry: Registry, *, is_new: bool) -> str:
     if registry.referrers(sha256(b"")) is not None:
         return "yes"
-    # A registry may answer so for any question about a repository that does not exist.
+    # A registry may give this answer for each request about a repository that does not exist.
     return _NOT_YET if is_new else "no: a tag sha256-<digest of the image> lists the artifacts"

@@ -1,6 +1,6 @@
-"""The list of an image's artifacts: kept by the registry, or by us under a tag.
+"""The list of an image's artifacts, kept by the registry or by its clients under a tag.
 
-Distribution specification 1.1, "Listing Referrers" and "Unavailable Referrers API": if a registry has no such API, the
+Distribution specification 1.1, "Listing Referrers" and "Unavailable Referrers API". If a registry has no such API, the
 client that pushes an artifact keeps an index of the image's artifacts under the tag ``sha256-<hex>``.
 """
 
@@ -14,12 +14,12 @@ from torchbake.registry.transport import StatusError
 
 
 def fallback_tag(digest: str) -> str:
-    """The tag that lists the artifacts of an image."""
+    """Return the tag that lists the artifacts of an image."""
     return digest.replace(":", "-")
 
 
 def referrers_of(registry: Registry, digest: str) -> frozenset[str]:
-    """The digests of the artifacts that are listed for an image."""
+    """Return the digests of the artifacts that are listed for an image."""
     listed = registry.referrers(digest)
     if listed is None:
         index = _index(registry, digest)
@@ -28,7 +28,7 @@ def referrers_of(registry: Registry, digest: str) -> frozenset[str]:
 
 
 def list_again(registry: Registry, digest: str, subject: str) -> None:
-    """List an artifact for its image, if neither the registry nor the tag does. Raises RegistryError."""
+    """List an artifact for its image, unless the registry or the tag lists it. Raises RegistryError."""
     artifact = None if digest in referrers_of(registry, subject) else registry.manifest(digest)
     if artifact and not registry.attach(artifact):
         list_by_tag(registry, artifact, subject)
@@ -41,21 +41,20 @@ def list_again(registry: Registry, digest: str, subject: str) -> None:
 
 
 def list_by_tag(registry: Registry, artifact: Manifest, subject: str) -> None:
-    """Add an artifact to the index under the tag, unless it is there. Raises RegistryError.
+    """Add an artifact to the index under the tag, unless the index has it. Raises RegistryError.
 
-    A registry may also refuse the index: then it lists no artifacts, and ``registry.lists_artifacts`` says so.
+    If the registry refuses the index, ``registry.lists_artifacts`` becomes false.
     """
     index = _index(registry, subject)
     content: dict[str, Any] = index.content if index else {"schemaVersion": 2, "mediaType": INDEX, "manifests": []}
     if index and artifact.digest in {blob.digest for blob, _ in index.images}:
         return
-    about = artifact.content
     entry = {
         "mediaType": artifact.media_type,
         "digest": artifact.digest,
         "size": len(artifact.data),
-        "artifactType": about.get("artifactType") or artifact.config.media_type,
-        **({"annotations": about["annotations"]} if "annotations" in about else {}),
+        "artifactType": artifact.content.get("artifactType") or artifact.config.media_type,
+        **{key: artifact.content[key] for key in ("annotations",) if key in artifact.content},
     }
     text = json.dumps({**content, "manifests": [*content["manifests"], entry]}, separators=(",", ":"))
     try:
@@ -67,7 +66,7 @@ def list_by_tag(registry: Registry, artifact: Manifest, subject: str) -> None:
 
 
 def _index(registry: Registry, digest: str) -> Manifest | None:
-    """The index under the tag; None where there is none. Raises RegistryError for anything else."""
+    """Read the index under the tag; None if there is none. Raises RegistryError if the tag holds something else."""
     tag = fallback_tag(digest)
     found = registry.manifest(tag)
     if found and (found.media_type != INDEX or not isinstance(found.content.get("manifests"), list)):

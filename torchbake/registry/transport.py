@@ -1,4 +1,4 @@
-"""Asking a registry: its scheme, its logins, and what is worth another try.
+"""Requests to a registry: the choice of the scheme, logins, and repeated attempts.
 
 The protocol is the OCI distribution specification 1.1; tokens are the Docker registry token specification.
 """
@@ -8,9 +8,8 @@ import ipaddress
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
@@ -20,18 +19,18 @@ from torchbake.core.json_text import read_object
 from torchbake.errors import RegistryError
 from torchbake.registry.auth_challenge import Challenge, Token, parse_challenge, read_token
 from torchbake.registry.credentials import Login, find_login
-from torchbake.registry.http import Answer, Call, Exchange, Into, PassingError
+from torchbake.registry.http import Answer, Exchange, PassingError, Request
 from torchbake.registry.origin import Origin, may_log_in, origin_of
 
 ATTEMPTS = 6
-_LONGEST_WAIT = 60.0  # seconds, whatever a Retry-After says
-_LONGEST_WORDS = 300  # characters of a registry's own explanation
+_LONGEST_WAIT = 60.0  # seconds, also if a Retry-After asks for more
+_LONGEST_WORDS = 300  # characters of a registry's explanation
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 _HUB = ("docker.io", "registry-1.docker.io")
 
 
 class StatusError(RegistryError):
-    """The registry answered, and said no. ``status`` is its code, ``codes`` its own words for it."""
+    """A refusal of the registry. ``status`` is the code of HTTP, ``codes`` are those of the distribution API."""
 
     def __init__(self, message: str, *, status: int, codes: tuple[str, ...] = (), hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -39,37 +38,18 @@ class StatusError(RegistryError):
 
     @property
     def passing(self) -> bool:
-        """Whether it may say something else another time."""
+        """Check if another attempt may succeed."""
         return self.status in _AGAIN
 
     @property
     def is_about_content(self) -> bool:
-        """Check that the kind of content may be the reason of a refusal; registries use many codes."""
+        """Check if the kind of content may be the reason of a refusal. Registries use many codes."""
         return "MANIFEST_INVALID" in self.codes or not (self.passing or self.status in (401, 403, 413))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """One request; ``body`` makes its body anew for each try, ``good`` are the codes that are no error.
-
-    ``path`` is below ``/v2/``, or a whole address that the registry itself named. ``most``: bytes that are taken.
-
-    ``into`` opens the file for the body of the answer, again for each try; without it the answer has the body.
-    """
-
-    method: str
-    path: str
-    good: tuple[int, ...] = (200,)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
-    body: Callable[[], Any] | None = None
-    most: int = 2**20
-    into: Into | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Grant:
-    """An authorization that a challenge asked for, and the seconds for which it holds; a login holds for ever."""
+    """The authorization for a challenge, and its life in seconds, which has no end for a login."""
 
     authorization: str = field(repr=False)
     challenge: Challenge | None
@@ -78,29 +58,27 @@ class Grant:
 
 
 class Transport:
-    """One registry. Safe for many threads. ``plain`` is HTTP even where the host is not this machine.
+    """The connection to one registry. Safe for many threads. With ``plain`` HTTP is used for any host.
 
-    ``sleep`` is called before each request too, for no time: it may raise, to end a run that is to stop.
+    Each request calls ``sleep`` first, with 0 seconds: it may raise to end a run.
     """
 
     def __init__(
         self, host: str, *, plain: bool = False, login: Login | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self.host = host
-        self._login = login
-        self._asked = login is not None
-        self._plain = plain
-        self._sleep = sleep
+        self._login, self._login_known = login, login is not None
+        self._plain, self._sleep = plain, sleep
         self._lock = threading.Lock()
         self._grants: dict[str, Grant] = {}  # by scope
         self._base = ""
         self._exchange = Exchange(host)
 
     def send(self, request: Request, scope: str = "") -> Answer:
-        """The answer, whose code is one of ``request.good``. ``scope`` is what a token must allow.
+        """Return an answer with one of the codes ``request.good``. A token must allow ``scope``.
 
-        Server errors, too many requests and broken connections are tried again, ATTEMPTS times in all. Raises
-        StatusError for any other code, RegistryError where nothing answers.
+        After server errors, too many requests and broken connections the request is repeated, up to ATTEMPTS times in
+        all. Raises StatusError for any other code, and RegistryError if nothing answers.
         """
         retrying = Retrying(
             stop=stop_after_attempt(ATTEMPTS), wait=_wait, sleep=self._sleep, reraise=True,
@@ -118,15 +96,15 @@ class Transport:
             if not self._wants_login(answer):
                 break
             grant = self._log_in(parse_challenge(answer.headers.get("WWW-Authenticate", "")), scope)
-            begun = time.monotonic()
+            start = time.monotonic()
             answer = self._ask(request, grant.authorization)
-            if self._wants_login(answer) and time.monotonic() - begun < grant.life:
-                break  # the token was still good: the registry refuses this login
+            if self._wants_login(answer) and time.monotonic() - start < grant.life:
+                break  # the registry refuses a token that has not expired, so it refuses this login
         else:
             if self._wants_login(answer):
                 raise RegistryError(
                     f"{self.host} gives tokens for {grant.life:.0f} s, and the same request took longer each time.",
-                    hint="Ask whoever runs it for tokens that hold longer, or publish from a faster network.",
+                    hint="Ask the registry's administrator for tokens that live longer, or use a faster network.",
                 )
         if answer.status in request.good:
             return answer
@@ -136,23 +114,16 @@ class Transport:
         raise error
 
     def _wants_login(self, answer: Answer) -> bool:
-        """Nobody else may ask for our login."""
+        """Check if the registry's own origin asks for a login. No other origin may ask for it."""
         return answer.status == 401 and answer.origin == self._home
 
     def _ask(self, request: Request, authorization: str) -> Answer:
-        home, url = self._home, urljoin(self.base, request.path)
-        if request.params:
-            url += ("&" if urlsplit(url).query else "?") + urlencode(request.params)
-        return self._exchange.send(
-            Call(
-                method=request.method, url=url, headers=request.headers, body=request.body, most=request.most,
-                into=request.into, authorization=authorization, home=home,
-            )
-        )  # fmt: skip
+        url = urljoin(self.base, request.url)
+        return self._exchange.send(replace(request, url=url, authorization=authorization, home=self._home))
 
     @property
     def base(self) -> str:
-        """``https://HOST/v2/``, or HTTP where it is asked for, or where this machine's own registry has no TLS."""
+        """``https://HOST/v2/``; HTTP if ``plain`` asks for it, or if a registry on this machine has no TLS."""
         with self._lock:
             if not self._base:
                 name = _HUB[1] if self.host == _HUB[0] else self.host
@@ -164,14 +135,14 @@ class Transport:
 
     @property
     def _home(self) -> Origin:
-        """What our login is bound to."""
+        """The origin to which the login is bound."""
         try:
             return origin_of(self.base)
         except ValueError as error:
             raise RegistryError(f"{self.host} is not a registry: {error}.") from None
 
     def _authorization(self, scope: str) -> str:
-        """Return the authorization of a scope. A token is renewed after half of its life, before a request begins."""
+        """Return the authorization of a scope. After half of its life a token is renewed first."""
         with self._lock:
             grant = self._grants.get(scope)
         if grant and time.monotonic() > grant.since + grant.life / 2:
@@ -179,8 +150,10 @@ class Transport:
         return grant.authorization if grant else ""
 
     def _log_in(self, challenge: Challenge | None, scope: str) -> Grant:
-        """What the challenge of a 401 asks for. Raises StatusError where we have no login, or a wrong one."""
-        login = self._find_login()
+        """Get the authorization for the challenge of a 401. Raises StatusError without a login, or with a wrong one."""
+        if not self._login_known:
+            self._login, self._login_known = find_login(self.host), True
+        login = self._login
         if challenge and challenge.way == "bearer":
             token = self._token(challenge, login, scope)
             grant = Grant(authorization=f"Bearer {token.text}", challenge=challenge, life=token.life)
@@ -208,7 +181,7 @@ class Transport:
             raise RegistryError(f"{challenge.realm} gives no token for {self.host}: {error}.") from None
 
     def _realm(self, challenge: Challenge) -> Origin:
-        """Where a token is had. Raises RegistryError where the login would be read on its way there."""
+        """Return the origin that gives tokens. Raises RegistryError if others could read the login on its way there."""
         try:
             realm = origin_of(challenge.realm)
         except ValueError as error:
@@ -216,14 +189,9 @@ class Transport:
         if not may_log_in(self._home, realm):
             raise RegistryError(
                 f"{self.host} wants the login to go to {challenge.realm} in clear; nothing was sent.",
-                hint="Whoever runs it must name an https address for tokens.",
+                hint="Ask the registry's administrator to name an https address for tokens.",
             )
         return realm
-
-    def _find_login(self) -> Login | None:
-        if not self._asked:
-            self._login, self._asked = find_login(self.host), True
-        return self._login
 
     def _no_login(self) -> StatusError:
         who = f"not to {self._login.username}" if self._login and self._login.username else "nobody is logged in"
@@ -237,22 +205,21 @@ class Transport:
         codes, words = _errors(answer)
         who = self.host if answer.origin == self._home else f"{answer.origin}, to which {self.host} leads,"
         hint = f"Is {self.host} the right registry, and may this login write there?" if answer.status == 403 else None
-        reply = f"{answer.status} {words or answer.reason}"
-        message = f"{who} answers {reply} to {request.method} {request.path[:200]}."
+        message = f"{who} answers {answer.status} {words or answer.reason} to {request.method} {request.url[:200]}."
         return StatusError(message, status=answer.status, codes=codes, hint=hint)
 
 
-def _token_call(challenge: Challenge, realm: Origin, login: Login | None, scope: str) -> Call:
-    """The request for a token; neither password nor identity token leaves the realm's own origin."""
-    asked = {"service": challenge.service, "scope": scope or challenge.scope}
+def _token_call(challenge: Challenge, realm: Origin, login: Login | None, scope: str) -> Request:
+    """Return the request for a token. Neither password nor identity token leaves the realm's origin."""
+    query = {"service": challenge.service, "scope": scope or challenge.scope}
     if login and login.token:
-        form = {**asked, "grant_type": "refresh_token", "refresh_token": login.token, "client_id": "torchbake"}
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        return Call(
-            method="POST", url=challenge.realm, headers=headers, body=lambda: urlencode(form), home=realm, stay=True
+        form = urlencode(
+            {**query, "grant_type": "refresh_token", "refresh_token": login.token, "client_id": "torchbake"}
         )
-    url = f"{challenge.realm}{'&' if '?' in challenge.realm else '?'}{urlencode(asked)}"
-    return Call(method="GET", url=url, authorization=_basic(login) if login else "", home=realm, stay=True)
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        return Request(method="POST", url=challenge.realm, headers=headers, body=lambda: form, home=realm, stay=True)
+    url = f"{challenge.realm}{'&' if '?' in challenge.realm else '?'}{urlencode(query)}"
+    return Request(method="GET", url=url, authorization=_basic(login) if login else "", home=realm, stay=True)
 
 
 def _basic(login: Login) -> str:
@@ -260,18 +227,18 @@ def _basic(login: Login) -> str:
 
 
 def _wait(state: RetryCallState) -> float:
-    asked = getattr(state.outcome.exception(), "after", None) if state.outcome else None
-    return asked if asked is not None else wait_random_exponential(multiplier=0.5, max=10)(state)
+    seconds = getattr(state.outcome.exception(), "after", None) if state.outcome else None
+    return seconds if seconds is not None else wait_random_exponential(multiplier=0.5, max=10)(state)
 
 
 def _retry_after(answer: Answer) -> float | None:
-    """Seconds of a Retry-After; one that is a date is left to our own pace."""
+    """Return the seconds of a Retry-After; None if it is a date."""
     text = answer.headers.get("Retry-After", "")
     return min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdigit() else None
 
 
 def _errors(answer: Answer) -> tuple[tuple[str, ...], str]:
-    """The registry's own codes and words for an error."""
+    """Return the registry's codes and message of an error."""
     try:
         errors = read_object(answer.data).get("errors")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The images behind a tag: one image, or the variants of one in an index."""
+"""The images of a tag: one image, or the variants of one image in an index."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,10 @@ _MOST = 64  # images of one index
 
 
 def images_of(registry: Registry, manifest: Manifest, platform: str = "") -> Iterator[Manifest]:
-    """Yield the manifests of the images of an index, in its order; of an image, its own manifest alone.
+    """Yield the manifests of the images of an index, in its order; for the manifest of an image, only itself.
 
-    ``platform`` leaves out images for others. Raises RegistryError, which is UnsoundError if the registry does not hold
-    one of them.
+    A ``platform`` leaves out images for other platforms. Raises UnsoundError if the registry lacks an image of the
+    index, and other RegistryErrors.
     """
     if not manifest.is_index:
         yield manifest

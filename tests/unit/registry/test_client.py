@@ -1,4 +1,4 @@
-"""What a registry says of a repository."""
+"""Answers of a registry about a repository."""
 
 import json
 from typing import Any, cast

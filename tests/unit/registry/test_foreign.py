@@ -1,4 +1,4 @@
-"""What registries and other tools wrote: any JSON, any header and any address is a value or a typed error of ours."""
+"""Texts of registries and other tools: any JSON, header or address gives a value or a typed error of torchbake."""
 
 import base64
 import json
@@ -48,14 +48,14 @@ DEEP = b'{"a":' * 5000 + b"1" + b"}" * 5000
 
 
 def sound(work: Callable[[], object], *expected: type[Exception]) -> None:
-    """It ends well or with an error that is expected, of one line that can be written down."""
-    said = ""
+    """Check that work succeeds, or raises an expected error whose message is one line of valid text."""
+    message = ""
     try:
         work()
     except expected as error:
-        said = str(error)
-    assert "\n" not in said
-    assert said.encode() is not None
+        message = str(error)
+    assert "\n" not in message
+    assert message.encode() is not None
 
 
 def answer(data: bytes, **headers: str) -> Answer:
