@@ -1,1 +1,1 @@
-"""Releasing an image: what to do, upload, immutable tags, attestations, the release record, rolling tags."""
+"""Release an image: decisions, upload, immutable tags, attestations, the release record, rolling tags."""

@@ -1,4 +1,4 @@
-"""What is attached to an image in a registry: its SBOM and its provenance."""
+"""The artifacts that are attached to an image in a registry: its SBOM and its provenance."""
 
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,9 @@ _CREATED = "org.opencontainers.image.created"
 
 
 def supply_of(name: str, source: Source, cache: Path, layers: Path) -> Supply:
-    """Where an image of the repository ``name`` is, and its description; ``cache`` remembers what layers hold.
+    """Return the source of images of the repository ``name``, with the function that describes them.
 
-    ``layers`` is the folder of packed layers, which a signed release lists for other machines.
+    The packages of each layer are cached in ``cache``. A signed release lists the packed layers of ``layers``.
     """
     return Supply(
         source=source,
@@ -32,8 +32,10 @@ def supply_of(name: str, source: Source, cache: Path, layers: Path) -> Supply:
 
 
 def describe(name: str, content: Content, cache: Path) -> tuple[Artifact, ...]:
-    """Both, the same bytes for the same image. Raises EngineError for a layer that cannot be read."""
-    labels = _labels(content.images[0])
+    """Make the SBOM and the provenance, equal bytes for equal images. Raises EngineError if a layer is unreadable."""
+    image = content.images[0]
+    config = image.manifest.config
+    labels = labels_in(Manifest(data=image.path(config).read_bytes(), media_type=config.media_type).content)
     contents = contents_in(content.built or content, cache)
     version, created = labels.get(VERSION_LABEL, ""), labels.get(_CREATED)
     sbom = sbom_of_contents(content.manifest, contents, name=name, version=version, created=created)
@@ -42,9 +44,3 @@ def describe(name: str, content: Content, cache: Path) -> tuple[Artifact, ...]:
         Artifact(name=SBOM, media_type=SBOM_TYPE, text=sbom),
         Artifact(name=PROVENANCE, media_type=MEDIA_TYPE, text=provenance),
     )
-
-
-def _labels(content: Content) -> dict[str, str]:
-    blob = content.manifest.config
-    config = Manifest(data=content.path(blob).read_bytes(), media_type=blob.media_type).content
-    return labels_in(config)

@@ -1,4 +1,4 @@
-"""What is released: a tested image with its content, what is said of it, and what became of it."""
+"""The data of a release: the tested image, its source, its uploaded content, and the result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from torchbake.store.layers import LayerStore
 class Candidate:
     """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last.
 
-    ``digest`` is the manifest's. In a dry run it is empty if the image is not compressed yet. ``tested`` is the ID of
-    the image in the engine, or empty if the two are equal. The ID in Docker's classic store is the digest of the
-    config. ``config`` finds that digest, or an empty text; no compression changes it.
+    The digest of its manifest is ``digest``, or "" in a dry run if the image is not compressed yet. The engine's ID of
+    the image is ``tested``, or "" if both are equal; in Docker's classic store it is the digest of the config. The
+    function ``config`` returns the digest of the config, which no compression changes, or "".
     """
 
     id: str
@@ -31,27 +31,23 @@ class Candidate:
     config: Callable[[], str] = str
 
 
-def _nothing(_: Content) -> tuple[Artifact, ...]:
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Supply:
-    """Where a candidate's content is, and what is said of it: artifacts that will be attached to the image.
+    """The source of a candidate's content, and the function that makes the artifacts to attach to the image.
 
-    ``needs`` are layers, by digest, that ``describe`` must read even where the registry has them. ``layers`` is
-    the store of packed layers, which a signed release lists for other machines.
+    The function ``needs`` returns true for digests of layers that ``describe`` must read, although the registry has
+    them. A signed release lists the packed layers of the store ``layers`` for other machines.
     """
 
     source: Source
-    describe: Callable[[Content], Sequence[Artifact]] = _nothing
+    describe: Callable[[Content], Sequence[Artifact]] = lambda content: ()
     needs: Callable[[str], bool] = lambda digest: False
     layers: LayerStore | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """What went over the wire: bytes and layers that were sent, and bytes of all layers."""
+    """The numbers of bytes and layers that were sent, and the bytes of all layers."""
 
     bytes: int
     layers: int
@@ -60,10 +56,10 @@ class Sent:
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """Content that is in the registry and has no tag yet, and what is said of it.
+    """Content that is in the registry and has no tag yet, and its artifacts.
 
-    ``images`` are those of an index, the first one first, or the image itself. ``shared`` is the list of its packed
-    layers.
+    The manifests ``images`` are those of an index, in its order, or of the image itself. The artifact ``shared`` lists
+    the packed layers.
     """
 
     manifest: Manifest
@@ -75,10 +71,10 @@ class Parcel:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What became of a candidate, whose digest is ``tested``. ``decision`` is what was found to be due.
+    """The result for a candidate with the digest ``tested``.
 
-    ``abilities`` are those of its registry, if a dry run asked for them. ``released_by`` is the compression of the
-    release, if it has the config of the tested image and another digest; else it is empty.
+    A dry run of a release has the registry's ``abilities``. If the released image has the config of the tested image
+    but another digest, its compression is in ``released_by``.
     """
 
     decision: Decision

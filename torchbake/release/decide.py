@@ -1,6 +1,6 @@
-"""What a repository holds of an image: its revisions and rolling tags; and what a release would do to them. Pure.
+"""Decide what a release changes in a repository, from the revisions and rolling tags there.
 
-All tags but the immutable ones roll, the image's own tag first of all: that one says which revision is the current one.
+All tags roll except the immutable ones. An image's own tag is a rolling tag, and points at its current revision.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Action = Literal["release", "finish", "nothing", "held"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """Of all images that a rolling tag could name, the one with the highest rank holds it."""
+    """The rank of an image: a rolling tag belongs to its candidate with the highest rank."""
 
     versions: tuple[Version, ...]
 
@@ -27,10 +27,10 @@ class Rank:
 
 
 def rank_of(labels: Mapping[str, str]) -> Rank | None:
-    """From an image's labels: torch, then CUDA, then cuDNN; an init image's own version. None: not one of ours.
+    """Rank an image by its labels: torch, CUDA and cuDNN, or an init image's version. None for images of others.
 
-    As precise as a matrix is, which ranks its images likewise: torch without what a wheel adds to it (`+cu126`), CUDA
-    to the minor version, cuDNN to the major.
+    A matrix ranks its images in the same way: torch without its local version (`+cu126`), CUDA up to the minor
+    version, cuDNN by the major version.
     """
     if ID not in labels:
         return None
@@ -39,14 +39,14 @@ def rank_of(labels: Mapping[str, str]) -> Rank | None:
         if f"{LABEL}.torch" not in labels:
             return Rank(versions=(Version(labels.get(VERSION_LABEL, "")),))
         torch, cuda, cudnn = map(Version, texts)
-    except ValueError:  # no version, or one of more digits than Python reads
+    except ValueError:  # not a version, or one with more digits than Python reads
         return None
     return Rank(versions=(Version(torch.public), Version(f"{cuda.major}.{cuda.minor}"), Version(f"{cudnn.major}")))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """An image in a registry, under one tag: its digest and labels.
+    """An image that a tag of a registry points at, with its labels.
 
     ``config`` is the digest of its config, and ``compression`` names the compressions of its layers.
     """
@@ -63,11 +63,11 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What a repository holds of one image. ``newest`` is its newest revision's image, ``recorded`` whether that has
-    a release record of its own. ``rolling`` has every rolling tag that the image should hold, with what is there.
+    """The tags of one image in a repository.
 
-    ``went_back``: somebody has gone back from the newest revision. ``taken`` is the highest revision that was ever set,
-    also where only an artifact of it is left.
+    The newest revision is ``newest``; it is ``recorded`` if it has a release record, and ``went_back`` is true if
+    somebody has rolled back from it. For each tag that the image should hold, ``rolling`` has its current image. The
+    highest revision that was ever set is ``taken``, also if only an artifact of it is left.
     """
 
     newest_tag: ImmutableTag | None
@@ -81,19 +81,10 @@ class Standing:
         newest = self.newest_tag.revision if self.newest_tag else -1
         return ImmutableTag(name=name, revision=max(newest, self.taken) + 1)
 
-    def is_held(self, own: Held | None) -> bool:
-        """Check that somebody went back from the newest revision, and nobody forward since.
-
-        ``own`` is the image that the own tag points at.
-        """
-        if own is None or self.newest is None or own.digest == self.newest.digest:
-            return False
-        return self.went_back
-
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A rolling tag to set: what it points at before (None: nothing) and after."""
+    """A move of a rolling tag from a digest (None if there is no such tag) to another."""
 
     tag: str
     before: str | None
@@ -106,11 +97,14 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What is to be done. ``held_back``: rolling tags that stay where they are, with the reason. ``left``: the moves
-    are left to a promotion.
+    """The work to publish an image.
 
-    ``release``: a new revision; ``finish``: one that was begun before; ``nothing``: it is there; ``held``: it is there,
-    and somebody has rolled back from it.
+    - ``release``: write a new revision
+    - ``finish``: finish a revision that another run began
+    - ``nothing``: the image is released
+    - ``held``: the image is released, and somebody has rolled back from it
+
+    The tags ``held_back`` do not move, for these reasons. If ``left``, the moves are left to a promotion.
     """
 
     action: Action
@@ -122,55 +116,46 @@ class Decision:
 
     @property
     def due(self) -> tuple[Move, ...]:
-        """The moves that change something, unless they are left to a promotion."""
+        """The moves that change a tag, unless they are left to a promotion."""
         return () if self.left else tuple(move for move in self.moves if move.changes)
 
 
 def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing) -> Decision:
-    """What publishing this image means. ``name`` is its own tag, the first of the standing's rolling tags.
+    """Decide how to publish an image with these labels and the own tag ``name``, its first rolling tag.
 
-    The same inputs make the same image: what the registry holds stays, or is finished. Labels are anybody's to write:
-    whether it may be finished is for `verification` to say, where its digest is another one. Other inputs are the
-    revision after the newest one. Raises ValueError where the newest revision cannot be one of this image's.
+    Equal inputs make equal images: a revision with the same inputs digest stays, or is finished. Other inputs get the
+    next revision. Labels prove nothing, as anybody can write them: if the digests differ, `verification` must agree.
+    Raises ValueError if the newest revision is another image's.
     """
     inputs = labels.get(INPUTS, "")
     newest, tag = standing.newest, standing.newest_tag
     if newest and newest.labels.get(ID) != labels.get(ID):
         raise ValueError(f"{tag} holds {newest.labels.get(ID) or 'an image of somebody else'}")
-    if newest is None or tag is None:
-        return _decision("release", standing.next_tag(name), digest, labels, standing)
-    if newest.inputs != inputs or not inputs:
-        return _decision("release", standing.next_tag(name), digest, labels, standing)
-    if standing.is_held(standing.rolling.get(name)):
+    if newest is None or tag is None or not inputs or newest.inputs != inputs:
+        moves, held_back = moves_to(digest, labels, standing.rolling)
+        tag = standing.next_tag(name)
+        return Decision(action="release", tag=tag, digest=digest, moves=moves, held_back=held_back)
+    own = standing.rolling.get(name)
+    if standing.went_back and own and own.digest != newest.digest:  # nobody has promoted an image since
         return Decision(action="held", tag=tag, digest=newest.digest, moves=(), held_back={})
-    decision = _decision("finish", tag, newest.digest, newest.labels, standing)
-    if standing.recorded and not decision.due:
-        return Decision(
-            action="nothing", tag=tag, digest=newest.digest, moves=decision.moves, held_back=decision.held_back
-        )
-    return decision
+    moves, held_back = moves_to(newest.digest, newest.labels, standing.rolling)
+    decision = Decision(action="finish", tag=tag, digest=newest.digest, moves=moves, held_back=held_back)
+    return replace(decision, action="nothing") if standing.recorded and not decision.due else decision
 
 
 def without_moves(decision: Decision, *, recorded: bool) -> Decision:
-    """The same without its rolling tags: they are left to a promotion. ``recorded``: its release has a record."""
+    """Leave the moves of a decision to a promotion. If its release is ``recorded``, it has nothing else to finish."""
     action: Action = "nothing" if decision.action == "finish" and recorded else decision.action
     left = {move.tag: "left to `promote --finish`" for move in decision.due}
     return replace(decision, action=action, left=True, held_back={**decision.held_back, **left})
 
 
-def _decision(
-    action: Action, tag: ImmutableTag, digest: str, labels: Mapping[str, str], standing: Standing
-) -> Decision:
-    moves, held_back = moves_to(digest, labels, standing.rolling)
-    return Decision(action=action, tag=tag, digest=digest, moves=moves, held_back=held_back)
-
-
 def moves_to(
     digest: str, labels: Mapping[str, str], rolling: Mapping[str, Held | None]
 ) -> tuple[tuple[Move, ...], dict[str, str]]:
-    """The moves of rolling tags to an image, in their order, and which are held back and why.
+    """Return the moves of rolling tags to an image, in order, and the reasons for tags that are held back.
 
-    An older release never takes a tag from a newer one, and nobody takes a tag from an image that is not ours.
+    An older release never takes a tag from a newer one, and no release takes a tag from an image of others.
     """
     moves, held_back = [], {}
     for tag, held in rolling.items():
@@ -186,10 +171,9 @@ def _why_held_back(labels: Mapping[str, str], held: Held | None) -> str:
     if held is None or held.labels.get(ID) == labels.get(ID):
         return ""
     theirs, ours = rank_of(held.labels), rank_of(labels)
-    who = held.labels.get(ID, "")
     if theirs is None or ours is None:
         return f"it holds an image that is not ours ({short_digest(held.digest)})"
-    return f"{who} is newer" if ours < theirs else ""
+    return f"{held.labels.get(ID, '')} is newer" if ours < theirs else ""
 
 
 def as_json(decision: Decision) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Layers of released images that a build fetches from a registry, so that it need not pack them.
+"""Layers of released images that a build fetches from a registry instead of packing them.
 
-No failure of a registry ends a build: it is a warning, and the build packs what it has not fetched.
+A failure of a registry does not end a build: the build prints a warning, and packs the other layers.
 """
 
 import threading
@@ -17,12 +17,12 @@ from torchbake.registry.transport import StatusError
 from torchbake.release.shared_layers import read_lists
 from torchbake.store.layers import Packed
 
-_AT_ONCE = 4  # images whose lists are read side by side; each needs two calls of cosign
+_AT_ONCE = 4  # images whose lists are read in parallel; each needs two calls of cosign
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a released image may be: its repository and its own tag."""
+    """A possible place of a released image: its repository and its own tag."""
 
     registry: Registry
     tag: str
@@ -30,10 +30,10 @@ class Place:
 
 @dataclass(kw_only=True)
 class FetchedLayers:
-    """The packed layers of the images at some places, which are read in this order. Safe for many threads.
+    """The packed layers of the images at some places. Safe for many threads.
 
-    Nothing is read before the first layer is wanted, and no more places than it takes to find the layers. A list counts
-    if ``verifier`` verifies its signature and that of its image. ``sizes`` are the bytes of each layer that came.
+    The places are read in order when the first layer is wanted, and only until all wanted layers are found. A list
+    counts if ``verifier`` accepts its signature and its image's. The bytes of each fetched layer are in ``sizes``.
     """
 
     places: Sequence[Place]
@@ -44,12 +44,12 @@ class FetchedLayers:
     _read: int = 0
     _away: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _failing: threading.Lock = field(default_factory=threading.Lock)
 
     def fetch(self, key: str, folder: Path, go_on: Callable[[], object]) -> Packed | None:
-        """Fetch the files of a layer into a folder; None if no verified image has the layer, or a file is not sound.
+        """Fetch the files of a layer into a folder; None if no verified image has the layer, or a file is damaged.
 
-        ``go_on`` is called for each piece, and may raise to end the download.
+        Each piece calls ``go_on``, which may raise to end the download.
         """
         found = None if self._away.is_set() else self._find(key, go_on)
         if found is None or self._away.is_set():
@@ -61,7 +61,7 @@ class FetchedLayers:
         except RegistryError as error:
             for name in packed.files:
                 (folder / name).unlink(missing_ok=True)
-            with self._lock:  # it has other keys
+            with self._lock:  # the layer may have other keys
                 self._known = {key: known for key, known in self._known.items() if known[1] != packed}
             self._fail(error, "That layer is packed here.")
             return None
@@ -69,7 +69,7 @@ class FetchedLayers:
         return packed
 
     def _find(self, key: str, go_on: Callable[[], object]) -> tuple[Registry, Packed] | None:
-        """Find a layer by its key, and read the lists of further images until one has it."""
+        """Find a layer by its key, and read the lists of further images until one of them has it."""
         with self._lock:
             while key not in self._known and self._read < len(self.places) and not self._away.is_set():
                 go_on()
@@ -80,7 +80,7 @@ class FetchedLayers:
             return self._known.get(key)
 
     def _layers(self, place: Place) -> dict[str, tuple[Registry, Packed]]:
-        """The layers of the image at a place; none if they cannot be read or must not be used."""
+        """Return the layers of the image at a place; none if they cannot be read or verified."""
         try:
             layers = read_lists(place.registry, place.tag, self.verifier)
         except (SignatureError, RegistryError) as error:
@@ -89,10 +89,10 @@ class FetchedLayers:
         return {key: (place.registry, packed) for key, packed in layers.items()}
 
     def _fail(self, error: RegistryError | SignatureError, what: str) -> None:
-        """Warn. If the registry is away or refuses a login, ask it no more: each layer would wait for it."""
+        """Print a warning. If the registry is away or refuses the login, stop asking: each layer would wait for it."""
         answered = isinstance(error, StatusError) and error.status == 404
         if not answered and not isinstance(error, SignatureError | UnsoundError):
-            with self._turn:
+            with self._failing:
                 first, what = not self._away.is_set(), "The other layers are packed here."
                 self._away.set()
             if not first:

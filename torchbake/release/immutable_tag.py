@@ -1,9 +1,9 @@
-"""Sets an immutable tag, with what is attached to its image: once, and never over what somebody else has released."""
+"""Set an immutable tag and the tags of its image's artifacts once, and never over a release of another machine."""
 
 from collections.abc import Mapping
 
 from torchbake.errors import RegistryError
-from torchbake.oci.manifest import Manifest, UnsoundError
+from torchbake.oci.manifest import UnsoundError
 from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
 from torchbake.registry.artifact import put_artifact
 from torchbake.registry.client import Registry
@@ -14,11 +14,11 @@ _HINT = "Publish again: it finds the next revision. Let machines wait for each o
 
 
 def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
-    """Set the tag, asked for before and after, and then those of what is attached to its image.
+    """Set the immutable tag, then the tags of the artifacts, and return the digests of the artifacts by name.
 
-    The tag goes first: whoever sets it has the revision, and nobody else leaves a tag of that revision behind. The
-    artifacts are there before, under their digests. Return these, by name. Raises RegistryError if the tag is another
-    release's.
+    The artifacts are sent by digest before the first tag. The immutable tag is the first: a machine that sets it owns
+    the revision, so other machines leave no tags of that revision behind. It is read before and after. Raises
+    RegistryError if it belongs to another release.
     """
     manifest = parcel.manifest
     taken = registry.digest(tag)
@@ -35,7 +35,7 @@ def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
     if taken is None:
         registry.put(manifest, tag)
     for where, artifact in pushed.items():
-        if there[where] != artifact.digest:  # it is not there, or somebody has overwritten it
+        if there[where] != artifact.digest:  # the tag does not exist, or somebody has overwritten it
             registry.put(artifact, where)
     attached = {one.name: pushed[where].digest for where, one in zip(places, parcel.artifacts, strict=True)}
     if taken is None:
@@ -43,17 +43,11 @@ def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
     return attached
 
 
-def put_once(registry: Registry, manifest: Manifest, tag: str) -> None:
-    """Set a tag that is not there; a registry may refuse to set it again, also to what it is."""
-    if registry.digest(tag) is None:
-        registry.put(manifest, tag)
-
-
 def _give_way(registry: Registry, tag: str, ours: Mapping[str, str]) -> None:
-    """Put back what another machine has released under a new tag since it was asked for; then raise RegistryError.
+    """If another machine has released the same new revision at the same time, restore its tags and raise RegistryError.
 
-    That its record is there tells that it was first: a record is written after the tag, and a revision that has one is
-    never set again.
+    If its record exists, the other machine was first: a record is written after the tag, and no machine sets the tag of
+    a revision that has a record.
     """
     try:
         theirs = read_record(registry, tag)
@@ -73,7 +67,7 @@ def _give_way(registry: Registry, tag: str, ours: Mapping[str, str]) -> None:
 
 
 def expect(registry: Registry, places: Mapping[str, str]) -> None:
-    """Raises RegistryError for a tag that does not point, any more, at the digest that was set."""
+    """Check that each tag still points at the digest to which it was set. Raises RegistryError."""
     for (tag, digest), found in zip(places.items(), registry.digests(places), strict=True):
         if found != digest:
             raise RegistryError(
@@ -84,7 +78,7 @@ def expect(registry: Registry, places: Mapping[str, str]) -> None:
 
 
 def places_of(record: Record) -> dict[str, str]:
-    """The tags of a release, without its record's, and what they point at."""
+    """Return the tags of a release with their digests, without the record's tag."""
     return {record.tag: record.digest, **_attached_tags(record.tag, record.attached)}
 
 

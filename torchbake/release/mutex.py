@@ -1,6 +1,6 @@
-"""Releases take turns: one at a time for a repository, among all users of this machine.
+"""A lock among all users of this machine: only one release at a time writes to a repository.
 
-Every user can hold the lock, so a wait is reported, with the process that has the lock, and has an end.
+Any user can hold the lock. So a wait is reported with the process that has the lock, and ends after a time.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,18 +20,18 @@ from torchbake.errors import PublishError, StorageError
 from torchbake.registry.client import Registry
 from torchbake.ui.console import say
 
-_LONGEST = 1800.0  # seconds that one process may have the lock: it sets tags and signs, and sends no layers
-_SOON = 5.0  # seconds until a wait is reported
+_LONGEST = 1800.0  # Seconds that a process may have the lock. It sets tags and signs then, and sends no layers.
+_SOON = 5.0  # Seconds until a wait is reported.
 _PAUSE = 0.1  # seconds
 
 
+@dataclass
 class _Wait:
-    """The threads of this process that want one lock, the process that has it, and since when."""
+    """The lock among threads of this process, and the process that has the file's lock since a time."""
 
-    def __init__(self) -> None:
-        self.thread = threading.Lock()
-        self.holder: int | None = None
-        self.since: float | None = None
+    thread: threading.Lock = field(default_factory=threading.Lock)
+    holder: int | None = None
+    since: float | None = None
 
 
 _WAITS: dict[str, _Wait] = {}
@@ -38,10 +39,9 @@ _WAITS: dict[str, _Wait] = {}
 
 @contextlib.contextmanager
 def locked(registry: Registry) -> Iterator[None]:
-    """One release at a time for a repository, among all users of this machine.
+    """Hold the lock of a repository. Raises StorageError if the lock file is unusable, and PublishError after a time.
 
-    A registry has no lock of its own: releases from several machines are put in a row by their CI (docs/releases.md).
-    Raises StorageError if the lock cannot be used, and PublishError if another process has it for too long.
+    A registry has no locks: if several machines release, their CI must run one release at a time (docs/releases.md).
     """
     name = sha256(str(registry.repository).encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"torchbake-release-{name}.lock")
@@ -56,7 +56,7 @@ def locked(registry: Registry) -> Iterator[None]:
 
 
 def _take(handle: int, path: Path, wait: _Wait, repository: str) -> None:
-    begun, reported = time.monotonic(), False
+    start, reported = time.monotonic(), False
     while True:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,19 +66,17 @@ def _take(handle: int, path: Path, wait: _Wait, repository: str) -> None:
         if wait.since is None or holder != wait.holder:
             wait.holder, wait.since = holder, now
         if now - wait.since > _LONGEST:
-            raise PublishError(
-                f"{_named(holder)} has had the lock {path} for {_LONGEST / 60:.0f} minutes; releases to {repository} "
-                "take turns by it.",
-                hint="Wait until that process has ended, or have it ended. Then run again.",
-            )
-        if now - begun > _SOON and not reported:
+            lock = f"the lock {path} of releases to {repository}"
+            message = f"{_named(holder)} has had {lock} for {_LONGEST / 60:.0f} minutes."
+            raise PublishError(message, hint="Wait until that process has ended, or end it. Then run again.")
+        if now - start > _SOON and not reported:
             say(f"{repository}: waiting for {_named(holder)}, which has the lock {path}")
             reported = True
         time.sleep(_PAUSE)
 
 
 def _holder(handle: int) -> int | None:
-    """The id of the process that has the lock, if the kernel shows it."""
+    """Return the pid of the process that has the lock, if the kernel shows it."""
     place = f":{os.fstat(handle).st_ino}"
     with contextlib.suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():
@@ -98,17 +96,17 @@ def _named(holder: int | None) -> str:
 
 
 def _open(path: Path) -> int:
-    """The lock's file, whoever made it: to read it is enough for a lock, and others may not write to it in /tmp."""
+    """Open the lock's file for reading, which is enough for a lock: another user's file in /tmp is not writable."""
     while True:
         with contextlib.suppress(FileExistsError):
             handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            os.fchmod(handle, 0o644)  # whatever the umask says
+            os.fchmod(handle, 0o644)  # the umask may have removed rights
             return handle
         try:
-            # Neither a link nor a FIFO that somebody has put there is waited for.
+            # Refuses a link, and does not wait for a FIFO: anybody can put these there.
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            continue  # it went meanwhile
+            continue  # another process removed the file since
         except OSError as error:
             raise _unusable(path, error.strerror or str(error)) from None
         if stat.S_ISREG(os.fstat(handle).st_mode):
@@ -123,6 +121,6 @@ def _unusable(path: Path, reason: str) -> StorageError:
     except (OSError, KeyError):
         owner = "another user"
     return StorageError(
-        f"{path}, by which releases of one repository take turns, cannot be opened: {reason}.",
+        f"{path}, the lock of releases to one repository, cannot be opened: {reason}.",
         hint=f"It belongs to {owner}; have it removed, and publish again.",
     )

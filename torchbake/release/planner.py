@@ -1,6 +1,6 @@
-"""What is due for an image in a repository: what is there is read and judged, and nothing is changed.
+"""Decide and verify what is due for an image in a repository, without changing anything.
 
-What is there under the image's tag with another digest than the candidate's must prove that it is ours.
+If the registry has another digest under the image's tag than the candidate's, that image must prove that it is ours.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ UNSIGNED = Idle(skip_reason="no key was given")
 class Planner:
     """Plans the releases of one repository. Every method may raise RegistryError.
 
-    ``signer`` is who would sign what is released; with ``keep_rolling`` that is released under immutable tags alone.
+    The ``signer`` would sign the releases. With ``keep_rolling`` they get immutable tags only.
     """
 
     def __init__(self, registry: Registry, signer: Signer = UNSIGNED, *, keep_rolling: bool = False) -> None:
@@ -30,19 +30,23 @@ class Planner:
         self._verification = Verification(registry=registry, verifier=signer)
 
     def decide(self, candidate: Candidate) -> Decision:
-        """What is due for an image of these labels; changes nothing, and proves nothing."""
+        """Decide by the candidate's labels, without verification."""
         name = candidate.tags[0]
         standing = self._holdings.standing(name, candidate.tags)
         try:
             decision = decide(name, candidate.digest, candidate.labels, standing)
         except ValueError as error:
-            raise RegistryError(f"{self._registry.repository}: {error}.", hint="Look who else writes there.") from None
-        return self._keeping(decision) if self._keep_rolling else decision
+            hint = "Find out who else writes to this repository."
+            raise RegistryError(f"{self._registry.repository}: {error}.", hint=hint) from None
+        if not self._keep_rolling:
+            return decision
+        recorded = decision.action == "finish" and self._found(decision) is not None
+        return without_moves(decision, recorded=recorded)
 
     def plan(self, candidate: Candidate) -> Decision:
-        """The same for a tested image. Raises PublishError where the registry has another one that is not ours.
+        """Decide for a tested image. Raises PublishError if the registry has another image, which is not ours.
 
-        What somebody went back from stays as it is, and so is not asked where it is from.
+        A release that was rolled back is not verified, as it stays as it is.
         """
         decision = self.decide(candidate)
         if not candidate.digest and self.other_compression(candidate, decision):
@@ -60,19 +64,18 @@ class Planner:
         return decision
 
     def unfinished(self, tags: Sequence[str]) -> tuple[Decision, Record | None] | None:
-        """The newest release of the image whose tags these are, its own tag first; None where it has none.
+        """Find the newest release of the image with these tags, its own tag first; None if it has no release.
 
-        With the record of one that is to be finished; what was rolled back is ``held``, and stays. Raises PublishError
-        for a release that is not ours.
+        The record is returned if the release must be finished. A release that was rolled back is ``held``. Raises
+        PublishError if the release is not ours.
         """
         standing = self._holdings.standing(tags[0], tags)
         if standing.newest is None:
             return None
         decision = decide(tags[0], standing.newest.digest, standing.newest.labels, standing)
         if decision.action == "release":
-            raise self._verification.refusal(
-                standing.newest_tag or decision.tag, decision.digest, "it does not say its inputs"
-            )
+            tag = standing.newest_tag or decision.tag
+            raise self._verification.refusal(tag, decision.digest, "it does not say its inputs")
         if decision.action != "finish":
             return decision, None
         record = self.record(decision)
@@ -85,22 +88,22 @@ class Planner:
         return held.compression if held and held.config and held.config == candidate.config() else ""
 
     def is_due(self, candidate: Candidate, decision: Decision) -> bool:
-        """Whether something is to be done; what is attached to another image than the candidate is not ours to mend."""
+        """Check if anything is due. The artifacts of another image than the candidate are never repaired."""
         if decision.action in ("release", "finish"):
             return True
         return decision.digest == candidate.digest and not self._is_whole(decision)
 
     def record(self, decision: Decision) -> Record:
-        """The record of a release that is there, and may be promoted."""
+        """Return the verified record of a release that may be promoted."""
         held = self._holdings.image(decision.digest)
         if held is None:
             raise RegistryError(f"{self._registry.repository}:{decision.tag} is gone.")
         return self._verification.record(decision.tag, held)
 
     def begun(self, decision: Decision) -> Found | None:
-        """The record of what was decided, where it has one already, as `ReleaseWriter` goes on from it.
+        """Return the record of an earlier run for this decision, from which `ReleaseWriter` continues.
 
-        Raises PublishError where one that is signed would be replaced by one that is not.
+        Raises PublishError if an unsigned record would replace a signed one.
         """
         found = self._found(decision)
         if found:
@@ -112,15 +115,11 @@ class Planner:
             reason = f"its record is signed ({record.signature}): finish it with --key or --keyless"
             raise self._verification.refusal(decision.tag, decision.digest, reason)
 
-    def _keeping(self, decision: Decision) -> Decision:
-        recorded = decision.action == "finish" and self._found(decision) is not None
-        return without_moves(decision, recorded=recorded)
-
     def _is_whole(self, decision: Decision) -> bool:
-        """Check that the artifacts of an image are what its record says, listed with it, and signed if we sign."""
+        """Check the artifacts of a release: as in its record, listed with the image, and signed if we sign."""
         found = self._found(decision)
         if found is None:
-            return True  # somebody went back from it before it had a record
+            return True  # somebody rolled it back before it had a record
         record = found.record
         if self._verification.misplaced(record):
             return False

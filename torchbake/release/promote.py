@@ -1,4 +1,4 @@
-"""Moves rolling tags to a release that is there: forward (promote) and back (rollback)."""
+"""Move rolling tags to an existing release: forward (promote) and back (rollback)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,22 +6,20 @@ from dataclasses import dataclass
 from torchbake.errors import PublishError, RegistryError
 from torchbake.oci.tag_names import HELD, ImmutableTag, artifact_tag, revisions_of
 from torchbake.registry.client import Registry
-from torchbake.registry.cosign import Idle, Verifier
+from torchbake.registry.cosign import Verifier
 from torchbake.release.decide import Move, moves_to
-from torchbake.release.immutable_tag import put_once
 from torchbake.release.mutex import locked
+from torchbake.release.planner import UNSIGNED
 from torchbake.release.repository_view import Holdings
 from torchbake.release.rolling_tags import move_tags
 from torchbake.release.verification import Verification
 
-_NOBODY = Idle(skip_reason="no key was given")  # verifies
-
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """What moving an image's rolling tags to one of its releases means. ``current`` is where they are now.
+    """The moves of an image's rolling tags from its release ``current`` to ``target``, which has this ``digest``.
 
-    ``digest`` is the target's. ``held_back`` are tags that stay where they are, with the reason.
+    The tags ``held_back`` do not move, for these reasons.
     """
 
     current: ImmutableTag | None
@@ -42,23 +40,23 @@ def shift(
     to: int | None,
     back: bool,
     dry: bool = False,
-    verifier: Verifier = _NOBODY,
+    verifier: Verifier = UNSIGNED,
 ) -> Shift:
-    """Move the tags of an image to its release ``to``; without one, to the release before the current one (``back``)
-    or to the newest one. With ``dry`` nothing is changed.
+    """Move the tags of an image to its release ``to``. With ``dry`` nothing is changed.
 
-    Who goes to an older release than the newest stays there: that is noted before the tags move, so that no run
-    finishes what was begun after it.
+    Without ``to`` they move to the release before the current one (``back``), or to the newest one. A rollback from the
+    newest release is noted under a tag first, so that no later run moves the tags forward again.
 
-    Raises PublishError where there is no such release, or it is not ours (`verification`), and RegistryError; tags that
-    were moved until then go back.
+    Raises PublishError if the release does not exist or is not ours (`verification`), and RegistryError. Then tags that
+    have already moved are moved back.
     """
     with locked(registry):
         planned, newest = _plan(registry, verifier, tags, to, back=back)
         if not dry:
             manifest = Holdings(registry).manifest(planned.digest)
-            if planned.target != newest:
-                put_once(registry, manifest, artifact_tag(str(newest), HELD))
+            note = artifact_tag(str(newest), HELD)
+            if planned.target != newest and registry.digest(note) is None:  # it may be immutable
+                registry.put(manifest, note)
             try:
                 move_tags(registry, manifest, planned.due)
             except RegistryError as error:
@@ -71,7 +69,7 @@ def shift(
 def _plan(
     registry: Registry, verifier: Verifier, tags: Sequence[str], to: int | None, *, back: bool
 ) -> tuple[Shift, ImmutableTag]:
-    """What is to be moved, and the newest release."""
+    """Return the moves, and the newest release."""
     name, served, holdings = tags[0], registry.tags(), Holdings(registry)
     revisions = revisions_of(name, served)
     if not revisions:
@@ -102,5 +100,5 @@ def _target(
     before = [tag for tag in revisions if current and tag < current]
     if not before:
         where = f"is at {current}" if current else "points at no release"
-        raise PublishError(f"{revisions[0].name} {where}: there is none before it.", hint="Name one: --to N")
+        raise PublishError(f"{revisions[0].name} {where}: no release is before it.", hint="Name a release: --to N")
     return before[-1]

@@ -1,8 +1,8 @@
-"""How an image came to be, as an in-toto statement with a SLSA provenance predicate. Pure.
+"""The provenance of an image: an in-toto statement with a SLSA provenance predicate.
 
 https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and https://slsa.dev/spec/v1.0/provenance
 
-It is what the builder says of itself, on the machine that built: SLSA build level 1 and no more.
+The builder describes itself, on the machine that built. So this is SLSA build level 1 and no more.
 """
 
 import json
@@ -19,7 +19,7 @@ _DIRTY = "-dirty"
 
 
 def provenance_text(name: str, digest: str, labels: Mapping[str, str]) -> str:
-    """The statement of an image: its name, its manifest's digest and its labels. The same for the same image."""
+    """Return the statement about an image with this name, manifest digest and labels, as reproducible JSON."""
     predicate = {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
@@ -40,7 +40,7 @@ def provenance_text(name: str, digest: str, labels: Mapping[str, str]) -> str:
 
 
 def _dependencies(labels: Mapping[str, str]) -> list[dict[str, object]]:
-    """The commit and the base; what was changed since the commit is said, as nobody can fetch it."""
+    """Return the commit and the base. Changes since the commit are annotated, as nobody can fetch them."""
     found: list[dict[str, object]] = []
     revision = labels.get(f"{_OCI}.revision", "")
     if revision:

@@ -1,9 +1,9 @@
-"""Releases images: reads what is there (`planner`), brings content (`upload`), and sets tags and records (`writer`).
+"""Release images: plan by the registry's tags (`planner`), send content (`upload`), write tags and records (`writer`).
 
-Whatever ends it, a registry is never left with a tag that lies: content goes first, and tags when all is there.
+Content is sent before tags are set, so an interrupted run never leaves a tag without its content.
 
-What is signed, recorded and promoted is the candidate that passed here, by its digest; what is there under its tag with
-another digest must prove that it is ours, and gets nothing of the candidate's.
+A run signs, records and promotes the tested candidate by its digest. If the registry has another digest under the
+candidate's tag, that image must prove that it is ours, and gets none of the candidate's artifacts.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ from torchbake.release.writer import ReleaseWriter
 class Publisher:
     """Releases the images of one repository. Every method may raise RegistryError and EngineError.
 
-    ``mounts`` are other repositories of the registry that may have layers already; ``signer`` signs what is released.
-    ``keep_rolling`` releases under immutable tags alone.
+    The registry may have layers already in the repositories ``mounts``. The ``signer`` signs releases. With
+    ``keep_rolling`` they get immutable tags only.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Publisher:
         self._writer = ReleaseWriter(registry, signer)
 
     def plan(self, candidate: Candidate) -> Decision:
-        """What is due for a tested image; changes nothing. Raises PublishError where another one is there, not ours."""
+        """Decide what is due for a tested image. Raises PublishError if the registry has an image that is not ours."""
         return self._planner.plan(candidate)
 
     def rehearse(self, candidate: Candidate) -> Published:
-        """The same, and whether the registry can take what is due, without leaving anything there."""
+        """Decide what is due, and ask the registry for the abilities that it needs, without writing to it."""
         decision = self.plan(candidate)
         abilities = self._abilities if decision.action in ("release", "finish") else None
         released_by = self._planner.other_compression(candidate, decision)
@@ -53,9 +53,9 @@ class Publisher:
         return probe(self._registry)
 
     def publish(self, candidate: Candidate, supply: Supply, tell: Tell, count: Count) -> Published:
-        """Release it, or finish its release, or find that nothing is due.
+        """Release a candidate, or finish its release, unless nothing is due.
 
-        Layers go without a lock, as they can do no harm; tags are read and set by one release at a time.
+        Layers are sent without the lock, as they are harmless. Tags are read and set under the lock.
         """
         with locked(self._registry):
             decision = self._planner.plan(candidate)
@@ -63,9 +63,9 @@ class Publisher:
         released_by = self._planner.other_compression(candidate, decision)
         if not due:
             return Published(decision=decision, tested=candidate.digest, released_by=released_by)
+        if not self._signs:  # nobody may trust an unsigned list of layers
+            supply = replace(supply, layers=None)
         ours = decision.digest == candidate.digest
-        # Nobody would believe a list of layers without a signature.
-        supply = supply if self._signs else replace(supply, layers=None)
         parcel = self._delivery.send(candidate, supply, tell, count) if ours else None
         tell("waiting for other releases")
         with locked(self._registry):
@@ -76,9 +76,9 @@ class Publisher:
         return Published(decision=decision, tested=candidate.digest, sent=sent, released_by=released_by)
 
     def finish(self, tags: Sequence[str], tell: Tell, *, dry: bool = False) -> Decision | None:
-        """Finish the newest release of the image whose tags these are, its own tag first; None where it has none.
+        """Finish the newest release of the image with these tags, its own tag first; None if it has no release.
 
-        What was rolled back is ``held``, and stays. Raises PublishError for a release that is not ours.
+        A release that was rolled back is ``held``, and stays. Raises PublishError if the release is not ours.
         """
         with locked(self._registry):
             found = self._planner.unfinished(tags)
@@ -95,6 +95,6 @@ class Publisher:
             self._planner.record(decision)
             self._writer.promote(decision, tell)
         elif parcel is None:
-            raise RegistryError(f"{self._registry.repository} changed meanwhile.", hint="Publish again.")
+            raise RegistryError(f"{self._registry.repository} changed during this run.", hint="Publish again.")
         else:
             self._writer.release(candidate, decision, parcel, found, tell)

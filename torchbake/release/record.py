@@ -1,4 +1,4 @@
-"""A release record: what was released, moved and known then, as JSON attached to the image in its registry."""
+"""Release records: the facts of one release, as JSON attached to the image in its registry."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ARTIFACT = "application/vnd.torchbake.release.v1+json"
 
 
 class Judgement(BaseModel):
-    """The verdict that an image was released with: its suite, and how many checks ended how."""
+    """The verdict of a released image: its suite, and the number of checks by outcome."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,7 +29,7 @@ class Judgement(BaseModel):
 
 
 class Moved(BaseModel):
-    """A rolling tag, and the digests that it pointed at before (None: it was not there) and after."""
+    """A move of a rolling tag from a digest (None if there was no such tag) to another."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,19 +38,20 @@ class Moved(BaseModel):
     after: str
 
 
-NOT_SIGNED = "not-run"  # and the reason
+NOT_SIGNED = "not-run"  # before the reason
 
 
 class Record(BaseModel):
-    """One release, written once: before its rolling tags move. They say themselves whether it is finished.
+    """One release. The record is written once, before the rolling tags move, so it does not tell if they have moved.
 
-    ``rolling`` are the rolling tags of the image, with where they pointed when this was written; ``held_back`` are the
-    tags that stayed where they were. ``state`` is in records of earlier versions alone, which wrote each record twice.
-    ``listed``: the registry lists the artifacts with the image, itself or by a tag; earlier versions do not say it.
-    ``waived`` are checks that did not pass, with the reason that somebody gave. ``size`` is the compressed bytes of all
-    layers, of an index those of its first image; ``labels`` are the image's own, its versions among them. ``attached``
-    are the digests of the artifacts attached to it by name; ``signature`` says how all of them and the image are
-    signed, or why they are not.
+    - ``state``: only in records of earlier versions, which wrote each record twice
+    - ``size``: the compressed bytes of all layers, for an index those of its first image
+    - ``labels``: the image's labels, with its versions
+    - ``rolling``, ``held_back``: the planned moves of rolling tags, and the reasons for tags that stay
+    - ``waived``: the checks that failed, with the reasons why somebody accepts them
+    - ``attached``: the digests of the image's artifacts, by name
+    - ``listed``: the registry or a tag lists the artifacts with the image; earlier versions do not have this
+    - ``signature``: the kind of the signature of the image and its artifacts, or the reason why there is none
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,32 +76,31 @@ class Record(BaseModel):
 
     @property
     def is_signed(self) -> bool:
-        """Whether it says so, which proves nothing."""
+        """Check if the record claims to be signed, which proves nothing."""
         return bool(self.signature) and not self.signature.startswith(NOT_SIGNED)
 
     def text(self) -> str:
         return self.model_dump_json(indent=2, exclude=None if self.state else {"state"}) + "\n"
 
     def flaw(self, tag: str, digest: str, labels: Mapping[str, str]) -> str:
-        """How it is not a record of the image under an immutable tag; empty where it is one."""
-        told = {"tag": self.tag, "digest": self.digest, "id": self.id, "inputs": self.inputs, "labels": self.labels}
-        true = {"tag": tag, "digest": digest, "id": labels.get(ID), "inputs": labels.get(INPUTS, ""), "labels": labels}
-        wrong = next((key for key, value in told.items() if value != true[key]), "")
-        if wrong in ("", "labels"):
-            return wrong and "its record has other labels than the image"
-        return f"its record says that its {wrong} is {told[wrong] or 'none'}"
+        """Return the difference between the record and the image under an immutable tag; "" if they agree."""
+        actual = {"tag": tag, "digest": digest, "id": labels.get(ID), "inputs": labels.get(INPUTS, "")}
+        for key, value in actual.items():
+            if getattr(self, key) != value:
+                return f"its record says that its {key} is {getattr(self, key) or 'none'}"
+        return "" if self.labels == labels else "its record has other labels than the image"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A record in a registry, and the digest by which it is signed."""
+    """A record in a registry, and the digest of its artifact, which is signed."""
 
     record: Record
     digest: str
 
 
 def find_record(registry: Registry, tag: str) -> Found | None:
-    """The record of an immutable tag; None where there is none. Raises UnsoundError for one that is broken."""
+    """Read the record of an immutable tag; None if it has none. Raises UnsoundError if the record is broken."""
     artifact = read_artifact(registry, tag, RECORD)
     if artifact is None:
         return None
@@ -109,13 +109,13 @@ def find_record(registry: Registry, tag: str) -> Found | None:
 
 
 def read_record(registry: Registry, tag: str) -> Record | None:
-    """The same, without its digest."""
+    """Read the record of an immutable tag without its digest, as `find_record`."""
     known = find_record(registry, tag)
     return known.record if known else None
 
 
 def record_of(registry: Registry, tag: str, digest: str) -> Found | None:
-    """The record of the very image of a digest under an immutable tag; a broken one, or another image's, is none."""
+    """Read the record of an immutable tag; None if there is none, it is broken, or it belongs to another digest."""
     try:
         known = find_record(registry, tag)
     except UnsoundError:
@@ -124,7 +124,7 @@ def record_of(registry: Registry, tag: str, digest: str) -> Found | None:
 
 
 def parse_record(data: bytes, where: str) -> Record:
-    """Raises UnsoundError, which names ``where`` it is from."""
+    """Parse a record. Raises UnsoundError, which names the place ``where``."""
     try:
         return Record.model_validate_json(data)
     except ValidationError as error:
@@ -136,7 +136,7 @@ def parse_record(data: bytes, where: str) -> Record:
 def write_record(
     registry: Registry, record: Record, subject: Manifest, sign: Callable[[str], None] = lambda digest: None
 ) -> str:
-    """Attach it to its image; its digest, by which it is signed before its tag shows it."""
+    """Attach a record to its image and return its digest. The digest is signed before the record's tag is set."""
     artifact = Artifact(name=RECORD, media_type=ARTIFACT, text=record.text(), created=record.released)
     manifest = put_artifact(registry, artifact, subject)
     sign(manifest.digest)

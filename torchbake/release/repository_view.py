@@ -1,4 +1,4 @@
-"""What a repository of a registry holds of our images, asked for when it is needed. Nothing here changes it."""
+"""The images and tags of a repository, read when they are needed. Nothing here changes the repository."""
 
 import time
 from collections.abc import Collection
@@ -11,42 +11,44 @@ from torchbake.oci.variants import compression_of
 from torchbake.registry.client import Registry
 from torchbake.registry.variants import images_of
 from torchbake.release.decide import Held, Standing
-from torchbake.release.record import Record, record_of
+from torchbake.release.record import record_of
 
-_LOOKS, _BETWEEN_LOOKS = 5, 0.2  # at a tag that is listed and not served; seconds
+_LOOKS, _BETWEEN_LOOKS = 5, 0.2  # attempts to read a tag that is listed but not served, and seconds between them
 
 
 class Holdings:
-    """One repository. Safe for many threads. Everything may raise RegistryError."""
+    """One repository. Safe for many threads. Every method may raise RegistryError."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._images: dict[str, Held] = {}
 
     def standing(self, name: str, tags: Collection[str]) -> Standing:
-        """What there is of the image whose own tag is ``name``."""
+        """Read the revisions of the image with the own tag ``name``, and its rolling ``tags``."""
         there = frozenset(self._registry.tags())
         revisions, taken = revisions_of(name, there), taken_of(name, there)
         newest = revisions[-1] if revisions else None
         image = self._listed(str(newest)) if newest else None
-        record = self._record(str(newest), image) if image and record_tag(str(newest)) in there else None
-        # Earlier versions said in a record that its tags had moved: who moved them since went back without a note.
-        moved = record is not None and record.state == "released"
+        found = None
+        if image and record_tag(str(newest)) in there:
+            found = record_of(self._registry, str(newest), image.digest)
+        # Earlier versions wrote this state after the tags had moved, and no note of a rollback.
+        moved = found is not None and found.record.state == "released"
         return Standing(
             newest_tag=newest,
             newest=image,
-            recorded=record is not None,
+            recorded=found is not None,
             rolling=self.rolling(tags, there),
             went_back=moved or artifact_tag(str(newest), HELD) in there,
             taken=taken[-1].revision if taken else -1,
         )
 
     def rolling(self, tags: Collection[str], there: Collection[str]) -> dict[str, Held | None]:
-        """What each of the tags points at; ``there``: all tags of the registry."""
+        """Read the image that each tag points at. All tags of the repository are ``there``."""
         return {tag: self._listed(tag) if tag in there else None for tag in tags}
 
     def look(self, tag: str) -> Held | None:
-        """The image under a tag; None where there is none."""
+        """Read the image that a tag points at; None if there is no such tag."""
         digest = self._registry.digest(tag)
         return self.image(digest) if digest else None
 
@@ -74,12 +76,8 @@ class Holdings:
             raise RegistryError(f"{self._registry.repository} does not hold {digest}.")
         return found
 
-    def _record(self, tag: str, image: Held) -> Record | None:
-        found = record_of(self._registry, tag, image.digest)
-        return found.record if found else None
-
     def _listed(self, tag: str) -> Held:
-        """The image under a tag that is there; somebody may be writing it just now, so it is asked for again."""
+        """Read the image that a listed tag points at. Reading is repeated, as somebody may be writing the tag."""
         for _ in range(_LOOKS):
             held = self.look(tag)
             if held:

@@ -1,4 +1,4 @@
-"""Rolling tags are set all together or not at all, and never over what somebody else has set meanwhile."""
+"""Move rolling tags, either all of them or none, and never over a change of another machine."""
 
 import contextlib
 from collections.abc import Sequence
@@ -13,34 +13,33 @@ _PATTERNS = "docs/tags.md#make-them-immutable-in-the-registry"
 
 
 def move_tags(registry: Registry, manifest: Manifest, moves: Sequence[Move]) -> None:
-    """Set rolling tags, in order; where one cannot be set, those before it go back, and the error is raised.
+    """Set rolling tags in order. If a tag cannot be set, move the tags before it back, and raise the error.
 
-    Raises RegistryError, also for a tag that has moved since the moves were decided. A registry has no way to set a tag
-    on a condition: between the question and the answer somebody may still come, which is seen afterwards.
+    Raises RegistryError, also if a tag has moved since the decision. A registry cannot set a tag on a condition, so
+    another machine may still set a tag after it was read here. That is detected after the write.
     """
     tags = [move.tag for move in moves]
     for move, found in zip(moves, registry.digests(tags), strict=True):
         if found not in (move.before, move.after):
             raise _moved(registry, f"{move.tag} was {move.before or 'not there'} just now, and is {found}")
-    begun: list[str] = []
+    written: list[str] = []
     try:
-        for move, found in zip(moves, registry.put_all(manifest, tags, begun.append), strict=True):
+        for move, found in zip(moves, registry.put_all(manifest, tags, written.append), strict=True):
             if found != move.after:
                 raise _moved(registry, f"{move.tag} was set to {move.after}, and now is {found}")
     except BaseException as error:
-        _restore(registry, [move for move in moves if move.tag in begun])
+        _restore(registry, [move for move in moves if move.tag in written])
         if isinstance(error, StatusError) and error.is_about_content:
-            error.hint = (
-                error.hint or f"If the registry makes tags immutable, rolling ones must be left out: {_PATTERNS}"
-            )
+            hint = f"If the registry makes tags immutable, exclude rolling tags: {_PATTERNS}"
+            error.hint = error.hint or hint
         raise
 
 
 def _restore(registry: Registry, moves: Sequence[Move]) -> None:
-    """Back to where they were, but for what somebody else has set since: his release stays whole."""
+    """Move tags back, except tags that another machine has set since, whose release must stay complete."""
     for move in reversed(moves):
         if move.before:
-            with contextlib.suppress(RegistryError):  # the first error is the one to tell
+            with contextlib.suppress(RegistryError):  # the caller reports its own error
                 manifest = registry.manifest(move.before)
                 if manifest and registry.digest(move.tag) == move.after:
                     registry.put(manifest, move.tag)
@@ -49,5 +48,5 @@ def _restore(registry: Registry, moves: Sequence[Move]) -> None:
 def _moved(registry: Registry, what: str) -> RegistryError:
     return RegistryError(
         f"{registry.repository}: {what}. Somebody else releases there at the same time.",
-        hint="Run it again; let releases from several machines wait for each other: docs/ci.md",
+        hint="Run it again. If several machines release, let one run wait for the other: docs/ci.md",
     )

@@ -1,8 +1,8 @@
-"""The list of an image's packed layers by their keys, attached to the image, so that other machines fetch these layers.
+"""The list of an image's packed layers by their keys, attached to the image. Other machines fetch layers by this list.
 
-An image has the layers of wheels. It has neither their keys nor the headers and modules that are kept apart. Both are
-in an artifact: its text is the list, and its other blobs are these files. A reader verifies two signatures first, one
-of the image and one of the list.
+An image has the layers of wheels, but neither their keys nor the headers and modules that are stored apart. An artifact
+has both: its text is the list, and its other blobs are these files. A reader first verifies the signatures of the image
+and of the list.
 """
 
 import json
@@ -25,7 +25,7 @@ def list_of(images: Iterable[Manifest], store: LayerStore) -> Artifact | None:
     """Make the list of the layers of wheels that images and a store have; None if there are none."""
     keys: dict[Packed, list[str]] = {}
     for key, packed in store.of_layers({blob.digest for image in images for blob in image.layers}).items():
-        if packed.names:  # the layer of a step has none, and every build makes it
+        if packed.names:  # the layer of a step has no names, and every build makes it
             keys.setdefault(packed, []).append(key)
     if not keys:
         return None

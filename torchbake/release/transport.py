@@ -1,11 +1,11 @@
-"""How a registry gets an image: as it was built, compressed by gzip, or in both compressions behind one index.
+"""Prepare images for a registry: as they were built, compressed by gzip, or in both compressions behind one index.
 
-The config is the same in each, so it decides whether two of them are one image.
+All forms of an image have the same config.
 """
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +20,9 @@ from torchbake.store.layout import Layout
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """An image that can be sent. A tag will name ``digest``, and ``config`` finds the digest of the config.
+    """An image that can be sent. Its tag will point at ``digest``, and ``config`` returns the digest of its config.
 
-    ``digest`` is empty in a dry run if the image is not compressed yet.
+    In a dry run ``digest`` is "" if the image is not compressed yet.
     """
 
     digest: str
@@ -31,9 +31,9 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Transport:
-    """A source of images in one compression. ``built`` has them as they were built; ``gzip`` keeps those of gzip.
+    """A source of images in one compression. ``built`` has images as they were built, ``gzip`` those of gzip.
 
-    ``sent`` gives the digest of the manifest of an image by its ID in the engine.
+    The function ``sent`` returns the digest of an image's manifest by its ID in the engine.
     """
 
     compression: Transported
@@ -43,7 +43,7 @@ class Transport:
     _built: dict[str, str] = field(default_factory=dict)  # from the digest that is sent to the digest as built
 
     def prepare(self, image: str, *, dry: bool = False) -> Ready:
-        """Compress an image by its ID in the engine, if that is due and no ``dry`` run.
+        """Compress an image by its ID in the engine, if it must be and this is no ``dry`` run.
 
         Raises EngineError and BuildError.
         """
@@ -59,19 +59,18 @@ class Transport:
         return Ready(digest=content.manifest.digest, config=config)
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        """Read an image that was prepared, as `Source` says."""
+        """Read an image that was prepared, as in `Source`."""
         built = self.built.take_out(self._built.get(digest, digest), folder, wanted)
         return built if self.compression == "zstd" else self._compressed(built)
 
     def tidy(self) -> None:
-        """Remove images of gzip that were built again since, or removed."""
+        """Remove images of gzip whose originals were removed or built again."""
         self.gzip.tidy(self.built.layout.configs())
 
     def _compressed(self, built: Content) -> Content:
-        """Compress an image by gzip, unless that was done, and put both into an index if both are wanted.
+        """Compress an image by gzip, unless it is compressed, and make an index if both compressions are wanted.
 
-        A bootstrapped base can be an uncompressed layer, which every client reads. Raises EngineError for an image
-        that has no layer of zstd.
+        Its base may be an uncompressed layer, which every client reads. Raises EngineError if it has no zstd layer.
         """
         manifest = self.gzip.find(built.manifest.config.digest) or gzip_image(built.manifest, built.folder, self.gzip)
         gzip = Content(manifest=manifest, folder=self.gzip.blobs, built=built)
@@ -85,7 +84,7 @@ class Transport:
             )
         config = read_json(built.path(built.manifest.config).read_bytes())
         index = index_of(manifest, built.manifest, config)
-        return Content(manifest=index, folder=self.gzip.blobs, variants=(gzip, built), built=built)
+        return replace(gzip, manifest=index, variants=(gzip, built))
 
 
 def transport_of(engine: Engine | None, built: Layout, gzip: Layout, compression: Transported) -> Transport:

@@ -1,7 +1,7 @@
-"""Whether a release that a registry holds may be promoted: by its record, and where there is a key, by signatures.
+"""Verify that a registry's release may be promoted: by its record, and with a key by signatures.
 
-Who can write to a registry can put any image there, with our labels and a record of its own making. What nobody but us
-can make is a signature. So the labels of an image decide nothing here; its digest does.
+Anybody who can write to a registry can put any image there, with our labels and a forged record, but without our
+signature. So verification relies on the digest of an image, and never on its labels.
 """
 
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ _HINT = "See what it is: nox -s validate; then docs/releases.md#an-image-that-is
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """Judges the releases of a repository. ``verifier`` verifies the signatures that we trust, where it can."""
+    """Verifies the releases of a repository. The ``verifier`` may skip signatures for a reason."""
 
     registry: Registry
     verifier: Verifier
 
     def record(self, tag: ImmutableTag, held: Held) -> Record:
-        """The record of a release, which is of this very image. Where signatures are verified, the record is signed,
-        and so are the image and all that the record names.
+        """Return the verified record of an image's release.
 
-        Raises PublishError, which names the digest, for any other; and RegistryError.
+        Raises PublishError if the record is missing or another image's. If signatures are verified, the image, the
+        record and each artifact in the record must have one. Raises RegistryError too.
         """
         try:
             release = find_record(self.registry, str(tag))
@@ -43,11 +43,11 @@ class Verification:
         return release.record
 
     def refusal(self, tag: ImmutableTag, digest: str, reason: str) -> PublishError:
-        """The error for an image that is neither the tested one nor proved to be ours."""
+        """Return the error for an image that is neither the tested image nor proved to be ours."""
         return PublishError(f"{self.registry.repository}:{tag} holds {digest}, and {reason}.", hint=_HINT)
 
     def misplaced(self, record: Record) -> str:
-        """Which artifact attached to an image is not the one that the record names; empty where all are."""
+        """Name an artifact of the image with another digest than in the record; "" if there is none."""
         places = [artifact_tag(record.tag, name) for name in ARTIFACTS]
         for name, place, served in zip(ARTIFACTS, places, self.registry.digests(places), strict=True):
             wanted = record.attached.get(name)
@@ -56,13 +56,13 @@ class Verification:
         return ""
 
     def _unsigned(self, found: Found) -> str:
-        """What has no signature that we trust; empty also where none is verified."""
+        """Name a part of a release without a valid signature; "" if there is none, or signatures are not verified."""
         if self.verifier.skip_reason:
             return ""
         parts = {"image": found.record.digest, **found.record.attached, RECORD: found.digest}
         for name, digest in parts.items():
             problem = self.verifier.problem(self.registry.repository, digest)
-            if problem and problem.unknown:  # cosign failed before it had seen a signature
+            if problem and problem.unknown:  # cosign failed before it read a signature
                 return f"its {name}: {problem.sentence}"
             if problem:
                 return f"its {name} ({digest}) is {problem.sentence}"

@@ -1,7 +1,7 @@
-"""Writes a release: the immutable tag, then what is attached to its image, then the record, then the rolling tags.
+"""Write a release: the immutable tag, then the artifacts of its image, then the record, then the rolling tags.
 
-Each tag but the rolling ones is written once, so that a registry may forbid to write it again. If a run was killed, the
-missing tags show the rest of its work: the next run, on whichever machine, finishes it.
+Each tag except the rolling tags is written once, so a registry may make it immutable. If a run was killed, the missing
+tags show the rest of its work, and the next run on any machine finishes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from torchbake.release.upload import Tell
 
 
 class ReleaseWriter:
-    """Writes what was decided, in one repository; ``signer`` signs it. Every method may raise RegistryError."""
+    """Writes decided releases to one repository, signed by ``signer``. Every method may raise RegistryError."""
 
     def __init__(self, registry: Registry, signer: Signer) -> None:
         self._registry, self._signer = registry, signer
@@ -32,10 +32,9 @@ class ReleaseWriter:
     def release(
         self, candidate: Candidate, decision: Decision, parcel: Parcel, found: Found | None, tell: Tell
     ) -> None:
-        """Release a candidate whose content is there, or finish or mend its release, whose record was ``found``.
+        """Release a candidate after its upload, or finish or repair its release with the record ``found``.
 
-        The artifacts are made again from the image at hand, so that nothing is signed for the reason alone that it was
-        found there.
+        The artifacts are made again from the local image, so no artifact of the registry is signed unseen.
         """
         attached = place(self._registry, parcel, str(decision.tag))
         if parcel.shared:
@@ -43,10 +42,9 @@ class ReleaseWriter:
             if not self._signer.holds(self._registry.repository, [shared]):
                 self._sign([shared], tell)
         record = self._record(candidate, decision, parcel.images[0], attached)
-        if found:  # when it was released, and where its tags were before, only that record knows
+        if found:  # only that record has the time of the release, and the tags before it
             kept = ("state", "released", "rolling", "held_back", "listed")
-            known = {name: getattr(found.record, name) for name in kept}
-            record = record.model_copy(update=known)
+            record = record.model_copy(update={name: getattr(found.record, name) for name in kept})
         if found and self._may_stay(found, record):
             parts = [record.digest, *attached.values(), found.digest]
             if not self._signer.skip_reason and not self._signer.holds(self._registry.repository, parts):
@@ -58,13 +56,13 @@ class ReleaseWriter:
         self.promote(decision, tell)
 
     def promote(self, decision: Decision, tell: Tell) -> None:
-        """Move the rolling tags to a release that is there and ours."""
+        """Move the rolling tags to a verified release."""
         if decision.due:
             tell("moving tags")
             move_tags(self._registry, Holdings(self._registry).manifest(decision.digest), decision.due)
 
     def _may_stay(self, found: Found, record: Record) -> bool:
-        """Check that the record in the registry says the same as ``record``, or with a key that we have signed it."""
+        """Check if the record in the registry is equal to ``record``, or signed by us."""
         if found.record.attached != record.attached or found.record.flaw(record.tag, record.digest, record.labels):
             return False
         if self._signer.skip_reason or self._signer.holds(self._registry.repository, [found.digest]):
@@ -72,9 +70,9 @@ class ReleaseWriter:
         return found.record.model_copy(update={"signature": record.signature}) == record
 
     def _write(self, record: Record, manifest: Manifest, tell: Tell) -> None:
-        """Sign and write the record. Before its tag is set and after, each tag of the release must be as written.
+        """Sign and write the record. Before and after its tag is set, each tag of the release must be as written.
 
-        Two machines may have set one immutable tag at the same moment: then one of them finds the other's image here.
+        If two machines have set one immutable tag at the same time, one of them finds the other's image here.
         """
 
         def prepare(digest: str) -> None:

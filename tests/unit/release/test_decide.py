@@ -1,4 +1,4 @@
-"""What a release does to tags, as a pure function of what the registry holds."""
+"""The moves of tags by a release, as a pure function of the registry's tags."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which images are not released as they are today: by what a registry in memory holds, and what is known of bases."""
+"""Images that are due, by the tags of a registry in memory and the known bases."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Releases of all users of a machine take turns by one file."""
+"""The lock of releases among all users of a machine."""
 
 import fcntl
 import os
@@ -103,7 +103,7 @@ def test_a_lock_that_may_not_be_read_names_its_owner(folder: Path, monkeypatch: 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold the lock as another process does, by a file description of its own."""
+    """Hold the lock by another file description, as another process does."""
     handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

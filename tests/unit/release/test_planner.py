@@ -1,4 +1,4 @@
-"""What is due, read from a registry in memory: nothing is changed by it, and what is not ours is refused."""
+"""Plans of releases to a registry in memory: planning changes nothing, and refuses images that are not ours."""
 
 import copy
 import tempfile

@@ -1,4 +1,4 @@
-"""What publish, promote and rollback sign, record and move: on a registry in memory, whoever else writes to it."""
+"""Images that publish, promote and rollback sign, record and move, while others write to the registry in memory."""
 
 import copy
 import json
@@ -90,7 +90,7 @@ class Place:
         return shift(self.registry(), TAGS, to=to, back=False, verifier=signer)
 
     def rolling(self) -> set[str | None]:
-        """What the rolling tags point at."""
+        """Return the digests that the rolling tags point at."""
         return {self.store.tags.get(tag) for tag in TAGS}
 
     def record(self, revision: int = 0) -> Record:
@@ -99,7 +99,7 @@ class Place:
         return found
 
     def plant(self, candidate: Candidate, revision: int = 0) -> Manifest:
-        """What anybody does who can write there: an image with our labels under an immutable tag."""
+        """Put an image with our labels under an immutable tag, as anybody with write access can."""
         manifest, blobs, _ = self.small.images[candidate.digest]
         self.store.blobs |= blobs
         self.registry().put(manifest, f"{OURS}-r{revision}")
@@ -252,7 +252,7 @@ def test_what_is_signed_is_not_finished_without_a_key(place: Place) -> None:
 
 
 def test_a_record_of_another_tag_puts_nothing_back(place: Place) -> None:
-    """What somebody has written under our record's name decides about no other tag."""
+    """A record that somebody forged under our record's tag changes no other tag."""
     foreign = place.candidate(build="theirs")
     place.publish(foreign)
     record = place.record()
@@ -591,7 +591,7 @@ def test_a_rollback_that_was_killed_holds_nothing_half(place: Place) -> None:
 
 
 def test_tags_that_go_back_are_our_own_alone(place: Place) -> None:
-    """Another machine finishes a newer release while this one moves its tags, and cannot move the last."""
+    """Another machine finishes a newer release while this machine moves its tags, and cannot move the last tag."""
     ours, theirs = place.candidate("b"), place.candidate("c")
     place.publish(place.candidate())
     done: list[bool] = []
@@ -625,7 +625,7 @@ def test_a_tag_that_moved_since_it_was_decided_is_not_written_over(place: Place,
 
 
 def orders(steps: int) -> list[list[str]]:
-    """One machine is interrupted by another at each of its steps, and that one by the first after some of its own."""
+    """Orders in which machine two interrupts machine one at each step, and machine one interrupts it again later."""
     return [
         ["one"] * first + ["two"] * second + ["one"] * steps + ["two"] * steps
         for first in range(steps)
@@ -670,10 +670,10 @@ def test_of_two_machines_that_release_at_once_none_is_written_over(
 def _expect_true(
     place: Place, published: Mapping[str, Published], order: list[str], lost: Collection[str] = ()
 ) -> None:
-    """Every release that ended well is what its tag and its record say.
+    """Check that each successful release agrees with its tag and its record.
 
-    There is one moment, between its last question and its answer, in which who lost can still set his record over that
-    of who won: then he says so, nobody promotes what the record does not name, and the winner's next run mends it.
+    Between its last request and the answer, the slower machine can still overwrite the record of the faster one. Then
+    it raises an error, no run promotes the image without a record, and the next run of the faster machine repairs it.
     """
     said: dict[str, str] = {}
     for one in published.values():

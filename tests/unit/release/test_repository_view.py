@@ -1,4 +1,4 @@
-"""What a registry in memory holds of an image, as it is read."""
+"""Reading the images and tags of a registry in memory."""
 
 import tempfile
 from pathlib import Path

@@ -24,7 +24,7 @@ MOVES = [Move(tag=tag, before=OLD.digest, after=NEW.digest) for tag in TAGS]
 
 @pytest.fixture
 def store() -> Store:
-    """Where all tags are at the old image."""
+    """A repository with all tags at the old image."""
     manifests = {one.digest: one for one in (OLD, NEW, THEIRS)}
     return Store(tags=dict.fromkeys(TAGS, OLD.digest), manifests=manifests)
 

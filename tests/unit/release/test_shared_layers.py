@@ -100,7 +100,7 @@ class Fleet:
 
 
 class Confusing(MemoryRegistry):
-    """One that lists all artifacts for each image."""
+    """A registry that lists all artifacts for each image."""
 
     def referrers(self, digest: str) -> tuple[Blob, ...] | None:
         return tuple(Blob(digest=one.digest, size=len(one.data)) for one in self.store.manifests.values())

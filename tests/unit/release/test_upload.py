@@ -1,4 +1,4 @@
-"""Content on its way to a registry in memory: all that is needed, nothing twice, no other image than the tested one."""
+"""Uploads to a registry in memory: each missing blob once, and no other image than the tested one."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -62,7 +62,7 @@ class Post:
 
 
 class Mounting(MemoryRegistry):
-    """One that takes layers from its other repositories, and counts what goes over the wire."""
+    """A registry that mounts layers from its other repositories, and counts requests."""
 
     others: dict[str, dict[str, bytes]]
 

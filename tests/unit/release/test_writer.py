@@ -1,4 +1,4 @@
-"""What is written of a release, and in which order; on a registry in memory."""
+"""Tags, artifacts and records of a release, and their order, in a registry in memory."""
 
 import copy
 import tempfile
@@ -23,7 +23,7 @@ BESIDE = [f"{IMMUTABLE}.{name}" for name in ARTIFACTS]
 
 
 def silent(_: str) -> None:
-    """What is told is for people."""
+    """Ignore a message for people."""
 
 
 @pytest.fixture
