@@ -1,7 +1,6 @@
-"""Ansible itself: where it is, what it says of an inventory, and a playbook's run to its end."""
+"""Find Ansible, list inventories, and run playbooks to their end."""
 
 import importlib.metadata
-import os
 import re
 import shutil
 import subprocess
@@ -20,15 +19,15 @@ from torchbake.hosts.play import Request, inventory_environment, inventory_words
 from torchbake.hosts.results import HostResult, read_results
 from torchbake.ui.tool_environment import environment_of
 
-OLDEST = Version("2.19")  # the first that Python 3.13 and Debian 13 have, and whose messages are read here
+OLDEST = Version("2.19")  # The first version for Python 3.13 and Debian 13; its messages are parsed here.
 _INTERRUPTED = (99, 129, 130, 143)  # Ansible's own code for Ctrl-C, and those of a process that a signal ended
 _STDERR = 2
-_INSIST = 10.0  # seconds: it ends its workers in one or two
+_INSIST = 10.0  # seconds until Ansible is interrupted again; it ends its workers in one or two
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ansible:
-    """How its programs are called: by this Python, which has it as a package, or by name."""
+    """The form of its commands: modules of this Python if it has the package, else programs by name."""
 
     module: bool
 
@@ -38,9 +37,9 @@ class Ansible:
     def inventory(
         self, source: str, limit: str = "", extra: Sequence[str] = (), words: Sequence[str] = ()
     ) -> tuple[InventoryHost, ...]:
-        """The hosts, in order; ``extra`` and ``words`` as in a Request: their variables are those of a play.
+        """List the hosts of an inventory in order, with the variables of a play with these ``extra`` and ``words``.
 
-        Raises HostError: there is no such file, it cannot be read, or it has no host.
+        Raises HostError if the file does not exist, cannot be read, or has no host.
         """
         if "," not in source and not Path(source).exists():
             raise HostError(f"{source}: there is no such inventory.", hint="docs/hosts.md has an example.")
@@ -57,10 +56,10 @@ class Ansible:
         return hosts
 
     def play(self, request: Request, variables: Mapping[str, Any], hosts: Sequence[str]) -> tuple[HostResult, ...]:
-        """Run a playbook; a result for each host. What Ansible prints goes to stderr.
+        """Run a playbook and return a result for each host. Ansible's output goes to stderr.
 
-        Ctrl-C reaches Ansible, which ends its workers; then KeyboardInterrupt is raised. Raises HostError where Ansible
-        ended before any host had its turn.
+        Ctrl-C reaches Ansible, which ends its workers; then KeyboardInterrupt is raised. Raises HostError if Ansible
+        ends before it has reached any host.
         """
         with written(request, variables) as play:
             words = [*self.program("playbook"), *play.words(request)]
@@ -70,17 +69,19 @@ class Ansible:
                 raise KeyboardInterrupt
             results = read_results(play.results.read_text() if play.results.exists() else "", hosts)
         if code and not any(result.reached for result in results):
-            raise HostError(f"ansible-playbook ended with {code}, before any host's turn.", hint="Its words are above.")
-        # After a good end, the others are those that the play was not for.
+            raise HostError(
+                f"ansible-playbook ended with {code}, before any host's turn.", hint="See its messages above."
+            )
+        # After success, a host without a result is not in the play.
         return tuple(result for result in results if code or result.reached)
 
     def shown(self, request: Request) -> str:
-        """The command of a playbook, as it would be typed."""
+        """Return the command of a playbook as a user would type it."""
         return typed(self.program("playbook"), request)
 
 
 def find_ansible() -> Ansible:
-    """Raises InstallError where there is none, or one that is too old."""
+    """Find Ansible. Raises InstallError if it is missing or too old."""
     try:
         version, module = importlib.metadata.version("ansible-core"), True
     except importlib.metadata.PackageNotFoundError:
@@ -91,17 +92,16 @@ def find_ansible() -> Ansible:
 
 
 _HINT = (
-    f"Run: pip install 'torchbake[host]'; where nox runs a checkout: pip install 'ansible-core>={OLDEST}', beside nox."
+    f"Run: pip install 'torchbake[host]'. For a checkout, in nox's environment: pip install 'ansible-core>={OLDEST}'."
 )
 
 
 def _version_in_path() -> str:
-    program = shutil.which("ansible-playbook", path=os.environ.get("PATH"))
-    said = ""
+    program, output = shutil.which("ansible-playbook"), ""
     if program:
         env = environment_of("ansible")
-        said = subprocess.run([program, "--version"], env=env, capture_output=True, text=True, check=False).stdout
-    match = re.search(r"\[core (\d[\d.]*)", said)
+        output = subprocess.run([program, "--version"], env=env, capture_output=True, text=True, check=False).stdout
+    match = re.search(r"\[core (\d[\d.]*)", output)
     if not match:
-        raise InstallError("Hosts are made ready by Ansible, and ansible-core is not installed.", hint=_HINT)
+        raise InstallError("The command host needs Ansible, and ansible-core is not installed.", hint=_HINT)
     return match[1]

@@ -1,4 +1,4 @@
-"""`run`, `smoke` and what belongs to them, as an archive for hosts: the same files are the same bytes."""
+"""The programs `run` and `smoke` with their modules as a reproducible archive for hosts."""
 
 import io
 import tarfile
@@ -8,7 +8,7 @@ _EXECUTABLE, _PLAIN = 0o755, 0o644
 
 
 def archive_of(folder: Path) -> bytes:
-    """A tar of a folder's files, sorted, without owner and time, so that a host that has them is left alone."""
+    """Return a tar of a folder's files, sorted, without owner and time: equal files change nothing on a host."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:

@@ -1,4 +1,4 @@
-"""An inventory as Ansible reads it: its hosts in order with their variables, or what is wrong with it. Pure."""
+"""Parse the output of ansible-inventory: the hosts in order with their variables, or the error of the inventory."""
 
 import json
 import re
@@ -8,27 +8,27 @@ from typing import Any
 
 from torchbake.errors import HostError
 
-# Ansible asks every format in turn and reports each refusal; which of them the author meant, the ending says.
+# Ansible tries each format and reports each refusal. The file's suffix tells which format its author meant.
 _REFUSAL = re.compile(
     r"Failed to parse inventory with '(?:[\w.]+\.)?(\w+)' plugin: (?:Failed to parse inventory: )?(.+)"
 )
 _MEANT = {".yml": "yaml", ".yaml": "yaml", ".json": "yaml", "": "ini", ".ini": "ini", ".cfg": "ini"}
-_SAID = re.compile(r"^\[?(ERROR|WARNING)\]?[!:]+ *(.+)", flags=re.MULTILINE)
+_MESSAGE = re.compile(r"^\[?(ERROR|WARNING)\]?[!:]+ *(.+)", flags=re.MULTILINE)
 _OF_THE_FILE = "Completely failed to parse inventory"
-_OF_EXTRA_VARS = "failed at splitting arguments"  # what each format says of an -e that cannot be read
+_OF_EXTRA_VARS = "failed at splitting arguments"  # the error of each format for an invalid -e
 
 
 @dataclass(frozen=True, kw_only=True)
 class InventoryHost:
-    """A host by its name there, with the variables of its groups and its own; templates are not filled in."""
+    """A host of an inventory with its own variables and its groups'; templates are not filled in."""
 
     name: str
     variables: Mapping[str, Any]
 
     def text(self, *names: str) -> str:
-        """The first of these variables that is set, as text; "" where none is.
+        """Return the first of these variables that is set, as text; "" if none is set.
 
-        Raises HostError for a template or a vault's value: only Ansible itself can fill it in.
+        Raises HostError for a template or a value of a vault, which only Ansible can read.
         """
         value = next((self.variables[name] for name in names if self.variables.get(name) not in (None, "")), "")
         if "{{" in str(value) or isinstance(value, Mapping):
@@ -41,52 +41,49 @@ class InventoryHost:
 
 
 def read_inventory(text: str) -> tuple[InventoryHost, ...]:
-    """The hosts in what `ansible-inventory --list` says, in its order, each once. Raises HostError."""
+    """Parse the output of `ansible-inventory --list` and return its hosts in order, each once. Raises HostError."""
     try:
-        said = json.loads(text)
-        variables = said["_meta"]["hostvars"]
-        names = dict.fromkeys(_hosts_of("all", said))
+        groups = json.loads(text)
+        variables = groups["_meta"]["hostvars"]
+        names = dict.fromkeys(_hosts_of("all", groups))
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise HostError(
-            "The output of ansible-inventory is not an inventory.", hint="Run it yourself: --list"
-        ) from None
+        message = "The output of ansible-inventory is not an inventory."
+        raise HostError(message, hint="Run: ansible-inventory -i FILE --list") from None
     return tuple(InventoryHost(name=name, variables=variables.get(name, {})) for name in names)
 
 
-def _hosts_of(group: str, said: Mapping[str, Any]) -> Iterator[str]:
-    entry = said.get(group, {})
+def _hosts_of(group: str, groups: Mapping[str, Any]) -> Iterator[str]:
+    entry = groups.get(group, {})
     yield from entry.get("hosts", ())
     for child in entry.get("children", ()):
-        yield from _hosts_of(child, said)
+        yield from _hosts_of(child, groups)
 
 
 def inventory_problem(source: str, stderr: str) -> HostError:
-    """Why Ansible could not list the hosts, in one sentence of what it said: the inventory, or what came with it."""
-    said = _SAID.findall(stderr)
+    """Return the reason why Ansible could not list the hosts, as one sentence of Ansible's messages."""
+    messages = _MESSAGE.findall(stderr)
     refusals = dict(_REFUSAL.findall(stderr))
-    others = [words for kind, words in said if kind == "ERROR" and not words.startswith(_OF_THE_FILE)]
+    others = [words for kind, words in messages if kind == "ERROR" and not words.startswith(_OF_THE_FILE)]
     others += [words for words in refusals.values() if words.startswith(_OF_EXTRA_VARS)]
     if others:  # -e, a vault, a file of variables
         return HostError(f"Ansible cannot list the hosts of {source}: {_plain(others[-1])}", hint=_HINT)
     suffix = re.search(r"\.\w+$", source)
     meant = refusals.get(_MEANT.get(suffix[0] if suffix else "", ""))
-    reason = meant or next(
-        iter(reversed([*refusals.values(), *(words for _, words in said)])), "Ansible gave no reason"
-    )
+    reason = meant or ["Ansible gave no reason", *refusals.values(), *(words for _, words in messages)][-1]
     return HostError(f"{source} is not an inventory: {_plain(reason)}", hint=f"docs/hosts.md has an example. {_HINT}")
 
 
-_HINT = "`ansible-inventory -i FILE --list`, with the same -e and --vault-password-file, says more."
+_HINT = "`ansible-inventory -i FILE --list`, with the same -e and --vault-password-file, shows more."
 
 
 def _plain(reason: str) -> str:
-    """Without the names of Ansible's own classes."""
+    """Remove the names of Ansible's classes."""
     reason = re.sub(r"\"?<class '[^']*?(\w+)'>\"?( instead)?", r"something else", reason)
     return f"{reason.strip().removesuffix('.')}."
 
 
 def no_hosts(source: str, limit: str) -> HostError:
-    """An inventory without hosts, or a limit that none of them fulfils."""
+    """Return the error for an inventory without hosts, or a limit without a match."""
     if limit:
         return HostError(f"No host of {source} matches --limit {limit}.", hint="Name a host or a group of it.")
     return HostError(f"{source} has no hosts.", hint="docs/hosts.md has an example.")

@@ -1,4 +1,4 @@
-"""Smoke tests on hosts: a node of a job is a host, its command runs there by ssh, and ends there when it ends here."""
+"""Run smoke tests on hosts over ssh: each node of a job is a host, and its command ends with the connection."""
 
 import contextlib
 import json
@@ -20,13 +20,14 @@ from torchbake.engine.containers import Node
 from torchbake.engine.runner import Ended
 from torchbake.hosts.ssh import CONNECTION_FAILED, NO_PYTHON, Request, SshHost
 
-_GRACE = 15  # seconds that a host gets to end what runs there
-_LATER = 1.0  # seconds between the others' start and the master's, or the other way round
-_LOOKING = 60  # seconds that a host may take to say what is there
+_GRACE = 15  # Seconds until ssh is killed after its stdin was closed.
+_LATER = 1.0  # Seconds between the start of the master and of the workers, in either order.
+_LOOKING = 60  # Seconds that a host may take to report its facts.
+_APPLY = "Run: nox -s host -- apply INVENTORY"
 
 
 class Facts(BaseModel):
-    """What a host says of itself. ``address`` is where ssh reached it, as it sees it itself; ``torch``: version.py."""
+    """Facts that a host reports: the ``address`` at which ssh reached it, and the text of version.py as ``torch``."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -40,7 +41,7 @@ class Facts(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class OverSsh:
-    """Where payloads run: these hosts, the first of them the master of a job. ``port`` is free there."""
+    """The hosts that run payloads. The first host is the master of a job, and has the free ``port``."""
 
     hosts: tuple[SshHost, ...]
     master: str
@@ -48,16 +49,14 @@ class OverSsh:
     archive: bytes
     gpu_off: bool
     session: Session
-    toolbox = "."  # the folder where the archive is unpacked is the command's own
+    toolbox = "."  # the archive is unpacked in the command's working directory
 
     def run(self, job: Job, nodes: Sequence[Node], limit: int, on_look: Look) -> tuple[Ended, ...]:
         on_look(f"it runs on {', '.join(host.name for host in self.hosts)}")
         order = job.layout.order if job.layout else None
+        pairs = enumerate(zip(self.hosts, nodes, strict=False))
         with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
-            ended = [
-                pool.submit(self._one, host, node, limit, _delay(number, order))
-                for number, (host, node) in enumerate(zip(self.hosts, nodes, strict=False))
-            ]
+            ended = [pool.submit(self._one, host, node, limit, _delay(i, order)) for i, (host, node) in pairs]
         return tuple(each.result() for each in ended)
 
     def _one(self, host: SshHost, node: Node, limit: int, delay: float) -> Ended:
@@ -75,7 +74,7 @@ def _delay(number: int, order: str | None) -> float:
 
 
 def call(host: SshHost, request: Request, limit: float, stopping: threading.Event) -> Ended:
-    """Run a request on a host to its end. Raises KeyboardInterrupt, once it has ended there, when all is to stop."""
+    """Run a request on a host to its end. If ``stopping`` is set, end it there and raise KeyboardInterrupt."""
 
     def start(out: IO[bytes], err: IO[bytes]) -> Process:
         process = subprocess.Popen(host.words, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True)
@@ -90,7 +89,7 @@ def _ended(host: SshHost, done: Finished) -> Ended:
 
 
 def _problem(host: SshHost, done: Finished) -> str:
-    """Why nothing was started there; empty when something was."""
+    """Return the reason why no command was started on the host; "" if it was."""
     last = last_line(done.stderr)
     if done.code == CONNECTION_FAILED:
         return f"ssh cannot log in as {host.user}: {last}"
@@ -99,7 +98,7 @@ def _problem(host: SshHost, done: Finished) -> str:
 
 
 def _feed(process: Process, data: bytes) -> None:
-    """Into a pipe that stays open; a host that cannot be reached takes nothing, and says so at its end."""
+    """Write data to stdin and keep it open. If the host cannot be reached, ssh reports that at its end."""
     assert process.stdin
     with contextlib.suppress(OSError, ValueError):
         process.stdin.write(data)
@@ -107,9 +106,9 @@ def _feed(process: Process, data: bytes) -> None:
 
 
 def _end(process: Process) -> None:
-    """The end of stdin ends what runs on the host; ssh itself is killed only where that does not help.
+    """Close stdin, which ends the command on the host. If ssh does not end too, kill it.
 
-    It alone and not its group: there may be the proxy of a connection that it keeps for others.
+    Its process group is spared, as it may have the proxy of a connection that ssh shares.
     """
     assert process.stdin
     with contextlib.suppress(OSError, ValueError):
@@ -122,19 +121,13 @@ def _end(process: Process) -> None:
 
 
 def look(host: SshHost, stopping: threading.Event) -> Facts | Problem:
-    """What is on a host, or why nobody can tell."""
+    """Ask a host for its facts, or return the problem."""
     ended = call(host, Request(), _LOOKING, stopping)
     if ended.problem:
-        return Problem(reason=ended.problem, remedy=_remedy(ended))
+        connect = "Try: ssh -o BatchMode=yes HOST true"
+        return Problem(reason=ended.problem, remedy=connect if ended.code == CONNECTION_FAILED else _APPLY)
     try:
         facts = Facts.model_validate(json.loads(ended.stdout.strip().splitlines()[-1]))
     except (ValueError, LookupError, ValidationError):
         return Problem(reason=f"its Python {ended.how}: {ended.last_words}")
     return facts if facts.torch else Problem(reason="its sandbox has no torch", remedy=_APPLY)
-
-
-_APPLY = "Run: nox -s host -- apply INVENTORY"
-
-
-def _remedy(ended: Ended) -> str:
-    return "Try: ssh -o BatchMode=yes HOST true" if ended.code == CONNECTION_FAILED else _APPLY

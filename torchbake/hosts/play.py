@@ -1,7 +1,7 @@
-"""A run of a playbook as data: its folder, what is written there, and the commands. Pure but for `written`.
+"""The folder of a playbook's run with its files, and Ansible's commands.
 
-Ansible finds a collection and a callback that lie beside the playbook, so that its own configuration, wherever it is,
-stays the user's. Source: docs.ansible.com, "Using collections in a playbook" and "Adding modules and plugins locally".
+Ansible finds a collection and a callback in the playbook's folder, so its configuration stays the user's.
+Source: docs.ansible.com, "Using collections in a playbook" and "Adding modules and plugins locally".
 """
 
 import json
@@ -23,9 +23,10 @@ _UNREADABLE_IS_AN_ERROR = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for. ``playbook`` is one of the collection's; ``words`` are handed to ansible-playbook as they are.
+    """A request to run a playbook of the collection.
 
-    ``extra``: the values of ``-e``, which win over the inventory, as that does over the variables of `written`.
+    The arguments ``words`` are passed to ansible-playbook unchanged. The values of ``-e`` are ``extra``: they win over
+    the inventory, and the inventory wins over the variables of `written`.
     """
 
     playbook: str
@@ -38,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """The folder of one run, which only this user can read."""
+    """The folder of one run, readable only by this user."""
 
     folder: Path
 
@@ -48,12 +49,12 @@ class Play:
 
     @property
     def variables(self) -> Path:
-        """An inventory without hosts, but with variables of them all; what a later one sets wins, host by host."""
+        """An inventory with variables of all hosts, but no hosts. Variables of a later inventory win."""
         return self.folder / "variables.json"
 
     @property
     def entrypoints(self) -> Path:
-        """The archive of `run` and `smoke`, which goes along."""
+        """The archive of `run` and `smoke` for the hosts."""
         return self.folder / "entrypoints.tar"
 
     @property
@@ -61,7 +62,7 @@ class Play:
         return self.folder / "results.jsonl"
 
     def words(self, request: Request) -> tuple[str, ...]:
-        """The arguments of ansible-playbook."""
+        """Return the arguments of ansible-playbook."""
         return (
             *("--inventory", str(self.variables), "--inventory", request.inventory),
             *(("--limit", request.limit) if request.limit else ()),
@@ -77,7 +78,7 @@ class Play:
 
 @contextmanager
 def written(request: Request, variables: Mapping[str, Any]) -> Iterator[Play]:
-    """A run's folder, which goes afterwards."""
+    """Make the folder of a run, and remove it afterwards."""
     with TemporaryDirectory(prefix="torchbake-host-") as name:
         play = Play(folder=Path(name))
         collection = play.folder / "collections/ansible_collections" / COLLECTION.replace(".", "/")
@@ -87,21 +88,17 @@ def written(request: Request, variables: Mapping[str, Any]) -> Iterator[Play]:
         play.playbook.write_text(f"- import_playbook: {COLLECTION}.{request.playbook}\n")
         play.entrypoints.write_bytes(archive_of(OWN_TOOLBOX))
         play.variables.touch(mode=0o600)
-        told = {**variables, "pytorch_entrypoints": str(play.entrypoints)}
-        play.variables.write_text(json.dumps({"all": {"vars": told}}))
+        values = {**variables, "pytorch_entrypoints": str(play.entrypoints)}
+        play.variables.write_text(json.dumps({"all": {"vars": values}}))
         yield play
 
 
 def inventory_words(
     inventory: str, limit: str = "", extra: Sequence[str] = (), words: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The arguments of ansible-inventory that list the hosts, with the variables that a play with these would see."""
-    return (
-        *("--inventory", inventory, "--list"),
-        *(("--limit", limit) if limit else ()),
-        *_extra_words(extra),
-        *words,
-    )
+    """Return the arguments of ansible-inventory that list the hosts, with the variables that their play has."""
+    limited = ("--limit", limit) if limit else ()
+    return ("--inventory", inventory, "--list", *limited, *_extra_words(extra), *words)
 
 
 def _extra_words(values: Sequence[str]) -> tuple[str, ...]:
@@ -113,5 +110,5 @@ def inventory_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def typed(program: Sequence[str], request: Request) -> str:
-    """The command of a playbook, as it would be typed; its folder is made when it is run."""
+    """Return the command of a playbook as a user would type it. Its folder exists only during a run."""
     return shlex.join([*program, *Play(folder=Path(gettempdir(), "torchbake-host-…")).words(request)])

@@ -1,4 +1,4 @@
-"""What goes along to hosts: each image's lock, looked at before any host is; wheels; uv."""
+"""Prepare the files for hosts before any host is reached: the lock of each image, wheels, uv."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from torchbake.ui import console
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """Where wheels are from. ``folders`` come before those of pip's settings.
+    """The sources of wheels. The ``folders`` win over those of pip's settings.
 
-    ``offline``: the hosts reach no index, so every wheel goes along; ``dry``: nothing is downloaded for that.
+    If ``offline``, the hosts reach no index, so all wheels are copied to them. If ``dry``, no wheel is downloaded.
     """
 
     project: Project
@@ -32,12 +32,11 @@ class Preparation:
     dry: bool = False
 
     def variables(self, chosen: Chosen) -> dict[str, Any]:
-        """The variables of `apply`.
+        """Return the variables of `apply`.
 
-        Raises LockError for a lock that is missing or out of date, and HostError where a wheel is nowhere that hosts
-        cannot do without.
+        Raises LockError if a lock is missing or out of date, and HostError if the hosts need a wheel that is missing.
         """
-        import uv  # noqa: PLC0415 - only who installs needs it
+        import uv  # noqa: PLC0415 - only installations need it
 
         wheels = {spec.id: self._wheels(spec) for spec in chosen.images}
         if (self.offline and not self.dry) or self.pip.no_index:
@@ -51,18 +50,18 @@ class Preparation:
         found = find_wheels(spec, lock, folders, self.project.state)
         if not (self.offline and found.missing) or self.pip.no_index or self.dry:
             return found
-        console.say(f"{spec.id}: {len(found.missing)} wheels that go along are downloaded first", style="dim")
+        console.say(f"{spec.id}: {len(found.missing)} wheels for the hosts are downloaded first", style="dim")
         download(spec, [lock.pins[name] for name in found.missing], self.pip, downloads)
         return find_wheels(spec, lock, (*folders, downloads), self.project.state)
 
 
 def expected_of(project: Project, spec: ImageSpec) -> dict[str, str | None]:
-    """The versions that an image's labels promise, and so a host's. Raises LockError."""
+    """Return the versions in an image's labels, which a host must have too. Raises LockError."""
     return versions_in(promised_labels(spec, read_lock(project.root, spec)))
 
 
 def check_complete(wheels: Mapping[str, Wheels]) -> None:
-    """Raises HostError for an image with wheels that are in no folder, with their names."""
+    """Check that all wheels are in folders. Raises HostError with the names of missing wheels."""
     for image, found in wheels.items():
         if found.missing:
             some = ", ".join(found.missing[:5]) + (", …" if len(found.missing) > 5 else "")

@@ -1,7 +1,7 @@
-"""Runs on a host, by the Python of its sandbox: unpacks what was sent, runs one command there, and leaves nothing.
+"""A program for a host and the Python of its sandbox: unpacks an archive, runs a command, and removes the files.
 
-It is sent as text, so the standard library alone is imported. On stdin come a line of JSON (`Request` in
-torchbake/hosts/ssh.py), an archive, and then nothing: the end of stdin ends the command.
+It is sent as text, so it imports only the standard library. It reads a line of JSON (`Request` in
+torchbake/hosts/ssh.py) and an archive from stdin. The end of stdin ends the command.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ import tempfile
 import threading
 from typing import Any
 
-# Debian 12's Python 3.11.2 is older than filters; what is unpacked is our own.
+# Debian 12's Python 3.11.2 has no `filter=` (added in 3.11.4). The archive is torchbake's, so it is safe without.
 _FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 def facts() -> dict[str, Any]:
-    """What is here: versions without importing torch, the address that was called, a free port, GPUs."""
+    """Collect versions without importing torch, the address of the ssh connection, a free port, and GPUs."""
     sandbox = pathlib.Path(sys.executable).parent.parent
     record, torch = sandbox / "torchbake.json", importlib.util.find_spec("torch")
-    with socket.socket() as line:
-        line.bind(("", 0))
-        port = line.getsockname()[1]
-    devices = [*pathlib.Path("/dev").glob("nvidia[0-9]*"), *pathlib.Path("/dev").glob("dxg")]  # dxg: within WSL
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    devices = [*pathlib.Path("/dev").glob("nvidia[0-9]*"), *pathlib.Path("/dev").glob("dxg")]  # dxg is the GPU in WSL
     return {
         "python": platform.python_version(),
         "torch": pathlib.Path(torch.origin).with_name("version.py").read_text() if torch and torch.origin else "",
@@ -43,7 +43,7 @@ def facts() -> dict[str, Any]:
 
 
 def run(request: dict[str, Any], folder: str) -> int:
-    """The command's exit code, as a shell gives it."""
+    """Run the command and return its exit code as a shell does."""
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
     env = {**os.environ, **request["env"], "PATH": path, "TMPDIR": folder}
     child = subprocess.Popen(

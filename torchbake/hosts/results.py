@@ -1,4 +1,4 @@
-"""What became of each host, read from the lines that the callback wrote. Pure."""
+"""The results of hosts after a playbook, parsed from the lines of the callback."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torchbake.core.plain_text import clean
 
 
 class State(StrEnum):
-    """Of a host, after a playbook. ``NOT_REACHED``: the wave stopped before its turn, or it was interrupted."""
+    """The state of a host after a playbook. ``NOT_REACHED``: the playbook stopped before the host's turn."""
 
     OK = "ok"
     CHANGED = "changed"
@@ -24,7 +24,7 @@ GOOD = (State.OK, State.CHANGED)
 
 
 class Stats(BaseModel):
-    """How many tasks of a host ended in which way, as Ansible counts them."""
+    """The numbers of a host's tasks by outcome, as Ansible counts them."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -38,7 +38,7 @@ class Stats(BaseModel):
 
 
 _NONE = Stats()
-_FEW = 3  # lines of a reason that are shown on one
+_FEW = 3  # lines of a reason that are joined
 _OF_COMMANDS = "non-zero return code"
 
 
@@ -58,17 +58,15 @@ class Line(BaseModel):
 
     @property
     def reason(self) -> str:
-        """Of a command, what it said itself: Ansible's own message is that it failed."""
+        """The first message; of a failed command its output, as Ansible's message only says that it failed."""
         texts = [str(text).strip() for text in (self.msg, self.stderr, self.stdout, self.censored)]
-        said = [text for text in texts if text]
-        if len(said) > 1 and said[0] == _OF_COMMANDS:
-            return said[1]
-        return said[0] if said else "no reason was given"
+        messages = [*filter(None, texts), "no reason was given"]
+        return messages[1] if messages[0] == _OF_COMMANDS and len(messages) > 2 else messages[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostResult:
-    """One host. ``changed`` are the tasks that changed it; ``task`` is the one that failed, and ``reason`` why."""
+    """The result of one host: the tasks that ``changed`` it, the ``task`` that failed, and the ``reason``."""
 
     host: str
     state: State
@@ -87,16 +85,16 @@ class HostResult:
 
     @property
     def remark(self) -> str:
-        """What there is to say beside the state, on one line."""
+        """The failed task and the reason on one line."""
         lines = [line.strip() for line in clean(self.reason).splitlines() if line.strip()]
         reason = " ".join(lines if len(lines) <= _FEW else (lines[0], "…", lines[-1]))
         return f"{self.task.rpartition(' : ')[2]}: {reason}" if self.task else reason
 
 
 def read_results(text: str, hosts: Sequence[str]) -> tuple[HostResult, ...]:
-    """A result for each of ``hosts``, in their order, and then for those that only the lines name.
+    """Return a result for each of ``hosts`` in order, then for other hosts in the lines.
 
-    A task that failed and was rescued is none that failed: the counts of the end say so.
+    The final counts decide if a host has failed, as a failed task may be rescued.
     """
     lines = list(_lines(text))
     names = dict.fromkeys((*hosts, *(line.host for line in lines)))
@@ -108,7 +106,7 @@ def _lines(text: str) -> Iterable[Line]:
         try:
             yield Line.model_validate_json(line)
         except ValidationError:
-            continue  # the last one, of a process that was killed
+            continue  # the last line of a process that was killed
 
 
 def _result(host: str, lines: Sequence[Line]) -> HostResult:
@@ -118,10 +116,9 @@ def _result(host: str, lines: Sequence[Line]) -> HostResult:
         return HostResult(host=host, state=State.NOT_REACHED, reason="its turn did not come")
     state = _state(stats) if stats else State.FAILED
     bad = [line for line in lines if line.event in ("failed", "unreachable")] if state not in GOOD else []
-    return HostResult(
-        host=host, state=state, changed=changed, stats=stats or _NONE,
-        task=bad[-1].task if bad else "", reason="" if state in GOOD else _why(bad),
-    )  # fmt: skip
+    reason = bad[-1].reason if bad else "" if state in GOOD else "it was interrupted"
+    task = bad[-1].task if bad else ""
+    return HostResult(host=host, state=state, changed=changed, stats=stats or _NONE, task=task, reason=reason)
 
 
 def _state(stats: Stats) -> State:
@@ -132,14 +129,8 @@ def _state(stats: Stats) -> State:
     return State.CHANGED if stats.changed else State.OK
 
 
-def _why(bad: Sequence[Line]) -> str:
-    if not bad:
-        return "it was interrupted"
-    return bad[-1].reason
-
-
 def as_json(results: Iterable[HostResult]) -> list[dict[str, Any]]:
-    """For programs."""
+    """Return results as JSON."""
     return [
         {
             "host": result.host,

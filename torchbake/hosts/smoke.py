@@ -1,4 +1,4 @@
-"""Smoke tests of a group of hosts: each by itself, then all of them as the nodes of one job."""
+"""Smoke tests of hosts: first on each host alone, then on all hosts as the nodes of one job."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ Expected = Mapping[str, str | None]
 
 @dataclass(frozen=True, kw_only=True)
 class OneHost(Subject):
-    """A host by itself: payloads that need no others."""
+    """One host alone, with the payloads that need no other host."""
 
     def jobs(self, options: Options) -> tuple[Job, ...]:
         return tuple(job for job in super().jobs(options) if job.layout is None)
@@ -36,7 +36,10 @@ class AllHosts(Subject):
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeOfHosts:
-    """What is run. ``expected``: the versions of each host's image, by its name. ``master``: of node 0, if given."""
+    """A run of smoke tests. ``expected`` has the versions of each host's image by the host's name.
+
+    If ``master`` is set, it is the address of node 0.
+    """
 
     hosts: tuple[SshHost, ...]
     expected: Mapping[str, Expected]
@@ -45,12 +48,12 @@ class SmokeOfHosts:
     master: str = ""
 
     def run(self) -> list[Tested]:
-        """A result for each host, and one for all of them together, last. Raises KeyboardInterrupt."""
+        """Return a result for each host, then one for all hosts together. Raises KeyboardInterrupt."""
         stopping = self.session.stopping
-        looked = run_all(self.hosts, lambda host: look(host, stopping), jobs=len(self.hosts), stop=stopping.set)
-        pairs = list(zip(self.hosts, looked, strict=True))
+        answers = run_all(self.hosts, lambda host: look(host, stopping), jobs=len(self.hosts), stop=stopping.set)
+        pairs = list(zip(self.hosts, answers, strict=True))
         good = [(host, facts) for host, facts in pairs if isinstance(facts, Facts)]
-        bad = [Tested(name=host.name, ref="", problem=said) for host, said in pairs if isinstance(said, Problem)]
+        bad = [Tested(name=host.name, ref="", problem=answer) for host, answer in pairs if isinstance(answer, Problem)]
         runner, archive = SmokeRun(options=self.options, session=self.session, engine=None), archive_of(OWN_TOOLBOX)
         alone = [subject for each in good if (subject := self._one(*each, archive)).jobs(self.options)]
         tested = runner.run(alone, jobs=len(alone)) if alone else []
@@ -63,7 +66,7 @@ class SmokeOfHosts:
             subject = self._all(good, archive)
             return runner.run([subject], jobs=1) if subject.jobs(self.options) else []
         names = ", ".join(each.name for each in bad)
-        return [Tested(name=_ALL, ref="", problem=Problem(reason=f"these cannot take part: {names}"))]
+        return [Tested(name=_ALL, ref="", problem=Problem(reason=f"these hosts cannot take part: {names}"))]
 
     def _one(self, host: SshHost, facts: Facts, archive: bytes) -> Subject:
         family, gpu = family_of_build(facts.torch), gpu_of(host, facts)
@@ -99,5 +102,5 @@ def gpu_of(host: SshHost, facts: Facts) -> Gpu:
 
 
 def options_for(options: Options, hosts: int) -> Options:
-    """The same, with a node for each host, also on GPUs. Who starts first is tried in containers."""
+    """Set the nodes to the number of hosts, also on GPUs. The other order of starts is tested in containers."""
     return replace(options, nodes=hosts, gpu_nodes=hosts, orders=("workers-first",))

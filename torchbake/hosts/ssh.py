@@ -1,6 +1,6 @@
-"""Commands on hosts by the machine's own OpenSSH, as data: aliases, keys, agent and jump hosts are its configuration's.
+"""Commands on hosts by this machine's OpenSSH, whose configuration has aliases, keys, the agent and jump hosts.
 
-The variables of an inventory come before that, as they do for Ansible.
+The variables of an inventory win over that configuration, as in Ansible.
 Source: docs.ansible.com, ansible.builtin.ssh connection; ssh(1).
 """
 
@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from torchbake.errors import HostError
 from torchbake.hosts.inventory import InventoryHost
@@ -18,19 +17,19 @@ from torchbake.hosts.inventory import InventoryHost
 USER = "pytorch"
 _PYTHON = "pytorch/sandbox/bin/python"  # below pytorch_home
 _REMOTE = Path(__file__).with_name("remote.py")
-# Reads a program of so many bytes and runs it: whatever the login shell is, one short line is all that it reads.
+# Reads a program of a given length and runs it. So the login shell, of any kind, has to read only one short line.
 _START = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
-# Nobody can answer a question here; a connection that is dead is seen within a minute.
+# Nobody can answer a question of ssh here. A dead connection is detected within a minute.
 _OPTIONS = ("BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=15")
 CONNECTION_FAILED = 255  # ssh's own exit code
-NO_PYTHON = (126, 127)  # those of a shell that cannot run it
+NO_PYTHON = (126, 127)  # exit codes of a shell that cannot run Python
 
 
 @dataclass(frozen=True, kw_only=True)
 class SshHost:
-    """Connection settings of one host. ``python`` is an absolute path, in the sandbox of the user ``owner``.
+    """Connection settings of one host. ``python`` is an absolute path in the sandbox of the user ``owner``.
 
-    If another ``user`` logs in, that Python still runs with the owner's rights alone, because the owner can change it.
+    If another ``user`` logs in, Python still runs with the owner's rights only, because the owner can change it.
     """
 
     name: str
@@ -45,18 +44,15 @@ class SshHost:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is started here."""
+        """The ssh command."""
         return (
-            self.program,
-            "-T",
+            *(self.program, "-T"),
             *(word for option in _OPTIONS for word in ("-o", option)),
             *(("-p", self.port) if self.port else ()),
             *(("-i", self.key) if self.key else ()),
             *("-l", self.user),
             *self.options,
-            "--",
-            self.address,
-            f"exec {shlex.join(self._started)}",
+            *("--", self.address, f"exec {shlex.join(self._started)}"),
         )
 
     @property
@@ -71,7 +67,10 @@ class SshHost:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a host is to do: run a command in the folder of an archive; None: say what is there. ``grace``: seconds."""
+    """A command for a host, in the folder of an unpacked archive; without a command the host reports its facts.
+
+    After the end of the connection the command gets ``grace`` seconds to end.
+    """
 
     command: tuple[str, ...] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -80,22 +79,24 @@ class Request:
 
     @property
     def sent(self) -> bytes:
-        """All that goes to the host's stdin, which is then held open until the command is to end."""
+        """The bytes for the host's stdin, which stays open until the command must end."""
         program = _REMOTE.read_bytes()
-        asked: dict[str, Any] = {"command": self.command, "env": dict(self.env), "grace": self.grace}
-        header = json.dumps({**asked, "size": len(self.archive)}).encode()
+        fields = {"command": self.command, "env": dict(self.env), "grace": self.grace, "size": len(self.archive)}
+        header = json.dumps(fields).encode()
         return b"%d\n%b%b\n%b" % (len(program), program, header, self.archive)
 
 
 def ssh_host(host: InventoryHost, *, user: str = "", environ: Mapping[str, str] = os.environ) -> SshHost:
-    """A host of an inventory; it is the user of PyTorch who logs in, or ``user``.
+    """Return the connection settings of a host in an inventory. The user of PyTorch logs in, or ``user``.
 
-    The sandbox is that of ``pytorch_home``, whoever logs in; ``ANSIBLE_SSH_ARGS`` of the environment counts as for
-    Ansible. Raises HostError for another connection than ssh.
+    The sandbox is always in ``pytorch_home``. ``ANSIBLE_SSH_ARGS`` of the environment counts as for Ansible. Raises
+    HostError for another connection than ssh.
     """
     kind = host.text("ansible_connection")
     if kind not in ("", "ssh", "smart", "ansible.builtin.ssh"):
-        raise HostError(f"{host.name}: its connection is {kind}, but smoke tests use ssh.", hint="Leave it out.")
+        raise HostError(
+            f"{host.name}: its connection is {kind}, but smoke tests use ssh.", hint="Remove ansible_connection."
+        )
     owner = host.text("pytorch_user") or USER
     settings = host.text("ansible_ssh_args") or environ.get("ANSIBLE_SSH_ARGS", "")
     options = (settings, *map(host.text, ("ansible_ssh_common_args", "ansible_ssh_extra_args")))

@@ -1,7 +1,7 @@
-"""What the playbooks are told of the images, and of this machine's settings for pip and its proxies. Pure.
+"""Variables of the playbooks for the images, and for this machine's settings of pip and proxies.
 
-They are variables of all hosts in an inventory before the user's own, so that whatever that one sets wins; in a file,
-as an index or a proxy may have a password. docs/hosts.md has each.
+They are in an inventory before the user's inventory, whose variables win. They are passed by a file, as an index or a
+proxy may have a password. All variables are in docs/hosts.md.
 """
 
 import json
@@ -26,7 +26,7 @@ _WHEELS = "pytorch_wheelhouse"
 
 @dataclass(frozen=True, kw_only=True)
 class Carried:
-    """What is on this machine for the hosts: the folder of locks, uv, and wheels by image."""
+    """Files of this machine for the hosts: the folder of locks, uv, and wheels by image."""
 
     locks: Path
     uv: Path
@@ -36,9 +36,9 @@ class Carried:
 def variables(
     chosen: Chosen, carried: Carried, pip: PipConfig, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """The variables of `apply`, which those of an inventory win over.
+    """Return the variables of `apply`, over which those of an inventory win.
 
-    What differs between the images is chosen by a host's own ``pytorch_image``.
+    Values that differ between images are chosen by the host's ``pytorch_image``.
     """
     of_image = {spec.id: _of_image(spec, carried.wheels[spec.id], pip) for spec in chosen.images}
     names = dict.fromkeys(name for values in of_image.values() for name in values)
@@ -52,31 +52,31 @@ def variables(
     }
 
 
-def asked_for(told: Mapping[str, Any], *, offline: bool, wheelhouse: bool) -> dict[str, Any]:
-    """What the options `--offline` and `--wheelhouse` ask for: that wins over the inventory too."""
-    carried = (offline or wheelhouse) and _WHEELS in told
+def asked_for(values: Mapping[str, Any], *, offline: bool, wheelhouse: bool) -> dict[str, Any]:
+    """Return the variables of `--offline` and `--wheelhouse`, which win over the inventory too."""
+    carried = (offline or wheelhouse) and _WHEELS in values
     return {
-        **({_WHEELS: told[_WHEELS]} if carried else {}),
+        **({_WHEELS: values[_WHEELS]} if carried else {}),
         **({"pytorch_offline": True, "pytorch_python_downloads": False} if offline else {}),
     }
 
 
 def _of_image(spec: ImageSpec, wheels: Wheels, pip: PipConfig) -> dict[str, Any]:
-    """No index is asked where every locked wheel goes along; Python may still be downloaded then."""
+    # If all locked wheels are copied, no index is asked; Python may still be downloaded.
     settings = reached(pip)
     indexes = () if pip.no_index else pip.instead(spec) or spec.indexes
     alone = settings.no_index or not wheels.missing
-    asked = PipConfig(no_index=True) if alone else settings.with_indexes(indexes) if indexes else settings
+    used = PipConfig(no_index=True) if alone else settings.with_indexes(indexes) if indexes else settings
     return {
         "pytorch_packages": list(spec.apt),
-        "pytorch_uv_config": tomllib.loads(uv_toml(asked)),
+        "pytorch_uv_config": tomllib.loads(uv_toml(used)),
         "pytorch_offline": settings.no_index,
         **({_WHEELS: str(wheels.folder)} if wheels.folder else {}),
     }
 
 
 def _by_image(values: Mapping[str, Any]) -> Any:
-    """One value for all, or a template that takes a host's own; JSON is a literal of Jinja, but for null."""
+    """Return the common value, or a template that chooses by host. JSON is a literal of Jinja, except null."""
     first, *others = values.values()
     if all(value == first for value in others):
         return first
@@ -91,7 +91,7 @@ def _environment(pip: PipConfig, environ: Mapping[str, str]) -> dict[str, Any]:
     return {"pytorch_environment": proxies} if proxies else {}
 
 
-def shown(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a person to see, without logins."""
-    text: dict[str, Any] = json.loads(re.sub(r"://[^\s/@\"]+@", "://", json.dumps(told)))
-    return text
+def shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return variables without logins in their addresses."""
+    found: dict[str, Any] = json.loads(re.sub(r"://[^\s/@\"]+@", "://", json.dumps(values)))
+    return found

@@ -1,4 +1,4 @@
-"""The locked wheels that go along to hosts: from this machine's folders, or downloaded for hosts without an index."""
+"""Locked wheels for hosts, from folders of this machine, or downloaded for hosts without an index."""
 
 import importlib.util
 import shutil
@@ -21,29 +21,29 @@ from torchbake.ui.tool_environment import environment_of
 
 @dataclass(frozen=True, kw_only=True)
 class Wheels:
-    """Of an image: the folder with the locked wheels that go along (None: it has none), and what it lacks."""
+    """The folder with the locked wheels of an image (None if there are none), and the missing packages."""
 
     folder: Path | None
     missing: tuple[str, ...]
 
 
 def find_wheels(spec: ImageSpec, lock: Lock, folders: Sequence[Path], state: Path) -> Wheels:
-    """The wheels of a lock that these folders hold."""
+    """Find the wheels of a lock in folders."""
     staged = stage_wheels({spec.id: lock.pins.values()}, folders, spec.base.python, state)
     folder = staged / spec.id if staged else None
     return Wheels(folder=folder, missing=missing_of(lock, folder))
 
 
 def missing_of(lock: Lock, folder: Path | None) -> tuple[str, ...]:
-    """The packages of a lock that have no wheel in a folder."""
+    """Return the packages of a lock without a wheel in the folder."""
     there = {canonicalize_name(path.name.split("-")[0]) for path in folder.glob("*.whl")} if folder else set()
     return tuple(name for name in sorted(lock.pins) if name not in there)
 
 
 def download(spec: ImageSpec, pins: Iterable[Pin], pip: PipConfig, folder: Path) -> None:
-    """Put the wheels of these pins into a folder, by this machine's pip, as it is set up. Raises HostError.
+    """Download the wheels of pins into a folder by this machine's pip and its settings. Raises HostError.
 
-    What it prints goes to stderr: it may take minutes.
+    The download may take minutes, so pip's output is shown on stderr.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -53,35 +53,27 @@ def download(spec: ImageSpec, pins: Iterable[Pin], pip: PipConfig, folder: Path)
         env = pip_environment(spec, pip, environment_of("pip"))
         if subprocess.run(command, env=env, stdout=2, check=False).returncode:
             raise HostError(
-                f"{spec.id}: not every wheel of its lock could be downloaded; pip's own words are above.",
+                f"{spec.id}: not every wheel of its lock could be downloaded; see pip's messages above.",
                 hint="Name a folder that has them: --wheelhouse FOLDER",
             )
 
 
 def requirements(pins: Iterable[Pin]) -> str:
-    """A requirements file with hashes."""
+    """Return the text of a requirements file with hashes."""
     return "".join(f"{pin.name}=={pin.version} {' '.join(f'--hash={each}' for each in pin.hashes)}\n" for pin in pins)
 
 
 def download_words(spec: ImageSpec, file: Path, folder: Path) -> tuple[str, ...]:
-    """The arguments of pip. It takes no platform for one that is older: each is named."""
+    """Return the arguments of pip. Each platform is named, as pip accepts only wheels of named platforms."""
     platforms = (word for name in PLATFORMS for word in ("--platform", name))
     target = ("--python-version", spec.base.python, "--implementation", "cp", *platforms)
     exact = ("--no-deps", "--require-hashes", "--only-binary", ":all:")
-    return (
-        "download",
-        "--disable-pip-version-check",
-        *exact,
-        *target,
-        "--dest",
-        str(folder),
-        "--requirement",
-        str(file),
-    )
+    files = ("--dest", str(folder), "--requirement", str(file))
+    return ("download", "--disable-pip-version-check", *exact, *target, *files)
 
 
 def pip_environment(spec: ImageSpec, pip: PipConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """Its own settings, and the indexes of the accelerator; no arguments, as an address may have a password."""
+    """Add the accelerator's indexes to pip's settings by a variable, as an argument would show a password."""
     more = () if pip.no_index else pip.instead(spec) or spec.indexes
     return {**environ, "PIP_EXTRA_INDEX_URL": " ".join((*pip.extra_index_urls, *more))}
 
@@ -91,5 +83,7 @@ def _pip() -> tuple[str, ...]:
         return (sys.executable, "-m", "pip")
     found = shutil.which("pip3") or shutil.which("pip")
     if found is None:
-        raise HostError("There is no pip here to download wheels with.", hint="Name a folder: --wheelhouse FOLDER")
+        raise HostError(
+            "Downloading wheels needs pip, which is not installed.", hint="Name a folder: --wheelhouse FOLDER"
+        )
     return (found,)

@@ -1,4 +1,4 @@
-"""What became of each host is read from the lines of the callback, as Ansible counts it."""
+"""Results of hosts, read from the lines of the callback, with the counts of Ansible."""
 
 import json
 from typing import Any

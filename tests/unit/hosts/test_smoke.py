@@ -26,7 +26,7 @@ def facts(torch: str = CPU, *gpus: str, address: str = "10.0.0.1") -> Facts:
 
 
 class Ran:
-    """What was run: the hosts, the check's first id, and the nodes of each job."""
+    """Return the hosts, the first ID of the checks, and the nodes of each job that ran."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *found: Facts | Problem) -> None:
         self.jobs: list[tuple[str, str, Sequence[Node]]] = []

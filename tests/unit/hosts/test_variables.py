@@ -1,4 +1,4 @@
-"""What playbooks are told: of one image plain values, of several a host's own; no password where a person looks."""
+"""Variables of playbooks: plain values for one image, a choice by host for several, and no password on the screen."""
 
 from pathlib import Path
 

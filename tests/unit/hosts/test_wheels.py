@@ -1,4 +1,4 @@
-"""Which wheels go along, and how pip is asked for those that are not here."""
+"""Wheels for hosts: found in folders, or requested from pip."""
 
 from pathlib import Path
 

@@ -1,3 +1,3 @@
-"""What runs in Ansible's own process; and the variable by which that learns of its file."""
+"""The callback in Ansible's process, and the environment variable with the path of its file."""
 
 FILE = "TORCHBAKE_HOST_RESULTS"

@@ -1,6 +1,6 @@
-"""A callback of Ansible, which runs in Ansible's own process: what became of each host, as lines of JSON in a file.
+"""A callback in Ansible's process that writes the events of each host as lines of JSON to a file.
 
-A playbook's folder that has it in `callback_plugins/` loads it by itself. `torchbake/hosts/results.py` reads the file.
+Ansible loads it from `callback_plugins/` in a playbook's folder. `torchbake/hosts/results.py` reads the file.
 """
 
 import json
@@ -20,25 +20,25 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
-            self._tell(result, "failed")
+            self._report(result, "failed")
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        self._tell(result, "unreachable")
+        self._report(result, "unreachable")
 
     def v2_runner_on_ok(self, result: Any) -> None:
         if result.result.get("changed"):
-            self._tell(result, "changed")
+            self._report(result, "changed")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         for host in stats.processed:
             _write({"event": "stats", "host": host, "stats": stats.summarize(host)})
 
-    def _tell(self, result: Any, event: str) -> None:
-        """``result.result`` is without what a task with no_log says. Of a loop, the item that failed says more."""
-        said = result.result
-        item = next((each for each in said.get("results") or () if each.get("failed")), said)
-        told = {key: item.get(key) or "" for key in ("msg", "stderr", "stdout", "censored")}
-        _write({"event": event, "host": result.host.get_name(), "task": result.task.get_name(), **told})
+    def _report(self, result: Any, event: str) -> None:
+        """Write an event; for a loop its failed item. Ansible has removed the output of tasks with no_log."""
+        values = result.result
+        item = next((each for each in values.get("results") or () if each.get("failed")), values)
+        output = {key: item.get(key) or "" for key in ("msg", "stderr", "stdout", "censored")}
+        _write({"event": event, "host": result.host.get_name(), "task": result.task.get_name(), **output})
 
 
 def _write(line: dict[str, Any]) -> None:
