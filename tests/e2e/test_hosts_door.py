@@ -116,7 +116,7 @@ def test_a_host_that_ssh_does_not_reach_takes_no_part(desk: Desk, applied: Compl
     done = desk.host("smoke", CPU, "--limit", "foo_bar:nowhere", "--payload", "versions")
     assert done.returncode == 13
     assert "nowhere: failed, ssh cannot log in as pytorch: ssh: connect to host 127.0.0.1" in done.stdout
-    assert "these cannot take part: nowhere" in done.stdout
+    assert "these hosts cannot take part: nowhere" in done.stdout
 
 
 def test_what_was_made_is_removed(desk: Desk, applied: Completed) -> None:

@@ -82,5 +82,5 @@ def test_a_host_that_cannot_take_part_is_named_and_the_others_are_tested(monkeyp
     found = {tested.name: tested for tested in ran.results()}
     assert found["a"].problem
     assert found["all together"].problem
-    assert found["all together"].problem.reason == "these cannot take part: a"
+    assert found["all together"].problem.reason == "these hosts cannot take part: a"
     assert ran.ids == ["smoke.tensor[cpu]"]
