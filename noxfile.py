@@ -111,14 +111,22 @@ def unit(session: nox.Session) -> None:
 
 @nox.session
 def e2e(session: nox.Session) -> None:
-    """Test with the real engine: builds real images and looks inside them; a file or a test: nox -s e2e -- PATH"""
+    """Test with the real engine and real images; a file or a test: nox -s e2e -- PATH; one room: -- --room release"""
     install(session, "test")
     session.run("python", "-m", "torchbake", "setup")
-    words = ["-m", "not long", "--durations=60", "--durations-min=5", *chosen(session.posargs, "tests/e2e")]
-    if session.posargs:
+    room = f"{session.posargs[1]} and " if session.posargs[:1] == ["--room"] and len(session.posargs) > 1 else ""
+    posargs = session.posargs[2:] if room else session.posargs
+    words = ["-m", f"{room}not long", "--durations=60", "--durations-min=5", *chosen(posargs, "tests/e2e")]
+    if posargs:
         session.run("pytest", "-s", *words)  # of two -m it takes the last
     else:
         run_all(session, SIDE_BY_SIDE, words)
+
+
+@nox.session(default=False, venv_backend="none")
+def rooms(session: nox.Session) -> None:
+    """Print the rooms of the end-to-end tests for CI; only changed rooms: nox -s rooms -- --since HEAD^1"""
+    session.run(sys.executable, "-m", "tests.rooms", *session.posargs)
 
 
 @nox.session(default=False)

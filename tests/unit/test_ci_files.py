@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import rooms
 from tests.pipelines import (
     GITHUB,
     GITLAB,
@@ -66,6 +67,7 @@ SAMPLES = {
     "REGISTRY": "ghcr.io/acme",
     "GPU": "require",
     "SINCE": "HEAD^1",
+    "ROOM": "release",
     "BASES": "keep",
     "CACHE": "ghcr.io/acme/cache",
     "SIZE": "large",
@@ -133,6 +135,38 @@ def test_ci_runs_the_unit_tests_on_every_python_that_the_package_names() -> None
     assert project["requires-python"] == f">={found[0]}"
 
 
+def test_ci_tests_every_room_at_night_and_the_changed_rooms_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = github_jobs(TOOLKIT / ".github/workflows/ci.yml")
+    assert "schedule" in read(TOOLKIT / ".github/workflows/ci.yml")["on"]
+    since = jobs["rooms"].raw["env"]["SINCE"]
+    events = ("pull_request", "push", "schedule", "workflow_dispatch")
+    assert [fill(since, on(event, "refs/heads/main")) for event in events] == ["HEAD^1", "HEAD^1", "", ""]
+    assert jobs["rooms"].steps[-1].run.startswith("matrix=$(nox -s rooms -- ")
+    assert jobs["e2e"].raw["strategy"]["matrix"] == "${{ fromJSON(needs.rooms.outputs.matrix) }}"
+    rooms.main([])
+    marks = set().union(*rooms.rooms_of_tests().values())
+    assert json.loads(capsys.readouterr().out) == {"include": [{"room": room} for room in sorted(marks)]}
+
+
+def test_a_change_selects_the_rooms_that_it_touches() -> None:
+    every = rooms.touched(["pyproject.toml"])
+    assert {room for room in rooms.PLACES.values() if room} <= set(every)
+    assert [place for place in rooms.PLACES if not (TOOLKIT / place).exists()] == []
+    for path, expected in {
+        "torchbake/release/decide.py": ["release"],
+        "tests/e2e/test_sbom.py": ["sbom"],
+        "entrypoints/pytorch/run": ["entrypoints"],
+        "docs/releases.md": [],
+        "tests/unit/test_cli.py": [],
+        "torchbake/core/files.py": every,
+        "tests/e2e/conftest.py": every,
+        "matrix.yaml": every,
+    }.items():
+        assert rooms.touched([path]) == expected, path
+    assert rooms.touched(["torchbake/hosts/play.py", "charts/pytorch/values.yaml"]) == ["charts", "hosts"]
+    assert rooms.touched([]) == []
+
+
 def on(event: str, ref: str, **variables: str) -> dict[str, Any]:
     """What GitHub knows where somebody has set these variables."""
     payload = {"before": "0123abc", "repository": {"default_branch": "main"}}
@@ -153,6 +187,14 @@ def test_there_are_files_to_check() -> None:
     assert len(list(commands())) > 20
 
 
+# The options of sessions that are no commands.
+OWN_OPTIONS: Mapping[str, tuple[list[str], ...]] = {
+    "engines": (["--engines", "require"],),
+    "rooms": ([], ["--since", "HEAD^1"]),
+    "e2e": (["--room", "release"],),
+}
+
+
 def test_every_session_and_option_exists() -> None:
     for sessions, words in list(commands()):
         for session in sessions:
@@ -160,7 +202,7 @@ def test_every_session_and_option_exists() -> None:
                 assert isinstance(cli.make_parser(session).parse_args(words), argparse.Namespace), (sessions, words)
             else:
                 assert re.search(rf"(?m)^def {session}\(session", NOXFILE), (sessions, words)
-                assert words == (["--engines", "require"] if session == "engines" else []), (sessions, words)
+                assert words in OWN_OPTIONS.get(session, ([],)), (sessions, words)
 
 
 def test_a_command_is_plain() -> None:
@@ -174,7 +216,7 @@ def test_every_pipeline_installs_one_version_of_nox() -> None:
     """It runs beside tokens and logins, so no release of it by somebody else gets there by itself."""
     text = "".join(path.read_text() for path in (*GITHUB, PARENT, CHILD))
     installed = re.findall(r"(?m)(?:pip install|install:) (nox\b.*)$", text)
-    assert len(installed) == 7
+    assert len(installed) == 9
     (one,) = set(installed)
     assert re.fullmatch(r"nox==[\d.]+", one)
 
@@ -421,6 +463,7 @@ def test_each_size_of_image_has_a_runner() -> None:
 
 def test_what_runs_a_pull_request_may_write_nothing() -> None:
     contexts = on("pull_request", "refs/pull/1/merge", REGISTRY="ghcr.io/acme", SIGNING="--keyless")
+    contexts |= {"needs": {"rooms": {"outputs": {"matrix": '{"include": [1]}'}}}}
     for path in GITHUB:
         if "pull_request" not in read(path)["on"]:
             continue

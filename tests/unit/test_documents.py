@@ -94,11 +94,11 @@ def check_tests(words: tuple[str, ...], session: str) -> None:
         assert of_kinds or any(word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in asked), (
             word
         )
-    if "-m" in words:
-        mark = rf"pytest\.mark\.{words[words.index('-m') + 1]}\b"
+    for option in {"-m", "--room"} & set(words):
+        mark = rf"pytest\.mark\.{words[words.index(option) + 1]}\b"
         assert any(re.search(mark, path.read_text()) for path in (TOOLKIT / "tests" / session).rglob("test_*.py")), mark
-    chosen = {words[words.index(option) + 1] for option in ("-k", "-m") if option in words}
-    assert set(words) <= {*files, "-k", "-m", *chosen, "-x", "--pdb", "--engines", "require"}
+    chosen = {words[words.index(option) + 1] for option in ("-k", "-m", "--room") if option in words}
+    assert set(words) <= {*files, "-k", "-m", "--room", *chosen, "-x", "--pdb", "--engines", "require"}
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -16,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from tests.rooms import rooms_of_tests
 from tests.unit import readme
 from tests.unit.conftest import NotPureError
 from torchbake import environment
@@ -161,11 +162,7 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 
 def test_each_file_of_tests_on_the_engine_names_one_room() -> None:
-    rooms = {place.parent.name for place in (TOOLKIT / "torchbake").glob("*/__init__.py")} | {"entrypoints", "doors"}
-    named = {}
-    for path in sorted((TOOLKIT / "tests/e2e").glob("test_*.py")):
-        marks = re.findall(r"^pytestmark = .*?(?=^\S|\Z)", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-        named[path.name] = rooms & set(re.findall(r"pytest\.mark\.(\w+)", " ".join(marks)))
+    named = rooms_of_tests()
     assert named
     assert {name: found for name, found in named.items() if len(found) != 1} == {}
 
