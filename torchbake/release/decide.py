@@ -14,16 +14,7 @@ from torchbake.oci.labels import ID, INPUTS, LABEL, VERSION_LABEL
 from torchbake.oci.tag_names import ImmutableTag
 
 Action = Literal["release", "finish", "nothing", "held"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rank:
-    """The rank of an image: a rolling tag belongs to its candidate with the highest rank."""
-
-    versions: tuple[Version, ...]
-
-    def __lt__(self, other: "Rank") -> bool:
-        return self.versions < other.versions
+Rank = tuple[Version, ...]  # a rolling tag belongs to its candidate with the highest rank
 
 
 def rank_of(labels: Mapping[str, str]) -> Rank | None:
@@ -37,11 +28,11 @@ def rank_of(labels: Mapping[str, str]) -> Rank | None:
     texts = [labels.get(f"{LABEL}.{part}", "0") for part in ("torch", "cuda", "cudnn")]
     try:
         if f"{LABEL}.torch" not in labels:
-            return Rank(versions=(Version(labels.get(VERSION_LABEL, "")),))
+            return (Version(labels.get(VERSION_LABEL, "")),)
         torch, cuda, cudnn = map(Version, texts)
     except ValueError:  # not a version, or one with more digits than Python reads
         return None
-    return Rank(versions=(Version(torch.public), Version(f"{cuda.major}.{cuda.minor}"), Version(f"{cudnn.major}")))
+    return Version(torch.public), Version(f"{cuda.major}.{cuda.minor}"), Version(f"{cudnn.major}")
 
 
 @dataclass(frozen=True, kw_only=True)
