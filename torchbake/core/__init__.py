@@ -1,1 +1,1 @@
-"""What every room uses: files, paths, digests, JSON from elsewhere, signals. No engine and no network."""
+"""Functions for every room: files, paths, digests, JSON of other programs, signals. No engine and no network."""

@@ -1,11 +1,12 @@
-"""Why a tool failed, in its own words, out of all the lines that it wrote. Pure.
+"""Find the reason of a tool's failure in its output. Pure.
 
-Known are apt (``E:``, and ``W:`` where that tells why), pip and uv (``error:`` and what is indented below), dpkg,
-compilers, and Python's last line.
+Errors of apt begin with ``E:``, or with ``W:`` for a list that it could not fetch. Those of pip and uv begin with
+``error:`` and have indented lines below. Known are also dpkg, compilers, and the last line of Python's traceback.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 _LONGEST = 600  # characters
 _MARK = re.compile(
@@ -20,25 +21,21 @@ _VERSIONS = re.compile(r" \(from versions: [^)]*\)")
 
 
 def cause_of(lines: Iterable[str]) -> str:
-    """The first error that says something, in one line; empty where no line looks like one."""
-    found = [said for said in _errors([line.rstrip() for line in lines]) if not _NOISE.match(said)]
-    errors = [said for said in found if not said.startswith("W: ")]
+    """Return the first error that names a reason, in one line; empty if no line looks like an error."""
+    found = [text for text in _errors([line.rstrip() for line in lines]) if not _NOISE.match(text)]
+    errors = [text for text in found if not text.startswith("W: ")]
     if not errors:
         return ""
-    # apt goes on without the lists that it did not get, and then knows no package.
-    before = [said for said in found if said.startswith("W: ")][:1] if errors[0].startswith("E: ") else []
-    text = "; ".join([*before, errors[0]] if "Failed to fetch" not in errors[0] else errors[:1])
+    # apt continues without a list that it could not fetch, and then reports an unknown package.
+    apt = errors[0].startswith("E: ") and "Failed to fetch" not in errors[0]
+    warnings = [text for text in found if text.startswith("W: ")][:1] if apt else []
+    text = "; ".join([*warnings, errors[0]])
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _errors(lines: Sequence[str]) -> Iterator[str]:
-    """Each error with what belongs to it."""
+    """Yield each error with its indented lines."""
     for number, line in enumerate(lines):
         if _MARK.match(line):
-            below = [] if line.startswith(("E: ", "W: ")) else _indented(lines[number + 1 :])
-            yield _VERSIONS.sub("", " ".join(" ".join([line, *below]).split()))
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    end = next((number for number, line in enumerate(lines) if not _BELOW.match(line)), len(lines))
-    return list(lines[:end][:_MOST_BELOW])
+            below = () if line.startswith(("E: ", "W: ")) else lines[number + 1 :][:_MOST_BELOW]
+            yield _VERSIONS.sub("", " ".join(" ".join([line, *takewhile(_BELOW.match, below)]).split()))

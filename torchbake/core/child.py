@@ -1,4 +1,4 @@
-"""A process that has this one's terminal, run to its end. As in `signals`, the standard library alone is needed."""
+"""Run a child process on this process's terminal, and pass signals on. Imports the standard library alone."""
 
 import signal
 import subprocess
@@ -8,42 +8,33 @@ from pathlib import Path
 from torchbake.core.signals import shell_code
 
 _PASSED_ON = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-_HEARD = {*_PASSED_ON, signal.SIGCHLD}
-# A signal of the terminal, which every process there gets, but for SIGHUP: that the first one alone gets at once.
+_WAITED_FOR = {*_PASSED_ON, signal.SIGCHLD}
+# Sent by the kernel: the terminal sends SIGINT to the child as well, but SIGHUP only to the session's first process.
 _SI_KERNEL = 0x80  # asm-generic/siginfo.h
 
 
 def run(
-    command: Sequence[str],
-    *,
-    folder: Path,
-    env: Mapping[str, str],
-    stdout: int | None = None,
-    insist: float | None = None,
-) -> int:
-    """Run a command as a shell would; its exit code. A signal that only this process gets is handed on.
+    command: Sequence[str], *, folder: Path, env: Mapping[str, str],
+    stdout: int | None = None, insist: float | None = None,
+) -> int:  # fmt: skip
+    """Run a command, pass on each signal that only this process gets, and return the exit code as a shell has it.
 
-    ``stdout``: the number of an open file that takes the place of ours. ``insist``: seconds after which a command that
-    still runs gets the signal again, for a program in Python, which drops an exception that its signal handler raises
-    inside a callback, such as those at a fork. It may also end well before that second one: its code is then that of
-    the signal all the same.
+    ``stdout`` is the descriptor of an open file for the child's output. After ``insist`` seconds a child that still
+    runs gets the signal again: Python drops an exception that a signal handler raises inside a callback, such as a hook
+    at a fork. With ``insist`` a passed signal decides the exit code, however the child ended.
     """
     with subprocess.Popen(command, cwd=folder, env=env, stdout=stdout) as child:
-        # Blocked from here on, as a child would inherit it; what ended before is seen by poll().
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
-        told: int | None = None
+        # Blocked after the start, because a child inherits the mask. poll() finds a child that ended before this line.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+        passed = 0
         while child.poll() is None:
-            got = _next_signal(insist if told else None)
-            if got is None:
-                assert told
-                child.send_signal(told)
-            elif got.si_signo in _PASSED_ON:
-                told = got.si_signo
-                if got.si_code != _SI_KERNEL or told == signal.SIGHUP:
-                    child.send_signal(told)
+            again = passed and insist is not None
+            received = signal.sigtimedwait(_WAITED_FOR, insist or 0) if again else signal.sigwaitinfo(_WAITED_FOR)
+            if received is None:
+                child.send_signal(passed)
+            elif received.si_signo in _PASSED_ON:
+                passed = received.si_signo
+                if received.si_code != _SI_KERNEL or passed == signal.SIGHUP:
+                    child.send_signal(passed)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return shell_code(-told if told and insist else child.returncode)
-
-
-def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:
-    return signal.sigwaitinfo(_HEARD) if seconds is None else signal.sigtimedwait(_HEARD, seconds)
+    return shell_code(-passed if passed and insist else child.returncode)

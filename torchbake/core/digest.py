@@ -1,4 +1,4 @@
-"""Digests over several texts, of a file, and of what is written; how a digest is shown."""
+"""SHA-256 digests of texts, of files and of written data, and their short form."""
 
 import hashlib
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def digest(parts: Iterable[str]) -> str:
-    """The sha256 over texts, each with its length before it, so that no two lists run together."""
+    """Return the SHA-256 over texts. Each has its length before it, so that no two lists have one digest."""
     total = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -16,20 +16,20 @@ def digest(parts: Iterable[str]) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """The sha256 of a file's content. Raises OSError."""
+    """Return the SHA-256 of a file's content. Raises OSError."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 class Digested:
-    """Hands on what is written to it, hashes and counts it."""
+    """A writer that hashes and counts the data that it passes on to ``file``."""
 
     def __init__(self, file: Any) -> None:
         self._file, self._sha256, self.size = file, hashlib.sha256(), 0
 
     @property
     def digest(self) -> str:
-        """Of all that was written so far."""
+        """The SHA-256 of the data written so far."""
         return f"sha256:{self._sha256.hexdigest()}"
 
     def write(self, data: bytes) -> int:
@@ -40,5 +40,5 @@ class Digested:
 
 
 def short_digest(digest: str) -> str:
-    """Enough of a digest to tell it from others: its first 12 digits, as docker shows them."""
+    """Return the first 12 digits of a digest, as docker shows them."""
     return digest.removeprefix("sha256:")[:12]

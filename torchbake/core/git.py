@@ -1,4 +1,4 @@
-"""Questions to git. Its words are an error here, unless they say that there is no repository."""
+"""Run git. Every failure is an error, except that a folder is in no repository."""
 
 import os
 import subprocess
@@ -23,21 +23,22 @@ def run_git(
 
     Raises also FileNotFoundError if git is not installed, and subprocess.TimeoutExpired after ``limit`` seconds.
     """
+    environment = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
     done = subprocess.run(
         ["git", "-C", str(folder), *words],
-        env=_environment(), input=given, capture_output=True, timeout=limit, check=False,
+        env={**environment, "LC_ALL": "C"}, input=given, capture_output=True, timeout=limit, check=False,
     )  # fmt: skip
-    said = done.stderr.decode(errors="replace")
-    advice = [line.strip() for line in said.splitlines() if "safe.directory" in line]
+    errors = done.stderr.decode(errors="replace").splitlines()
+    advice = [line.strip() for line in errors if "safe.directory" in line]
     if done.returncode and advice:
-        raise UsageError(f"git refuses to read {folder}: {said.splitlines()[0]}", hint=f"If you trust it: {advice[0]}")
+        raise UsageError(f"git refuses to read {folder}: {errors[0]}", hint=f"If you trust it: {advice[0]}")
     return done
 
 
 def ask_git(folder: Path, *words: str, limit: float | None = None) -> str:
-    """Return git's answer; empty if the folder is in no repository, or if the answer is no.
+    """Return git's output; empty if the folder is in no repository, or if git ends with an error and no message.
 
-    Raises UsageError with git's own words for every other failure, and as `run_git`.
+    Raises UsageError with git's message for every other failure, and the errors of `run_git`.
     """
     done = run_git(folder, *words, limit=limit)
     if done.returncode and done.stderr and not is_no_repository(done):
@@ -46,7 +47,7 @@ def ask_git(folder: Path, *words: str, limit: float | None = None) -> str:
 
 
 def is_below_git(folder: Path) -> bool:
-    """Return whether a folder or one above it has `.git`; if none has, there is no repository to ask."""
+    """Return whether the folder or a parent has `.git`; if none has, git need not be started."""
     folder = folder.absolute()
     return any((each / ".git").exists() for each in (folder, *folder.parents))
 
@@ -57,7 +58,7 @@ def is_no_repository(done: "subprocess.CompletedProcess[bytes]") -> bool:
 
 
 def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:
-    """Return the commit that is checked out; empty outside a repository, before its first commit, or without git."""
+    """Return the checked out commit; empty outside a repository, before its first commit, or without git."""
     try:
         return ask_git(folder, "rev-parse", "--verify", "--quiet", *options, "HEAD", limit=limit)
     except FileNotFoundError:
@@ -65,12 +66,6 @@ def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:
 
 
 def git_failure(done: "subprocess.CompletedProcess[bytes]", folder: Path) -> UsageError:
-    """The error for a failure of git that is no answer."""
-    words = last_line(done.stderr.decode(errors="replace"), nothing=f"it ended with {done.returncode}")
-    return UsageError(f"git {done.args[3]} fails in {folder}: {words}", hint="Mend the repository: git fsck")
-
-
-def _environment() -> dict[str, str]:
-    """Return this process's environment without variables that name a repository; git answers in English."""
-    kept = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
-    return {**kept, "LC_ALL": "C"}
+    """Return the error for a failed git command, with git's last message."""
+    message = last_line(done.stderr.decode(errors="replace"), nothing=f"it ended with {done.returncode}")
+    return UsageError(f"git {done.args[3]} fails in {folder}: {message}", hint="Repair the repository: git fsck")

@@ -45,9 +45,9 @@ _CHANGES_ALL, _CHANGES_PYTHON, _CHANGES_GO = "LD_PRELOAD LD_AUDIT", "PYTHON*", "
 
 @dataclass(frozen=True, kw_only=True)
 class _Tool:
-    """``allowed`` are inherited. ``reported`` are its own variables, named if they are ignored.
+    """Patterns of a tool's variables: ``allowed`` are inherited, others of ``reported`` are named in a message.
 
-    ``all_others``: variables that are not reported are inherited, because the user's own files read them.
+    With ``all_others`` every variable outside of ``reported`` is inherited, because the user's files may read it.
     """
 
     allowed: str

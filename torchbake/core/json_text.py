@@ -1,7 +1,8 @@
-"""JSON that somebody else wrote, read so that nothing in it can surprise whoever uses it. Pure."""
+"""Strict reading of JSON that other programs wrote. Pure."""
 
 import json
 import re
+from itertools import chain
 from typing import Any
 
 DEEPEST = 64  # arrays and objects within each other; a manifest has 4, an SBOM 8
@@ -9,14 +10,14 @@ _LONE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character in UTF-16, perh
 
 
 class NotJsonError(ValueError):
-    """What was read is not JSON in UTF-8, or none that can be worked with. It says why, in a few words."""
+    """Data is not JSON in UTF-8, or not safe to use. The message gives the reason in a few words."""
 
 
 def read_json(data: bytes) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text. Raises NotJsonError.
 
-    Raises NotJsonError, also for what Python's own reader takes: other encodings, numbers that are none, halves of
-    characters, and values so deep that walking them ends the program.
+    Refuses also forms that Python's parser accepts: other encodings, NaN, lone surrogates, and nesting so deep that
+    recursive code would fail.
     """
     try:
         value = json.loads(data.decode(), parse_constant=_refuse)
@@ -34,7 +35,7 @@ def read_json(data: bytes) -> Any:
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """The same for an object: anything else raises NotJsonError too."""
+    """Parse a JSON object. Raises NotJsonError, also for any other value."""
     value = read_json(data)
     if not isinstance(value, dict):
         raise NotJsonError("it is not a JSON object")
@@ -48,12 +49,6 @@ def _refuse(name: str) -> Any:
 def _deeper_than(value: Any, most: int) -> bool:
     level = [value]
     for _ in range(most):
-        level = [
-            part
-            for outer in level
-            if isinstance(outer, dict | list)
-            for part in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return False
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [*chain.from_iterable(inner)]
     return any(isinstance(part, dict | list) for part in level)

@@ -1,4 +1,4 @@
-"""The owners of the places on a path: links and folders of other users are not followed. The standard library alone."""
+"""Check the owners of a path and of its links. Imports the standard library alone."""
 
 import errno
 import os
@@ -6,11 +6,11 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_LINKS = 40  # that are followed on one path, as by the kernel
+_LINKS = 40  # on one path, as in the kernel
 
 
 def check_links(path: Path) -> None:
-    """Raise PermissionError if a link on the way to ``path`` belongs to another user than this one and root.
+    """Raise PermissionError if ``path`` contains a link of another user, except root.
 
     The owner of a link can point it at any file that this user may write.
     """
@@ -22,9 +22,9 @@ def check_links(path: Path) -> None:
 
 
 def swappable(path: Path) -> Path | None:
-    """Return the first place on the way to ``path`` that another user than root can replace; None if there is none.
+    """Return the first part of ``path`` that a user other than root can replace; None if there is none.
 
-    Places that do not exist yet count as root's. Names in a sticky folder, such as /tmp, stay with their owners.
+    Missing parts count as root's. In a sticky folder, such as /tmp, only the owner can replace a file.
     """
     for place, status in _existing(path):
         others_write = stat.S_ISDIR(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -34,10 +34,7 @@ def swappable(path: Path) -> Path | None:
 
 
 def is_own(path: Path) -> bool:
-    """Return whether this user or root owns a path, or if it does not exist, the folder that it would be made in.
-
-    A path that this user may not look at is not its own.
-    """
+    """Return whether this user or root owns a path, or its nearest existing parent; False if it cannot be read."""
     try:
         *_, (_, status) = _existing(path)
     except PermissionError:
@@ -56,11 +53,10 @@ def user_name(uid: int) -> str:
 
 
 def _existing(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Each place from the root to ``path`` as far as it exists, links and what they lead to. Raises OSError."""
-    waiting, here = [*reversed(path.absolute().parts)], Path("/")
-    links = 0
-    while waiting:
-        name = waiting.pop()
+    """Yield each existing part of ``path`` from the root on, links and their targets. Raises OSError."""
+    left, here, links = [*reversed(path.absolute().parts)], Path("/"), 0
+    while left:
+        name = left.pop()
         if name == "/":
             here = Path(name)
         elif name == "..":
@@ -77,5 +73,5 @@ def _existing(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             links += 1
             if links > _LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-            waiting += reversed(here.readlink().parts)
+            left += reversed(here.readlink().parts)
             here = here.parent

@@ -1,4 +1,4 @@
-"""Work on several things side by side, and an orderly end of all of it."""
+"""Do work in parallel threads, and end all of it in order after an error or Ctrl-C."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
@@ -12,20 +12,16 @@ _LOOK = 0.5  # seconds
 
 
 def run_all(
-    items: Sequence[Item],
-    work: Callable[[Item], Result],
-    *,
-    jobs: int,
-    stop: Callable[[], object],
+    items: Sequence[Item], work: Callable[[Item], Result], *, jobs: int, stop: Callable[[], object],
     on_done: Callable[[Item, Future[Result]], object] = lambda *_: None,
-) -> list[Result]:
-    """Do ``work`` for each item in a thread, at most ``jobs`` side by side; the results, in the order of the items.
+) -> list[Result]:  # fmt: skip
+    """Call ``work`` for each item, at most ``jobs`` in parallel; return the results in the order of the items.
 
-    ``on_done`` is called in the caller's thread for each item that is done, in the order in which they end. What
-    ``work`` raised, its future raises: there, where ``on_done`` asks it for the result, and else when all are done.
+    ``on_done`` is called in the caller's thread for each finished item. An exception of ``work`` is raised when
+    ``on_done`` reads the future's result, or else after the last item.
 
-    Whatever is raised in the caller's thread, Ctrl-C too, ends the run: what has not begun is cancelled, ``stop`` is
-    called once to end what runs (and what begins in that very moment), and only when all has ended is it raised on.
+    An exception in the caller's thread, also Ctrl-C, ends the run. Items that have not begun are cancelled, ``stop`` is
+    called once to end the others, and the exception is raised again after the last of them has ended.
     """
     ended: SimpleQueue[Future[Result]] = SimpleQueue()
     futures: dict[Future[Result], Item] = {}
@@ -36,7 +32,10 @@ def run_all(
                 futures[future] = item
                 future.add_done_callback(ended.put)
             for _ in items:
-                future = _next(ended)
+                while True:
+                    with contextlib.suppress(Empty):
+                        future = ended.get(timeout=_LOOK)  # bounded, so that Ctrl-C interrupts it on every platform
+                        break
                 on_done(futures[future], future)
             return [future.result() for future in futures]
         except BaseException:
@@ -46,16 +45,9 @@ def run_all(
 
 
 def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> list[Result]:
-    """What ``work`` says of each item, in the order of the items, with at most ``most`` at once.
+    """Call ``work`` for each item, at most ``most`` in parallel; return the results in the order of the items.
 
-    What it raises of the first item is raised when all are done.
+    The exception of the first item that failed is raised after the last item.
     """
     with ThreadPoolExecutor(max_workers=most) as pool:
         return list(pool.map(work, items))
-
-
-def _next(ended: SimpleQueue[Future[Result]]) -> Future[Result]:
-    while True:
-        # A bounded wait, so that Ctrl-C is seen at once on every platform.
-        with contextlib.suppress(Empty):
-            return ended.get(timeout=_LOOK)

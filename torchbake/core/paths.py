@@ -1,4 +1,4 @@
-"""Where the toolkit's own files are: templates, layers, entrypoints, image checks; in a checkout and in a wheel."""
+"""Paths of the toolkit's files, in a checkout and in a wheel, and of a project's state and caches."""
 
 import os
 from pathlib import Path
@@ -12,19 +12,19 @@ _SHIPPED = PACKAGE / "_data"  # in a wheel; pyproject.toml says what goes there
 CHECKOUT = not _SHIPPED.is_dir()
 # A folder with `templates/`, `layers/`, `entrypoints/`, `tests/images/` and `pyproject.toml`, as in the repository.
 TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
-# What runs inside a PyTorch image; where none is, as on bare hosts, it is taken from here.
+# The programs of a PyTorch image. Bare hosts and tests run them from here.
 OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
 OWN_BENCH = OWN_TOOLBOX / "bench"
 _LAYERS_MAX = "50GB"
 
 
 def state_of(root: Path) -> Path:
-    """Where a project keeps what can be made again, by its folder, whether its matrix can be read or not."""
+    """Return the folder of a project's state, which commands can create again."""
     return root / ".torchbake"
 
 
 def layout_of(root: Path) -> Path:
-    """Where a project keeps its images as they were built."""
+    """Return the folder of a project's built images."""
     return state_of(root) / "layout"
 
 
@@ -34,19 +34,19 @@ def gzip_layout_of(root: Path) -> Path:
 
 
 def templates_of(root: Path) -> Path | None:
-    """A project's own templates, which come before the toolkit's; in a checkout they are the toolkit's."""
+    """Return the folder of a project's own templates, if it has one. In a checkout `templates/` is the toolkit's."""
     folder = root / "templates"
     return folder if folder.is_dir() and root != TOOLKIT else None
 
 
 def layers_folder() -> Path:
-    """Where layers are kept that this machine has packed, for all projects; TORCHBAKE_LAYERS names another place."""
+    """Return the folder of this machine's packed layers, for all projects: TORCHBAKE_LAYERS, or one in the cache."""
     named = os.environ.get("TORCHBAKE_LAYERS")
     return Path(named).absolute() if named else cache_folder() / "packed-layers"
 
 
 def layers_limit() -> int:
-    """How many bytes of layers a build leaves there; TORCHBAKE_LAYERS_MAX names another size. Raises UsageError."""
+    """Return the bytes of packed layers that a build keeps: TORCHBAKE_LAYERS_MAX, or 50 GB. Raises UsageError."""
     text = os.environ.get("TORCHBAKE_LAYERS_MAX", _LAYERS_MAX)
     try:
         return parse_size(text)
@@ -55,24 +55,22 @@ def layers_limit() -> int:
 
 
 def builder_folder() -> Path:
-    """Where the builder's own wheels are kept, beside the layers."""
+    """Return the folder of the wheels of the builder stage."""
     return layers_folder() / "builder"
 
 
 def cache_folder() -> Path:
-    """Where the toolkit keeps what any project can use again; it need not be there, nor be writable."""
+    """Return the folder of caches for all projects; it may be missing or read-only."""
     if CHECKOUT:
         return state_of(TOOLKIT)
     named = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    # `su` and containers keep HOME: code that is compiled in another user's home is never run.
-    return (named if is_own(named) else _own_home() / ".cache") / "torchbake"
-
-
-def _own_home() -> Path:
-    """The home in the list of users; a folder that does not exist for a user without an entry."""
+    if is_own(named):
+        return named / "torchbake"
+    # `su` and containers keep HOME. Compiled code in another user's home must never run here.
     import pwd  # noqa: PLC0415 - not on Windows, where setup says what to do
 
     try:
-        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
-    except KeyError:
-        return Path("/nonexistent")
+        home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:  # a user without an entry
+        home = Path("/nonexistent")
+    return home / ".cache/torchbake"

@@ -1,4 +1,4 @@
-"""Text of others: what of it a page and a terminal can show, and its last line. Pure."""
+"""Output of other programs: without characters that a page cannot show, and its last line. Pure."""
 
 import re
 
@@ -8,13 +8,10 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def clean(text: str) -> str:
-    """The text without colours and control characters."""
+    """Return the text without colours and control characters."""
     return _NOT_XML.sub("", _COLOURS.sub("", text))
 
 
-def last_line(said: str, most: int | None = None, *, nothing: str = "it said nothing") -> str:
-    """Return the last line of a program's output, which gives the reason of a failure; ``most`` characters of it.
-
-    ``nothing`` takes the place of an empty output.
-    """
-    return (said.strip().splitlines() or [nothing])[-1].strip()[:most]
+def last_line(output: str, most: int | None = None, *, nothing: str = "it printed nothing") -> str:
+    """Return the last line of a program's output, cut to ``most`` characters; ``nothing`` if the output is empty."""
+    return (output.strip().splitlines() or [nothing])[-1].strip()[:most]

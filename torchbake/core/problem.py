@@ -1,4 +1,4 @@
-"""What is wrong, or why nobody can tell: one result for everything that is judged; where all is good it is None."""
+"""The result of a check that did not pass."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from torchbake.errors import TorchbakeError
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """``reason`` says what is wrong, ``remedy`` what puts it right (empty: nothing that is known).
+    """A reason and its remedy, which is empty if none is known.
 
-    ``unknown``: nothing is proved to be wrong, as ``reason`` kept it from being looked at.
+    With ``unknown`` the check was not possible for this reason, so nothing is proved to be wrong.
     """
 
     reason: str
@@ -18,7 +18,7 @@ class Problem:
 
     @property
     def sentence(self) -> str:
-        """Both, one after the other."""
+        """The reason with the remedy."""
         return f"{self.reason.removesuffix('.')}. {self.remedy}" if self.remedy else self.reason
 
 

@@ -1,4 +1,4 @@
-"""One process of this machine, run to its end with a time limit, and with all that it started."""
+"""Run a process with a time limit, and end it with its child processes."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ from torchbake.core.plain_text import last_line
 from torchbake.core.signals import shell_code
 
 Process = subprocess.Popen[bytes]
-_GRACE = 10  # seconds that a process gets to end what it started
-_LOOK = 0.1  # seconds between two looks at it
+_GRACE = 10  # seconds for a process to end its children after SIGTERM
+_LOOK = 0.1  # seconds between two checks of a process
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """How a process ended: its exit code as a shell has it, its seconds, and when (since the epoch)."""
+    """The end of a process: exit code as a shell has it, duration in seconds, and time (``at``) since the epoch."""
 
     code: int
     seconds: float
@@ -40,7 +40,7 @@ class Finished:
 def run_to_end(
     words: Sequence[str], *, env: Mapping[str, str], limit: float, stopping: threading.Event, cwd: Path | None = None
 ) -> Finished:
-    """Run a command as `watch` does, in a group of processes of its own, of which nothing stays."""
+    """Run a command in a new process group, and kill the rest of the group at its end. Raises as `watch` does."""
 
     def start(out: IO[bytes], err: IO[bytes]) -> Process:
         return subprocess.Popen(
@@ -51,15 +51,13 @@ def run_to_end(
 
 
 def watch(
-    start: Callable[[IO[bytes], IO[bytes]], Process],
-    end: Callable[[Process], None],
-    *,
-    limit: float,
-    stopping: threading.Event,
-) -> Finished:
-    """A process from its start, with files for what it says, until it ends or is late; ``end`` is called in any case.
+    start: Callable[[IO[bytes], IO[bytes]], Process], end: Callable[[Process], None], *,
+    limit: float, stopping: threading.Event,
+) -> Finished:  # fmt: skip
+    """Start a process and wait until it ends, or ``limit`` seconds have passed. ``end`` is called in any case.
 
-    Raises KeyboardInterrupt once ``stopping`` is set, after the process has ended, and OSError for no such program.
+    ``start`` gets files for the process's output and errors. Raises KeyboardInterrupt once ``stopping`` is set, after
+    the process has ended, and OSError if the program cannot be started.
     """
     started, late = time.monotonic(), False
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -71,20 +69,17 @@ def watch(
                 late = time.monotonic() - started > limit
         finally:
             end(process)
-        stdout, stderr = _text(out), _text(err)
+        for file in (out, err):
+            file.seek(0)
+        stdout, stderr = (file.read().decode(errors="replace") for file in (out, err))
     seconds = round(time.monotonic() - started, 3)
     return Finished(
         code=shell_code(process.returncode), seconds=seconds, at=time.time(), stdout=stdout, stderr=stderr, late=late
     )
 
 
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
-
-
 def _end(process: Process) -> None:
-    """SIGTERM, on which a program ends all that it started; SIGKILL for what is still there of its group."""
+    """Send SIGTERM to the process, wait until it has ended its children, then kill the rest of its group."""
     with contextlib.suppress(ProcessLookupError):
         if process.poll() is None:
             process.terminate()

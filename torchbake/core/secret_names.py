@@ -1,4 +1,4 @@
-"""Names that say of a value that it is a secret. Pure."""
+"""Names of variables that hold secrets. Pure."""
 
 import re
 
@@ -8,5 +8,5 @@ _SECRET = re.compile(
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable of this name would hold a secret, such as ``HF_TOKEN``."""
+    """Return whether a variable of this name probably holds a secret, such as ``HF_TOKEN``."""
     return bool(_SECRET.search(name))

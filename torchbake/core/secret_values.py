@@ -1,11 +1,11 @@
-"""Texts that hold a secret, whatever they are called. Pure."""
+"""Find secrets in texts by their form. Pure."""
 
 import re
 
-# An address with a name and a password in it. A scheme is short: without a limit a long text takes its length squared.
+# A URL with a user and a password. The limit of the scheme keeps the search of a long text linear.
 ADDRESS = re.compile(rb"[a-z][a-z0-9+.-]{0,30}://[^\s/@:\"'$<>{}]+:[^\s/@\"'$<>{}]+@")
-# What services give out, by the prefix that they gave it so that it can be found. AWS ends the ids of its examples
-# in EXAMPLE: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
+# Tokens with the prefixes that services give them so that scanners find them. AWS ends the IDs of its examples in
+# EXAMPLE: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
 TOKEN = re.compile(
     rb"(?<![A-Za-z0-9_-])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{50}|glpat-[\w-]{20}|hf_[A-Za-z]{34}"
     rb"|xox[abpr]-[\w-]{20}|(?:AKIA|ASIA)(?![A-Z0-9]{9}EXAMPLE)[A-Z0-9]{16}|AIza[\w-]{35}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{40}"
@@ -14,6 +14,6 @@ TOKEN = re.compile(
 
 
 def secret_text(text: str) -> bool:
-    """Whether a text holds a key, a token, or an address with a password."""
+    """Return whether a text contains a private key, a token, or a URL with a password."""
     data = text.encode()
     return bool(TOKEN.search(data) or ADDRESS.search(data) or b"PRIVATE KEY-----" in data)

@@ -1,4 +1,4 @@
-"""How a run ends when it is told to, and what it does first. The standard library alone is imported here."""
+"""Handlers for SIGINT, SIGTERM and SIGHUP. Imports the standard library alone."""
 
 import contextlib
 import signal
@@ -6,22 +6,20 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_BY_OTHERS = (signal.SIGTERM, signal.SIGHUP)  # a CI job that is cancelled; a terminal that is closed
 
-
-def _by_others() -> tuple[signal.Signals, ...]:
-    """Without SIGHUP where it is ignored: what `nohup` starts is to outlive the terminal."""
-    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    return _BY_OTHERS if hangs_up else (signal.SIGTERM,)
+def _termination_signals() -> tuple[signal.Signals, ...]:
+    """Return SIGTERM, and SIGHUP unless it is ignored: a command that `nohup` started outlives its terminal."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a run as orderly as Ctrl-C does; after the first of the three, those two are ignored."""
-    numbers = _by_others()
+    """Raise KeyboardInterrupt for SIGTERM and SIGHUP as for Ctrl-C. After the first signal these two are ignored."""
+    numbers = _termination_signals()
 
     def interrupt(*_: Any) -> None:
-        for number in numbers:  # a second one, as `timeout` sends, is not to end it otherwise
+        for number in numbers:  # `timeout` sends a second signal, which must not interrupt the cleanup
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
@@ -32,8 +30,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        # It ends already: a second, impatient one is not to end it otherwise.
-        before = dict.fromkeys(numbers, signal.SIG_IGN)
+        before = dict.fromkeys(numbers, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
         raise
     finally:
         for number, handler in before.items():
@@ -43,14 +40,14 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_heard_by(handle: Callable[[int], None]) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP end nothing meanwhile: ``handle`` gets their numbers.
+    """Call ``handle`` with the number of each SIGINT, SIGTERM and SIGHUP, in place of its effect, during the block.
 
-    In another thread than the main one, the only one that signals interrupt, nothing changes.
+    In a thread other than the main one nothing changes: Python handles signals in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, *_by_others())
+    numbers = (signal.SIGINT, *_termination_signals())
     before = {number: signal.signal(number, lambda number, _: handle(number)) for number in numbers}
     try:
         yield
@@ -61,46 +58,46 @@ def signals_heard_by(handle: Callable[[int], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def to_its_end() -> Iterator[None]:
-    """An interrupt waits for the end of a request: what an engine makes after its sender is gone, nobody removes."""
-    came: list[int] = []
+    """Delay signals until the block ends: nobody would remove a container that an engine creates after an interrupt."""
+    delayed: list[int] = []
     try:
-        with signals_heard_by(came.append):
+        with signals_heard_by(delayed.append):
             yield
     finally:
-        if came:
-            signal.raise_signal(came[0])
+        if delayed:
+            signal.raise_signal(delayed[0])
 
 
 @contextlib.contextmanager
 def interrupted_once(later: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Of several interrupts the first raises KeyboardInterrupt; of each other one ``later`` is told.
+    """Raise KeyboardInterrupt for the first signal, and call ``later`` for each other, so that the cleanup completes.
 
-    So what the first one makes us put away is put away. From a call of what this gives on, none interrupts.
+    After a call of the yielded function no signal interrupts.
     """
-    heard = False
+    closed = False
 
     def close() -> None:
-        nonlocal heard
-        heard = True
+        nonlocal closed
+        closed = True
 
-    def hear(_number: int) -> None:
-        if heard:
+    def handle(_number: int) -> None:
+        if closed:
             later()
         else:
             close()
             raise KeyboardInterrupt
 
-    with signals_heard_by(hear):
+    with signals_heard_by(handle):
         yield close
 
 
 def shell_code(returncode: int) -> int:
-    """How a process ended, as a shell has it: 128 and the signal's number where one ended it."""
+    """Return a process's exit code as a shell has it: 128 plus the signal's number if a signal ended it."""
     return returncode if returncode >= 0 else 128 - returncode
 
 
 def signal_name(number: int) -> str:
-    """``SIGKILL``; ``signal 99`` for what has no name."""
+    """Return a signal's name, such as ``SIGKILL``; ``signal 99`` if it has none."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"

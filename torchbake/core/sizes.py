@@ -1,4 +1,4 @@
-"""Numbers of bytes as people read and write them. Pure."""
+"""Numbers of bytes as text. Pure."""
 
 import re
 
@@ -15,7 +15,7 @@ def parse_size(text: str) -> int:
 
 
 def human(size: float) -> str:
-    """Bytes as people read them, in the units that docker uses: ``82 kB``, ``937 MB``, ``1.18 GB``."""
+    """Format a number of bytes in docker's units: ``82 kB``, ``937 MB``, ``1.18 GB``."""
     value = float(abs(size))
     sign = "−" if size < 0 else ""
     for unit in ("B", "kB", "MB"):

@@ -1,9 +1,9 @@
-"""The names that somebody may have meant. Pure."""
+"""Suggestions for a mistyped name. Pure."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def nearest(word: str, choices: Iterable[str], *, count: int = 3) -> list[str]:
-    """The names that look most like ``word``, best first; empty when none does."""
+    """Return the names most similar to ``word``, best first; none if no name is similar."""
     return difflib.get_close_matches(word, list(choices), n=count, cutoff=0.5)

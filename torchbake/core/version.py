@@ -1,4 +1,4 @@
-"""Which torchbake this is, and how pip gets the same."""
+"""The version of this torchbake, and the requirement by which pip installs the same one."""
 
 import subprocess
 
@@ -11,14 +11,14 @@ UNKNOWN = "0+checkout"
 
 
 def version() -> str:
-    """The version by PEP 440: the installed one, or ``0+gCOMMIT`` of a checkout.
+    """Return the version by PEP 440: of the installed package, or ``0+gCOMMIT`` of a checkout.
 
-    A checkout may hold the file of a build too, but that is as old as the build. Raises UsageError if git refuses the
+    A checkout's `_version.py` is as old as its last build, so it is not read. Raises UsageError if git refuses the
     checkout.
     """
     if not CHECKOUT:
         return str(__version__)
-    if not (TOOLKIT / ".git").exists():  # else git would tell of the repository around it
+    if not (TOOLKIT / ".git").exists():  # git would report a repository around this folder
         return UNKNOWN
     try:
         commit = head_commit(TOOLKIT, "--short=12", limit=10)
@@ -28,9 +28,9 @@ def version() -> str:
 
 
 def requirement(version: str, extra: str = "") -> str:
-    """What pip is told to install this version again: a release from its index, a commit from its repository.
+    """Return the requirement of this version for pip: a release of its index, or a commit of its repository.
 
-    Never the bare name: a pipeline that may release would take whatever the index then has under it.
+    Never the bare name: a pipeline with the right to release would install any package that has it on the index.
     """
     name = f"torchbake[{extra}]" if extra else "torchbake"
     public, _, local = version.partition("+")
@@ -40,6 +40,6 @@ def requirement(version: str, extra: str = "") -> str:
 
 
 def tag(version: str) -> str:
-    """The tag of the toolkit's repository that a release is made from; empty for anything else."""
+    """Return the tag of the toolkit's repository for a release's version; empty for any other version."""
     public, _, local = version.partition("+")
     return f"v{public}" if not local.startswith("g") and "dev" not in public and public != "0" else ""

@@ -39,7 +39,7 @@ def test_a_signal_and_a_late_end_are_told_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (ended(0, stdout="nonsense"), "its Python ended with 0: it said nothing"),
+        (ended(0, stdout="nonsense"), "its Python ended with 0: it printed nothing"),
         (ended(1, stderr="Traceback\nMemoryError"), "its Python ended with 1: MemoryError"),
         (ended(0, stdout=json.dumps({**FACTS, "torch": ""})), "its sandbox has no torch"),
         (ended(255, "no route"), "ssh cannot log in as pytorch: no route"),
