@@ -1,4 +1,4 @@
-"""Does a lock agree with the row that it is for? As far as the lock alone can tell. Pure."""
+"""Check that a lock fits its row of the matrix, by the lock alone. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from torchbake.errors import LockError
 from torchbake.lock.companions import COMPANIONS
-from torchbake.lock.lockfile import Lock, Pin, unasked
+from torchbake.lock.lockfile import Lock, superfluous
 from torchbake.matrix.spec import ImageSpec
 
 # Wheels that exist for the CPU and for CUDA under one name and version, told apart by the local version.
@@ -20,10 +20,7 @@ def requirements_of(spec: ImageSpec) -> tuple[str, ...]:
 
 
 def check_agreement(spec: ImageSpec, lock: Lock) -> None:
-    """Raise LockError unless the wheels are what the row says: torch, its packages, accelerator, CUDA, cuDNN.
-
-    As far as the lock alone can tell: nothing is in it that nothing else in it, or the row, needs.
-    """
+    """Raise LockError unless torch, packages, accelerator, CUDA and cuDNN fit the row, and each wheel is required."""
     torch = lock.pins.get("torch")
     if torch is None or Version(torch.version).public != str(Version(spec.torch).public):
         raise _disagreement(spec, f"torch {spec.torch}", f"torch {torch.version if torch else 'none'}")
@@ -35,9 +32,15 @@ def check_agreement(spec: ImageSpec, lock: Lock) -> None:
 
 
 def _check_accelerator(spec: ImageSpec, lock: Lock) -> None:
+    cpu = spec.accelerator.kind == "cpu"
     for name in sorted(BUILT_PER_ACCELERATOR & lock.pins.keys()):
-        _check_local_version(spec, lock.pins[name])
-    if spec.accelerator.kind == "cpu":
+        version = lock.pins[name].version
+        local = Version(version).local or ""
+        if cpu and local != "cpu":
+            raise _disagreement(spec, f"{name} for the CPU (+cpu)", f"{name} {version}, built for CUDA")
+        if not cpu and local and local != f"cu{''.join(map(str, spec.accelerator.version))}":
+            raise _disagreement(spec, f"{name} for {spec.accelerator}", f"{name} {version}")
+    if cpu:
         if lock.cuda:
             raise _disagreement(spec, "the CPU", f"wheels of CUDA {lock.cuda}")
         return
@@ -53,28 +56,19 @@ def _check_requirements(spec: ImageSpec, lock: Lock) -> None:
         pin = lock.pins.get(canonicalize_name(requirement.name))
         if pin and not requirement.marker and not requirement.specifier.contains(pin.version, prereleases=True):
             raise _disagreement(spec, str(requirement), f"{pin.name} {pin.version}")
-    foreign = unasked(lock, [canonicalize_name(requirement.name) for requirement in requirements])
-    if foreign:
-        raise _disagreement(spec, f"nothing of {foreign[0]}", f"{foreign[0]}, which nothing asks for")
+    extra = superfluous(lock, [canonicalize_name(requirement.name) for requirement in requirements])
+    if extra:
+        raise _disagreement(spec, f"nothing of {extra[0]}", f"{extra[0]}, which no package requires")
 
 
-def names_of(asked: Iterable[str]) -> set[str]:
-    """The packages that are asked for on every platform."""
-    requirements = [Requirement(text) for text in asked]
-    return {canonicalize_name(requirement.name) for requirement in requirements if not requirement.marker}
-
-
-def _check_local_version(spec: ImageSpec, pin: Pin) -> None:
-    local = Version(pin.version).local or ""
-    if spec.accelerator.kind == "cpu":
-        if local != "cpu":
-            raise _disagreement(spec, f"{pin.name} for the CPU (+cpu)", f"{pin.name} {pin.version}, built for CUDA")
-    elif local and local != f"cu{''.join(map(str, spec.accelerator.version))}":
-        raise _disagreement(spec, f"{pin.name} for {spec.accelerator}", f"{pin.name} {pin.version}")
+def names_of(requirements: Iterable[str]) -> set[str]:
+    """Return the packages that requirements name for every platform."""
+    parsed = map(Requirement, requirements)
+    return {canonicalize_name(requirement.name) for requirement in parsed if not requirement.marker}
 
 
 def _disagreement(spec: ImageSpec, promised: str, found: str) -> LockError:
     return LockError(
         f"matrix.yaml:{spec.line}: {spec.id}: the row says {promised}, but the lock holds {found}.",
-        hint="Correct the row's accelerator or torch version; or the index does not have that wheel.",
+        hint="Correct the row's accelerator or torch version, or name an index that has the wheel.",
     )

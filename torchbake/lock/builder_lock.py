@@ -1,4 +1,4 @@
-"""``images/builder.lock``: the builder's own tool, uv, in the version that also resolves."""
+"""``images/builder.lock``: uv for the builder stage, in the version that also resolves the locks."""
 
 from pathlib import Path
 
@@ -17,32 +17,23 @@ def builder_lock_path(root: Path) -> Path:
 
 
 def builder_lock_text(root: Path) -> str:
-    """Raises LockError when there is none."""
+    """Read the lock's text. Raises LockError if there is no lock, or if it holds more than uv."""
     path = builder_lock_path(root)
     text = read_lock_text(path, "all")
-    _checked(text, path)
+    lock = parse_lock(text, str(path))
+    locked = [f"{pin.name}=={pin.version}" for pin in lock.pins.values()]
+    if locked != [lock.inputs] or set(lock.pins) != {"uv"}:
+        raise LockError(f"{path}: holds {', '.join(locked)}, but must hold uv alone.", hint=_AGAIN)
     return text
 
 
 def read_builder_lock(root: Path) -> Lock:
-    """Raises LockError when there is none, or when it holds more than uv."""
-    path = builder_lock_path(root)
-    return _checked(read_lock_text(path, "all"), path)
-
-
-def _checked(text: str, path: Path) -> Lock:
-    lock = parse_lock(text, str(path))
-    held = [f"{pin.name}=={pin.version}" for pin in lock.pins.values()]
-    if held != [lock.inputs] or set(lock.pins) != {"uv"}:
-        raise LockError(
-            f"{path}: holds {', '.join(held)}, but must hold uv alone.",
-            hint=_AGAIN,
-        )
-    return lock
+    """Read the lock. Raises LockError if there is no lock, or if it holds more than uv."""
+    return parse_lock(builder_lock_text(root), str(builder_lock_path(root)))
 
 
 def make_builder_lock(root: Path, config: PipConfig, *, upgrade: bool = False) -> bool:
-    """Lock uv, unless it is locked already; whether the file is another one now. Raises LockError."""
+    """Lock uv, unless it is locked, and return whether the file changed. Raises LockError."""
     path = builder_lock_path(root)
     if path.exists() and not upgrade:
         return False
@@ -56,7 +47,7 @@ def make_builder_lock(root: Path, config: PipConfig, *, upgrade: bool = False) -
 
 
 def check_builder_online(lock: Lock, config: PipConfig) -> None:
-    """Raises LockError unless the indexes serve every locked file."""
+    """Raise LockError unless the indexes serve every locked file."""
     differences = differences_of(lock, _locked(lock.inputs, config))
     if differences:
         raise LockError(f"images/builder.lock: {differences[0]}.", hint=_AGAIN)

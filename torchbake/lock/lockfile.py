@@ -1,4 +1,4 @@
-"""``requirements.lock``: what it says, and in which layer each wheel goes."""
+"""The file ``requirements.lock``: its pins, and the layer of each wheel."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -26,7 +26,7 @@ _TORCH_WHEELS = {"torch", "triton"}
 
 @dataclass(frozen=True, kw_only=True)
 class Pin:
-    """One locked wheel. ``via`` are the packages that need it; empty for what the row itself asks for."""
+    """One locked wheel. ``via`` are the packages that require it; empty if only the row does."""
 
     name: str
     version: str
@@ -47,7 +47,7 @@ class Lock:
 
     @property
     def cuda(self) -> str | None:
-        """CUDA's exact version, that of its run-time library; None where no wheel carries one."""
+        """CUDA's exact version, by the wheel of its runtime library; None if there is no such wheel."""
         return self._version("nvidia-cuda-runtime")
 
     @property
@@ -60,15 +60,14 @@ class Lock:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Torch and the NVIDIA wheels that it needs, each as a requirement: an image keeps them outside of its venv."""
-        pins = (*self.layers["torch"], *self.layers["nvidia"])
-        return tuple(_exactly(pin) for pin in pins)
+        """Requirements of torch and the NVIDIA wheels that it needs, which an image has outside of its venv."""
+        return tuple(map(_exactly, (*self.layers["torch"], *self.layers["nvidia"])))
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """The lines of an image's constraints file: what it keeps, and the companions of its torch.
+        """The lines of an image's constraints file: the wheels outside of its venv, and the companions of its torch.
 
-        A companion that is locked stays at its version. The others are named too, as somebody may install them later.
+        Companions that are not locked have a line too, for users who install them later.
         """
         pins = self.pins
         locked = tuple(_exactly(pins[name]) for name in sorted(COMPANIONS & pins.keys()))
@@ -76,14 +75,12 @@ class Lock:
         return (*self.kept, *sorted((*locked, *absent)))
 
     def _version(self, stem: str) -> str | None:
-        for name, pin in self.pins.items():
-            if re.fullmatch(rf"{stem}(-cu\d+)?", name):
-                return pin.version
-        return None
+        matching = (pin.version for name, pin in self.pins.items() if re.fullmatch(rf"{stem}(-cu\d+)?", name))
+        return next(matching, None)
 
 
 def parse_pins(text: str) -> tuple[Pin, ...]:
-    """The pins of uv's (or pip-compile's) output, in its order."""
+    """Parse the pins in the output of uv or pip-compile, in its order."""
     pins: list[Pin] = []
     for block in re.split(r"\n(?=\S)", text):
         match = _PIN.match(block)
@@ -101,10 +98,10 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
 
 
 def assign_layers(pins: Iterable[Pin]) -> dict[Layer, tuple[Pin, ...]]:
-    """Each wheel's layer.
+    """Assign each wheel to a layer.
 
-    The NVIDIA libraries that torch needs come first and are shared by every image with the same wheels;
-    NVIDIA wheels that only the row asks for (nvcc) would break that, so they go to ``devel``.
+    All images with the same NVIDIA libraries of torch share their layers. NVIDIA wheels that only the row requires
+    (nvcc) are in ``devel``, so that images without them still share the others.
     """
     pins = tuple(pins)
     needed = needed_by({"torch"}, pins)
@@ -115,7 +112,7 @@ def assign_layers(pins: Iterable[Pin]) -> dict[Layer, tuple[Pin, ...]]:
 
 
 def format_lock(lock: Lock) -> str:
-    """The file's text: a header, then the pins by layer. ``parse_lock`` reads it back."""
+    """Format a lock's file: a header, then the pins by layer."""
     lines = [
         "# Locked by torchbake; `nox -s lock` makes it anew. pip and uv install it as it is.",
         f"# inputs: {lock.inputs}",
@@ -123,7 +120,8 @@ def format_lock(lock: Lock) -> str:
     for layer in LAYERS:
         lines += ["#", f"# --- layer {layer}"]
         for pin in lock.layers[layer]:
-            lines += [_requirement(pin), *(f"    # via {name}" for name in pin.via)]
+            lines.append(" \\\n".join([_exactly(pin), *(f"    --hash={digest}" for digest in pin.hashes)]))
+            lines += [f"    # via {name}" for name in pin.via]
     return "\n".join(lines) + "\n"
 
 
@@ -131,12 +129,8 @@ def _exactly(pin: Pin) -> str:
     return f"{pin.name}=={pin.version}"
 
 
-def _requirement(pin: Pin) -> str:
-    return " \\\n".join([_exactly(pin), *(f"    --hash={digest}" for digest in pin.hashes)])
-
-
 def parse_lock(text: str, name: str) -> Lock:
-    """Read a lock back. Raises LockError when it is not one of ours, to the byte; ``name`` is for the message."""
+    """Parse a lock. Raises LockError if torchbake did not write exactly this text; ``name`` is for the message."""
     inputs = re.search(r"^# inputs: (.*)$", text, flags=re.MULTILINE)
     layers: dict[Layer, tuple[Pin, ...]] = dict.fromkeys(LAYERS, ())
     for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]:
@@ -144,14 +138,14 @@ def parse_lock(text: str, name: str) -> Lock:
         if match and match[1] in LAYERS:
             layers[match[1]] = parse_pins(section)
     lock = Lock(inputs=inputs[1] if inputs else "", layers=layers)
-    what = _damage(text, lock)
-    if what:
-        raise LockError(f"{name}: {what}.", hint="Make it again: nox -s lock -- ID.")
+    damage = _damage(text, lock)
+    if damage:
+        raise LockError(f"{name}: {damage}.", hint="Make it again: nox -s lock -- ID.")
     return lock
 
 
 def read_lock_text(path: Path, selector: str) -> str:
-    """A lock's text; ``selector`` is what makes it. Raises LockError: missing, or no text."""
+    """Read a lock's text. Raises LockError if it cannot be read; the message names the ``selector`` to make it."""
     hint = f"Make it: nox -s lock -- {selector}"
     try:
         return read_text(path)
@@ -174,7 +168,10 @@ def _damage(text: str, lock: Lock) -> str:
 
 
 def _foreign(text: str, lock: Lock) -> str:
-    """What in the text a lock never holds: installers obey every line, so there may be none but our own."""
+    """Describe the first part of a text that torchbake does not write; empty if there is none.
+
+    Installers obey every line of a lock.
+    """
     written = format_lock(lock)
     if text != written:
         pairs = enumerate(zip_longest(text.split("\n"), written.split("\n")), 1)
@@ -197,10 +194,10 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def unasked(lock: Lock, asked: Iterable[str]) -> list[str]:
-    """The packages that none of ``asked`` needs, directly or through others, as far as the lock itself tells."""
+def superfluous(lock: Lock, roots: Iterable[str]) -> list[str]:
+    """Return the packages of a lock that neither ``roots`` nor their dependencies require."""
     pins = lock.pins
-    return sorted(pins.keys() - needed_by(pins.keys() & asked, pins.values()))
+    return sorted(pins.keys() - needed_by(pins.keys() & roots, pins.values()))
 
 
 def _layer(pin: Pin, needed: set[str]) -> Layer:
@@ -212,10 +209,8 @@ def _layer(pin: Pin, needed: set[str]) -> Layer:
 
 
 def needed_by(roots: Iterable[str], pins: Collection[Pin]) -> set[str]:
-    """The names of some packages and of all that they need, directly or through others."""
-    needed, grown = {*roots}, True
-    while grown:
-        more = {pin.name for pin in pins if needed & set(pin.via)} - needed
+    """Return the names of packages and of all their dependencies."""
+    needed = {*roots}
+    while more := {pin.name for pin in pins if needed & set(pin.via)} - needed:
         needed |= more
-        grown = bool(more)
     return needed

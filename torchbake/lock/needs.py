@@ -1,4 +1,4 @@
-"""Which wheels of an image's environment are there for torch, and the same for many versions of it."""
+"""Assign an image's wheels to the stages of its Dockerfile."""
 
 from torchbake.lock.agreement import BUILT_PER_ACCELERATOR, names_of
 from torchbake.lock.lockfile import Lock, Pin, needed_by
@@ -8,11 +8,10 @@ NEEDS = "needs"
 
 
 def wheels_by_stage(spec: ImageSpec, lock: Lock) -> dict[str, tuple[Pin, ...]]:
-    """An image's wheels by the stage of its Dockerfile that installs them: its layers, and NEEDS, a part of the site.
+    """Return an image's wheels by the stage that installs them: a stage for each layer, and NEEDS for a part of "site".
 
-    That part is what torch, its own libraries and the matrix for all its images ask for, directly or through others.
-    What changes with a version of torch, a row or a flavor stays in the site: those libraries, CUDA's bindings, and
-    what else the row asks for.
+    NEEDS has the dependencies of torch, of its companions and of the packages that the matrix adds to all images: most
+    versions of torch share them. The companions, CUDA's bindings and the row's own packages stay in "site".
     """
     pins, of_all = lock.pins, names_of(spec.pip_of_all)
     needed = needed_by((BUILT_PER_ACCELERATOR | of_all) & pins.keys(), pins.values())

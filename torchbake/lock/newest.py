@@ -1,4 +1,4 @@
-"""Versions that a lock takes and nobody would expect: pre-releases, and ones behind the newest."""
+"""Warn of unexpected versions in a lock: pre-releases, and versions that are not the newest."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _TOO_OLD = timedelta(days=2 * 365)
 
 @dataclass(frozen=True, kw_only=True)
 class Behind:
-    """A package whose locked ``version`` is not the ``latest``. ``no_wheel``: the reason is a missing wheel."""
+    """A package whose locked ``version`` is not the ``latest``; ``no_wheel`` is True if the latest has no wheel."""
 
     name: str
     version: Version
@@ -35,7 +35,7 @@ class Behind:
 
 
 def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str = "") -> list[str]:
-    """Describe each of the row's own packages whose newly taken version is odd. Asks the indexes.
+    """Describe the new pre-releases, and the row's packages with an old version, by the indexes.
 
     Raises LockError if a version is far behind the newest because a wheel is missing.
     """
@@ -46,9 +46,9 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
         for pin in taken.values()
         if Version(pin.version).is_prerelease
     ]
-    asked = [requirement for text in spec.pip if (requirement := Requirement(text)).marker is None]
-    names = taken.keys() - BUILT_PER_ACCELERATOR  # torchvision and torchaudio are torch's own versions
-    own = [requirement for requirement in asked if canonicalize_name(requirement.name) in names]
+    required = [requirement for text in spec.pip if (requirement := Requirement(text)).marker is None]
+    names = taken.keys() - BUILT_PER_ACCELERATOR  # torchvision and torchaudio follow torch's version
+    own = [requirement for requirement in required if canonicalize_name(requirement.name) in names]
     if not own:
         return odd
     try:
@@ -67,7 +67,7 @@ def _behind(
     for requirement in own:
         name = canonicalize_name(requirement.name)
         version = Version(taken[name].version)
-        # A row that names an older version has it on purpose.
+        # A row may require an older version.
         if version < latest[name] and requirement.specifier.contains(latest[name]) and not version.is_prerelease:
             reason, no_wheel = _why(name, latest[name], spec, config)
             yield Behind(name=name, version=version, latest=latest[name], reason=reason, no_wheel=no_wheel)
@@ -88,16 +88,16 @@ def _check_not_far(spec: ImageSpec, behind: Sequence[Behind], config: PipConfig)
 def _is_old(behind: Behind, config: PipConfig) -> bool:
     times = upload_times(behind.name, config)
     if behind.version not in times or behind.latest not in times:
-        return False  # no index tells: the version alone decides
+        return False  # no index has the times, so only the major version counts
     return times[behind.latest] - times[behind.version] >= _TOO_OLD
 
 
 def _latest(names: Sequence[str], spec: ImageSpec, config: PipConfig) -> dict[str, Version]:
-    """The newest stable versions, as wheels or as sources, for the row's Python or a later one."""
+    """Return the newest stable versions, as wheels or as sources, for the row's Python or a later one."""
     here = newest(names, spec.base.python, config, wheels=False)
     try:
         later = newest(names, _ANY_PYTHON, config, wheels=False)
-    except LockError:  # one of them says of every version which Python is too new for it
+    except LockError:  # every version of a package excludes future versions of Python
         later = here
     return {name: max(Version(here[name]), Version(later[name])) for name in names}
 
@@ -111,4 +111,4 @@ def _why(name: str, latest: Version, spec: ImageSpec, config: PipConfig) -> tupl
         return f"newer ones have no wheel for Python {python} on this platform, and locks hold no sources", True
     if reason := why_not_installable(f"{name}=={latest}", python, config):
         return reason, True
-    return f"torch {spec.torch}, another package of the row, or what it says of itself holds it back", False
+    return f"torch {spec.torch}, another package of the row or its own metadata excludes it", False

@@ -5,8 +5,5 @@ _FOLDERS = {"triton": "triton/backends/nvidia/"}  # ptxas, CUPTI and libdevice i
 
 
 def nvidia_folder(wheel: str) -> str | None:
-    """The folder of a wheel below which all files are NVIDIA's, with a slash at its end.
-
-    Returns the empty string if all files of the wheel are, and None if none is.
-    """
+    """Return the folder of a wheel's NVIDIA files, with a slash at its end; "" for the whole wheel, None for none."""
     return "" if wheel.startswith(_WHEELS) else _FOLDERS.get(wheel)

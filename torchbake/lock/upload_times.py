@@ -1,4 +1,4 @@
-"""When the releases of a package were uploaded, as far as the host's indexes tell."""
+"""The upload times of a package's releases, by the host's indexes."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ _TIMEOUT = (10, 60)  # seconds to connect, and between two bytes
 
 
 def upload_times(name: str, config: PipConfig) -> dict[Version, datetime]:
-    """Return the first upload of each version of a package; empty if no index tells.
+    """Return the first upload of each version of a package; empty if no index has it.
 
     Only the JSON form of an index has the times: https://packaging.python.org/en/latest/specifications/simple-repository-api/
     """
@@ -55,9 +55,6 @@ def _times(page: Mapping[str, Any]) -> Iterator[tuple[Version, datetime]]:
         with contextlib.suppress(
             InvalidSdistFilename, InvalidWheelFilename, InvalidVersion, KeyError, TypeError, ValueError
         ):
-            time = datetime.fromisoformat(str(file["upload-time"]).replace("Z", "+00:00"))
-            yield _version(file["filename"]), time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _version(filename: str) -> Version:
-    return parse_wheel_filename(filename)[1] if filename.endswith(".whl") else parse_sdist_filename(filename)[1]
+            time, name = datetime.fromisoformat(str(file["upload-time"])), file["filename"]
+            version = parse_wheel_filename(name)[1] if name.endswith(".whl") else parse_sdist_filename(name)[1]
+            yield version, time if time.tzinfo else time.replace(tzinfo=UTC)

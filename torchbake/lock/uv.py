@@ -1,4 +1,4 @@
-"""uv as the resolver: requirements in, pinned and hashed wheels out."""
+"""Resolve requirements to pinned and hashed wheels by uv."""
 
 import re
 import subprocess
@@ -14,15 +14,18 @@ from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, parse_pins
 from torchbake.ui.tool_environment import environment_of
 
-# The oldest C library that torch's own wheels accept; a lock for it installs on every base.
+# The oldest C library that torch's wheels accept; a lock for it can be installed on every base.
 PLATFORM = "x86_64-manylinux_2_28"
-
-_NO_WHEEL = re.compile(r"^\s*hint: Wheels are required for `([^`]+)`", flags=re.MULTILINE)  # uv's own words
+_NO_WHEEL = re.compile(r"^\s*hint: Wheels are required for `([^`]+)`", flags=re.MULTILINE)  # uv's message
+_OWN_INDEXES = (
+    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),
+    *("UV_INDEX_STRATEGY", "UV_INSECURE_HOST"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What uv is asked. ``preferred`` are pins, a line each, that are kept where they still fit."""
+    """Requirements to resolve for a Python. ``preferred`` are pins, a line each, that uv keeps if they fit."""
 
     requirements: tuple[str, ...]
     python: str
@@ -30,19 +33,19 @@ class Question:
 
 
 def resolve(question: Question, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
-    """Every wheel that the requirements need, with hashes.
+    """Return every wheel that the requirements need, with hashes.
 
-    ``exclude`` are requirements such as ``torch!=2.13.0+cpu``. Raises LockError with uv's own words.
+    ``exclude`` are requirements such as ``torch!=2.13.0+cpu``. Raises LockError with uv's message.
     """
-    # A source distribution would run code of its author on the builder; wheels are only unpacked.
+    # A source distribution would run its author's code on the builder; wheels are only unpacked.
     words = ["--generate-hashes", "--only-binary", ":all:"]
     return _compile(question, config, words, exclude=exclude)
 
 
 def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:
-    """The newest stable version of each package for a Python, alone; of sources too, unless ``wheels``.
+    """Return the newest stable version of each package for a Python, with ``wheels`` only of its wheels.
 
-    Nothing is built: versions are all that is asked for. Raises LockError when a package has none.
+    Dependencies do not count, and no source is built. Raises LockError if a package has no version.
     """
     words = ["--no-deps", *(["--only-binary", ":all:"] if wheels else [])]
     pins = _compile(Question(requirements=tuple(names), python=python), config, words)
@@ -52,7 +55,7 @@ def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool
 def why_not_installable(requirement: str, python: str, config: PipConfig) -> str:
     """Return the reason why wheels alone cannot install a release and its dependencies; empty if they can.
 
-    Sources are not resolved instead: uv would run the code of their authors to learn what they need.
+    Source distributions are not resolved: uv would run their authors' code to read their dependencies.
     """
     try:
         resolve(Question(requirements=(requirement,), python=python), config)
@@ -73,48 +76,33 @@ def _compile(
         output = Path(folder) / "requirements.lock"
         if question.preferred:
             output.write_text(question.preferred)
-        command = [str(uv.find_uv_bin()), *_arguments(question.python), *words, "--config-file", str(settings)]
+        command = [str(uv.find_uv_bin()), "pip", "compile", "--quiet", "--no-header", *words]
+        command += ["--python-version", question.python, "--python-platform", PLATFORM]
         done = subprocess.run(
-            [*command, "--output-file", str(output), "-"],
-            input="\n".join((*question.requirements, *exclude)),
-            env=uv_environment(config),
-            capture_output=True,
-            text=True,
-            check=False,
-            close_fds=False,
-        )
+            [*command, "--config-file", str(settings), "--output-file", str(output), "-"],
+            input="\n".join((*question.requirements, *exclude)), env=uv_environment(config),
+            capture_output=True, text=True, check=False, close_fds=False,
+        )  # fmt: skip
         if done.returncode:
-            raise LockError(_last_words(done.stderr), hint="Correct the row's versions or packages, or the index.")
+            lines = [line.rstrip() for line in done.stderr.splitlines() if line.strip()]
+            raise LockError(
+                "uv found no versions that fit: " + ("\n  ".join(lines[-12:]) or "it printed nothing"),
+                hint="Correct the row's versions or packages, or the index.",
+            )
         return parse_pins(output.read_text())
 
 
-def _arguments(python: str) -> list[str]:
-    arguments = ["pip", "compile", "--quiet", "--no-header"]
-    return [*arguments, "--python-version", python, "--python-platform", PLATFORM]
-
-
-_OWN_INDEXES = (
-    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),
-    *("UV_INDEX_STRATEGY", "UV_INSECURE_HOST"),
-)
-
-
 def uv_environment(config: PipConfig) -> dict[str, str]:
-    """Return uv's environment: the host's, less what would change its answer, or override pip's settings in a uv.toml.
+    """Return uv's environment: the host's variables, but none that would change its result or override the uv.toml.
 
-    The variables that are ignored are named on stderr once.
+    A message on stderr names the ignored variables once.
     """
     environment = {**environment_of("uv"), "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
     if uv_toml(config):
         for name in _OWN_INDEXES:
-            environment.pop(name, None)  # uv would take it before what our file says
+            environment.pop(name, None)  # uv prefers it to the file
     if config.cert:
         environment["SSL_CERT_FILE"] = config.cert
     if config.proxy:
         environment |= {"HTTP_PROXY": config.proxy, "HTTPS_PROXY": config.proxy}
     return environment
-
-
-def _last_words(stderr: str) -> str:
-    lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
-    return "uv found no versions that fit: " + ("\n  ".join(lines[-12:]) or "it said nothing")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.unit.conftest import cpu_pins, cuda_pins, pin
 from torchbake.errors import LockError
-from torchbake.lock.lockfile import LAYERS, Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, unasked
+from torchbake.lock.lockfile import LAYERS, Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, superfluous
 
 UV = """\
 nvidia-cudnn-cu12==9.10.2.21 \\
@@ -170,5 +170,5 @@ def test_nothing_can_be_put_into_a_lock_unseen(at: int, more: str) -> None:
 
 def test_a_package_is_asked_for_by_the_row_or_by_what_the_row_asks_for() -> None:
     lock = Lock(inputs="x", layers=assign_layers([*cuda_pins(), pin("b", via=["a"]), pin("a", via=["b"])]))
-    assert unasked(lock, ["torch", "numpy"]) == ["a", "b"]
-    assert unasked(lock, ["torch", "numpy", "a", "not-locked"]) == []
+    assert superfluous(lock, ["torch", "numpy"]) == ["a", "b"]
+    assert superfluous(lock, ["torch", "numpy", "a", "not-locked"]) == []

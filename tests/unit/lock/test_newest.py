@@ -49,7 +49,7 @@ def index(*, anywhere: str = "1.3.2", here: str = "1.3.2", wheels: str = "1.3.2"
     ("has", "reason"),
     [
         (index(here="0.11.3", wheels="0.11.3"), "not for Python 3.11"),
-        (index(), "torch 2.10.0, another package of the row, or"),
+        (index(), "torch 2.10.0, another package of the row or its own metadata"),
         (index(anywhere="0.11.3"), "torch 2.10.0, another"),  # 1.3.2 is for this Python, and for no later one
     ],
     ids=["another Python", "held back", "an upper bound on Python"],
