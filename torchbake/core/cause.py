@@ -1,6 +1,6 @@
 """Find the reason of a tool's failure in its output. Pure.
 
-Errors of apt begin with ``E:``, or with ``W:`` for a list that it could not fetch. Those of pip and uv begin with
+Errors of apt begin with ``E:``, or with ``W:`` for a list that it could not fetch. Errors of pip and uv begin with
 ``error:`` and have indented lines below. Known are also dpkg, compilers, and the last line of Python's traceback.
 """
 

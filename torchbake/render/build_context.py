@@ -1,4 +1,4 @@
-"""What a Dockerfile takes of the folder it is built in: files of the user's own beside the toolkit's. Pure."""
+"""Find the files that a Dockerfile copies or mounts from its build context. Pure."""
 
 import json
 import posixpath
@@ -11,12 +11,12 @@ from torchbake.errors import RenderError
 from torchbake.matrix.ignored import FOLDERS, DockerIgnore
 from torchbake.render.instructions import Instruction, instructions, opens_document, triggered
 
-# What our own templates take, by stage: locks, and the toolkit's files where no build context has them.
+# Sources in the toolkit's templates, by stage: locks, and in a checkout the toolkit's files.
 _OURS = re.compile(r"toolkit:(entrypoints|layers)|builder:images/builder\.lock|locks:images/[^/]+/requirements\.lock")
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
 _OCTAL = re.compile(r"[0-7]{3,4}")
-_NORMALIZED = re.compile(r"/run/own-\d+")  # mounts of what `files` and `certificates` name
-_NO_GLOB = re.compile(r"\*\*|\[[!^]|\[[^\]]*$|\\")  # to Python another than to Docker, or none at all
+_NORMALIZED = re.compile(r"/run/own-\d+")  # mounts for the keys `files` and `certificates`
+_NO_GLOB = re.compile(r"\*\*|\[[!^]|\[[^\]]*$|\\")  # a glob that Python and Docker read in different ways, or an error
 
 
 class _Source(NamedTuple):
@@ -25,39 +25,35 @@ class _Source(NamedTuple):
 
 
 def own_sources(dockerfile: str) -> dict[str, bool]:
-    """What is copied or mounted from the matrix's folder beside what our templates take: paths and globs.
+    """Return the paths and globs that a Dockerfile copies or mounts from the matrix's folder, but not the toolkit's.
 
-    Each with whether the image may have the modes of its files; ``COPY --chmod=0644`` and the keys of the matrix set
-    them. Raises RenderError where nobody could say which files those are.
+    The value is True if the image gets the modes of the files. ``COPY --chmod=0644`` and the matrix set other modes.
+    Raises RenderError for a source that is not certain, such as a variable.
     """
-    found: dict[str, bool] = {}
-    for path, modes in sorted(_sources(dockerfile)):
-        found[path] = found.get(path, False) or modes
-    return found
+    return dict(sorted(_sources(dockerfile)))  # of one path the last counts: True
 
 
 def all_sources(dockerfile: str) -> set[str]:
-    """List all that a Dockerfile copies or mounts from its build's folder: paths and globs. Raises RenderError."""
+    """Return all paths and globs that a Dockerfile copies or mounts from its build context. Raises RenderError."""
     return {source.path for each in instructions(dockerfile) for source in _taken(each)}
 
 
 def ignore_file(sources: Collection[str], ignore: DockerIgnore) -> str:
-    """The `.dockerignore` of an image that takes these files of one's own.
+    """Write the `.dockerignore` of an image that takes these files of the matrix's folder.
 
-    Docker reads it in place of the project's, so that what this one leaves out is in it too.
+    Docker reads it in place of the project's `.dockerignore`, so it includes the lines of that file.
     """
     kept = [f"!{source}" for source in (*FOLDERS, *sources)]
     again = [f"!{source}" for source in (*FOLDERS, *filter(ignore.leaves_out, sources))] if ignore.lines else []
-    lines = ("*", *kept, *ignore.lines, *again, "**/__pycache__")
-    head = "# What the Dockerfile beside it copies; rendered with it by torchbake."
-    return "\n".join((head, *lines)) + "\n"
+    head = "# The files that this folder's Dockerfile copies; rendered with it by torchbake."
+    return "\n".join((head, "*", *kept, *ignore.lines, *again, "**/__pycache__")) + "\n"
 
 
 def _sources(dockerfile: str) -> Iterator[_Source]:
     stage, later = "", list[_Source]()
     for instruction in instructions(dockerfile):
         if instruction.word == "FROM":
-            yield from later  # a stage that is built on one with ONBUILD does what that says
+            yield from later  # a next stage that is based on this stage runs its ONBUILD
             named = re.search(r"(?i)\sAS\s+(\S+)$", instruction.text)
             stage, later = named[1].lower() if named else "", []
         elif instruction.word == "ONBUILD" and instruction.text:
@@ -79,11 +75,11 @@ def _taken(instruction: Instruction) -> Iterator[_Source]:
 
 
 def _flags(instruction: Instruction) -> tuple[list[tuple[str, str]], str]:
-    """The flags of an instruction, and what is behind them."""
+    """Split an instruction into its flags and the rest."""
     flags, rest = list[tuple[str, str]](), instruction.text
     while match := _FLAG.match(rest):
         if re.search(r"[\"'\\]", match[0]):
-            _refuse(instruction, f"has the flag {match[0].strip()}, and torchbake reads no quotes there")
+            _refuse(instruction, f"has quotes or a backslash in the flag {match[0].strip()}")
         flags.append((match[1], match[2] or ""))
         rest = rest[match.end() :]
     return flags, rest
@@ -97,7 +93,7 @@ def _mounted(value: str, instruction: Instruction) -> Iterator[_Source]:
 
 
 def _copied(words: str, instruction: Instruction) -> Iterator[str]:
-    """The paths of a COPY or an ADD but its target. What is no list in JSON is words, as to Docker."""
+    """Yield the sources of a COPY or an ADD in the build context: words, or a list in JSON."""
     try:
         paths = json.loads(words)
     except ValueError:
@@ -120,19 +116,19 @@ def _unquoted(word: str, instruction: Instruction) -> str:
 def _known(source: str, instruction: Instruction) -> str:
     path = posixpath.normpath(source.strip("/") or ".")
     if "$" in source:
-        _refuse(instruction, f"copies {source}, and nobody can say which file that is")
+        _refuse(instruction, f"copies {source}, whose value is not known before the build")
     if path in (".", "*") or ".." in source.split("/"):
-        raise RenderError(
-            f"Line {instruction.line} of the Dockerfile copies {source}, all of the matrix's folder or what is outside "
-            "of it.",
-            hint="Name what the image needs, such as COPY src /app/src: any change of it is another image.",
+        _refuse(
+            instruction,
+            f"copies {source}: the whole of the matrix's folder, or a path outside of it",
+            hint="Name the files that the image needs, such as COPY src /app/src: each change of them is a new image.",
         )
     if _NO_GLOB.search(path):
-        _refuse(instruction, f"copies {source}; in a glob there may be *, ? and [a-z], and no more")
+        _refuse(instruction, f"copies {source}; a glob may contain only *, ? and [a-z]")
     return path
 
 
-def _refuse(instruction: Instruction, words: str) -> NoReturn:
-    raise RenderError(
-        f"Line {instruction.line} of the Dockerfile {words}.", hint="Correct it in templates/: write the path in full."
-    )
+def _refuse(
+    instruction: Instruction, problem: str, *, hint: str = "Correct it in templates/: write the path in full."
+) -> NoReturn:
+    raise RenderError(f"Line {instruction.line} of the Dockerfile {problem}.", hint=hint)

@@ -1,7 +1,6 @@
-"""Rendering: an image spec and its lock to a Dockerfile. Pure, and the same to the byte every time."""
+"""Render the Dockerfile of an image from its spec and its lock. Pure and deterministic."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,14 @@ from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.templates import fill
-from torchbake.render.wheel_groups import Group, wheel_groups
+from torchbake.render.wheel_groups import wheel_groups
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
 _USERS_GONE = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && "  # Ubuntu's images have it, as 1000
-PROFILE = f"{TOOLBOX}/profile"  # what bash reads at its start; `docker exec` runs no entrypoint
-CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's, made anew by update-ca-certificates
-
-
-@dataclass(frozen=True, kw_only=True)
-class Copy:
-    """One wheel's layer."""
-
-    stage: str
-    source: str
-    root: str
-
-
-# Stages that make one virtual environment together.
+PROFILE = f"{TOOLBOX}/profile"  # bash reads it when it starts; `docker exec` runs no entrypoint
+CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's; update-ca-certificates writes it again
+# Stages that install one virtual environment together.
 _SITES = {
     NEEDS: "what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base",
     "site": "everything else, in a virtual environment that finds the layers above",
@@ -45,12 +33,15 @@ def dockerfile_path(root: Path, spec: Spec) -> Path:
 
 
 def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
-    """The Dockerfile of an image; ``lock`` is None for init images. Raises RenderError.
+    """Render the Dockerfile of an image; ``lock`` is None for init images. Raises RenderError.
 
-    ``templates`` is a folder of the project's own, whose templates come before the toolkit's of the same name.
+    Templates in ``templates``, a folder of the project, replace the toolkit's of the same name.
     """
     name = f"{spec.template}.Dockerfile.j2"
-    values = _init_values(spec) if isinstance(spec, InitSpec) else _image_values(spec, _required(spec, lock))
+    if isinstance(spec, InitSpec):
+        values = {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
+    else:
+        values = _image_values(spec, _required(spec, lock))
     text = fill(name, templates, {"header": HEADER, "spec": spec, "user": spec.own.user, **values})
     return text.rstrip("\n") + "\n"
 
@@ -62,18 +53,21 @@ def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
-    groups = wheel_groups(lock)
+    groups, base = wheel_groups(lock), spec.base
     system, added = _packages_below(spec)
+    own_python = base.python_package if base.interpreter else ""  # not the suite's own package
     stages = wheels_by_stage(spec, lock)
     sites = {stage: comment for stage, comment in _SITES.items() if stage in stages}
     return {
         "summary": summary(spec, lock),
         "system_packages": system,
         "added_packages": added,
-        "builder_packages": _builder_packages(spec.base),
-        "python": spec.base.python_command,
-        "python_named": _python_named(spec.base),
-        "users_gone": _USERS_GONE if spec.base.distribution == "ubuntu" else "",
+        # A builder's Python needs venv to make environments, which a package for another version may lack.
+        "builder_packages": [f"{own_python}-venv"] if own_python else [],
+        "python": base.python_command,
+        # Such a package has no `python3`, the command that compiles bytecode.
+        "python_named": f"ln -sf /usr/bin/{own_python} /usr/local/bin/python3 && " if own_python else "",
+        "users_gone": _USERS_GONE if base.distribution == "ubuntu" else "",
         "packages": sorted({*spec.apt} - {*system, *added}),
         "venv": VENV,
         "toolbox": TOOLBOX,
@@ -82,7 +76,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "needs": [pin.name for pin in stages.get(NEEDS, ())],
         "sites": list(sites.items()),
         "wheel_folders": ["builder", *(group.layer for group in groups), *sites],
-        "copies": [_copy(group, pin.name) for group in groups for pin in lock.layers[group.layer]],
+        "copies": [(group, f"/layers/{pin.name}") for group in groups for pin in lock.layers[group.layer]],
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
         "files": [(file, f"{file.uid(spec.own.user)}:0") for file in spec.own.files],
         "certificates": [(source, certificate_name(source)) for source in spec.own.certificates],
@@ -95,10 +89,9 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
 
 
 def _packages_below(spec: ImageSpec) -> tuple[list[str], list[str]]:
-    """Debian packages below the wheels: those of every image on its base, and what the matrix adds to all.
+    """Return the Debian packages in the layers below the wheels: the system's packages and the packages of the matrix.
 
-    A version that the image asks for would be a downgrade later, so what the matrix pins for all is among the first:
-    a library of Python's, say.
+    Packages with a version in the matrix are among the first, since apt would have to downgrade them later.
     """
     versions = {package.partition("=")[0]: package for package in spec.apt if "=" in package}
     added = {versions.get(name, name) for name in spec.apt_of_all}
@@ -107,37 +100,18 @@ def _packages_below(spec: ImageSpec) -> tuple[list[str], list[str]]:
 
 
 def system_packages(base: BaseSpec) -> tuple[str, ...]:
-    """Those of every image on this base."""
+    """Return the Debian packages of every image on a base."""
     return ("ca-certificates", *filter(None, [base.python_package]), "python3-pip-whl", "tini")
 
 
-def _builder_packages(base: BaseSpec) -> list[str]:
-    """What a builder's Python needs to make environments: the suite's own has it; one of an archive may not."""
-    return [f"{base.python_package}-venv"] if base.interpreter and base.python_package else []
-
-
-def _python_named(base: BaseSpec) -> str:
-    """A package of another version than the suite's own has no `python3`, by which bytecode is compiled."""
-    named = base.interpreter and base.python_package
-    return f"ln -sf /usr/bin/{named} /usr/local/bin/python3 && " if named else ""
-
-
-def _init_values(spec: InitSpec) -> dict[str, Any]:
-    return {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
-
-
-def _copy(group: Group, name: str) -> Copy:
-    return Copy(stage=group.layer, source=f"/layers/{name}", root=group.root)
-
-
 def summary(spec: ImageSpec, lock: Lock) -> str:
-    """``torch 2.10.0, CUDA 12.8.90, cuDNN 9.10.2.21, NCCL 2.27.5, Python 3.11``."""
+    """Return an image's versions: ``torch 2.10.0, CUDA 12.8.90, cuDNN 9.10.2.21, NCCL 2.27.5, Python 3.11``."""
     names = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "python": "Python"}
     return ", ".join(f"{names.get(key, key)} {value}" for key, value in _versions(spec, lock).items() if value)
 
 
 def promised_labels(spec: Spec, lock: Lock | None) -> dict[str, str]:
-    """The labels that say what an image is: all of ours, and its version, but for what only a build can fill in.
+    """Return the labels that an image must have: torchbake's and the version, except labels that a build fills in.
 
     ``lock`` is None for init images. Raises RenderError.
     """
@@ -173,11 +147,11 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
     if lock.cuda:
         variables |= {
             "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-            # CUDA runs on every driver of its major: https://docs.nvidia.com/deploy/cuda-compatibility/
+            # CUDA runs on every driver of its major version: https://docs.nvidia.com/deploy/cuda-compatibility/
             "NVIDIA_REQUIRE_CUDA": f"cuda>={spec.accelerator.version[0]}.0",
             "NVIDIA_VISIBLE_DEVICES": "all",
         }
-    if not spec.headers:  # no addr2line, without which torch loses the message of an error whose C++ stack is asked for
+    if not spec.headers:  # without addr2line torch would lose an error's message when it shows the C++ stack
         variables["TORCH_DISABLE_ADDR2LINE"] = "1"
     if spec.own.certificates:
         variables |= dict.fromkeys(CA_VARIABLES, CA_BUNDLE)
@@ -213,5 +187,5 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
 
 
 def escaped(text: str) -> str:
-    r"""A text as it stands between double quotes in a Dockerfile, where `\`, `"` and `$` mean something."""
+    r"""Escape `\`, `"` and `$` for double quotes in a Dockerfile."""
     return re.sub(r'[\\"$]', r"\\\g<0>", text)

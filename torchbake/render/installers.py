@@ -1,8 +1,8 @@
-"""Files that pip and uv read where they run in an image: what stays as it is, and where more wheels are. Pure."""
+"""Configuration files of pip and uv in an image: constraints, exclusions and indexes. Pure."""
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torchbake.lock.lockfile import Lock
@@ -23,14 +23,14 @@ _WHY_INDEX = """\
 The index that matrix.yaml names for {}, as PyPI lacks its wheels. A file of yours in this place replaces this one,
 and settings of a user, variables and options take precedence."""
 
-# With this setting uv takes packages of PyTorch from its index, and asks that for nothing else:
+# With `torch-backend` uv uses PyTorch's index for PyTorch's packages alone:
 # https://docs.astral.sh/uv/guides/integration/pytorch/#automatic-backend-selection
 _TORCH_BACKEND = re.compile(r"https://download\.pytorch\.org/whl/([a-z0-9.]+)/?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextFile:
-    """A small file of an image: its path, the comment on top, and the lines."""
+    """A small file of an image, with a comment at its start."""
 
     path: str
     comment: tuple[str, ...]
@@ -38,25 +38,19 @@ class TextFile:
 
 
 def installer_files(spec: ImageSpec, lock: Lock) -> tuple[TextFile, ...]:
-    """Constraints, and the indexes of the matrix. A mirror that the builder uses is no part of an image.
+    """Return the files with the constraints and the matrix's indexes, but no mirror of the builder.
 
-    The indexes are in the system's own files, which have the lowest rank with both programs.
+    The indexes are in the system's files, which have the lowest precedence for both programs.
     """
-    why = _WHY_INDEX.format(spec.accelerator)
-    return (
-        *((_file(CONSTRAINTS, _WHY_CONSTRAINTS, lock.constraints),) if spec.constraints else ()),
-        *((_file(UV_EXCLUDE, _WHY_EXCLUDE, lock.kept),) if spec.constraints else ()),
-        *((_file("/etc/pip.conf", why, _pip_lines(spec.indexes)),) if spec.indexes else ()),
-        *((_file("/etc/uv/uv.toml", why, _uv_lines(spec.indexes)),) if spec.indexes else ()),
-    )
-
-
-def _file(path: str, comment: str, lines: Iterator[str] | Sequence[str]) -> TextFile:
-    return TextFile(path=path, comment=tuple(comment.splitlines()), lines=tuple(lines))
-
-
-def _pip_lines(indexes: Sequence[str]) -> Sequence[str]:
-    return ("[global]", f"extra-index-url = {' '.join(indexes)}")
+    files = list[tuple[str, str, Iterable[str]]]()
+    if spec.constraints:
+        files.append((CONSTRAINTS, _WHY_CONSTRAINTS, lock.constraints))
+        files.append((UV_EXCLUDE, _WHY_EXCLUDE, lock.kept))
+    if spec.indexes:
+        why, indexes = _WHY_INDEX.format(spec.accelerator), " ".join(spec.indexes)
+        files.append(("/etc/pip.conf", why, ("[global]", f"extra-index-url = {indexes}")))
+        files.append(("/etc/uv/uv.toml", why, _uv_lines(spec.indexes)))
+    return tuple(TextFile(path=path, comment=tuple(why.splitlines()), lines=tuple(lines)) for path, why, lines in files)
 
 
 def _uv_lines(indexes: Sequence[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The templates that Dockerfiles are rendered from: the toolkit's, and those of a project, which may extend them.
+"""Render templates of the toolkit and of a project, which may extend the toolkit's.
 
-A project's templates come with its checkout, and commands that only look at it render them too. So templates run in
-Jinja2's sandbox, read no file through a link, and have a limited time.
+Every command renders a project's templates, also in a checkout of an author who is not trusted. So they run in Jinja2's
+sandbox, read no file through a link, and have a time limit.
 """
 
 import os
@@ -24,17 +24,19 @@ from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.core.suggest import nearest
 from torchbake.errors import RenderError
 
-_OURS = "toolkit/"  # before a name: the toolkit's template, whatever the project has
-_SECONDS = 10.0  # of a processor, for one template; the toolkit's take a few milliseconds
-_COPY = "Copy the file or folder into templates/ in its place."
-_LARGEST = 10**6  # result of a multiplication: characters, items or a number
-_end: ContextVar[float] = ContextVar("_end")  # of the time for the template that this thread renders
-# What goes wrong in a template while it is rendered; of anything else the fault is the toolkit's.
+_OURS = "toolkit/"  # the prefix of the toolkit's templates
+_SECONDS = 10.0  # of CPU time, for one template; the toolkit's take a few milliseconds
+_LARGEST = 10**6  # the limit of a product: characters, items or a number
+
+# The end of the CPU time of the template that this thread renders.
+_end: ContextVar[float] = ContextVar("_end")
+
+# Errors that a template can cause.
 _FAULTS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def fill(name: str, own: Path | None, values: Mapping[str, Any]) -> str:
-    """The text of a template, of the folder ``own`` where that has it. Raises RenderError with file and line."""
+    """Render a template of the folder ``own``, or else of the toolkit. Raises RenderError with file and line."""
     environment = _environment(own)
     _end.set(time.thread_time() + _SECONDS)
     try:
@@ -56,7 +58,7 @@ def fill(name: str, own: Path | None, values: Mapping[str, Any]) -> str:
 
 
 class _Folders(jinja2.FileSystemLoader):
-    """Templates in UTF-8. Raises RenderError for another file, with the line."""
+    """A loader of templates in UTF-8. Raises RenderError for another encoding, with the line."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         try:
@@ -69,19 +71,22 @@ class _Folders(jinja2.FileSystemLoader):
 
 
 class _Own(_Folders):
-    """A project's templates. Raises RenderError for a link, by which a checkout would read this host's files."""
+    """A loader of a project's templates. Raises RenderError for a link, which could lead to any file of this host."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         path = Path(self.searchpath[0])
         for part in ("", *split_template_path(template)):
             path = path / part
             if path.is_symlink():
-                raise RenderError(f"{path}: is a link, and templates are not read through links.", hint=_COPY)
+                raise RenderError(
+                    f"{path}: is a link, and templates are not read through links.",
+                    hint="Copy the file or folder into templates/ in its place.",
+                )
         return super().get_source(environment, template)
 
 
 class _Toolkit(_Folders):
-    """The toolkit's templates by names that keep their prefix, unlike those of jinja2.PrefixLoader."""
+    """A loader of the toolkit's templates by names with their prefix, which jinja2.PrefixLoader would remove."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         if not template.startswith(_OURS):
@@ -90,12 +95,12 @@ class _Toolkit(_Folders):
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """The sandbox, in which each pass of a loop and each call checks how much time is left."""
+    """The sandbox, which checks the time limit at each pass of a loop and at each call."""
 
     intercepted_binops = frozenset({"*", "**"})
 
     def join_path(self, template: str, parent: str) -> str:
-        """A template that extends its own name means the toolkit's; the toolkit's know no other than themselves."""
+        """Name the toolkit's template if a template extends its own name, or if the parent is the toolkit's."""
         ours = parent.startswith(_OURS) or template == parent
         return _OURS + template if ours and not template.startswith(_OURS) else template
 
@@ -107,7 +112,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return tree
 
     def check_time(self) -> None:
-        """Raise SecurityError when the time is over."""
+        """Raise SecurityError after the time limit."""
         if time.thread_time() > _end.get():
             raise SecurityError(f"the template takes more than {_SECONDS:g} seconds.")
 
@@ -136,13 +141,13 @@ def _environment(own: Path | None) -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters["lines"] = _lines
-    del environment.globals["lipsum"]  # takes as long as its argument says
+    del environment.globals["lipsum"]  # its argument decides its time
     return environment
 
 
 def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Templates as compiled before, by their content: compiling is a third of rendering a small matrix."""
-    folder = cache_folder() / "templates/sandboxed"  # other code than Jinja2 compiles without the sandbox
+    """Return the cache of compiled templates, if it can be written: compilation is a third of the time to render."""
+    folder = cache_folder() / "templates/sandboxed"  # Jinja2 compiles other code without the sandbox
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -151,12 +156,15 @@ def _compiled_templates() -> jinja2.BytecodeCache | None:
 
 
 def _lines(text: str) -> str:
-    """What a block holds, on lines of its own however it is written; nothing for nothing."""
+    """Return the text of a block with one newline at its end; "" for an empty block."""
     return text.strip("\n").rstrip() + "\n" if text.strip() else ""
 
 
 def _blocks_of(environment: jinja2.Environment, name: str, below: tuple[str, ...]) -> set[str]:
-    """The blocks of a template and of those that it extends. Raises RenderError for what Jinja2 drops in silence."""
+    """Return the blocks of a template and of the templates that it extends.
+
+    Raises RenderError for text outside of blocks and for unknown blocks, which Jinja2 ignores without a message.
+    """
     loader = environment.loader
     assert loader is not None
     source, file, _ = loader.get_source(environment, name)
@@ -164,7 +172,7 @@ def _blocks_of(environment: jinja2.Environment, name: str, below: tuple[str, ...
     extends = next((node for node in tree.body if isinstance(node, nodes.Extends)), None)
     extended = extends.template if extends else None
     if name in below:
-        raise RenderError(f"{file}: extends itself, by way of others.", hint="Let one of them extend the toolkit's.")
+        raise RenderError(f"{file}: extends itself through other templates.", hint="Extend the toolkit's in one.")
     own = {block.name for block in tree.find_all(nodes.Block)}
     if not isinstance(extended, nodes.Const):
         return own

@@ -1,11 +1,11 @@
-"""The wheels that are layers of their own: in which stage a Dockerfile installs them, and their order in an image."""
+"""Groups of wheels with a layer for each wheel: their build stages, and the order of the layers in an image."""
 
 import re
 from dataclasses import dataclass
 
 from torchbake.lock.lockfile import Layer, Lock, Pin
 
-# NVIDIA's libraries that change with torch's versions rather than with CUDA's. Fewer images share them.
+# NVIDIA's libraries that change with torch's version rather than with CUDA's. Fewer images share them.
 _WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nvshmem)\b")
 
 
@@ -26,23 +26,18 @@ class Group:
 
 NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
 TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it", bytecode=True)
-DEVEL = Group(
-    layer="devel",
-    root="/nvidia",
-    comment="NVIDIA's compilers, which the row asks for",
-    on_path=False,
-    trim=False,
-)
+_COMPILERS = "NVIDIA's compilers, which the row asks for"
+DEVEL = Group(layer="devel", root="/nvidia", comment=_COMPILERS, on_path=False, trim=False)
 GROUPS = (NVIDIA, TORCH, DEVEL)
 
 
 def wheel_groups(lock: Lock) -> list[Group]:
-    """The groups that a lock has wheels of."""
+    """Return the groups of which a lock has wheels."""
     return [group for group in GROUPS if lock.layers[group.layer]]
 
 
 def wheel_order(lock: Lock) -> list[Pin]:
-    """The wheels of these groups, the lowest first: what more images have in common is lower.
+    """Return the wheels of these groups, lowest layer first: wheels that more images share are lower.
 
     Engines unpack a layer once for each list of layers below it.
     """

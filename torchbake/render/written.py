@@ -1,4 +1,4 @@
-"""What is rendered of an image as files: its Dockerfile, and beside it what is left out of its build context."""
+"""The rendered files of an image: its Dockerfile, and the `.dockerignore` of its build context."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ from torchbake.render.build_context import ignore_file, own_sources
 
 
 def stale(path: Path, dockerfile: str) -> dict[Path, str]:
-    """What is to be written, by file, for a Dockerfile to be there as it is rendered; empty for: remove it.
+    """Return the texts of an image's files that differ from the files on disk; an empty text means to remove the file.
 
-    Raises RenderError for a Dockerfile of which nobody can say what it copies.
+    Raises RenderError if the files that the Dockerfile copies are not certain.
     """
     try:
         sources = own_sources(dockerfile)
@@ -32,7 +32,7 @@ def write(files: Mapping[Path, str]) -> None:
 
 
 def on_disk(path: Path) -> str:
-    """What is there; whatever is not text differs from all that is rendered."""
+    """Read a file; empty if it is missing. The text for a file in another encoding differs from all rendered texts."""
     try:
         return read_text(path)
     except FileNotFoundError:

@@ -116,11 +116,14 @@ def test_what_nobody_could_put_into_a_digest_is_refused_with_its_line(line: str)
     [
         (
             "RUN cat <<END\nRUN true\n",
-            "Line 2 of the Dockerfile opens a here-document by <<END, and no line is its end",
+            "Line 2 of the Dockerfile begins a here-document with <<END, which no line ends",
         ),
-        ("RUN cat <<END\n END\n", "opens a here-document"),
+        ("RUN cat <<END\n END\n", "begins a here-document"),
         ("RUN echo it's <<END\nEND\n", "Line 2 of the Dockerfile has a quote without its end"),
-        ('RUN --mount="source=src,target=/x" true\n', "Line 2 of the Dockerfile has the flag --mount"),
+        (
+            'RUN --mount="source=src,target=/x" true\n',
+            "Line 2 of the Dockerfile has quotes or a backslash in the flag --mount",
+        ),
     ],
 )
 def test_what_docker_refuses_or_reads_by_other_rules_is_refused(text: str, words: str) -> None:
@@ -130,5 +133,5 @@ def test_what_docker_refuses_or_reads_by_other_rules_is_refused(text: str, words
 
 def test_another_character_to_escape_by_is_refused() -> None:
     assert own_sources("# syntax=docker/dockerfile:1\n# escape=\\\nFROM x\n") == {}
-    with pytest.raises(RenderError, match="escapes by another character"):
+    with pytest.raises(RenderError, match="sets another escape character"):
         own_sources("# syntax=docker/dockerfile:1\n# escape=`\nFROM x\n")

@@ -202,7 +202,7 @@ def test_a_template_that_is_not_utf_8_is_told_with_file_and_line(name: str, rend
 
 
 def test_two_templates_that_extend_each_other_are_told(rendered: Write) -> None:
-    with pytest.raises(RenderError, match="extends itself, by way of others"):
+    with pytest.raises(RenderError, match="extends itself through other templates"):
         rendered(
             '{% extends "a.Dockerfile.j2" %}', a='{% extends "b.Dockerfile.j2" %}', b='{% extends "a.Dockerfile.j2" %}'
         )
