@@ -1,7 +1,7 @@
-"""The address of the container engine: resolved once in a process, for the SDK and for every docker command alike.
+"""The address of the container engine, resolved once in a process for the SDK and the docker command.
 
-The SDK and the docker command read different settings. So the address is resolved here, as the docker command does it,
-and is then written into this process's environment, from which each docker command takes it.
+The two read different settings. So the address is resolved here by the rules of the docker command, and written into
+this process's environment, which each docker command inherits.
 Source: https://docs.docker.com/engine/manage-resources/contexts/
 """
 
@@ -10,7 +10,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -24,12 +24,12 @@ Origin: TypeAlias = Literal["DOCKER_HOST", "DOCKER_CONTEXT", "current context", 
 _TLS = ("DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 _PLAIN = re.compile(r"unix://(/[^?#;@\s]+)")
 _LOCAL = ("unix://", "npipe://")
-_SECONDS = 20  # for one answer of the docker command about its own settings
+_SECONDS = 20  # the limit of `docker context inspect`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """The files of a TLS connection; each is None if there is no such file. ``verify`` is about the server's name."""
+    """The files of a TLS connection, each None if missing. ``verify`` is whether the server's name is checked."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -39,7 +39,7 @@ class Tls:
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The address of an engine, and the setting that names it. ``host`` is written as in DOCKER_HOST."""
+    """The address of an engine, and the setting that names it. ``host`` has the form of DOCKER_HOST."""
 
     host: str
     origin: Origin
@@ -48,12 +48,12 @@ class Address:
 
     @property
     def text(self) -> str:
-        """The address and its origin, for people."""
+        """The address and its origin, for messages."""
         return f"{self.host} ({self.source})"
 
     @property
     def source(self) -> str:
-        """The setting that names the address, for people."""
+        """The setting that names the address, for messages."""
         match self.origin:
             case "DOCKER_HOST" | "TORCHBAKE_ENGINE_DIR":
                 return f"from {self.origin}"
@@ -77,7 +77,7 @@ class Address:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment with which a docker command uses this address, whatever its settings say by then."""
+        """The environment variable by which a docker command uses this address, whatever its other settings are."""
         if self.origin in ("DOCKER_HOST", "TORCHBAKE_ENGINE_DIR"):
             return {"DOCKER_HOST": self.host}
         return {"DOCKER_CONTEXT": self.context}
@@ -88,10 +88,7 @@ DEFAULT = Address(host=f"unix://{SOCKET}", origin="default")
 
 @functools.cache
 def engine_address() -> Address:
-    """The address for this process, resolved at the first call. It decides what docker commands get as well.
-
-    Raises EngineError.
-    """
+    """Return this process's address, resolved at the first call, and set it for docker commands. Raises EngineError."""
     address = resolve(os.environ)
     os.environ.update(address.variables)
     for name in {"DOCKER_HOST", "DOCKER_CONTEXT"} - address.variables.keys():
@@ -100,27 +97,25 @@ def engine_address() -> Address:
 
 
 def docker_command(*words: str) -> list[str]:
-    """The words of a docker command that uses this process's engine. Raises EngineError."""
+    """Return a docker command that uses this process's engine. Raises EngineError."""
     engine_address()
     return ["docker", *words]
 
 
 def resolve(environ: Mapping[str, str], home: Path | None = None) -> Address:
-    """The address by DOCKER_HOST, else by DOCKER_CONTEXT, else by docker's current context. Raises EngineError.
+    """Resolve the address by DOCKER_HOST, else DOCKER_CONTEXT, else docker's current context. Raises EngineError.
 
-    Only the docker command reads the files of contexts.
+    The docker command reads the files of contexts.
     """
-    host, context = environ.get("DOCKER_HOST"), environ.get("DOCKER_CONTEXT")
-    if host:
+    if host := environ.get("DOCKER_HOST"):
         return Address(host=host, origin="DOCKER_HOST", tls=_tls_of(environ, home))
-    if any(environ.get(name) for name in _TLS):  # docker then has another default
-        return _of_context(environ, _inspected)
-    named = context or _current_context(environ, home)
-    return DEFAULT if named == "default" else _of_context(environ, _inspected)
+    with_tls = any(environ.get(name) for name in _TLS)  # docker's default is then another address
+    named = environ.get("DOCKER_CONTEXT") or _current_context(environ, home)
+    return DEFAULT if named == "default" and not with_tls else _of_context(environ)
 
 
 def _current_context(environ: Mapping[str, str], home: Path | None) -> str | None:
-    """The context that docker's settings name; None if they cannot be read."""
+    """Return the context in docker's settings; None if they cannot be read."""
     try:
         folder = Path(environ.get("DOCKER_CONFIG") or (home or Path.home()) / ".docker")
         return str(json.loads((folder / "config.json").read_bytes()).get("currentContext", "default"))
@@ -131,7 +126,7 @@ def _current_context(environ: Mapping[str, str], home: Path | None) -> str | Non
 
 
 def _tls_of(environ: Mapping[str, str], home: Path | None) -> Tls | None:
-    """The TLS settings that go with DOCKER_HOST. DOCKER_CERT_PATH alone turns TLS on for no docker command.
+    """Return the TLS settings for DOCKER_HOST. DOCKER_CERT_PATH alone does not enable TLS.
 
     Source: https://github.com/docker/cli/blob/master/cli/flags/options.go
     """
@@ -147,9 +142,9 @@ def _tls_in(folder: Path) -> Tls:
     return Tls(ca=found.get("ca.pem"), certificate=found.get("cert.pem"), key=found.get("key.pem"))
 
 
-def _of_context(environ: Mapping[str, str], inspect: Callable[[Mapping[str, str]], dict[str, Any]]) -> Address:
-    """The address of the context that docker itself says it uses. Raises EngineError."""
-    found = inspect(environ)
+def _of_context(environ: Mapping[str, str]) -> Address:
+    """Return the address of docker's context. Raises EngineError."""
+    found = _inspected(environ)
     try:
         context, endpoint = str(found["Name"]), found["Endpoints"]["docker"]
         host, material = str(endpoint["Host"]), (found.get("TLSMaterial") or {}).get("docker")
@@ -157,14 +152,14 @@ def _of_context(environ: Mapping[str, str], inspect: Callable[[Mapping[str, str]
     except (LookupError, TypeError):
         raise EngineError("The docker context has no address of an engine.", hint="See: docker context ls") from None
     tls = replace(_tls_in(folder), verify=not endpoint.get("SkipTLSVerify")) if material else None
-    if context == "default":  # docker's default with TLS: the settings are those of DOCKER_HOST
+    if context == "default":  # docker's default with TLS has the settings of DOCKER_HOST
         return Address(host=host, origin="default", tls=_tls_of(environ, None))
     origin: Origin = "DOCKER_CONTEXT" if environ.get("DOCKER_CONTEXT") else "current context"
     return Address(host=host, origin=origin, context=context, tls=tls)
 
 
 def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The context in use, as `docker context inspect` shows it. Raises EngineError."""
+    """Return the output of `docker context inspect` for docker's context. Raises EngineError."""
     named = environ.get("DOCKER_CONTEXT")
     where = f"{named!r}, which DOCKER_CONTEXT names" if named else "that `docker context use` chose"
     try:

@@ -1,6 +1,6 @@
-"""Capabilities of an engine, and needs of commands. Pure, but for `can_bootstrap`.
+"""Capabilities of an engine, and needs of commands. Pure, except `can_bootstrap`.
 
-A command refuses to begin with the same words that `setup --check` shows.
+A command that cannot begin shows the same message as `setup --check`.
 """
 
 import os
@@ -19,16 +19,16 @@ from torchbake.errors import EngineError
 Kind: TypeAlias = Literal["Docker", "Podman"]
 Store: TypeAlias = Literal["containerd", "classic", "podman"]
 
-# Named contexts (`FROM` another target) need BuildKit 0.10, which Docker 23.0 has. Image layouts as contexts and as
-# folders (`tar=false`), which a containerd store's images go through, need 0.11: Docker 24.0.
+# Named contexts (`FROM` another target) need BuildKit 0.10, which Docker 23.0 has. Layouts as contexts and as outputs
+# (`tar=false`), for the images of a containerd store, need BuildKit 0.11, which Docker 24.0 has.
 # Source: https://github.com/moby/buildkit/releases
 OLDEST_DOCKER, OLDEST_WITH_LAYOUTS = (23, 0), (24, 0)
-OLDEST_PODMAN = (4, 3)  # the oldest that was run
-OLDEST_BUILDX = (0, 13)  # named contexts, oci-layout contexts and rawjson progress work from here on
+OLDEST_PODMAN = (4, 3)  # the oldest that was tested
+OLDEST_BUILDX = (0, 13)  # the first with named contexts, oci-layout contexts and rawjson progress
 
 
 class Need(Enum):
-    """A use of an engine by commands, which its value names."""
+    """A use of an engine by a command."""
 
     BUILD = "build"
     BOOTSTRAP = "bootstrap a base"
@@ -37,9 +37,9 @@ class Need(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """An engine that answers, and this machine's docker command.
+    """The properties of an engine and of this machine's docker command, whose path is ``docker``.
 
-    ``docker`` is the path of the command. ``bootstraps`` is True if this user can bootstrap a base here.
+    ``bootstraps`` is True if this user can bootstrap a base here.
     """
 
     address: Address
@@ -56,7 +56,7 @@ class Capabilities:
 
     @property
     def podman(self) -> bool:
-        """Return whether the engine is podman, which builds images itself."""
+        """True for podman, which builds images itself."""
         return self.kind == "Podman"
 
     @property
@@ -69,13 +69,13 @@ class Capabilities:
 
     @property
     def storage(self) -> str:
-        """The image store, for people."""
+        """The image store, for messages."""
         names = {"containerd": "containerd image store", "classic": "classic image store", "podman": "podman's store"}
         return f"{names[self.store]} ({self.driver})"
 
     @property
     def text(self) -> str:
-        """The engine, its address and its kind, for people."""
+        """The engine, its address and its store, for messages."""
         more = [word for word, holds in (("rootless", self.rootless), ("remote", self.remote)) if holds]
         return ", ".join((f"{self.kind} {self.version} at {self.address.text}", self.storage, *more))
 
@@ -83,7 +83,7 @@ class Capabilities:
 def capabilities_of(
     address: Address, info: Mapping[str, Any], version: Mapping[str, Any], cli: DockerCli, *, bootstraps: bool
 ) -> Capabilities:
-    """An engine by its answers to `info` and `version`, which the API and the docker command give alike."""
+    """Return an engine's capabilities by its answers to `info` and `version`, of the API or of the docker command."""
     podman = is_podman(version)
     return Capabilities(
         address=address,
@@ -116,31 +116,29 @@ def uses_layouts(capabilities: Capabilities, *, driver: str) -> bool:
 
 
 def identity_of(capabilities: Capabilities, info: Mapping[str, Any]) -> str:
-    """A name for an engine that no other has. Podman makes a new ID for each answer, but has one folder."""
+    """Return a name that no other engine has. Podman gives a new ID with each answer, so its folder is the name."""
     return str(info.get("DockerRootDir" if capabilities.podman else "ID") or "")
 
 
 def problems(capabilities: Capabilities, need: Need) -> list[Problem]:
-    """The reasons why a command cannot do what it needs."""
-    found: Iterator[Problem]
+    """Return the reasons why an engine does not meet a need."""
     match need:
         case Need.BUILD:
-            found = _against_builds(capabilities)
+            return list(_against_builds(capabilities))
         case Need.BOOTSTRAP:
-            found = iter(() if capabilities.bootstraps else (NO_UIDMAP,))
+            return [] if capabilities.bootstraps else [NO_UIDMAP]
         case Need.CONTENT:
-            found = _against_content(capabilities)
-    return list(found)
+            return [_no_content(capabilities)] if capabilities.podman else []
 
 
 def require(capabilities: Capabilities, need: Need) -> None:
-    """Raises EngineError with the first reason why a command cannot do what it needs."""
+    """Raise EngineError with the first reason why an engine does not meet a need."""
     for problem in problems(capabilities, need):
         raise EngineError(problem.reason, hint=problem.remedy)
 
 
 def can_bootstrap() -> bool:
-    """True if this user can unpack a base with all of its owners: as root, or by uidmap's two commands."""
+    """Return whether this user can unpack files with their owners: as root, or by the commands of uidmap."""
     return os.geteuid() == 0 or all(map(shutil.which, ("newuidmap", "newgidmap")))
 
 
@@ -151,7 +149,7 @@ NO_UIDMAP = Problem(
 
 
 def number(text: str | None) -> tuple[int, ...]:
-    """The leading numbers: enough to compare `26.1.5+dfsg1`, `v0.20.1-desktop.2` and `22.04`."""
+    """Return the leading numbers of a version, such as of `26.1.5+dfsg1` and `v0.20.1-desktop.2`."""
     found = re.match(r"v?(\d+(?:\.\d+)*)", text or "")
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 
@@ -175,20 +173,17 @@ def _against_builds(it: Capabilities) -> Iterator[Problem]:
         yield _too_old(it, "builds into a containerd image store need", OLDEST_WITH_LAYOUTS)
 
 
-def _against_content(it: Capabilities) -> Iterator[Problem]:
-    if it.podman:
-        what = "does not keep layers as they are published"
-        yield _podman(it, what, "Build the images here again, which keeps their layers: nox -s build -- ID --no-cache")
-
-
-def _podman(it: Capabilities, what: str, remedy: str) -> Problem:
-    return Problem(reason=f"The engine at {it.address.host} is {it.kind} {it.version}, which {what}.", remedy=remedy)
-
-
-def _too_old(it: Capabilities, what: str, oldest: tuple[int, ...]) -> Problem:
+def _no_content(it: Capabilities) -> Problem:
     return Problem(
-        reason=f"The engine at {it.address.host} is {it.kind} {it.version}; {what} {_dotted(oldest)} or later.",
-        remedy="Upgrade that engine; setup never touches an engine that it did not start.",
+        reason=f"The engine at {it.address.host} is {it.kind} {it.version}, which does not keep the published layers.",
+        remedy="Build the images here again, which keeps their layers: nox -s build -- ID --no-cache",
+    )
+
+
+def _too_old(it: Capabilities, use: str, oldest: tuple[int, ...]) -> Problem:
+    return Problem(
+        reason=f"The engine at {it.address.host} is {it.kind} {it.version}; {use} {_dotted(oldest)} or later.",
+        remedy="Upgrade that engine; setup changes only an engine that it started itself.",
     )
 
 

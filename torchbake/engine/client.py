@@ -1,4 +1,4 @@
-"""The container engine, through the docker SDK: what it can do, which images it holds, and their tags."""
+"""A client of the container engine by the docker SDK: its capabilities, its images and their tags."""
 
 import contextlib
 import functools
@@ -27,8 +27,8 @@ from torchbake.errors import EngineError
 from torchbake.oci.manifest import Manifest
 from torchbake.ui.tool_environment import environment_of
 
-_ANSWERING, _UNPACKING = 60, 1800  # seconds that an engine may be silent
-_LISTINGS, _PAUSE = 5, 0.2  # how often, and after how many seconds, images are listed again
+_ANSWERING, _UNPACKING = 60, 1800  # seconds until an answer
+_LISTINGS, _PAUSE = 5, 0.2  # attempts to list images, and the seconds between two
 _LOAD_FAILED = re.compile(r"error\b", re.IGNORECASE)
 _WORDS: dict[type[BaseException], str] = {
     FileNotFoundError: "there is no such socket",
@@ -48,14 +48,14 @@ _WORDS: dict[type[BaseException], str] = {
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """An engine's refusal, or its silence, as an error of ours."""
+    """Raise EngineError for an engine's refusal, and for a missing answer."""
     try:
         yield
     except ImageNotFound:
         raise
     except APIError as error:
         raise EngineError(f"The engine refuses: {error.explanation or error}") from None
-    # urllib3's own is raised if an engine ends amid the progress of a pull: docker's SDK reads that past requests.
+    # docker's SDK reads the progress of a pull without requests, so HTTPError of urllib3 means that the engine ended.
     except (DockerException, requests.RequestException, HTTPError) as error:
         raise EngineError(
             f"The engine does not answer: {_why(error)}.", hint="Does it still run? docker info"
@@ -63,111 +63,104 @@ def answering() -> Iterator[None]:
 
 
 class Engine:
-    """One engine. Every method raises EngineError when it does not answer."""
+    """One engine. Every method raises EngineError if the engine refuses or does not answer.
+
+    ``client`` is the SDK's client, to be called within `answering`.
+    """
 
     def __init__(self, client: docker.DockerClient, address: Address | None = None) -> None:
-        """``address`` is this process's unless it is given."""
-        self._client = client
+        self.client = client
         self.address = address or engine_address()
-
-    @property
-    def client(self) -> docker.DockerClient:
-        """The SDK's own client, for what this class does not do; ask it within `answering`."""
-        return self._client
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """What it tells of itself, as `docker info` shows it; asked for once."""
+        """The engine's description, as `docker info` shows it; requested once."""
         with answering():
-            return dict(self._client.info())
+            return dict(self.client.info())
 
     @cached_property
     def cli(self) -> DockerCli:
-        """The docker command, asked about the same engine."""
+        """The docker command, with its view of the same engine."""
         return ask_docker(environment_of("docker"))
 
     @cached_property
     def _version(self) -> dict[str, Any]:
         with answering():
-            return dict(self._client.version())
+            return dict(self.client.version())
 
     @cached_property
     def capabilities(self) -> Capabilities:
-        """The engine's capabilities; asked for once."""
+        """The capabilities of the engine and of the docker command; requested once."""
         bootstraps = capability.can_bootstrap()
         return capabilities_of(self.address, self.info, self._version, self.cli, bootstraps=bootstraps)
 
     @property
     def podman(self) -> bool:
-        """Whether it is podman; unlike its capabilities, this asks no docker command."""
+        """True for podman. Unlike `capabilities`, this starts no docker command."""
         return capability.is_podman(self._version)
 
     @property
     def containerd_store(self) -> bool:
-        """Whether it keeps images as OCI content; unlike its capabilities, this asks no docker command."""
+        """True if the engine keeps images as OCI content. Unlike `capabilities`, this starts no docker command."""
         return has_containerd_store(self.info)
 
     def id_of(self, manifest: Manifest) -> str:
-        """The ID that it gives an image: the containerd store by the manifest, other stores by the config."""
+        """Return the engine's ID of an image: the manifest's digest in a containerd store, else the config's."""
         return manifest.digest if self.containerd_store else manifest.config.digest
 
     @property
     def folder(self) -> Path:
-        """Where it keeps its data, on its own machine."""
+        """The folder of the engine's data, on its own machine."""
         return Path(self.info["DockerRootDir"])
 
     def images(self) -> dict[str, Image]:
-        """Every tagged image by each of its tags (``repository:tag``); one request."""
+        """Return every tagged image by each of its tags (``repository:tag``), in one request."""
         with answering():
-            return by_tag(self._listed())
+            for _ in range(_LISTINGS - 1):
+                with contextlib.suppress(NotFound):  # an image was removed during the request
+                    return by_tag(self.client.api.images())
+                time.sleep(_PAUSE)
+            return by_tag(self.client.api.images())
 
     def tagged(self, references: Iterable[str]) -> dict[str, Image]:
-        """The images of these tags (``repository:tag``), of those that are there. Of a few, sooner than the list."""
+        """Return the existing images of a few tags (``repository:tag``), faster than `images` does."""
         found = {}
         for reference in references:
             with contextlib.suppress(ImageNotFound), answering():
-                found[reference] = of_inspection(self._client.images.get(reference).attrs)
+                found[reference] = of_inspection(self.client.images.get(reference).attrs)
         return found
 
-    def _listed(self) -> list[dict[str, Any]]:
-        """The engine's images. One that is removed meanwhile is an error of the list, which is asked for again."""
-        for _ in range(_LISTINGS - 1):
-            with contextlib.suppress(NotFound):
-                return list(self._client.api.images())
-            time.sleep(_PAUSE)
-        return list(self._client.api.images())
-
-    def find(self, digests: Iterable[str]) -> str | None:
-        """The first of ``digests`` that the engine holds an image under."""
-        for digest in digests:
+    def find(self, names: Iterable[str]) -> str | None:
+        """Return the ID of the first of these images, by digest or name, that the engine has."""
+        for name in names:
             with contextlib.suppress(ImageNotFound), answering():
-                return str(self._client.images.get(digest).id)
+                return str(self.client.images.get(name).id)
         return None
 
     def config(self, digest: str) -> dict[str, Any]:
-        """An image's configuration: its ``Labels``, its ``Env``, …"""
+        """Return an image's configuration: its ``Labels``, its ``Env``, …"""
         with answering():
-            return dict(self._client.images.get(digest).attrs["Config"])
+            return dict(self.client.images.get(digest).attrs["Config"])
 
     def layers(self, digest: str) -> tuple[str, ...]:
-        """The digests of an image's layers as they are unpacked, lowest first."""
+        """Return the digests of an image's unpacked layers, lowest first."""
         with answering():
-            return tuple(self._client.images.get(digest).attrs["RootFS"].get("Layers") or ())
+            return tuple(self.client.images.get(digest).attrs["RootFS"].get("Layers") or ())
 
     def names(self, reference: str) -> tuple[str, ...] | None:
-        """Every name of an image, ``repository:tag`` and ``repository@digest``; None where the engine has it not."""
+        """Return every name of an image, ``repository:tag`` and ``repository@digest``; None if there is no image."""
         with contextlib.suppress(ImageNotFound), answering():
-            attrs = self._client.images.get(reference).attrs
+            attrs = self.client.images.get(reference).attrs
             return tuple(map(short_name, (*(attrs.get("RepoTags") or ()), *(attrs.get("RepoDigests") or ()))))
         return None
 
     def size_on_disk(self, digest: str) -> int:
-        """Bytes of an image's layers on disk; the base's are counted in each image."""
+        """Return the bytes of an image's layers on disk, with those of the base."""
         with answering():
-            return sum(entry["Size"] for entry in self._client.images.get(digest).history())
+            return sum(entry["Size"] for entry in self.client.images.get(digest).history())
 
     def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
-        """Fetch an image by a tag or a digest; ``login`` as the engine takes it, None for what it has kept itself."""
+        """Pull an image by a tag or a digest. With None for ``login`` the SDK looks for a login of docker."""
         try:
             with answering(), contextlib.closing(sdk_client(_UNPACKING)) as client:
                 for event in client.api.pull(repository, tag=key, stream=True, decode=True, auth_config=login):
@@ -177,16 +170,16 @@ class Engine:
             raise EngineError(f"The engine cannot pull {repository}, {key}: {error.explanation}") from None
 
     def load(self, archive: Iterable[bytes]) -> tuple[str, ...]:
-        """Load an image from an archive of an OCI layout, without a tag, and return what the engine says."""
-        # It says nothing while it unpacks, which takes minutes for some images.
+        """Load an image from an archive of an OCI layout, without a tag, and return the engine's messages."""
+        # The engine sends no message while it unpacks, which takes minutes for some images.
         with answering(), contextlib.closing(sdk_client(_UNPACKING)) as client:
             events: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
             return read_load(events)
 
     @contextlib.contextmanager
     def saved(self, digest: str) -> Iterator[Iterator[bytes]]:
-        """The archive that `docker save` writes of an image, in pieces."""
-        # A classic store says nothing while it puts the archive together.
+        """Yield the pieces of an image's archive, as of `docker save`."""
+        # A classic store sends no data while it writes the archive.
         with answering(), contextlib.closing(sdk_client(_UNPACKING)) as client:
             try:
                 yield client.api.get_image(digest, chunk_size=2**20)
@@ -194,35 +187,35 @@ class Engine:
                 raise EngineError(f"The engine no longer has {digest}.") from None
 
     def tag(self, digest: str, repository: str, tags: Iterable[str]) -> None:
-        """Point tags at an image, wherever they pointed before."""
+        """Set tags of an image, also tags of another image."""
         for tag in tags:
             with answering():
-                self._client.api.tag(digest, repository, tag, force=True)
+                self.client.api.tag(digest, repository, tag, force=True)
 
     def remove(self, references: Iterable[str]) -> None:
-        """Take tags away, and with its last one an image; what is not there need not go."""
+        """Remove names of images if they exist. An image without a name is removed."""
         for reference in references:
             with answering(), contextlib.suppress(NotFound):
-                self._client.api.remove_image(reference, force=True)
+                self.client.api.remove_image(reference, force=True)
 
 
 def read_load(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return what an engine says while it loads an image. Raises EngineError for an error among it.
+    """Return the messages of an engine that loads an image. Raises EngineError for an error among them.
 
-    Docker 28 reports an image that it could not unpack as text of its progress, then ends with success.
+    If Docker 28 cannot unpack an image, it reports that as text of the progress, and ends with success.
     """
-    said = []
+    messages = list[str]()
     for event in events:
         text = str(event.get("error") or event.get("stream") or "").strip()
         if "error" in event or _LOAD_FAILED.match(text):
             raise EngineError(f"The engine does not take the image: {text}")
-        said += [text] if text else []
-    return tuple(said)
+        messages += [text] if text else []
+    return tuple(messages)
 
 
 def connect() -> Engine:
-    """The engine of this process's address. Raises EngineError when none answers."""
-    hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` tells what is missing)."
+    """Connect to the engine of this process's address. Raises EngineError if none answers."""
+    hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` shows what is missing)."
     address = engine_address()
     try:
         client = sdk_client(_ANSWERING)
@@ -236,7 +229,7 @@ def connect() -> Engine:
 
 
 def _check_same(engine: Engine) -> None:
-    """Raises EngineError unless the docker command, if there is one, reaches the very engine that the SDK reaches."""
+    """Raise EngineError if there is a docker command and it reaches another engine than the SDK."""
     cli, place = engine.cli, engine.address.text
     if cli.path is None:
         return
@@ -254,15 +247,15 @@ def _check_same(engine: Engine) -> None:
 
 @functools.cache
 def _announce(address: Address) -> None:
-    """Tell, once, of an engine that is not docker's default."""
-    from torchbake.ui import console  # noqa: PLC0415 - it takes a while to load, and mostly there is nothing to tell
+    """Name an engine that is not docker's default, once."""
+    from torchbake.ui import console  # noqa: PLC0415 - slow to load, and most runs have no message
 
     console.say(f"engine: {address.text}", style="dim")
 
 
 @contextlib.contextmanager
 def starting_docker() -> Iterator[None]:
-    """Around what starts the docker command: raises EngineError where there is none, as with an engine alone."""
+    """Raise EngineError if the block cannot start the docker command because it is not installed."""
     try:
         yield
     except FileNotFoundError:
@@ -270,22 +263,22 @@ def starting_docker() -> Iterator[None]:
 
 
 def _why(error: BaseException) -> str:
-    """The system's own word for what became of a connection, if one is behind an error; else the error's last words."""
-    system = next((one for one in _behind(error) if type(one) in _WORDS), None)
+    """Return the reason why a connection failed, by the first known cause of an error; else the error's text."""
+    system = next((cause for cause in _causes(error) if type(cause) in _WORDS), None)
     if system is not None:
         return _WORDS[type(system)]
     text = re.sub(r"^Error while fetching server API version: ", "", " ".join(str(error).split()))
     return text.rstrip(".") or type(error).__name__
 
 
-def _behind(error: BaseException) -> Iterator[BaseException]:
-    """An error and all that it was made from: libraries wrap the system's own in many ways."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all its causes, which libraries wrap in many ways."""
+    left, seen = [error], set[int]()
+    while left:
+        cause = left.pop()
+        if id(cause) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        inner = (*one.args, one.__cause__, one.__context__, getattr(one, "reason", None))
-        waiting += [part for part in inner if isinstance(part, BaseException)]
+        seen.add(id(cause))
+        yield cause
+        inner = (*cause.args, cause.__cause__, cause.__context__, getattr(cause, "reason", None))
+        left += [part for part in inner if isinstance(part, BaseException)]

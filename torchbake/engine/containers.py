@@ -1,4 +1,4 @@
-"""Several containers on a network of their own: started in order, all waited for, all judged, and gone afterwards."""
+"""Run several containers on a private network, wait for all of them, and remove them."""
 
 import contextlib
 import threading
@@ -16,8 +16,8 @@ from torchbake.engine.runner import Ended, Runner
 from torchbake.errors import EngineError
 from torchbake.ui import console
 
-_LOOK = 0.1  # seconds between two looks at what runs
-_KILL_SECONDS = 30  # that an engine gets to end containers that it was told to kill
+_LOOK = 0.1  # seconds between two checks of the running containers
+_KILL_SECONDS = 30  # for an engine to kill containers
 
 Order = Literal["workers-first", "master-first"]
 ORDERS: tuple[Order, ...] = ("workers-first", "master-first")
@@ -25,7 +25,7 @@ ORDERS: tuple[Order, ...] = ("workers-first", "master-first")
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One container: what it runs, through the image's own entrypoint. The first of several is the master."""
+    """One container: its command, for the image's entrypoint, and its variables. The first node is the master."""
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -33,10 +33,10 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """What all containers of a cluster have in common. ``mounts``: folders of the engine's host, read-only.
+    """The options of all containers of a cluster. ``mounts`` are folders of the engine's host, read-only.
 
-    Without ``network`` a container has its loopback alone. A network leads to the other nodes and nowhere else,
-    unless it is ``open``.
+    Without ``network`` a container has only its loopback. A network has no route beyond the other nodes, unless it is
+    ``open``.
     """
 
     user: str | None = None
@@ -52,8 +52,8 @@ class Box:
     open: bool = False
 
     def options(self) -> dict[str, Any]:
-        """As the SDK takes them."""
-        chosen = {
+        """Return the options in the SDK's form."""
+        options = {
             "user": self.user,
             "shm_size": self.shm_size,
             "read_only": self.read_only,
@@ -65,14 +65,14 @@ class Box:
             "memswap_limit": self.memory,
             "device_requests": [self.gpu] if self.gpu else None,
         }
-        return {name: value for name, value in chosen.items() if value}
+        return {name: value for name, value in options.items() if value}
 
 
 class Cluster:
-    """Containers of one image. A context manager: in the end they, their network and their volumes are gone.
+    """Containers of one image. A context manager, which removes them with their network and their volumes.
 
-    ``run`` is the label by which everything of one run can be found. Once ``stopping`` is set, what is under way
-    raises KeyboardInterrupt. With ``keep`` all stays, for a person to look at. Everything may raise EngineError.
+    ``run`` is a label for everything of one run. Once ``stopping`` is set, methods raise KeyboardInterrupt. With
+    ``keep`` nothing is removed, for inspection. Every method may raise EngineError.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class Cluster:
         timeout: float = 300,
         on_look: Callable[[str], None] = lambda _: None,
     ) -> tuple[Ended, ...]:
-        """Start the nodes and wait for every one of them; how each ended, in their order."""
+        """Start the nodes, wait for all of them, and return their ends in their order."""
         self.start(nodes, order=order, delay=delay)
         return self.wait(timeout, on_look)
 
     def start(self, nodes: Sequence[Node], *, order: Order = "workers-first", delay: float = 1.0) -> None:
-        """Start node1, node2, … and, ``delay`` seconds after them, node0; or node0 first."""
+        """Start the workers, and ``delay`` seconds later node0, the master; or the master first."""
         if self._box.network and self._network is None:
             self._network = self._runner.network(internal=not self._box.open)
         first = len(self._containers)
@@ -128,14 +128,14 @@ class Cluster:
                 self._runner.start(container)
 
     def wait(self, timeout: float, on_look: Callable[[str], None] = lambda _: None) -> tuple[Ended, ...]:
-        """Wait for the end of every node, then say how each ended. What still runs after ``timeout`` is killed."""
+        """Wait for the end of every node, and return the ends. Nodes that run after ``timeout`` seconds are killed."""
         deadline = time.monotonic() + timeout
         late: set[str] = set()
         while running := self._runner.running():
             on_look(f"{len(running)} of {len(self._containers)} containers run")
             if time.monotonic() > deadline:
                 if late:
-                    raise EngineError(f"The engine does not end {len(running)} containers that it was told to kill.")
+                    raise EngineError(f"The engine does not kill {len(running)} containers.")
                 late = running
                 self._runner.kill(running)
                 deadline = time.monotonic() + _KILL_SECONDS
@@ -164,6 +164,6 @@ class Cluster:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """What cleans up is not interrupted once more; it takes seconds, and leaving it half done helps nobody."""
-    with signals_heard_by(lambda _: console.say("still removing what was started …")):
+    """Ignore signals during a cleanup, which takes seconds, except for a message."""
+    with signals_heard_by(lambda _: console.say("still removing containers …")):
         yield

@@ -1,4 +1,4 @@
-"""The docker command's own answers: the engine that it reaches, and its buildx."""
+"""Ask the docker command about its engine and its buildx."""
 
 import json
 import shutil
@@ -9,12 +9,12 @@ from typing import Any
 
 from torchbake.core.plain_text import last_line
 
-_SECONDS = 40  # an engine behind ssh may be slow; one that never answers must not hold a command
+_SECONDS = 40  # the limit of an answer; an engine behind ssh may be slow
 
 
 @dataclass(frozen=True, kw_only=True)
 class DockerCli:
-    """The docker command. ``path`` is None if there is none; ``info`` is empty if no engine answers, for ``error``."""
+    """The docker command. ``path`` is None if it is missing; ``info`` is empty if no engine answers, with ``error``."""
 
     path: str | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -24,16 +24,16 @@ class DockerCli:
 
 
 def ask_docker(env: Mapping[str, str]) -> DockerCli:
-    """Ask the docker command of PATH; ``env`` says which engine."""
+    """Ask the docker command in PATH about the engine that ``env`` names."""
     path = shutil.which("docker", path=env.get("PATH"))
     if path is None:
-        return DockerCli(error="there is no docker command to ask with")
+        return DockerCli(error="there is no docker command in PATH")
     code, output, errors = run([path, "info", "--format", "{{json .}}"], env)
     return parse_info(path, code, output, errors)
 
 
 def parse_info(path: str, code: int, output: str, errors: str) -> DockerCli:
-    """The answer of `docker info`, which is JSON even if no engine answers. Pure."""
+    """Parse the output of `docker info`, which is JSON even if no engine answers. Pure."""
     try:
         info = dict(json.loads(output))
     except (ValueError, TypeError):
@@ -52,7 +52,7 @@ def parse_info(path: str, code: int, output: str, errors: str) -> DockerCli:
 
 
 def ask_version(cli: DockerCli, env: Mapping[str, str]) -> dict[str, Any]:
-    """The engine's half of `docker version`; empty if it does not answer."""
+    """Return the engine's part of `docker version`; empty if it does not answer."""
     if cli.path is None:
         return {}
     try:
@@ -63,18 +63,12 @@ def ask_version(cli: DockerCli, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
-    """Exit code, output and errors of a short question; a command that cannot run or hangs has failed."""
+    """Run a short command; return its exit code, output and errors. 127: it cannot be started; 124: it hangs."""
     try:
         done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**env, "LC_ALL": "C"},
-            timeout=_SECONDS,
-            check=False,
-        )
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            env={**env, "LC_ALL": "C"}, timeout=_SECONDS, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return 124, "", f"no answer in {_SECONDS} s"
     except OSError as error:

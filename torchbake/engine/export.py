@@ -1,4 +1,4 @@
-"""An image's compressed content: the bytes that were built and tested, and no others."""
+"""Read the compressed content of an image from a layout or an engine."""
 
 import tarfile
 import tempfile
@@ -17,11 +17,11 @@ from torchbake.store.layout import Layout
 
 _BLOBS = "blobs/sha256/"
 _AGAIN = "Build and test it again: nox -s build test -- ID --no-cache"
-_SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always taken
+_SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always read
 
 
 class Stream:
-    """The chunks of an answer as a file that can only be read on."""
+    """The chunks of an HTTP answer as a file that can be read once."""
 
     def __init__(self, chunks: Any) -> None:
         self._chunks, self._rest = iter(chunks), b""
@@ -42,10 +42,10 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """An image as files by digest in ``folder``; a layer that nobody wanted is not among them.
+    """An image as files by digest in ``folder``, which may lack layers that were not ``wanted``.
 
-    If ``manifest`` is an index, ``variants`` are its images. ``built`` is the image as it was built, if this is one
-    that was made of it, with the same config.
+    If ``manifest`` is an index, ``variants`` are its images. ``built`` is the original of a converted image, with the
+    same config.
     """
 
     manifest: Manifest
@@ -55,12 +55,12 @@ class Content:
 
     @property
     def images(self) -> tuple["Content", ...]:
-        """The images that are sent, the first of an index first."""
+        """The images to send: those of an index in its order, or the only one."""
         return self.variants or (self,)
 
     @property
     def blobs(self) -> dict[Blob, Path]:
-        """All blobs that the images need, each once, with its file."""
+        """All blobs of the images, with their files."""
         return {blob: image.path(blob) for image in self.images for blob in image.manifest.blobs}
 
     def path(self, blob: Blob) -> Path:
@@ -68,32 +68,32 @@ class Content:
 
 
 class Source(Protocol):
-    """Where images come from."""
+    """A source of images."""
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        """Read an image once, and keep what is small and the layers whose digest is ``wanted``."""
+        """Read an image once, and write small blobs and the layers whose digest is ``wanted`` into a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutSource:
-    """The images of a layout, read where they are. Other images come from ``otherwise``, if it is given."""
+    """The images of a layout, without a copy. Other images are read from ``otherwise``, if it is given."""
 
     layout: Layout
     otherwise: Source | None = None
 
     def find(self, digest: str) -> Content | None:
-        """The image of the layout."""
+        """Return an image of the layout; None if the layout does not have all of it."""
         manifest = self.layout.find(digest)
         return Content(manifest=manifest, folder=self.layout.blobs) if manifest else None
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        """Raises BuildError if there is no other source, and the layout does not have all of the image."""
+        """Read an image. Raises BuildError if the layout does not have all of it and there is no other source."""
         if self.otherwise is None:
             return Content(manifest=self.layout.get(digest), folder=self.layout.blobs)
         return self.find(digest) or self.otherwise.take_out(digest, folder, wanted)
 
     def config(self, digest: str) -> str:
-        """Find the digest of an image's config; an image that is not in the layout is read as a whole."""
+        """Return the digest of an image's config; an image outside of the layout is read as a whole."""
         with tempfile.TemporaryDirectory(prefix="torchbake-config-") as folder:
             return self.take_out(digest, Path(folder), lambda _: False).manifest.config.digest
 
@@ -102,14 +102,14 @@ class LayoutSource:
 class EngineSource:
     """The images of an engine.
 
-    A containerd store compressed their layers when they were built; they are taken as they are, so that digests stay.
-    A classic store keeps layers uncompressed, so they are compressed here.
+    Compressed layers of a containerd store are copied without a change, so their digests stay the same. A classic store
+    keeps uncompressed layers, which are compressed here.
     """
 
     engine: Engine
 
     def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        """Read all that `docker save` writes, which is the whole image."""
+        """Read the whole image, as `docker save` writes it."""
         if not self.engine.containerd_store:
             layout = Layout(folder=folder)
             return Content(manifest=save_image(self.engine, digest, layout), folder=layout.blobs)
@@ -121,7 +121,7 @@ class EngineSource:
                     _take(archive, member, folder, wanted)
         path = folder / digest.removeprefix("sha256:")
         if not path.exists():
-            raise EngineError(f"The engine did not hand out {digest}.")
+            raise EngineError(f"The engine did not save {digest}.")
         data = path.read_bytes()
         media_type = Manifest(data=data, media_type=MANIFEST).content.get("mediaType", MANIFEST)
         if media_type == INDEX:
@@ -130,23 +130,23 @@ class EngineSource:
 
 
 def config_digest(engine: Engine | None, layout: Layout, digest: str) -> str:
-    """Return the digest of an image's config, which is the same however its layers are compressed.
+    """Return the digest of an image's config, which does not depend on the compression of its layers.
 
-    The containerd store does not report it: an image that is not in a layout is read as a whole. Without an engine the
+    A containerd store does not report it, so an image outside of the layout is read as a whole. Without an engine the
     layout must have the image. Raises EngineError and BuildError.
     """
     return source_of(engine, layout).config(digest) if engine is None or engine.containerd_store else digest
 
 
 def source_of(engine: Engine | None, layout: Layout) -> LayoutSource:
-    """The source of images: the layout, else the engine, if there is one."""
+    """Return a source of the layout's images, and of the engine's if there is an engine."""
     return LayoutSource(layout=layout, otherwise=EngineSource(engine=engine) if engine else None)
 
 
 def sent_digest(engine: Engine | None, source: LayoutSource, image: str) -> str:
-    """The digest of the manifest of an image by its ID in the engine, or in the layout if there is no engine.
+    """Return the manifest's digest of an image, by its ID in the engine, or in the layout without an engine.
 
-    An image of a classic store that the layout lacks is saved into it. Raises EngineError and BuildError.
+    An image of a classic store is saved into the layout, unless it is there. Raises EngineError and BuildError.
     """
     if engine is None:
         return source.layout.get(image).digest
@@ -164,8 +164,8 @@ def save_image(
 ) -> Manifest:
     """Write an image of a classic store into a layout, and return its manifest. ``threads`` are as in `SavedArchive`.
 
-    Layers that layouts of ``packed`` have are not compressed again. The config is that of the engine's image: its
-    digest is the image's ID. Raises EngineError and BuildError.
+    Layers in one of the ``packed`` layouts are not compressed again. The digest of the config is the image's ID in the
+    engine. Raises EngineError and BuildError.
     """
     with engine.saved(digest) as pieces:
         stream: Any = Stream(pieces)
@@ -179,9 +179,9 @@ def save_image(
 
 
 def check_tested(content: Content, image: str) -> None:
-    """Check that an image's content is that of a classic store's image by its ID, the digest of its config.
+    """Check that content is a classic store's image by its ID, the digest of its config. Raises EngineError.
 
-    A config names its layers by the digests of what they unpack to, so all of them are unpacked. Raises EngineError.
+    A config has the digests of unpacked layers, so all layers are unpacked.
     """
     if content.manifest.config.digest != image:
         raise EngineError(f"{image} was tested, and not {content.manifest.config.digest}.")

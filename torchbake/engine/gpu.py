@@ -1,4 +1,4 @@
-"""What GPUs an engine can give to a container, and how it wants to be asked for them."""
+"""The GPUs of an engine or of this machine, and the options by which containers get them."""
 
 import json
 import os
@@ -17,15 +17,15 @@ from torchbake.engine.client import Engine
 KIND = "nvidia.com/gpu"
 ALL = f"{KIND}=all"
 MODES = ("auto", "require", "off")
-_HOOK = "nvidia-container-runtime-hook"  # an engine that finds it in its PATH needs no runtime of that name
+_HOOK = "nvidia-container-runtime-hook"  # an engine with this program in its PATH needs no runtime "nvidia"
 _ENGINE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """How programs get GPUs here: on the host itself, or by what the engine can be asked for.
+    """The method by which programs get GPUs: on the host, or by a runtime or CDI devices of the engine.
 
-    ``reason`` says by what that is known, or why there are none.
+    ``reason`` is the evidence for it, or why there is no GPU.
     """
 
     how: Literal["host", "runtime", "cdi", "none"]
@@ -36,7 +36,7 @@ class Gpu:
         return self.how != "none"
 
     def problem(self, mode: str) -> Problem | None:
-        """Why nothing runs on a GPU in one of the `MODES`; None when it does. To require one and have none is wrong."""
+        """Return why programs get no GPU in one of the `MODES`, a failure for "require"; None if they get one."""
         if mode == "off":
             return unknown("GPU checks are off (--gpu off)")
         if self.there:
@@ -47,7 +47,7 @@ class Gpu:
 
     @property
     def request(self) -> DeviceRequest | None:
-        """What asks the engine for all its GPUs; None where there are none."""
+        """The option for all GPUs of the engine; None if it has none."""
         if self.how == "cdi":
             return DeviceRequest(driver="cdi", device_ids=[ALL])
         if self.how == "runtime":
@@ -55,7 +55,7 @@ class Gpu:
         return None
 
     def numbered(self, numbers: Sequence[str]) -> DeviceRequest | None:
-        """What asks the engine for these of its GPUs; None where there are none."""
+        """Return the option for these GPUs of the engine; None if it has none."""
         if self.how == "cdi":
             return DeviceRequest(driver="cdi", device_ids=[f"{KIND}={number}" for number in numbers])
         if self.how == "runtime":
@@ -65,7 +65,7 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class CdiSpec:
-    """A CDI specification file: what kind of device it describes, and the names of those."""
+    """A CDI specification file: the kind of its devices, and their names."""
 
     path: str
     kind: str
@@ -73,14 +73,15 @@ class CdiSpec:
 
 
 def gpu_of(info: Mapping[str, Any], specs: Iterable[CdiSpec], *, hook: bool = False) -> Gpu:
-    """What an engine can give, from its `info` and the CDI specifications in its folders.
+    """Return an engine's GPUs, by its `info` and the CDI specifications in its folders.
 
-    ``hook``: NVIDIA's runtime hook is where the engine looks for programs. CDI comes first: newer engines hand
-    `--gpus` on to it, and it needs no runtime of its own.
+    ``hook`` is True if NVIDIA's runtime hook is in the engine's PATH. CDI takes precedence: newer engines use it for
+    `--gpus` too, and it needs no runtime.
     """
     folders = info.get("CDISpecDirs") or []
     found = next((spec for spec in specs if spec.kind == KIND and "all" in spec.devices), None)
-    if folders and ALL in _discovered(info):
+    discovered = {device.get("ID") for device in info.get("DiscoveredDevices") or ()}  # of engines since 28.3
+    if folders and ALL in discovered:
         return Gpu(how="cdi", reason=f"the engine has found the CDI device {ALL}")
     if folders and found:
         return Gpu(how="cdi", reason=f"{found.path} describes {ALL}")
@@ -95,7 +96,7 @@ def gpu_of(info: Mapping[str, Any], specs: Iterable[CdiSpec], *, hook: bool = Fa
 
 
 def look_for_gpu(engine: Engine) -> Gpu:
-    """What this engine can give. Its folders are only read where it runs on this machine. Raises EngineError."""
+    """Return an engine's GPUs. Folders are read only for an engine on this machine. Raises EngineError."""
     info = engine.info
     if not engine.address.local:
         return gpu_of(info, ())
@@ -105,15 +106,15 @@ def look_for_gpu(engine: Engine) -> Gpu:
 
 
 def gpu_of_host(devices: Path = Path("/dev")) -> Gpu:
-    """Whether this machine itself has a GPU with a driver, from its device files."""
-    found = [*sorted(devices.glob("nvidia[0-9]*")), *devices.glob("dxg")]  # dxg: the one of Windows, within WSL
+    """Return the GPUs of this machine, by the device files of their driver."""
+    found = [*sorted(devices.glob("nvidia[0-9]*")), *devices.glob("dxg")]  # dxg: a GPU of Windows, in WSL
     if found:
         return Gpu(how="host", reason=f"this machine has {found[0]}")
     return Gpu(how="none", reason=f"this machine has no {devices}/nvidia0")
 
 
 def read_specs(folders: Iterable[Path]) -> tuple[CdiSpec, ...]:
-    """The CDI specifications in these folders; a file that cannot be read is none: the engine skips it too."""
+    """Read the CDI specifications in folders; files that cannot be read are skipped, as by the engine."""
     files = (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()))
     return tuple(spec for path in files if (spec := _read(path)))
 
@@ -128,8 +129,3 @@ def _read(path: Path) -> CdiSpec | None:
         return CdiSpec(path=str(path), kind=str(content["kind"]), devices=devices)
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
         return None
-
-
-def _discovered(info: Mapping[str, Any]) -> set[str]:
-    """What engines since 28.3 say themselves, wherever they run."""
-    return {str(device.get("ID")) for device in info.get("DiscoveredDevices") or ()}

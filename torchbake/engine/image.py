@@ -1,4 +1,4 @@
-"""Images as an engine lists them. Pure."""
+"""Images of an engine, by its API. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image in the engine. ``digest`` is its id there; ``size_bytes`` is as the engine counts it."""
+    """An image of an engine. ``digest`` is the engine's ID, and ``size_bytes`` the engine's figure."""
 
     digest: str
     tags: tuple[str, ...]
@@ -16,39 +16,27 @@ class Image:
 
 
 def of_inspection(attrs: Mapping[str, Any]) -> Image:
-    """An image as an engine describes it alone; ``size_bytes`` is not that of the engine's list."""
-    return Image(
-        digest=attrs["Id"],
-        tags=_tags(attrs),
-        labels=attrs["Config"].get("Labels") or {},
-        size_bytes=attrs["Size"],
-    )
+    """Return an image by the engine's description of it, whose ``Size`` differs from the one in the engine's list."""
+    return _image(attrs, attrs["Config"])
 
 
 def by_tag(entries: Iterable[Mapping[str, Any]]) -> dict[str, Image]:
-    """Every image of an engine's list by each of its tags (``repository:tag``)."""
-    listed = [
-        Image(
-            digest=entry["Id"],
-            tags=_tags(entry),
-            labels=entry.get("Labels") or {},
-            size_bytes=entry["Size"],
-        )
-        for entry in entries
-    ]
-    return {tag: image for image in listed for tag in image.tags}
+    """Return the images of an engine's list by each of their tags (``repository:tag``)."""
+    images = [_image(entry, entry) for entry in entries]
+    return {tag: image for image in images for tag in image.tags}
 
 
 def short_name(name: str) -> str:
-    """The name of an image as Docker lists it. Podman lists the registry of names that have none: ``docker.io/``."""
+    """Return the name of an image as in Docker's list. Podman adds ``docker.io/`` to names without a registry."""
     return name.removeprefix("docker.io/").removeprefix("library/") if name.startswith("docker.io/") else name
 
 
-def _tags(attrs: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(map(short_name, attrs.get("RepoTags") or ()))
+def _image(attrs: Mapping[str, Any], config: Mapping[str, Any]) -> Image:
+    tags = tuple(map(short_name, attrs.get("RepoTags") or ()))
+    return Image(digest=attrs["Id"], tags=tags, labels=config.get("Labels") or {}, size_bytes=attrs["Size"])
 
 
 def holds(images: Mapping[str, Image], reference: str, image: Image) -> bool:
-    """Whether a tag points at the image; ``images`` are the engine's, by tag."""
-    held = images.get(reference)
-    return held is not None and held.digest == image.digest
+    """Return whether a tag is a tag of this image; ``images`` are the engine's, by tag."""
+    tagged = images.get(reference)
+    return tagged is not None and tagged.digest == image.digest

@@ -1,7 +1,7 @@
-"""Check that an engine can use an image that it took in.
+"""Check that an engine can use an image after a load, a build or a pull.
 
-Success of `docker load` or `docker build` proves too little. Docker 28 answers a `load` with success if it could not
-unpack the image, and such an image has a name, labels and an ID as any other.
+The success of these is not enough: Docker 28 reports success of a load even if it could not unpack the image, which
+then has a name, labels and an ID as any other image.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ _HINT_FULL = "Free disk space of the engine (docker system df), then run the com
 def check_image(engine: Engine, image: str, *, layers: Sequence[str] | None = None, said: Sequence[str] = ()) -> None:
     """Check that the engine has an image with this ID and these layers, and can create a container of it.
 
-    ``layers`` are digests of unpacked layers, lowest first, or None if not known. ``said`` are the engine's words of
-    the import. Raises EngineError.
+    ``layers`` are digests of unpacked layers, lowest first, or None if not known. ``said`` are the engine's messages
+    during the load. Raises EngineError.
     """
     problem = _problem(engine, image, layers)
     if problem:
@@ -48,7 +48,7 @@ def pull_image(engine: Engine, repository: str, key: str, login: dict[str, str] 
 
 
 def check_pulled(engine: Engine, name: str) -> str:
-    """Check an image that was pulled under a name, ``repository:tag`` or ``repository@digest``, and return its ID."""
+    """Check an image that was pulled by ``repository:tag`` or ``repository@digest``, and return its ID."""
     found = engine.find([name])
     if found is None:
         raise EngineError(f"{name} was pulled, but is not in the engine.", hint="See: docker images --digests")

@@ -1,6 +1,5 @@
-"""What a run left in the engine whose process was killed before it could clean up."""
+"""Remove containers, networks, volumes and images of runs that were killed before their cleanup."""
 
-import contextlib
 import re
 
 from torchbake.engine.client import Engine, answering
@@ -13,10 +12,9 @@ _NAME = re.compile(rf"127\.0\.0\.1:\d+/{LOOPBACK}/(?P<owner>(?:[0-9a-f]{{2}})+)/
 
 
 def remove_leftovers(engine: Engine, label: str = OWNER) -> int:
-    """Remove what runs left that were killed before they could clean up; how many containers, networks and volumes.
+    """Remove the leftovers of killed runs, and return the number of containers, networks and volumes.
 
-    ``label`` is the one by which they say whose they are, as `owner_label` names it. Names of images that a killed
-    build pulled or built go too.
+    ``label`` is the label with their owner, a value of `owner_label`. Image names of killed builds are removed too.
     """
     local = engine.address.local
     if label == OWNER:
@@ -25,7 +23,7 @@ def remove_leftovers(engine: Engine, label: str = OWNER) -> int:
 
 
 def loopback_path(secret: str) -> str:
-    """Return the path of a repository that an engine pulls from this process; it tells the process."""
+    """Return the path of a repository that an engine pulls from this process. It contains the process's owner label."""
     return f"{LOOPBACK}/{owner_label().encode().hex() or '00'}/{secret}"
 
 
@@ -35,18 +33,12 @@ def building_name(secret: str) -> str:
 
 
 def remove_loopback_names(engine: Engine) -> None:
-    """Remove the names, and images without others, that killed processes pulled from themselves or built."""
+    """Remove the names of images that killed processes built or served to the engine."""
     local = engine.address.local
     with answering():
         entries = engine.client.api.images(filters={"reference": _LISTED})
     names = {name for entry in entries for key in ("RepoTags", "RepoDigests") for name in entry.get(key) or ()}
     for name in names:
         match = _NAME.fullmatch(name)
-        if match and is_gone(_owner(match["owner"]), same_machine=local):
+        if match and is_gone(bytes.fromhex(match["owner"]).decode(errors="replace"), same_machine=local):
             engine.remove([name])
-
-
-def _owner(text: str) -> str:
-    with contextlib.suppress(UnicodeDecodeError):
-        return bytes.fromhex(text).decode()
-    return ""

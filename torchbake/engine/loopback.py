@@ -1,7 +1,7 @@
 """Let an engine pull images from this process, over 127.0.0.1.
 
-An engine skips the layers that it has, verifies each digest and unpacks what comes, all by its own code. `docker load`
-sends every layer, and unpacks more slowly.
+A pull skips layers that the engine has, and verifies each digest. `docker load` sends every layer, and unpacks more
+slowly.
 """
 
 import contextlib
@@ -23,28 +23,28 @@ from torchbake.oci.manifest import Blob, sha256
 from torchbake.store.layout import Layout
 from torchbake.store.layout_server import LayoutServer, serving
 
-_PATIENCE = 10  # seconds in which the engine must pull the probe
-_NO_LOGIN: dict[str, str] = {}  # without one, docker's SDK asks a credential helper
+_PATIENCE = 10  # seconds for the engine to pull the probe
+_NO_LOGIN: dict[str, str] = {}  # with None docker's SDK would ask a credential helper
 _GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
 _ELSEWHERE = (
-    "The engine cannot pull from this machine's 127.0.0.1, as an engine elsewhere or in a network of its own cannot: "
+    "The engine cannot pull from this machine's 127.0.0.1, because it is on another machine or in another network: "
     "images are sent by `docker load`, which takes longer."
 )
 
 
 class Loopback:
-    """Images that one engine pulls in one run, until `close`. Thread-safe.
+    """A server from which one engine pulls the images of one run. Thread-safe.
 
-    Each pulled image has a name of this run until `release` or `close`. The name holds the process that made it, so
-    the next run finds and removes names of a killed one: the engine is their journal.
+    Each pulled image has a name of this run until `release` or `close`. The name contains this process's owner label,
+    so that the next run can remove the names of a killed process.
     """
 
     def __init__(self, engine: Engine, say: Callable[[str], None]) -> None:
         self._engine, self._say = engine, say
         self._lock, self._naming, self._closing = threading.Lock(), threading.Lock(), contextlib.ExitStack()
-        self._asked = False
+        self._started = False
         self._server: LayoutServer | None = None
-        self._pulled: dict[str, str] = {}  # the name of each, by the image's ID
+        self._pulled: dict[str, str] = {}  # names of pulled images, by ID
 
     def pull(self, layout: Layout, digest: str) -> bool:
         """Let the engine pull an image of a layout. Return False if the engine cannot reach this process.
@@ -52,8 +52,8 @@ class Loopback:
         Raises EngineError, and BuildError if the image is not in the layout.
         """
         with self._lock:
-            if not self._asked:
-                self._asked, self._server = True, self._begin()
+            if not self._started:
+                self._started, self._server = True, self._start()
         if self._server is None:
             return False
         self._pull(self._server, layout, digest)
@@ -62,25 +62,25 @@ class Loopback:
     def release(self, digest: str) -> None:
         """Remove the name of a pulled image, and the image if it has no other name.
 
-        ``digest`` is the one by which it was pulled, or its ID in the engine.
+        ``digest`` is the manifest's, or the image's ID in the engine.
         """
         if self._server is None:
             return
         with self._naming:
-            gone = [image for image, name in self._pulled.items() if digest == image or name.endswith(f"@{digest}")]
-            names = [self._pulled.pop(image) for image in gone]
+            ids = [image for image, name in self._pulled.items() if digest == image or name.endswith(f"@{digest}")]
+            names = [self._pulled.pop(image) for image in ids]
         with contextlib.suppress(EngineError):  # the next run removes them
             self._engine.remove(names)
 
     def close(self) -> None:
-        """Remove all names that are left, and end the server."""
+        """Remove all remaining names, and end the server."""
         for digest in (*self._pulled,):
             self.release(digest)
         self._closing.close()
         self._server = None
 
-    def _begin(self) -> LayoutServer | None:
-        """Start the server; None if the engine does not reach it."""
+    def _start(self) -> LayoutServer | None:
+        """Start the server; return None if the engine does not reach it."""
         with contextlib.suppress(EngineError):
             remove_loopback_names(self._engine)
         try:
@@ -105,7 +105,7 @@ class Loopback:
 
         with tempfile.TemporaryDirectory() as folder:
             layout = Layout(folder=Path(folder))
-            # docker's SDK waits for ever for a pull. A daemon ends with this process, and so does its pull.
+            # docker's SDK has no time limit for a pull. A daemon thread ends with this process.
             thread = threading.Thread(target=pull, args=(layout, _write_probe(layout)), name="probe", daemon=True)
             thread.start()
             thread.join(_PATIENCE)
@@ -115,7 +115,7 @@ class Loopback:
         manifest = layout.get(digest)
         server.add(layout, manifest.digest)
         name = f"{server.repository}@{manifest.digest}"
-        with self._naming:  # before the pull: one that is interrupted can leave the name
+        with self._naming:  # before the pull, because an interrupted pull can leave the name
             self._pulled[self._engine.id_of(manifest)] = name
         if self._engine.podman:
             podman.pull(name)

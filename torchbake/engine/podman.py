@@ -1,6 +1,6 @@
-"""Podman's own API, which its socket answers beside Docker's: pulls without TLS, and archives of images.
+"""Podman's own API, which its socket has in addition to Docker's: pulls without TLS, and archives of images.
 
-Docker's half of the socket keeps TLS on for 127.0.0.1. Podman 4.0 and later have this.
+Docker's API of podman always uses TLS for 127.0.0.1. Podman has its own API since version 4.0.
 Source: https://docs.podman.io/en/latest/_static/api.html
 """
 
@@ -17,7 +17,7 @@ from torchbake.engine.sdk import sdk_client
 from torchbake.errors import EngineError
 
 _API = "/v4.0.0/libpod"
-_SILENCE = 1800  # seconds that it may be silent: it unpacks
+_SILENCE = 1800  # seconds without an answer, while podman unpacks
 _CHUNK = 2**20
 
 
@@ -31,14 +31,14 @@ def pull(reference: str) -> None:
 
 @contextlib.contextmanager
 def saved(image: str) -> Iterator[Iterator[bytes]]:
-    """An image as an archive of an OCI layout whose layers are not compressed, in pieces. Raises EngineError."""
+    """Yield the pieces of an archive of an image's OCI layout with uncompressed layers. Raises EngineError."""
     query = {"references": image, "format": "oci-archive", "ociAcceptUncompressedLayers": "true"}
     with _asking("GET", "/images/export", query) as answer:
         yield answer.iter_content(_CHUNK)
 
 
 def exported_volume(name: str) -> bytes | None:
-    """A volume as a tar archive with the owners of its files; None if this podman has no such answer (before 5.6)."""
+    """Return a tar archive of a volume with the owners of its files; None before podman 5.6, which cannot export."""
     with _asking("GET", f"/volumes/{name}/export", {}, refusable=True) as answer:
         return answer.content if answer.ok else None
 
@@ -66,7 +66,6 @@ def _events(answer: requests.Response) -> Iterator[dict[str, Any]]:
 
 
 def _reason(answer: requests.Response) -> str:
-    """The words of a refusal."""
     try:
         return str(answer.json()["message"]).strip()
     except (ValueError, LookupError, TypeError):

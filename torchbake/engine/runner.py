@@ -1,4 +1,4 @@
-"""The one place that makes containers, networks and volumes: each says whose it is, so that nothing stays for good."""
+"""Create containers, networks and volumes, each with a label of the owner, so that a later run can remove them."""
 
 import contextlib
 import signal
@@ -26,17 +26,19 @@ from torchbake.oci.labels import LABEL
 RUN = f"{LABEL}.run"
 OWNER = f"{LABEL}.owner"
 _TOGETHER = f"{LABEL}.cluster"
-_LOOK = 0.1  # seconds between two looks at what is being removed
-_REMOVE_SECONDS = 10  # that an engine gets to end a removal that somebody else began
-_GONE = (404, 409)  # not there any more, or being removed already
-_LOGS = LogConfig(type="json-file", config={"max-size": "64m"})  # whatever the engine's default is, it can be read back
+_LOOK = 0.1  # seconds between two checks of a removal
+_REMOVE_SECONDS = 10  # for a removal by another process
+_GONE = (404, 409)  # removed, or being removed
+
+# Not every default driver of an engine keeps logs that can be read.
+_LOGS = LogConfig(type="json-file", config={"max-size": "64m"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a container ended. ``seconds`` is its own time, ``at`` when it ended (since the epoch; 0: never ran).
+    """The end of a container, after ``seconds``, at the time ``at`` since the epoch, or 0 if it never ran.
 
-    ``problem`` is why it did not start, in the engine's words; ``out_of_memory`` and ``timed_out`` say who killed it.
+    ``problem`` is the engine's reason why it did not start. ``out_of_memory`` and ``timed_out`` are reasons of a kill.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Ended:
 
     @classmethod
     def of(cls, done: Finished, name: str, *, problem: str = "") -> "Ended":
-        """The same of a process that ran without a container."""
+        """Return the end of a process without a container."""
         return cls(
             name=name, code=done.code, seconds=done.seconds, at=done.at, stdout=done.stdout, stderr=done.stderr,
             timed_out=done.late, problem=problem,
@@ -63,7 +65,7 @@ class Ended:
 
     @property
     def how(self) -> str:
-        """``ended with 3``, ``was ended by SIGKILL``, …"""
+        """The end in words: ``ended with 3``, ``was ended by SIGKILL``, …"""
         if self.problem:
             return f"did not start: {self.problem}"
         if self.timed_out:
@@ -74,15 +76,15 @@ class Ended:
 
     @property
     def last_words(self) -> str:
-        """The last line of stderr, or why there is none."""
+        """The last line of stderr, or the reason why there is none."""
         return last_line(self.stderr.strip() or self.problem, 200)
 
 
 class Runner:
-    """Makes containers, networks and volumes that belong together, and removes all of them. Thread-safe.
+    """Creates containers, networks and volumes of one run, and removes all of them. Thread-safe.
 
-    ``run`` is the label by which everything of one run can be found; what shall stay (``keep``) has no owner, else the
-    next run would take it for a leftover. Everything may raise EngineError.
+    ``run`` is a label for everything of one run. With ``keep`` they have no owner, so that the next run does not remove
+    them as leftovers. Every method may raise EngineError.
     """
 
     def __init__(self, engine: Engine, *, run: str | None = None, keep: bool = False) -> None:
@@ -95,7 +97,7 @@ class Runner:
     def container(
         self, image: str, command: Sequence[str] = (), *, labels: Mapping[str, str] | None = None, **options: Any
     ) -> Container:
-        """A container that is not started yet, with options as the SDK takes them."""
+        """Create a container, with options in the SDK's form. It is not started."""
         try:
             with answering(), to_its_end():
                 return self._engine.client.containers.create(
@@ -105,24 +107,24 @@ class Runner:
             raise EngineError(f"{image} is not in the engine, or was removed.", hint="See: docker images") from None
 
     def network(self, *, internal: bool) -> str:
-        """The name of a new network; an ``internal`` one leads nowhere else."""
+        """Create a network, and return its name. An ``internal`` network has no route to others."""
         name = f"torchbake-{self.id}"
         with answering(), to_its_end():
             self._engine.client.networks.create(name, driver="bridge", internal=internal, labels=self.labels)
         return name
 
     def attached(self, network: str, name: str) -> dict[str, Any]:
-        """The options of a container that is on a network, where others find it by this name."""
+        """Return the options of a container that has this name on a network."""
         endpoint = self._engine.client.api.create_endpoint_config(aliases=[name])
         return {"network": network, "networking_config": {network: endpoint}}
 
     def volume(self) -> Volume:
-        """A new, empty volume."""
+        """Create an empty volume."""
         with answering(), to_its_end():
             return self._engine.client.volumes.create(labels=self.labels)
 
     def start(self, container: Container) -> None:
-        """An engine that refuses is a result, not an error: a command that is not there, a GPU that is not there."""
+        """Start a container. If the engine refuses, for a missing command or GPU, `ended` returns the problem."""
         with answering():
             try:
                 container.start()
@@ -130,13 +132,13 @@ class Runner:
                 self._problems[str(container.id)] = str(error.explanation or error).strip()
 
     def running(self) -> set[str]:
-        """The ids of the containers that run."""
+        """Return the IDs of the running containers."""
         with answering():
             entries = self._engine.client.api.containers(all=True, filters={"label": f"{_TOGETHER}={self.id}"})
         return {entry["Id"] for entry in entries if entry["State"] not in ("created", "exited", "dead")}
 
     def wait(self, container: Container, timeout: float) -> bool:
-        """Whether it ends in time; one that was never started has ended."""
+        """Return whether a container ends in time. A container that was never started has ended."""
         with answering():
             try:
                 container.wait(timeout=timeout)
@@ -146,16 +148,16 @@ class Runner:
 
     def kill(self, containers: set[str], number: int = signal.SIGKILL) -> None:
         for name in containers:
-            with answering(), contextlib.suppress(APIError):  # it ended by itself just now
+            with answering(), contextlib.suppress(APIError):  # the container has ended by itself
                 self._engine.client.api.kill(name, int(number))
 
     def follow(self, container: Container) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """What a container says from now on, as it comes, of stdout and of stderr; ends where the container does."""
+        """Yield a container's output from now on, as pairs of stdout and stderr, until it ends."""
         with answering():
             return self._engine.client.api.attach(str(container.id), stream=True, demux=True)
 
     def ended(self, container: Container, name: str, *, late: bool = False) -> Ended:
-        """How a container ended; ``late``: it was killed for that."""
+        """Return the end of a container, which was killed after the time limit if ``late``."""
         with answering():
             try:
                 container.reload()
@@ -178,7 +180,7 @@ class Runner:
         )
 
     def remove(self, container: Container) -> None:
-        """Remove a container, also one that runs, with its own volumes."""
+        """Remove a container with its anonymous volumes, even if it runs."""
         with answering(), _already_gone():
             container.remove(force=True, v=True)
 
@@ -190,7 +192,7 @@ def read_history(engine: Engine, image: str) -> list[dict[str, Any]]:
     """Read the history of an image, newest step first. Raises EngineError.
 
     Docker 26 deletes the snapshots of an image if another image with the same layers is removed, and then answers 404
-    until it has unpacked the image again. Creating a container makes it do so.
+    until it has unpacked the image again, for a new container.
     """
     with answering():
         found = engine.client.images.get(image)
@@ -203,22 +205,22 @@ def read_history(engine: Engine, image: str) -> list[dict[str, Any]]:
 
 
 def run_words(labels: Mapping[str, str]) -> list[str]:
-    """What a `docker run` begins with, where its words are what a person is shown: the container goes when it ends.
+    """Return the first words of a `docker run` whose container is removed at its end.
 
-    ``labels`` are a Runner's, so that also this container says whose it is; empty in what is only shown.
+    ``labels`` are a Runner's, with the owner, or empty for a command that is only shown.
     """
     return ["docker", "run", "--rm", *(f"--label={name}={value}" for name, value in labels.items())]
 
 
 def remove(engine: Engine, label: str, value: str) -> int:
-    """Remove every container, network and volume with this label, and the containers' volumes; how many there were."""
+    """Remove the containers with their volumes, networks and volumes of a label, and return their number."""
     client, wanted = engine.client, {"label": f"{label}={value}"}
     with answering():
         containers = client.api.containers(all=True, filters=wanted)
         for entry in containers:
             with _already_gone():
                 client.api.remove_container(entry["Id"], force=True, v=True)
-        # What somebody else is removing still holds its network.
+        # A container that another process is removing still uses its network.
         deadline = time.monotonic() + _REMOVE_SECONDS
         while containers and client.api.containers(all=True, filters=wanted) and time.monotonic() < deadline:
             time.sleep(_LOOK)
@@ -234,7 +236,7 @@ def remove(engine: Engine, label: str, value: str) -> int:
 
 
 def owners(engine: Engine, label: str = OWNER) -> set[str]:
-    """Whose containers, networks and volumes there are, by the label that says so."""
+    """Return the owners of all containers, networks and volumes, by the values of their label."""
     filters = {"label": label}
     with answering():
         api = engine.client.api
@@ -253,6 +255,6 @@ def _already_gone() -> Iterator[None]:
 
 
 def _moment(text: str) -> float:
-    """Seconds since the epoch of an engine's time stamp; 0 for its year 1."""
+    """Return an engine's time stamp in seconds since the epoch; 0 for the year 1, which means never."""
     moment = datetime.fromisoformat(text)
     return 0.0 if moment.year == 1 else moment.timestamp()

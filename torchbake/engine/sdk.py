@@ -11,14 +11,13 @@ from torchbake.engine.ssh_relay import relayed
 
 
 def sdk_client(timeout: int, **options: Any) -> docker.DockerClient:
-    """The SDK's client for this process's engine. Raises EngineError, and what the SDK raises if none answers."""
+    """Connect to this process's engine. Raises EngineError, and errors of the SDK if no engine answers."""
     address = engine_address()
     host = relayed(address.host) if address.host.startswith("ssh://") else address.host
     return docker.DockerClient(base_url=host, tls=_tls(address), timeout=timeout, **options)
 
 
 def _tls(address: Address) -> TLSConfig | bool:
-    """An address's TLS files as the SDK takes them."""
     tls = address.tls
     if tls is None:
         return False
@@ -27,7 +26,7 @@ def _tls(address: Address) -> TLSConfig | bool:
 
 
 class _OwnAuthority(TLSConfig):
-    """TLS files that hold whatever REQUESTS_CA_BUNDLE says, which requests would prefer to them."""
+    """TLS files that take precedence over REQUESTS_CA_BUNDLE, unlike the SDK's own."""
 
     def configure_client(self, client: docker.APIClient) -> None:
         super().configure_client(client)

@@ -1,6 +1,6 @@
-"""An engine that is reached by ssh: a socket on this machine, whose connections each go through an ssh of their own.
+"""Connect to an engine by ssh: a socket on this machine that starts one ssh for each connection.
 
-The SDK's own way needs paramiko, which reads other settings than ssh does. This is the way of the docker command.
+The SDK would need paramiko, which reads other settings than ssh. The docker command uses ssh in the same manner.
 Source: https://github.com/docker/cli/blob/master/cli/connhelper/connhelper.go
 """
 
@@ -20,10 +20,7 @@ from torchbake.ui.tool_environment import environment_of
 
 @functools.cache
 def relayed(host: str) -> str:
-    """The address of a socket that leads to an ``ssh://`` address for as long as this process runs.
-
-    Raises EngineError.
-    """
+    """Return a socket that relays to an ``ssh://`` address while this process runs. Raises EngineError."""
     command = ssh_command(host)
     folder = Path(tempfile.mkdtemp(prefix="torchbake-"))  # only this user may enter it
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -36,7 +33,7 @@ def relayed(host: str) -> str:
 
 
 def ssh_command(host: str) -> list[str]:
-    """The ssh that joins its stdin and stdout to an engine. Raises EngineError."""
+    """Return the ssh command that connects its stdin and stdout to an engine. Raises EngineError."""
     if shutil.which("ssh") is None:
         raise EngineError(f"The ssh command is not installed, and {host} needs it.")
     try:
@@ -45,25 +42,22 @@ def ssh_command(host: str) -> list[str]:
         raise EngineError(f"{host} is no address of an engine: {error}.") from None
     if not url.hostname or url.password or url.query or url.fragment:
         raise EngineError(f"{host} is no address of an engine.", hint="Write ssh://USER@HOST, or ssh://USER@HOST:PORT.")
+    # Not url.hostname, which is in lower case: names in ssh's settings are case-sensitive.
+    name = url.netloc.rpartition("@")[2]
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
     options = [*(["-l", url.username] if url.username else []), *(["-p", str(port)] if port else [])]
-    there = ["--host", f"unix://{url.path}"] if url.path.strip("/") else []
+    remote = ["--host", f"unix://{url.path}"] if url.path.strip("/") else []
     return [
-        *("ssh", "-o", "ConnectTimeout=30", "-T", *options, "--", _name_in(url.netloc)),
-        *("docker", *there, "system", "dial-stdio"),
+        *("ssh", "-o", "ConnectTimeout=30", "-T", *options, "--", name),
+        *("docker", *remote, "system", "dial-stdio"),
     ]
-
-
-def _name_in(place: str) -> str:
-    """The host of USER@HOST:PORT as it is written: ssh's settings tell upper and lower case apart."""
-    host = place.rpartition("@")[2]
-    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
 def _relay(server: socket.socket, command: list[str]) -> None:
     while True:
         connection, _ = server.accept()
         with connection:
-            # Ctrl-C must not end the connection over which containers are removed then.
+            # In a new session: after Ctrl-C the connection is still needed to remove containers.
             both = connection.fileno()
             subprocess.Popen(
                 command, env=environment_of("docker"), stdin=both, stdout=both, stderr=subprocess.DEVNULL,

@@ -221,7 +221,7 @@ def test_a_second_interruption_does_not_cut_the_clean_up_short(
     with pytest.raises(KeyboardInterrupt):
         run(daemon, subject(daemon, session, "a"), session=session)
     assert is_clean(daemon)
-    assert "still removing what was started" in capsys.readouterr().err
+    assert "still removing containers" in capsys.readouterr().err
 
 
 def on_host(

@@ -69,7 +69,7 @@ RECORDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }  # fmt: skip
 TOO_OLD = "builds need 23.0 or later"
-_CONTENT = {Need.CONTENT: "does not keep layers as they are published"}
+_CONTENT = {Need.CONTENT: "does not keep the published layers"}
 _BUILDS = tuple(need for need in Need if need not in (Need.BOOTSTRAP, Need.CONTENT))
 # The words with which each need is refused; an engine that is not here refuses nothing.
 REFUSED: dict[str, dict[Need, str]] = {

@@ -100,7 +100,7 @@ def test_of_an_archive_a_layer_is_kept_if_it_is_wanted_or_small(client: Client, 
 
 def test_what_the_engine_does_not_hand_out_is_an_error(client: Client, tmp_path: Path) -> None:
     client.archive = archive()
-    with pytest.raises(EngineError, match="did not hand out"):
+    with pytest.raises(EngineError, match="did not save"):
         EngineSource(engine=client.engine).take_out(client.digest, tmp_path / "out", lambda digest: True)
 
 

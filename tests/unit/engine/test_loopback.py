@@ -117,7 +117,7 @@ def test_no_two_runs_have_one_name() -> None:
         daemon = Daemon()
         daemon.pulls = lambda repository, key: repositories.add(repository)
         with contextlib.closing(Loopback(daemon.engine, pytest.fail)) as pulling:
-            pulling._begin()
+            pulling._start()
     assert len({name.rpartition("/")[2] for name in repositories}) == 2
     assert all(len(name.rpartition("/")[2]) == 32 for name in repositories)
 
