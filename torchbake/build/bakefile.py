@@ -1,4 +1,4 @@
-"""The plan of a build as a bake file: one target an image. Pure."""
+"""Bake files: the targets of images for `docker buildx bake`. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from torchbake.matrix.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One image to build and what BuildKit is handed for it. ``ref`` is what `docker run` takes.
+    """One image to build, with its base, named contexts and build arguments. ``ref`` is the name for `docker run`.
 
-    ``dockerfile`` is its text. ``lock`` is None for init images. ``below`` names the stage below the image, if it is
-    not the Dockerfile's default. ``own_template`` is True if a template of the project changes the Dockerfile.
+    ``dockerfile`` is the Dockerfile's text, and ``own_template`` is True if a template of the project changes it.
+    ``below`` is the stage below the image; empty for the Dockerfile's default. ``lock`` is None for init images.
     """
 
     spec: Spec
@@ -32,7 +32,7 @@ class Job:
 
     @property
     def has_wheels_apart(self) -> bool:
-        """Return whether the image can be built without its wheels. A step of another template may need torch."""
+        """True if the image can be built without its wheels. A step of a project's template may need torch."""
         return self.lock is not None and not self.own_template
 
     @property
@@ -43,11 +43,11 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to build: what the command line and the builder's abilities decide, for all images alike.
+    """Options of a build, which are the same for all images.
 
-    ``proxies`` are the names of variables that are set for us; their values, which may hold passwords, stay there.
-    ``created`` is the time of the images, as RFC 3339. ``exports`` is a folder. Each image goes to a
-    folder in it that has the name of its target.
+    ``proxies`` are the names of set variables. Their values may contain passwords, so no file contains them.
+    ``created`` is the time of the images, as RFC 3339. Each image is written to the subfolder of ``exports`` with the
+    name of its target.
     """
 
     output: str
@@ -61,7 +61,7 @@ class Options:
     cache_from: tuple[str, ...] = ()
 
 
-# By the image's own Python: another one's bytecode is of no use.
+# Only the image's own Python can use its bytecode.
 _BYTECODE = """\
 FROM interpreter AS compiler
 RUN --mount=type=bind,from=layers,source=/wheels,target=/run/layers/wheels \\
@@ -80,27 +80,25 @@ FROM scratch
 COPY --from=asked /python /
 """
 _CACHE_ONLY = ["type=cacheonly"]
-_NO_PROVENANCE = ("type=provenance,disabled=true",)  # one of the time of day would make every build another image
+_NO_PROVENANCE = ("type=provenance,disabled=true",)  # provenance with a time would make every build another image
 
 
 def bake_file(
     jobs: Sequence[Job], options: Options, root: Path, secrets: Mapping[str, Mapping[str, Path]]
 ) -> dict[str, Any]:
-    """The bake file of a plan. Target names are ids with dots replaced, as bake wants them."""
-    targets: dict[str, Any] = {}
-    for job in jobs:
-        targets[target_name(job.spec)] = _target(job, options, root, secrets[job.spec.id])
-    return _file(targets, [target_name(job.spec) for job in jobs], options)
+    """Return the bake file of jobs. bake allows no dots in the names of targets, so IDs have `_` for them."""
+    targets = {target_name(job.spec): _target(job, options, root, secrets[job.spec.id]) for job in jobs}
+    return _file(targets, [*targets], options)
 
 
 def bytecode_file(
     job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, sources: Path, final: str, folder: Path
 ) -> dict[str, Any]:
-    """The bake file of the bytecode of Python files in ``sources``, as it will stand below ``final``, in a folder.
+    """Return the bake file that compiles the Python files of ``sources`` for their place below ``final``.
 
-    ``root`` is the project's; the only target is named as the image's own, with ``-bytecode`` behind it. ``sources`` is
-    in a folder that is named by what it is of: BuildKit is sent only files of another size or time when the next folder
-    of that role comes from a context with the same last name, and all in it may have one time.
+    ``root`` is the project's folder. The target is named as the image's, with ``-bytecode`` at the end, and writes into
+    ``folder``. All files may have one time, and buildx sends only files whose size or time differs from the last
+    context of the same name. So the parent of ``sources`` needs a unique name.
     Source: https://github.com/moby/buildkit/issues/4817, https://github.com/docker/buildx/issues/3093
     """
     own = {
@@ -112,9 +110,9 @@ def bytecode_file(
 
 
 def python_file(job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, folder: Path) -> dict[str, Any]:
-    """The bake file of what an image's Python says of itself and of its settings, in a folder as the file ``python``.
+    """Return the bake file that writes an image's version and settings of Python to ``folder/python``.
 
-    Builds of Python that may compile otherwise say otherwise: https://docs.python.org/3/library/sys.html#sys.version
+    They differ for builds of Python with other bytecode: https://docs.python.org/3/library/sys.html#sys.version
     """
     own = {"context": str(folder), "dockerfile-inline": _PYTHON.format(python=job.spec.base.python_command)}
     return _by_interpreter(job, options, root, secrets, word="python", own=own, folder=folder)
@@ -124,7 +122,7 @@ def _by_interpreter(
     job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, word: str, own: Mapping[str, Any],
     folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
-    """A bake file with one target, named by a word, that stands on an image's Python and is written into a folder."""
+    """Return a bake file with one target that is based on an image's Python and writes into a folder."""
     name = target_name(job.spec)
     interpreter = _inner(_target(job, options, root, secrets)) | {"target": "interpreter"}
     target = {
@@ -143,18 +141,13 @@ def _file(targets: dict[str, Any], default: list[str], options: Options) -> dict
     for target in targets.values():
         target["args"] |= {name: f"${{{name}}}" for name in options.proxies}
     file = {"group": {"default": {"targets": default}}, "target": targets}
-    # bake fills in a variable from the environment, and refuses a file whose variables are none.
+    # bake takes the values from the environment, and refuses variables without a declaration.
     variables = {name: {"default": ""} for name in options.proxies}
     return {"variable": variables, **file} if variables else file
 
 
-def _base_arguments(base: Base) -> dict[str, str]:
-    """A name is where a registry has the digest; a base of Debian packages is in none."""
-    return {"BASE_NAME": base.image if base.source == "registry" else "", "BASE_SOURCE": base.source}
-
-
 def _literal(value: Any) -> Any:
-    """A value in which bake sees no template."""
+    """Escape a value so that bake does not read it as a template."""
     if isinstance(value, str):
         return value.replace("${", "$${").replace("%{", "%%{")
     if isinstance(value, list):
@@ -162,17 +155,12 @@ def _literal(value: Any) -> Any:
     return {key: _literal(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _of_image(caches: Sequence[str], spec: Spec) -> list[str]:
-    """A cache of its own for each image, where they are named so: one written by several holds the last alone."""
-    return [cache.replace("{id}", spec.id) for cache in caches]
-
-
 def target_name(spec: Spec) -> str:
     return spec.id.replace(".", "_")
 
 
 def _inner(target: dict[str, Any]) -> dict[str, Any]:
-    """A target of the same Dockerfile that others build upon, and that is no image."""
+    """Return a target of the same Dockerfile on which others are based, and which exports no image."""
     return {key: value for key, value in target.items() if key != "cache-to"} | {"output": _CACHE_ONLY}
 
 
@@ -186,28 +174,35 @@ def into_engine() -> str:
     return "type=image"
 
 
+def build_arguments(job: Job, options: Options) -> dict[str, str]:
+    """Return the build arguments of an image."""
+    base = job.base
+    # Only a base of a registry can be found by name and digest.
+    named = {"BASE_NAME": base.image if base.source == "registry" else "", "BASE_SOURCE": base.source}
+    return {
+        "BASE_DIGEST": base.digest,
+        **({} if job.spec.from_scratch else named),
+        **({"BELOW": job.below} if job.below else {}),
+        "CREATED": options.created,
+        "INPUTS": job.inputs,
+        "REVISION": options.revision,
+    }
+
+
 def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:
     place = f",dest={options.exports / target_name(job.spec)}" if options.exports else ""
     target: dict[str, Any] = {
         "context": str(root),
         "dockerfile": f"images/{job.spec.id}/Dockerfile",
         "contexts": dict(job.contexts),
-        "args": {
-            "BASE_DIGEST": job.base.digest,
-            **({} if job.spec.from_scratch else _base_arguments(job.base)),
-            **({"BELOW": job.below} if job.below else {}),
-            "CREATED": options.created,
-            "INPUTS": job.inputs,
-            "REVISION": options.revision,
-        },
+        "args": build_arguments(job, options),
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
-        # No tags: an image is named when it is whole, and then by all its tags at once.
+        # Without tags: an image gets all its tags at once, after its build.
         "output": [options.output + place],
         "attest": list(_NO_PROVENANCE),
     }
-    if options.cache_to:
-        target["cache-to"] = _of_image(options.cache_to, job.spec)
-    if options.cache_from:
-        target["cache-from"] = _of_image(options.cache_from, job.spec)
-    pull = options.pull and job.base.context_in_engine not in job.contexts.values()  # no registry has that
+    for key, caches in (("cache-to", options.cache_to), ("cache-from", options.cache_from)):
+        if caches:  # with {id} each image has a cache; of one that several images write, only the last remains
+            target[key] = [cache.replace("{id}", job.spec.id) for cache in caches]
+    pull = options.pull and job.base.context_in_engine not in job.contexts.values()  # which no registry has
     return target | ({"no-cache": True} if options.no_cache else {}) | ({"pull": True} if pull else {})

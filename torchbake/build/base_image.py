@@ -1,6 +1,6 @@
-"""Bases: from an image registry where one answers, else bootstrapped from packages of Debian or Ubuntu.
+"""Bases: images of a registry, or bootstrapped from packages of Debian or Ubuntu if no registry answers.
 
-What was chosen, and its digest, is recorded in ``.torchbake/bases/<name>.json`` and reused until asked anew.
+The source of a base and its digest are recorded in ``.torchbake/bases/<name>.json``, and reused until `--pull`.
 """
 
 import json
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from torchbake.build.base_look import Look, by_buildkit, check_look, check_version
+from torchbake.build.base_look import by_buildkit, check_look, check_version
 from torchbake.build.bootstrap import bootstrap
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
@@ -29,17 +29,20 @@ from torchbake.ui.tool_environment import environment_of
 
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]
 SOURCES: tuple[Source, ...] = get_args(Source)
-REGISTRY_TIMEOUT = 20  # seconds; a closed network may swallow packets instead of refusing them
-_IN_ENGINE = "torchbake.invalid/base"  # RFC 2606: no host has such a name
-_VERSION = re.compile(r"(\d+\.\d+)?")  # of a base's Python, if it is known
-_REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)  # what buildx says of a registry that wants a login
+REGISTRY_TIMEOUT = 20  # seconds; a closed network may drop packets without an answer
+_IN_ENGINE = "torchbake.invalid/base"  # no host has such a name (RFC 2606)
+_VERSION = re.compile(r"(\d+\.\d+)?")  # of a base's Python; empty if not known
+
+# Messages of buildx for a registry that requires a login.
+_REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """A base at hand. ``digest`` is that of its manifest; ``created`` is RFC 3339.
+    """A recorded base. ``digest`` is its manifest's, ``created`` has the form of RFC 3339.
 
-    ``python`` is the version of its Python, as far as it is known, and ``looked_for`` what was looked for in it.
+    ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
+    matrix named when the base was inspected.
     """
 
     name: str
@@ -61,7 +64,7 @@ class Base:
         return "docker-image://" + ":".join(self.name_in_engine)
 
     def context(self, state: Path) -> str:
-        """What BuildKit takes in place of the Dockerfile's ``FROM``."""
+        """Return the named context for the Dockerfile's ``FROM``."""
         if self.source == "registry":
             return f"docker-image://{self.image}@{self.digest}"
         return f"oci-layout://{self.layout(state).absolute()}@{self.digest}"
@@ -72,9 +75,9 @@ class Base:
 
 
 def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> Base | None:
-    """The recorded base, if there is one and it still fits; asks nobody.
+    """Return the recorded base, if it still fits the matrix. No registry is asked.
 
-    A bootstrapped one has all its blobs, each of the size it must have; with ``hashed``, for a build, of its digest.
+    The blobs of a bootstrapped base are checked: their sizes, and with ``hashed``, for a build, their digests.
     """
     try:
         base = Base(**json.loads(_record(state, spec).read_text()))
@@ -88,7 +91,7 @@ def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> Base | No
 
 
 def _is_record_of(base: Base, spec: BaseSpec) -> bool:
-    """Return whether a record has the form in which `make_base` records this base: anybody may have written it."""
+    """Return whether a record is one that `make_base` could have written: the file may be damaged or forged."""
     texts = all(isinstance(value, str) for value in asdict(base).values())
     ours = (base.name, base.image) == (spec.name, spec.image) and base.source in ("registry", "bootstrap")
     return texts and ours and bool(DIGEST.fullmatch(base.digest)) and bool(_VERSION.fullmatch(base.python))
@@ -105,20 +108,21 @@ def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
 def make_base(
     spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None], buildkit: bool = True,
 ) -> Base:  # fmt: skip
-    """Choose and record a base; of several runs that want it at once, one makes it.
+    """Choose and record a base. Of several runs at the same time, one makes it.
 
-    Without ``buildkit`` nobody looks into a base of a registry; if it is not what the matrix says, the build fails.
-    Raises BaseError when no source has it, or when it is not what the matrix says.
+    Without ``buildkit`` a base of a registry is not inspected; if it does not fit the matrix, the build fails. Raises
+    BaseError if no source has the base, or if it does not fit the matrix.
     """
-    with _turn(spec, state, say) as others:
-        made = find_base(spec, state) if others else None
+    with _locked(spec, state, say) as waited:
+        made = find_base(spec, state) if waited else None
         if made and source in ("auto", made.source):
             return made
         base = None if source == "bootstrap" else _from_registry(spec, say, required=source == "registry")
         if base:
             look = by_buildkit(spec, base.context(state), apt, say) if buildkit else None
         else:
-            base, look = _bootstrapped(spec, state, apt, say)
+            digest, look = bootstrap(spec, _layout(state, spec), apt, say)
+            base = Base(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())
         if look:
             check_look(spec, look)
             base = replace(base, python=look.python, looked_for=_looked_for(spec))
@@ -128,22 +132,22 @@ def make_base(
 
 
 @contextmanager
-def _turn(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[bool]:
-    """The only run that makes this base; whether another one was at it just before."""
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - it brings asyncio, and a base is hardly ever made
+def _locked(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[bool]:
+    """Hold the lock of a base. Yield True if another run had it before."""
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - it imports asyncio, and bases are rarely made
 
     path = state / "bases" / f"{spec.name}.lock"
     check_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock, others = FileLock(path), False
+    lock, waited = FileLock(path), False
     try:
         lock.acquire(blocking=False)
     except Timeout:
         say(f"{spec.name}: another run is making it; waiting for it")
         lock.acquire()
-        others = True
+        waited = True
     try:
-        yield others
+        yield waited
     finally:
         lock.release()
 
@@ -157,7 +161,7 @@ def _layout(state: Path, spec: BaseSpec) -> Path:
 
 
 def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool) -> Base | None:
-    """The base as a registry serves it now, pinned by digest; None when none answers."""
+    """Return the base that the registry serves now, by digest; None if no registry answers."""
     command = docker_command("buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}")
     try:
         done = subprocess.run(
@@ -180,7 +184,7 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
 
 
 def _check_replaceable(spec: BaseSpec, reason: str, *, required: bool) -> None:
-    """Raises BaseError unless packages give the same as an image that no registry serves."""
+    """Raise BaseError unless a bootstrapped base can replace an image that no registry serves."""
     repository = parse_reference(spec.image).repository
     if repository.host != "docker.io" and _REFUSED.search(reason):
         raise BaseError(
@@ -189,18 +193,13 @@ def _check_replaceable(spec: BaseSpec, reason: str, *, required: bool) -> None:
         )
     if required or repository.path.rpartition("/")[2] != spec.distribution:
         raise BaseError(
-            f"{spec.name}: {spec.image} is not to be had from its registry: {reason}",
+            f"{spec.name}: {spec.image} is not available from its registry: {reason}",
             hint=f"Check the network and `docker login`, or bootstrap {spec.suite} in its place: --source bootstrap.",
         )
 
 
 def _looked_for(spec: BaseSpec) -> str:
     return f"{spec.distribution} {spec.suite} {spec.python_command}"
-
-
-def _bootstrapped(spec: BaseSpec, state: Path, apt: AptConfig, say: Callable[[str], None]) -> tuple[Base, Look | None]:
-    digest, look = bootstrap(spec, _layout(state, spec), apt, say)
-    return Base(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now()), look
 
 
 def _now() -> str:

@@ -1,6 +1,6 @@
-"""What is in a base: whose system it is, and which Python an image on it would have.
+"""Inspect a base: its distribution, and the Python that an image on it would have.
 
-It is looked at once, when it is made, so that a Python that is nowhere is told before anything is built.
+A base is inspected once, when it is made, so that a missing Python is an error before any build.
 """
 
 import os
@@ -21,7 +21,7 @@ from torchbake.matrix.spec import BaseSpec
 from torchbake.ui.tool_environment import environment_of
 
 _DISTRIBUTIONS = ("debian", "ubuntu")
-# Names of suites that a system does not know itself by.
+# Names of suites that are not in a system's own os-release.
 _MOVING = ("stable", "oldstable", "testing", "unstable", "sid", "experimental", "devel")
 # $1 is the interpreter, or - for the suite's own; $2 is "update" where apt has no lists yet.
 SCRIPT = r"""
@@ -52,7 +52,7 @@ cached pkgnames python3. | grep -xE 'python3\.[0-9]+' | sort | sed 's/^/other /'
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What the script says. ``python`` is a version, empty where there is none; ``lists``: apt knew the packages."""
+    """The output of the script. ``python`` is a version, or empty; ``lists`` is True if apt knew the packages."""
 
     distribution: str
     suite: str
@@ -63,7 +63,7 @@ class Look:
 
 
 def parse_look(text: str) -> Look:
-    """What the script has said."""
+    """Parse the output of the script."""
     pairs = [line.partition(" ")[::2] for line in text.splitlines()]
     known = dict(pairs)
     return Look(
@@ -77,20 +77,20 @@ def parse_look(text: str) -> Look:
 
 
 def check_look(spec: BaseSpec, look: Look) -> None:
-    """Raises BaseError for another system than the matrix says, or where its Python is nowhere."""
+    """Raise BaseError if the base is another system than in the matrix, or if its Python does not exist."""
     _check_system(spec, look)
     if not look.python and (spec.brings_python or look.lists):
-        where = f"no Python with venv and ensurepip at {spec.interpreter}"
-        what = where if spec.brings_python else f"no package {spec.python_package} in {spec.suite}"
-        there = f"there is {', '.join(look.others)}" if look.others else "take an image that brings one"
+        path = f"no Python with venv and ensurepip at {spec.interpreter}"
+        missing = path if spec.brings_python else f"no package {spec.python_package} in {spec.suite}"
+        choice = f"there is {', '.join(look.others)}" if look.others else "take an image that brings one"
         raise BaseError(
-            f"{spec.name}: {spec.image} has {what}.",
-            hint=f"Correct bases.{spec.name}.interpreter in matrix.yaml: {there}.",
+            f"{spec.name}: {spec.image} has {missing}.",
+            hint=f"Correct bases.{spec.name}.interpreter in matrix.yaml: {choice}.",
         )
 
 
 def check_version(spec: BaseSpec, python: str) -> None:
-    """Raises BaseError where the base's Python is known and is not the one that the matrix says."""
+    """Raise BaseError if the base's Python is known and is another version than in the matrix."""
     if python not in ("", spec.python):
         whose = spec.interpreter or "the suite's own python3"
         raise BaseError(
@@ -105,18 +105,18 @@ def _check_system(spec: BaseSpec, look: Look) -> None:
             f"{spec.name}: {spec.image} has no apt-get.",
             hint="Take an image of Debian or Ubuntu, or one built on these.",
         )
-    real, said = (look.distribution, look.suite), (spec.distribution, spec.suite)
-    if look.distribution not in _DISTRIBUTIONS or (real[0] == said[0] and spec.suite in _MOVING):
+    real, stated = (look.distribution, look.suite), (spec.distribution, spec.suite)
+    if look.distribution not in _DISTRIBUTIONS or (real[0] == stated[0] and spec.suite in _MOVING):
         return
-    if real != said and all(real):
+    if real != stated and all(real):
         raise BaseError(
-            f"{spec.name}: {spec.image} is {' '.join(real)}, and the matrix says {' '.join(said)}.",
+            f"{spec.name}: {spec.image} is {' '.join(real)}, and the matrix says {' '.join(stated)}.",
             hint=f"Write distribution: {real[0]} and suite: {real[1]} in matrix.yaml: packages come from there.",
         )
 
 
 def by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]) -> Look | None:
-    """Look into an image of a registry; None, and a word, where that cannot be done: the build then says why."""
+    """Inspect an image of a registry; None after a failure, with a message: the build then reports the reason."""
     pip = read_pip_config()
     with (
         tempfile.TemporaryDirectory(prefix="torchbake-look-") as name,
@@ -133,11 +133,11 @@ def by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str
                 close_fds=False,
             )  # fmt: skip
         except FileNotFoundError as error:
-            say(f"{spec.name}: not looked into: {error}")
+            say(f"{spec.name}: not inspected: {error}")
             return None
         if done.returncode:
             lines = done.stderr.strip().splitlines()
-            say(f"{spec.name}: not looked into: {cause_of(lines) or ' '.join(lines[-1:])}")
+            say(f"{spec.name}: not inspected: {cause_of(lines) or ' '.join(lines[-1:])}")
             return None
         return parse_look((folder / "out/looked").read_text(errors="replace"))
 
@@ -155,7 +155,7 @@ COPY --from=base /looked /looked
 
 
 def _command(spec: BaseSpec, context: str, folder: Path, secrets: Mapping[str, Path]) -> list[str]:
-    # Anew each time: what apt could not reach the last time it may reach now.
+    # Without the cache: an index that apt could not reach last time may be reachable now.
     command = docker_command("buildx", "build", "--no-cache", "--progress=plain", "--provenance=false")
     command += [f"--build-context={spec.image}={context}", f"--output=type=local,dest={folder / 'out'}"]
     command += [f"--secret=id={name},src={path}" for name, path in secrets.items()]

@@ -1,4 +1,4 @@
-"""Bases made by mmdebstrap from a suite's packages, Debian's or Ubuntu's: the same for each state of its mirror."""
+"""Bootstrap bases by mmdebstrap from packages of Debian or Ubuntu: reproducible for each state of the mirror."""
 
 import shutil
 import subprocess
@@ -18,21 +18,15 @@ from torchbake.store.layout import Layout
 from torchbake.store.rootfs_image import write_rootfs_image
 from torchbake.ui.tool_environment import environment_of
 
-_LEGACY_KEYS = "/etc/apt/trusted.gpg"  # the one file that --keyring would take the place of
+_LEGACY_KEYS = "/etc/apt/trusted.gpg"  # keys that --keyring would replace
 _VARIABLES = {"debian": "TORCHBAKE_APT_MIRROR", "ubuntu": "TORCHBAKE_APT_MIRROR_UBUNTU"}
-# What Debian's own "slim" images leave out: about 100 MB.
-_SLIM = (
-    "/usr/share/doc/*",
-    "/usr/share/man/*",
-    "/usr/share/info/*",
-    "/usr/share/locale/*",
-    "/usr/share/lintian/*",
-)
+# Files that Debian's "slim" images leave out, about 100 MB.
+_SLIM = tuple(f"/usr/share/{folder}/*" for folder in ("doc", "man", "info", "locale", "lintian"))
 _KEPT = ("/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias")
 
 
 def bootstrap(spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str], None]) -> tuple[str, Look]:
-    """Write the layout, and return its digest and what is in it."""
+    """Write the layout of a base, and return its digest and the result of its inspection. Raises BaseError."""
     if spec.brings_python:
         raise BaseError(
             f"{spec.name}: cannot be bootstrapped: {spec.interpreter} is in no package, it comes with {spec.image}.",
@@ -66,10 +60,9 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list
     sources.write_text(archive_of(spec.distribution).sources(spec.suite))
     place = f"/etc/apt/sources.list.d/{sources.name}"
     command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, folder)]
-    command += ["--include=apt"] if spec.distribution == "ubuntu" else []  # which its minbase lacks
-    command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM] + [
-        f"--dpkgopt=path-include={path}" for path in _KEPT
-    ]
+    command += ["--include=apt"] if spec.distribution == "ubuntu" else []  # Ubuntu's minbase lacks it
+    command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM]
+    command += [f"--dpkgopt=path-include={path}" for path in _KEPT]
     command += [f"--customize-hook=upload {look} /look"]
     command += [f'--customize-hook=chroot "$1" sh /look {spec.interpreter or "-"} - > "$1"/looked']
     command += [f"--customize-hook=download /looked {folder}/looked", '--customize-hook=rm "$1"/look "$1"/looked']
@@ -82,9 +75,9 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list
 
 
 def _run(spec: BaseSpec, command: list[str], apt: AptConfig) -> None:
-    # The day it was made would make every base another.
+    # Without it the files' times would depend on the day.
     environment = dict(environment_of("mmdebstrap"), SOURCE_DATE_EPOCH=str(content_epoch()))
-    # On stdin: addresses may hold passwords, and arguments are everybody's to read.
+    # On stdin, because URLs may contain passwords and every user can read the arguments of a process.
     archives = "".join(f"{line}\n" for line in archive_of(spec.distribution, apt).one_line(spec.suite))
     done = subprocess.run(
         command, env=environment, input=archives, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -101,12 +94,12 @@ def _run(spec: BaseSpec, command: list[str], apt: AptConfig) -> None:
 
 
 def _keyring(spec: BaseSpec, folder: Path) -> list[str]:
-    """The distribution's keys, beside those of apt's folder, where a host has none of another distribution's."""
+    """Return the option for the distribution's keys, which a host of another distribution lacks."""
     keys = Path(archive_of(spec.distribution).keys)
     if spec.distribution == "debian":
         return [f"--keyring={keys}"] if keys.exists() and not Path(_LEGACY_KEYS).exists() else []
     if not keys.exists():
-        # apt reads them as a user of its own, who may not enter every home.
+        # apt reads the keys as the user _apt, who may not enter every home.
         keys = shutil.copyfile(_unpacked_keys(spec, folder / "keys"), folder / "keys.gpg")
         keys.chmod(0o644)
         folder.chmod(0o711)
@@ -114,9 +107,9 @@ def _keyring(spec: BaseSpec, folder: Path) -> list[str]:
 
 
 def _unpacked_keys(spec: BaseSpec, folder: Path) -> Path:
-    """Unpack Ubuntu's keys of Debian's package, which apt trusts by Debian's, in ``folder``; nothing is installed.
+    """Unpack Ubuntu's keys from Debian's signed package into ``folder``, without installing it.
 
-    They are fetched for each base: keys that were kept would be trusted without a signature.
+    The package is fetched for each base, because a kept copy would be trusted without a signature.
     """
     keys = folder / UBUNTU_KEYS.lstrip("/")
     folder.mkdir()
@@ -135,7 +128,7 @@ def _unpacked_keys(spec: BaseSpec, folder: Path) -> Path:
             failure = str(error)
     if not keys.exists():
         raise BaseError(
-            f"{spec.name}: cannot be bootstrapped: no keys of Ubuntu's archive here: {failure or 'no package'}",
+            f"{spec.name}: cannot be bootstrapped: no keys of Ubuntu's archive: {failure or 'no package'}",
             hint=f"Install ubuntu-keyring, which has {UBUNTU_KEYS}, or make a registry with the image reachable.",
         )
     return keys

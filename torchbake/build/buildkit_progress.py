@@ -1,4 +1,4 @@
-"""BuildKit's progress, as `docker buildx --progress rawjson` reports it."""
+"""The progress of a build, by the events of `docker buildx --progress rawjson`."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ from torchbake.core.cause import cause_of
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A finished step: what ran, for how long, and whether the cache had it."""
+    """A finished step. ``cached`` is True if its result was in the build cache."""
 
     name: str
     seconds: float
@@ -23,39 +23,40 @@ class Step:
 
 @dataclass(kw_only=True)
 class Progress:
-    """What a build has said so far: fed with its output, asked for the step that runs and the log's end."""
+    """The state of a build by its events so far: running and finished steps, and the log."""
 
     running: dict[str, str] = field(default_factory=dict)
     finished: list[Step] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-    _said: dict[str, list[str]] = field(default_factory=dict)
+    _output: dict[str, list[str]] = field(default_factory=dict)
     _failed: dict[str, str] = field(default_factory=dict)
     _partial: dict[tuple[str, int], str] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
 
     @property
     def current(self) -> str:
-        """The name of the latest step that still runs."""
+        """The name of the running step that began last."""
         return next(reversed(self.running.values()), "")
 
     @property
     def errors(self) -> list[str]:
-        """What failed, without the steps that were only cancelled because of it."""
+        """The errors of failed steps, without steps that another failure cancelled."""
         errors = [step.error for step in self.finished if step.error]
         return [error for error in errors if "context canceled" not in error] or errors
 
     @property
     def causes(self) -> list[str]:
-        """Why each step failed: what its tool said of it, else BuildKit's words."""
-        return [cause_of(self._said.get(digest, ())) or error for digest, error in self._failed.items()] or self.errors
+        """The reason of each failure, by the step's output, else BuildKit's message."""
+        causes = [cause_of(self._output.get(digest, ())) or error for digest, error in self._failed.items()]
+        return causes or self.errors
 
     def tail(self, *, most: int = 15) -> list[str]:
-        """The last lines of the step that failed, which tell why; else of everything."""
-        failed = [line for digest in [*self._failed][:1] for line in self._said.get(digest, ())]
+        """Return the last lines of the first failed step, or else of the log."""
+        failed = [line for digest in [*self._failed][:1] for line in self._output.get(digest, ())]
         return failed[-most:] or self.log[-most:]
 
     def feed(self, event: dict[str, Any]) -> list[Step]:
-        """Take one event; returns the steps that it finished."""
+        """Take one event, and return the steps that it finished."""
         before = len(self.finished)
         for vertex in event.get("vertexes") or ():
             self._vertex(vertex)
@@ -67,16 +68,14 @@ class Progress:
         digest, name = vertex["digest"], vertex.get("name", "")
         if vertex.get("completed") and digest not in self._done:
             self._done.add(digest)
-            # Last lines that no newline ended.
+            # Last lines without a newline.
             left = [self._partial.pop(key).rstrip() for key in [*self._partial] if key[0] == digest]
             self._keep(digest, [line for line in left if line])
             self.running.pop(digest, None)
-            step = Step(
-                name=name,
-                seconds=_seconds(vertex.get("started"), vertex["completed"]),
-                cached=bool(vertex.get("cached")),
-                error=vertex.get("error", ""),
-            )
+            started, completed = vertex.get("started"), datetime.fromisoformat(vertex["completed"])
+            seconds = (completed - datetime.fromisoformat(started)).total_seconds() if started else 0.0
+            error, cached = vertex.get("error", ""), bool(vertex.get("cached"))
+            step = Step(name=name, seconds=seconds, cached=cached, error=error)
             self.finished.append(step)
             if step.error and "context canceled" not in step.error:
                 self._failed[digest] = step.error
@@ -89,7 +88,7 @@ class Progress:
             text = base64.b64decode(entry.get("data") or "").decode(errors="replace")
         except binascii.Error:
             text = str(entry.get("data"))
-        # Standard output and errors are two streams, cut anywhere: joined, one's words stand within the other's.
+        # Events contain parts of lines, so the lines of stdout and stderr are joined separately.
         key = (entry["vertex"], int(entry.get("stream") or 0))
         text = self._partial.pop(key, "") + text
         *lines, rest = text.split("\n")
@@ -98,14 +97,14 @@ class Progress:
             self._partial[key] = rest
 
     def _keep(self, digest: str, lines: list[str]) -> None:
-        self._said.setdefault(digest, []).extend(lines)
+        self._output.setdefault(digest, []).extend(lines)
         self.log += [f"  {line}" for line in lines]
 
 
 def events(lines: Iterable[str]) -> Iterator[dict[str, Any] | str]:
-    """The JSON events in a stream of lines; a line outside of them (an error of buildx itself) as it is.
+    """Yield the JSON events of buildx's output, and each other line, such as an error of buildx itself, as text.
 
-    buildx 0.13 spreads an event over many lines, later ones write one a line.
+    buildx 0.13 writes an event on many lines, and later versions write it on one.
     """
     collected: list[str] = []
     for line in lines:
@@ -120,12 +119,3 @@ def events(lines: Iterable[str]) -> Iterator[dict[str, Any] | str]:
                 yield json.loads(text)
             except ValueError:
                 yield text.rstrip()
-
-
-def _seconds(started: str | None, completed: str) -> float:
-    return (_time(completed) - _time(started)).total_seconds() if started else 0.0
-
-
-def _time(text: str) -> datetime:
-    # BuildKit writes nanoseconds; Python's parser takes at most microseconds in 3.10, any number since 3.11.
-    return datetime.fromisoformat(text)

@@ -1,7 +1,6 @@
-"""Running `docker buildx bake`: one process an image, several side by side, and an orderly end of all.
+"""Run `docker buildx bake` and `docker buildx prune`.
 
-BuildKit does the work and shares what images have in common; a process each is what keeps one image's
-failure from ending the others.
+One process builds one image, so that a failure ends no other build. BuildKit shares steps between images.
 """
 
 import contextlib
@@ -17,29 +16,35 @@ from torchbake.build.processes import Processes
 from torchbake.core.files import write_text
 from torchbake.engine.address import docker_command
 from torchbake.engine.client import starting_docker
+from torchbake.errors import TorchbakeError
 from torchbake.ui.tool_environment import environment_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How one build ended.
+    """The end of one build.
 
-    ``digests`` are what the engine may know the image by: its manifest's, or its configuration's.
-    ``errors`` says why each step failed, and is empty when it went well; ``tail`` are the log's last lines.
+    ``digests`` are the possible IDs of the image in an engine: of its manifest and of its config. After a success
+    ``errors`` is empty; else it has the reason for each failed step. ``tail`` are the log's last lines.
     """
 
-    seconds: float
-    digests: tuple[str, ...]
-    errors: tuple[str, ...]
-    tail: tuple[str, ...]
+    seconds: float = 0
+    digests: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    tail: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         return not self.errors
 
 
+def sentence_of(error: Exception) -> str:
+    """Return an error on one line, with the next step if it has one."""
+    return error.sentence if isinstance(error, TorchbakeError) else str(error)
+
+
 class Builder:
-    """Runs targets of bake files; thread-safe."""
+    """Runs targets of bake files. Thread-safe."""
 
     def __init__(self, builder: str | None) -> None:
         self._builder = builder
@@ -52,33 +57,32 @@ class Builder:
     def build(
         self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
     ) -> Outcome:
-        """Build one target; blocks. ``on_step`` is called with each piece of progress. The log is kept."""
+        """Build one target, and write its log. ``on_step`` is called for each event of BuildKit's progress."""
         started = time.monotonic()
-        progress, said = Progress(), []
+        progress, messages = Progress(), list[str]()
         metadata = log.with_suffix(".json")
         process = self._start(bake_file, target, metadata)
         try:
             for event in events(process.stdout or ()):
                 if isinstance(event, str):
-                    said.append(event)
+                    messages.append(event)
                 else:
                     on_step(progress, progress.feed(event))
             code = process.wait()
         finally:
             self._processes.forget(process)
-            # An image is worth more than its log: a full disk here must not lose what the engine has finished.
-            with contextlib.suppress(OSError):
-                write_text(log, "\n".join([*progress.log, *said]) + "\n")
-        errors = tuple(progress.causes or _failure(said) or [f"docker buildx bake ended with {code}"]) if code else ()
+            with contextlib.suppress(OSError):  # a full disk here must not fail a finished build
+                write_text(log, "\n".join([*progress.log, *messages]) + "\n")
+        failure = [line.removeprefix("ERROR: ") for line in messages[-1:]] or [f"docker buildx bake ended with {code}"]
         return Outcome(
             seconds=time.monotonic() - started,
             digests=() if code else _digests(metadata),
-            errors=errors,
-            tail=tuple(progress.tail() or said[-15:]),
+            errors=tuple(progress.causes or failure) if code else (),
+            tail=tuple(progress.tail() or messages[-15:]),
         )
 
     def stop(self) -> None:
-        """End every build that runs, and wait until each has taken back what it had begun."""
+        """End every running build, and wait until each has removed its partial exports."""
         self._processes.stop()
 
     def close(self) -> None:
@@ -88,18 +92,10 @@ class Builder:
         command = docker_command("buildx", "bake", "--file", str(bake_file), "--progress", "rawjson")
         command += ["--metadata-file", str(metadata)]
         command += ["--builder", self._builder] if self._builder else []
+        # By default the engine would pack and unpack the targets on which others are based.
+        environment = {**environment_of("docker"), "BUILDX_NO_DEFAULT_LOAD": "1"}
         with starting_docker():
-            return self._processes.start([*command, target], _environment())
-
-
-def _environment() -> dict[str, str]:
-    """Targets that others build upon are not images: without this the engine would pack and unpack each."""
-    return {**environment_of("docker"), "BUILDX_NO_DEFAULT_LOAD": "1"}
-
-
-def _failure(said: list[str]) -> list[str]:
-    """What buildx itself says of a failure, last of all."""
-    return [line.removeprefix("ERROR: ") for line in said[-1:]]
+            return self._processes.start([*command, target], environment)
 
 
 def _digests(metadata: Path) -> tuple[str, ...]:
@@ -109,7 +105,7 @@ def _digests(metadata: Path) -> tuple[str, ...]:
 
 
 def prune(builder: str | None) -> None:
-    """Drop the build cache, but not the downloaded wheels: for disks that cannot hold a whole matrix's cache."""
+    """Remove the build cache without the downloaded wheels, for disks that are too small for a matrix's cache."""
     command = docker_command("buildx", "prune", "--force", "--filter", "type=regular")
     words = [*command, *(["--builder", builder] if builder else [])]
     subprocess.run(words, env=environment_of("docker"), capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""An image put together: the layers of its wheels, and above them what BuildKit builds of all the rest."""
+"""Compose an image: the layers of its wheels, and above them the layers of its build."""
 
 import contextlib
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from torchbake.build.bakefile import Job
-from torchbake.build.buildx import Outcome
+from torchbake.build.buildx import Outcome, sentence_of
 from torchbake.build.host_layers import Compiling, HostLayers, WheelLayer
 from torchbake.build.wheel_links import LinkLayers
 from torchbake.core.files import linked
@@ -22,79 +22,74 @@ from torchbake.store.layout import Layout
 
 
 class Building(Compiling, Protocol):
-    """What builds one image by BuildKit: a `Bakery`."""
+    """The builder of one image: a `Bakery`."""
 
     def image(self, job: Job) -> Outcome: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Composition:
-    """How the images of a project are put together: ``host`` makes the layers of wheels.
+    """Composes the images of a project. ``host`` packs the layers of wheels.
 
-    ``ahead`` hands an engine the lowest layers of an image, by a layout and a digest, while BuildKit still makes the
-    others.
+    ``ahead`` gives an engine the lowest layers of an image, by a layout and a digest, during the build.
     """
 
     host: HostLayers
     ahead: Callable[[Layout, str], None] | None = None
 
     def build(self, job: Job, export: Path, building: Building) -> Outcome:
-        """What became of an image that ``building`` exports into a folder, where it is put together."""
+        """Build an image by ``building``, which exports it into a folder, and compose it there."""
+        shutil.rmtree(export, ignore_errors=True)  # of a failed attempt
         if not job.has_wheels_apart:
-            return self._exported(job, export, building)
+            return building.image(job)
         try:
-            return self._composed(job, export, building, self.host)
-        except (BuildError, OSError) as error:  # of what is packed here
-            why = error.sentence if isinstance(error, BuildError) else str(error)
-            return Outcome(seconds=0, digests=(), errors=(why,), tail=())
+            return self._composed(job, export, building)
+        except (BuildError, OSError) as error:  # a wheel cannot be packed
+            return Outcome(errors=(sentence_of(error),))
 
     def stop(self) -> None:
-        """End what is being packed here."""
+        """Stop packing."""
         self.host.stop()
 
     def close(self) -> None:
-        """The same, and wait until it has ended."""
+        """Stop packing, and wait for its end."""
         self.host.close()
 
-    def _composed(self, job: Job, export: Path, building: Building, host: HostLayers) -> Outcome:
-        wheels = host.begin(job, building)
+    def _composed(self, job: Job, export: Path, building: Building) -> Outcome:
+        wheels, store = self.host.begin(job, building), self.host.store
         ahead = Layout(folder=export.with_name(f"{export.name}-ahead"))
-        pulled = host.urgent.submit(self._pull_ahead, wheels, host, ahead)
-        outcome = self._exported(replace(job, below="rest"), export, building)
+        pulled = self.host.urgent.submit(self._pull_ahead, wheels, ahead)
+        outcome = building.image(replace(job, below="rest"))
         if not outcome.ok:
             return outcome
         layout = Layout(folder=export)
-        links = _links(job, wheels, host.store, layout)
+        links = _links(job, wheels, store, layout)
         pulled.result()
-        digest = compose(layout, outcome.digests[0], host.store, [wheel.made for wheel in wheels], links)
+        digest = compose(layout, outcome.digests[0], store, [wheel.made for wheel in wheels], links)
         return replace(outcome, digests=(digest,))
 
-    def _exported(self, job: Job, export: Path, building: Building) -> Outcome:
-        shutil.rmtree(export, ignore_errors=True)  # of a build that did not do
-        return building.image(job)
+    def _pull_ahead(self, wheels: Sequence[WheelLayer], layout: Layout) -> None:
+        """Give an engine the layers of wheels, from the lowest up, as soon as they are packed.
 
-    def _pull_ahead(self, wheels: Sequence[WheelLayer], host: HostLayers, layout: Layout) -> None:
-        """Give an engine the layers of wheels, from the lowest up and as soon as they are there.
-
-        Each time as an image of its own, since it unpacks one layer after the other. A failure is the business of who
-        hands over the whole image.
+        An engine unpacks one layer after the other, so it pulls a new image for each step. Failures are ignored: the
+        engine gets the whole image later.
         """
         if self.ahead is None:
             return
         with contextlib.suppress(TorchbakeError, OSError):
             layout.blobs.mkdir(parents=True, exist_ok=True)
             for ready in _steps(wheels):
-                if host.stopping.is_set():
+                if self.host.stopping.is_set():
                     return
                 layers = [wheel.made for wheel in ready]
-                _link(layers, host.store, layout)
+                _link(layers, self.host.store, layout)
                 manifest, config = image_of(layers)
                 layout.write(manifest, config)
                 self.ahead(layout, manifest.digest)
 
 
 def _steps(wheels: Sequence[WheelLayer]) -> Iterator[Sequence[WheelLayer]]:
-    """The lowest of these, more of them each time, as many as are packed by then."""
+    """Yield the lowest wheels that are packed, and again with more of them, until all are."""
     number = 0
     while number < len(wheels):
         wheels[number].packed.result()
@@ -104,7 +99,7 @@ def _steps(wheels: Sequence[WheelLayer]) -> Iterator[Sequence[WheelLayer]]:
 
 
 def _links(job: Job, wheels: Sequence[WheelLayer], store: LayerStore, layout: Layout) -> list[Made]:
-    """The layers that follow from the files of the wheels, in the layout; waits for these. Raises BuildError."""
+    """Write the layers of links to the wheels' files into a layout, when all wheels are packed. Raises BuildError."""
     packed: dict[Group, list[Packed]] = {}
     for wheel in wheels:
         if not wheel.bytecode:
@@ -115,7 +110,7 @@ def _links(job: Job, wheels: Sequence[WheelLayer], store: LayerStore, layout: La
 
 
 def _link(layers: Iterable[Made], store: LayerStore, layout: Layout) -> None:
-    """Put layers of the store into a layout; each is a copy where the two are on different file systems."""
+    """Put layers of the store into a layout: hard links, or copies on another file system."""
     for _, layer in layers:
         linked(store.path(layer.blob.digest), layout.path(layer.blob.digest))
 
@@ -123,7 +118,7 @@ def _link(layers: Iterable[Made], store: LayerStore, layout: Layout) -> None:
 def compose(
     export: Layout, digest: str, store: LayerStore, wheels: Sequence[Made], links: Sequence[Made]
 ) -> str:  # fmt: skip
-    """Put layers below those of an exported image, in place; returns the digest of its new manifest.
+    """Add layers below the layers of an exported image, and return the digest of its new manifest.
 
     ``wheels`` are in the store, ``links`` in the layout. Raises BuildError.
     """
@@ -135,5 +130,5 @@ def compose(
     _link(wheels, store, export)
     export.write(new, config)
     if export.find(new.digest) is None:
-        raise BuildError("the store of layers changed meanwhile.", hint="Build it again.")
+        raise BuildError("the store of layers changed during the build.", hint="Build it again.")
     return new.digest

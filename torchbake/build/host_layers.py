@@ -1,7 +1,7 @@
-"""The layers of wheels that this machine packs, beside the build of all the rest.
+"""Pack the layers of an image's wheels on this machine, in parallel with the build of the other layers.
 
-A wheel's files depend on nothing that a build makes. The bytecode of torch's modules depends on the image's Python. It
-is a small layer above them.
+A wheel's files do not depend on the build. The bytecode of torch's modules depends on the image's Python, so it is a
+small layer above them.
 """
 
 import threading
@@ -21,12 +21,12 @@ from torchbake.oci.layer_order import Made
 from torchbake.render.wheel_groups import Group, wheel_groups, wheel_order
 from torchbake.store.layers import LayerStore, Packed
 
-_SIDE_BY_SIDE = 4  # some wait for their download, while two cores pack
-_URGENT = 4  # torch's bytecode, and pulling ahead, of two images: who pulls waits only for what began before
+_PARALLEL = 4  # some wheels wait for their download, while two cores pack others
+_URGENT = 4  # torch's bytecode and pulls of two images
 
 
 class Compiling(Protocol):
-    """What compiles modules in a build of an image; see `Bakery.bytecode`."""
+    """A compiler of modules by a build of an image; see `Bakery.bytecode`."""
 
     def python(self, job: Job) -> str: ...
 
@@ -35,7 +35,7 @@ class Compiling(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WheelLayer:
-    """A layer of a wheel that is being packed: its files, or their ``bytecode``."""
+    """A future layer of a wheel: its files, or their ``bytecode``."""
 
     group: Group
     pin: Pin
@@ -44,7 +44,7 @@ class WheelLayer:
 
     @property
     def made(self) -> Made:
-        """The layer, and what the image's history calls it; waits for it. Raises BuildError."""
+        """The layer with its step in the image's history, when it is packed. Raises BuildError."""
         folder = "bytecode" if self.bytecode else "layers"
         return f"COPY /{folder}/{self.pin.name} {self.group.root}", self.packed.result().layer
 
@@ -56,51 +56,49 @@ class HostLayers:
     store: LayerStore
     pip: PipConfig
     stopping: threading.Event = field(default_factory=threading.Event)
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_SIDE_BY_SIDE))
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_PARALLEL))
     urgent: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_URGENT))
 
     def stop(self) -> None:
-        """End what is being packed, and pack no more."""
+        """Stop packing."""
         self.stopping.set()
         for pool in (self.pool, self.urgent):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
-        """The same, and wait until nothing is done any more."""
+        """Stop packing, and wait for its end."""
         self.stop()
         for pool in (self.pool, self.urgent):
             pool.shutdown(wait=True)
 
     def begin(self, job: Job, compiling: Compiling) -> list[WheelLayer]:
-        """Start to pack the wheels of an image; their layers, the lowest first."""
+        """Start to pack the wheels of an image, and return their layers, lowest first."""
         lock = cast(Lock, job.lock)
         layers: dict[str, list[WheelLayer]] = {}
-        # What has most to do comes first.
+        # The group with bytecode first, since it takes longest.
         for group in sorted(wheel_groups(lock), key=lambda group: not group.bytecode):
-            layers |= self._begun(job, group, lock.layers[group.layer], compiling)
+            layers |= self._start(job, group, lock.layers[group.layer], compiling)
         return [layer for pin in wheel_order(lock) for layer in layers[pin.name]]
 
-    def _begun(
+    def _start(
         self, job: Job, group: Group, pins: Sequence[Pin], compiling: Compiling
     ) -> Mapping[str, list[WheelLayer]]:
-        """The layers of each wheel of a group, by its name."""
+        """Start to pack the wheels of a group, and return the layers of each wheel by its name."""
         packer, layer = self._packer(job, group), partial(WheelLayer, group=group)
-        begun = [layer(pin=pin, packed=self.pool.submit(packer.packed, pin)) for pin in pins]
+        packing = [layer(pin=pin, packed=self.pool.submit(packer.packed, pin)) for pin in pins]
         if not group.bytecode:
-            return {files.pin.name: [files] for files in begun}
+            return {files.pin.name: [files] for files in packing}
         compiler = Compiler(
             base_id=_base_id(job),
             python_id=once(partial(compiling.python, job)),
             compile=partial(compiling.bytecode, job),
         )
         if not all(self.store.find(packer.bytecode_key(pin, compiler.base_id)) for pin in pins):
-            self.urgent.submit(compiler.python_id)  # beside the packing; where it fails, who needs it asks again
-        compiled = {
-            files.pin.name: self.urgent.submit(_compiled, packer, files, compiler) for files in begun
-        }  # fmt: skip
+            self.urgent.submit(compiler.python_id)  # in parallel with the packing; after a failure it is called again
+        compiled = [self.urgent.submit(_compiled, packer, files, compiler) for files in packing]
         return {
-            files.pin.name: [files, layer(pin=files.pin, bytecode=True, packed=compiled[files.pin.name])]
-            for files in begun
+            files.pin.name: [files, layer(pin=files.pin, bytecode=True, packed=bytecode)]
+            for files, bytecode in zip(packing, compiled, strict=True)
         }
 
     def _packer(self, job: Job, group: Group) -> WheelPacker:
@@ -118,7 +116,7 @@ class HostLayers:
 
 
 def _compiled(packer: WheelPacker, files: WheelLayer, compiler: Compiler) -> Packed:
-    files.packed.result()  # by the thread that packs it: one that did so leaves the cores to others for good
+    files.packed.result()  # not by this thread: packing lowers the priority of its thread
     return packer.compiled(files.pin, compiler)
 
 
@@ -128,11 +126,11 @@ def _base_id(job: Job) -> str:
 
 
 def once(ask: Callable[[], str]) -> Callable[[], str]:
-    """The same question, which is asked once; several threads may."""
-    turn, answer = threading.Lock(), cache(ask)
+    """Return a thread-safe function that calls ``ask`` once and caches its result."""
+    lock, cached = threading.Lock(), cache(ask)
 
-    def answered() -> str:
-        with turn:
-            return answer()
+    def answer() -> str:
+        with lock:
+            return cached()
 
-    return answered
+    return answer

@@ -97,7 +97,7 @@ def test_an_images_python_says_what_it_is(packing: Project, tmp_path: Path) -> N
 
 
 def test_a_python_that_cannot_be_asked_is_told(packing: Project, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="its Python cannot be asked: no space left"):
+    with pytest.raises(BuildError, match="the version of its Python cannot be read: no space left"):
         bakery_of(Says(words=""), packing, tmp_path).python(job_of(packing, CUDA))
 
 

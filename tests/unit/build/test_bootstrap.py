@@ -124,7 +124,7 @@ def test_owner_and_mode_of_apts_sources_are_stated(tools: Tools, tmp_path: Path)
 
 def test_without_ubuntus_keys_the_error_names_their_package(tools: Tools, tmp_path: Path) -> None:
     tools.keys = False
-    with pytest.raises(BaseError, match="no keys of Ubuntu's archive here: E: Unable to locate package") as caught:
+    with pytest.raises(BaseError, match="no keys of Ubuntu's archive: E: Unable to locate package") as caught:
         made(UBUNTU, tmp_path)
     assert str(caught.value.hint).startswith(f"Install ubuntu-keyring, which has {UBUNTU_KEYS}, or ")
 
