@@ -1,4 +1,4 @@
-"""The executor of a command, with the engine or the store that gets its images."""
+"""The executor of a build, and the engine or the store that gets its images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from torchbake.ui import console
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """An executor and where its images go. ``builder`` is a buildx builder; None is docker's default one.
+    """An executor and the store of its images. ``builder`` is a buildx builder; None is docker's default.
 
-    With ``buildah`` that program builds, not BuildKit.
+    With ``buildah`` this program builds, not BuildKit.
     """
 
     project: Project
@@ -37,7 +37,7 @@ class Backend:
 
     @cached_property
     def saving(self) -> SavedImages | None:
-        """How images get out of the engine if BuildKit reads and writes no image layouts; else None."""
+        """The export of images by `docker save`, if BuildKit reads and writes no image layouts."""
         if self.engine is None or self.buildah or not isinstance(self.store, Store):
             return None
         if uses_layouts(self.engine.capabilities, driver=builder_driver(self.builder)):
@@ -46,38 +46,34 @@ class Backend:
 
     @property
     def output(self) -> str:
-        """The output of the builds, in the words of a bake file."""
+        """The output of the builds, in the form of a bake file."""
         return into_engine() if self.saving else exported()
 
     def on_engine(self, job: Job) -> Job:
-        """The job as this backend builds it."""
+        """Return a job with the contexts of this backend."""
         return self.saving.on_engine(job) if self.saving else job
 
     def import_base(self, job: Job) -> None:
-        """Give the engine a job's base if the build takes it from there. Raises EngineError and BuildError."""
+        """Import a job's base into the engine if the build reads it there. Raises EngineError and BuildError."""
         if self.saving:
             self.saving.import_base(job.base)
 
     def start(self, *, cached: bool = True) -> Builder | BuildahBuilder:
-        """Return what runs builds. Without ``cached`` buildah leaves no image for the next build."""
+        """Return a runner of builds. Without ``cached`` buildah keeps no image for the next build."""
         if self.buildah is None:
             return Builder(self.builder)
-        return BuildahBuilder(self.buildah, self._brought, cached=cached and self.buildah.cached)
-
-    def _brought(self, layout: Layout, digest: str) -> str:
-        """Give the program that builds an image of a layout, and return its ID."""
-        assert self.buildah
+        bring = self.buildah.bring
         if self.buildah.address and isinstance(self.store, Store):
-            return self.store.bring(layout, digest)
-        return self.buildah.bring(layout, digest)
+            bring = self.store.bring
+        return BuildahBuilder(self.buildah, bring, cached=cached and self.buildah.cached)
 
 
 def backend_of(
     project: Project, engine: Engine | None, choice: Choice, builder: str | None, others: Mapping[str, object]
 ) -> Backend:  # fmt: skip
-    """Choose an executor and check that it can build here.
+    """Choose an executor and check that it can build here. Raises EngineError and UsageError.
 
-    ``others`` are values of options for BuildKit alone, by name. Raises EngineError and UsageError.
+    ``others`` are the values of options that only BuildKit has.
     """
     capabilities, layout = engine.capabilities if engine else None, Layout(folder=project.layout)
     executor = executor_of(choice, capabilities)

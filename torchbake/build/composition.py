@@ -35,7 +35,7 @@ class Composition:
     """
 
     host: HostLayers
-    ahead: Callable[[Layout, str], None] | None = None
+    ahead: Callable[[Layout, str], object] | None = None
 
     def build(self, job: Job, export: Path, building: Building) -> Outcome:
         """Build an image by ``building``, which exports it into a folder, and compose it there."""

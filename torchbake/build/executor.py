@@ -1,4 +1,4 @@
-"""The executor of a build: the program that runs the steps for which an image's own programs are needed."""
+"""The executor of a build: the program that runs the steps of a Dockerfile."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias

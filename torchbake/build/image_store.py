@@ -1,4 +1,4 @@
-"""Our images in the engine: their tags, all or none, and their unpacked sizes."""
+"""The images of a project in an engine: their tags, all or none, and their unpacked sizes."""
 
 import contextlib
 import json
@@ -27,9 +27,9 @@ from torchbake.store.layout import Layout
 
 @dataclass(frozen=True, kw_only=True)
 class Store(KeptImages):
-    """``sizes`` is a file that remembers sizes by digest: asking the engine takes it 10 ms an image.
+    """The images of a project in an engine, which gets them from ``layout``.
 
-    Built images are kept in ``layout``, and the engine gets them from it.
+    ``sizes`` is a file with sizes by digest: a request to the engine takes 10 ms an image.
     """
 
     engine: Engine
@@ -42,39 +42,40 @@ class Store(KeptImages):
         return Loopback(self.engine, self.say)
 
     @property
-    def ahead(self) -> Callable[[Layout, str], None] | None:
-        return self.take_ahead
+    def ahead(self) -> Callable[[Layout, str], object] | None:
+        """A function that lets the engine pull an image of the lowest layers, so that it unpacks them in parallel."""
+        return self.loopback.pull
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
         """Serve images to the engine until the block ends."""
-        loopback = self.loopback  # made here, as the threads of all images use it
+        loopback = self.loopback  # created before the threads that use it
         try:
             yield
         finally:
             loopback.close()
 
     def images(self, prepared: Sequence[Prepared]) -> dict[str, Image]:
-        """All images of the engine by their references."""
+        """Return all images of the engine by their references."""
         return self.engine.images()
 
     def found(self, digests: Sequence[str]) -> str | None:
-        """The engine's ID of the first of these images of the layout that the engine has."""
+        """Return the engine's ID of the first of these images of the layout that the engine has."""
         return self.engine.find(map(self.id_of, digests))
 
     def tag(self, digest: str, job: Job) -> None:
-        """All tags or, when interrupted before, none. Raises ImageNotFound if the engine does not have the image."""
+        """Set all tags of a job, without interruption. Raises ImageNotFound if the engine does not have the image."""
         manifest = self.layout.find(digest)
         with _uninterrupted():
             self.engine.tag(digest, job.spec.repository, job.tags)
             self.loopback.release(manifest.digest if manifest else digest)
 
     def tagged(self, digest: str, job: Job) -> Image | None:
-        """Set a job's tags and return the image as the engine lists it; None if it does not.
+        """Set a job's tags, and return the image in the engine's list; None if it is not listed.
 
-        `docker system prune` removes an image that has no tag yet. A pull takes blobs that the engine has already. If
-        `docker buildx prune` removes one of them during the pull, the image runs but is not listed. In both cases the
-        image is sent again, whole.
+        `docker system prune` removes images without a tag. A pull skips blobs that the engine has. If `docker buildx
+        prune` removes such a blob during the pull, the image runs but is not listed. In both cases the whole image is
+        sent again.
         """
         with contextlib.suppress(ImageNotFound):
             self.tag(digest, job)
@@ -87,7 +88,7 @@ class Store(KeptImages):
         return None
 
     def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:
-        """The results of images that are up to date, their tags put back where they are missing."""
+        """Set missing tags of images that are up to date, and return their results."""
         results = []
         sizes = self._measure([image for _, image in fresh])
         for job, image in fresh:
@@ -99,15 +100,12 @@ class Store(KeptImages):
         return results
 
     def take_in(self, digest: str, export: Path) -> None:
-        """Move an exported image into the layout, and load it into the engine unless it can be used there already.
-
-        Raises EngineError if the engine cannot use it.
-        """
+        """Move an exported image into the layout, and bring it into the engine. Raises EngineError."""
         super().take_in(digest, export)
         self.bring(self.layout, digest)
 
     def keep(self, layout: Layout, digest: str, repository: str, tag: str) -> None:
-        """Have an image of a layout in the engine under a name, loaded unless it is there. Raises EngineError."""
+        """Bring an image of a layout into the engine under a name, unless it is there. Raises EngineError."""
         image = self._id(layout, digest)
         if self.engine.find([f"{repository}:{tag}"]) == image:
             return
@@ -119,7 +117,7 @@ class Store(KeptImages):
         self.loopback.release(digest)
 
     def id_of(self, digest: str) -> str:
-        """The ID that the engine gives an image of the layout; of another image the digest itself."""
+        """Return the engine's ID of an image of the layout; for another image the digest itself."""
         return self._id(self.layout, digest)
 
     def _id(self, layout: Layout, digest: str) -> str:
@@ -127,7 +125,7 @@ class Store(KeptImages):
         return self.engine.id_of(manifest) if manifest else digest
 
     def discard(self, digest: str, job: Job) -> None:
-        """Take a job's tags away from an image that the engine cannot use, and the image if it has no other name."""
+        """Remove a job's tags from an image that the engine cannot use, and the image if it has no other name."""
         digest = self.id_of(digest)
         with contextlib.suppress(EngineError):
             names = self.engine.names(digest)
@@ -135,73 +133,63 @@ class Store(KeptImages):
             if names is not None and not self.engine.names(digest):
                 self.engine.remove([digest])
 
-    def take_ahead(self, layout: Layout, digest: str) -> None:
-        """Let the engine pull an image of the lowest layers of another one, so that it unpacks them in parallel."""
-        self.loopback.pull(layout, digest)
-
     def bring(self, layout: Layout, digest: str) -> str:
-        """Let the engine have an image of a layout, unless it can use it already, and return its ID.
+        """Let the engine pull an image of a layout, or else load it, unless it can use the image, and return its ID.
 
         Raises EngineError if the engine cannot use the image, and BuildError if it is not in the layout.
         """
         image = self.engine.id_of(layout.get(digest))
-        there = self.engine.find([image]) is not None
-        if there:
+        present = self.engine.find([image]) is not None
+        if present:
             with contextlib.suppress(EngineError):
                 self._check(layout, digest)
                 return image
-        self._load(layout, digest, keep=there)
-        return image
-
-    def _load(self, layout: Layout, digest: str, *, keep: bool = False) -> None:
-        """Let the engine pull an image, else send it, and check it. If that fails, remove it, unless ``keep``."""
-        refused = EngineError("The engine did not take the image.")
+        refusal = EngineError("The engine did not take the image.")
         for pull in (True, False):
             try:
                 pulled = pull and self.loopback.pull(layout, digest)
-                said = () if pulled else self.engine.load(layout.archive(digest))
-                self._check(layout, digest, said)
-                return
+                self._check(layout, digest, () if pulled else self.engine.load(layout.archive(digest)))
+                return image
             except EngineError as error:
-                refused = error
+                refusal = error
             self.loopback.release(digest)
-            if not keep:
+            if not present:
                 with contextlib.suppress(EngineError):
-                    self.engine.remove([self._id(layout, digest)])
-        raise refused
+                    self.engine.remove([image])
+        raise refusal
 
-    def _check(self, layout: Layout, digest: str, said: Sequence[str] = ()) -> None:
+    def _check(self, layout: Layout, digest: str, messages: Sequence[str] = ()) -> None:
         """Check that the engine can use an image of a layout."""
         manifest = layout.get(digest)
         config = read_json(layout.path(manifest.config.digest).read_bytes())
         image = self.engine.id_of(manifest)
-        check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=said)
+        check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=messages)
 
     def tidy(self, built: Sequence[Result]) -> None:
-        """Drop packed layers of images that the engine has no more."""
+        """Remove packed layers of images that the engine does not have."""
         self.layout.tidy({image.digest for image in self.engine.images().values()})
 
     def measured(self, image: Image) -> Image:
-        """The image with its unpacked size; the engine's own figure also counts the packed layers."""
+        """Return an image with its unpacked size. The engine's figure includes the packed layers."""
         return replace(image, size_bytes=self._measure([image])[image.digest])
 
     def _measure(self, images: Sequence[Image]) -> dict[str, int]:
         known = read_sizes(self.sizes)
         new = {image.digest: self._size(image) for image in images if image.digest not in known}
         if new:
-            with contextlib.suppress(OSError):  # only a memory: without it the next run asks again
+            with contextlib.suppress(OSError):  # only a cache
                 write_text(self.sizes, json.dumps(known | new, indent=2) + "\n")
         return known | new
 
     def _size(self, image: Image) -> int:
-        # An image that lost its unpacked layers still is one; one that went meanwhile must not end what others do.
+        # The engine may have lost the unpacked layers, or have removed the image by now.
         with contextlib.suppress(EngineError, ImageNotFound):
             return self.engine.size_on_disk(image.digest)
         return image.size_bytes
 
 
 def result_of(job: Job, status: Status, reason: str, image: Image | None = None, seconds: float = 0.0) -> Result:
-    """What became of a job; an image that is not there has no digest or size, and one in no engine has no tags."""
+    """Return the result of a job. Without an image it has no digest and size; outside of an engine it has no tags."""
     return Result(
         id=job.spec.id,
         ref=job.ref,
@@ -217,7 +205,7 @@ def result_of(job: Job, status: Status, reason: str, image: Image | None = None,
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM for the moment that setting an image's tags takes."""
+    """Delay Ctrl-C and SIGTERM while an image's tags are set."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

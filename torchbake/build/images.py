@@ -1,4 +1,4 @@
-"""The build of the selected images: from bases and locks to tags in the engine."""
+"""Build the selected images: bases, locks, plan, build, and tags in the engine."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,14 +11,12 @@ from torchbake.build.bakefile import Options
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.executor import Choice
-from torchbake.build.kept_images import KeptImages
 from torchbake.build.plan import Plan, make_plan, same_inputs
 from torchbake.build.prepare import Preparation
 from torchbake.build.result import Result, up_to_date
 from torchbake.build.source_date import created, revision, untrue_label
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
 from torchbake.engine.client import Engine
-from torchbake.engine.image import Image
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import EngineError, TorchbakeError, UsageError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
@@ -33,7 +31,7 @@ from torchbake.ui import console
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """How images are built, as `build --help` explains it."""
+    """The options of `build`."""
 
     dry_run: bool = False
     locked: bool = False
@@ -48,15 +46,15 @@ class Request:
 
     @property
     def force(self) -> bool:
-        """Whether images are built that are up to date."""
+        """True if images are built even if they are up to date."""
         return self.no_cache or self.pull
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuild:
-    """One build of some images of a project, into an engine, or without one into the project's layout.
+    """A build of images of a project, into an engine, or without an engine into the project's layout.
 
-    ``fetch`` is that of the store of packed layers.
+    ``fetch`` gets packed layers from released images.
     """
 
     project: Project
@@ -65,8 +63,8 @@ class ImageBuild:
     fetch: FetchLayer = fetch_none
 
     def run(self, specs: Sequence[Spec]) -> list[Result]:
-        """What became of each image, in their order. Raises what ends all of them; what ends one is its result."""
-        store = self._backend.store  # first: if nothing can build, nothing is locked or bootstrapped
+        """Build images, and return the results in their order. Raises an error only if it ends the whole build."""
+        store = self._backend.store  # first: without an executor nothing is locked or bootstrapped
         request, pip = self.request, read_pip_config()
         if self.engine and not request.dry_run:
             with suppress(EngineError):  # the next run removes them
@@ -84,10 +82,16 @@ class ImageBuild:
             prepared,
             images,
             force=request.force,
-            lacking=self._lacking(same),
+            lacking={image.digest: untrue_label(self.project.root, image.labels) for image in same},
             place="the engine" if self.engine else "the store",
         )
-        results = plan.decided + self._up_to_date(plan, store, images)
+        results = plan.decided
+        if request.dry_run:
+            results += [
+                up_to_date(job.spec.id, job.ref, job.references, store.measured(one)) for job, one in plan.fresh
+            ]
+        else:
+            results += store.confirm(plan.fresh, images)
         if plan.jobs:
             results += self._build(plan, preparation)
         order = {spec.id: number for number, spec in enumerate(specs)}
@@ -100,7 +104,7 @@ class ImageBuild:
         return backend_of(self.project, self.engine, request.executor, request.builder, others)
 
     def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
-        """Each base, or why there is none: that ends the images on it, not the others."""
+        """Return each base, or the error for which there is none. It ends only the images on this base."""
         bases: dict[str, Base | TorchbakeError] = {}
         state = self.project.state
         for spec in bases_of(specs):
@@ -120,21 +124,12 @@ class ImageBuild:
 
     @cached_property
     def _apt(self) -> AptConfig:
-        """Read at the first need, as it asks apt, a process: a run with nothing to do has none."""
+        """The settings of apt, by a process that a run with nothing to do must not start."""
         return read_apt_config()
 
-    def _lacking(self, images: Sequence[Image]) -> dict[str, str]:
-        """Why images of the same inputs are built again, by digest: their labels are not true."""
-        return {image.digest: untrue_label(self.project.root, image.labels) for image in images}
-
-    def _up_to_date(self, plan: Plan, store: KeptImages, images: Mapping[str, Image]) -> list[Result]:
-        if self.request.dry_run:
-            return [up_to_date(job.spec.id, job.ref, job.references, store.measured(one)) for job, one in plan.fresh]
-        return store.confirm(plan.fresh, images)
-
     def _build(self, plan: Plan, preparation: Preparation) -> list[Result]:
-        """Build the jobs of the plan; in a dry run, show what would be built and how."""
-        from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do need not load it
+        """Build the jobs of the plan; in a dry run, show the bake file."""
+        from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do does not load it
 
         backend = self._backend
         plan = replace(plan, jobs=[*map(backend.on_engine, plan.jobs)])
@@ -161,7 +156,7 @@ class ImageBuild:
         return Options(
             output=backend.output,
             created=created(root),
-            # As a dry run shows it; each run makes its own.
+            # For a dry run; a build has a temporary folder.
             exports=backend.store.layout.folder / "exports",
             revision=revision(root),
             proxies=proxy_variables(),

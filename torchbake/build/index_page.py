@@ -1,4 +1,4 @@
-"""The page of one project in a package index (PEP 503): which files it links to."""
+"""Read the links of a project's page in a package index (PEP 503)."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -13,9 +13,9 @@ _CHUNK = 2**16
 
 
 def linked_files(page: Path) -> Iterator[tuple[Path, str]]:
-    """The files of this host that a page links to, each with its SHA-256 (``sha256:…``) or "" where the page has none.
+    """Yield the files of this host that a page links to, with their SHA-256 (``sha256:…``) or "" if it has none.
 
-    Links to other hosts are passed over. Raises HostConfigError for a page that is too large.
+    Links to other hosts are skipped. Raises HostConfigError for a page that is too large.
     """
     with page.open("rb") as file:
         text = read_page(iter(lambda: file.read(_CHUNK), b""), str(page))
@@ -34,15 +34,15 @@ def read_page(chunks: Iterable[bytes], place: str) -> str:
         if len(data) > _MOST:
             raise HostConfigError(
                 f"{place}: this page of a package index has more than {_MOST // 2**20} MiB.",
-                hint="Is it a page of an index? Correct the index, or the setting that names it: `pip config list`.",
+                hint="Correct the index, or the setting that names it: `pip config list`.",
             )
     return data.decode(errors="replace")
 
 
 def links_of(text: str, own: str) -> Iterator[SplitResult]:
-    """The addresses that the page at ``own`` links to.
+    """Yield the URLs to which the page at ``own`` links.
 
-    They are read as pip and uv read them: against the page's own address, or the one that its ``<base>`` names.
+    As for pip and uv they are relative to the page's URL, or to the URL in its ``<base>``.
     Source: https://packaging.python.org/en/latest/specifications/simple-repository-api/
     """
     links = _Links()
@@ -56,13 +56,13 @@ def links_of(text: str, own: str) -> Iterator[SplitResult]:
 
 
 def hash_of(address: SplitResult) -> str:
-    """The SHA-256 that a link gives (``sha256:…``); "" where it gives none."""
+    """Return the SHA-256 in a link (``sha256:…``); "" if it has none."""
     known = parse_qs(address.fragment).get("sha256")
     return f"sha256:{known[0]}" if known else ""
 
 
 class _Links(HTMLParser):
-    """What ``<a>`` and the first ``<base>`` of a page say."""
+    """The URLs in the ``<a>`` and in the first ``<base>`` of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class _Links(HTMLParser):
 
 
 def _address(base: str, href: str) -> SplitResult | None:
-    """Where a link leads from an address; None where it is none."""
+    """Return the absolute URL of a link; None if it is not valid."""
     try:
         return urlsplit(urljoin(base, href.strip()))
     except ValueError:

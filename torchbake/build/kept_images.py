@@ -1,4 +1,4 @@
-"""Our images in the project's layout, with no engine: which of them are up to date, and what is removed."""
+"""The images of a project in its layout, without an engine."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,33 +24,33 @@ class KeptImages:
     layout: Layout
 
     @property
-    def ahead(self) -> Callable[[Layout, str], None] | None:
-        """A function that takes the lowest layers of an image while the image is built; None if none does."""
+    def ahead(self) -> Callable[[Layout, str], object] | None:
+        """A function that gives an engine the lowest layers of an image during the build; None without an engine."""
         return None
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Be ready to take images in, until the block ends."""
+        """Do nothing: no engine gets images from here."""
         yield
 
     def images(self, prepared: Sequence[Prepared]) -> dict[str, Image]:
-        """The image of each job by its reference: the one with the job's inputs, if there is one."""
+        """Return an image of each job by its reference, if possible one with the job's inputs."""
         jobs = {one.job.spec.id: one.job for one in prepared if isinstance(one.job, Job)}
         found = self.by_id(jobs, lambda name, image: image.labels.get(INPUTS) == jobs[name].inputs)
         return {jobs[name].ref: image for name, image in found.items()}
 
     def by_id(self, ids: Iterable[str], is_current: Callable[[str, Image], bool]) -> dict[str, Image]:
-        """The image of each id that has one. If an id has several, the image that ``is_current``, else any of them."""
-        held = [self._image(entry.key) for entry in self.layout.entries() if self.layout.find(entry.key)]
+        """Return an image of each ID that has one: of several the first that ``is_current``, else any."""
+        images = [self._image(entry.key) for entry in self.layout.entries() if self.layout.find(entry.key)]
         found = dict[str, Image]()
         for name in ids:
-            own = [image for image in held if image.labels.get(ID) == name]
+            own = [image for image in images if image.labels.get(ID) == name]
             current = (image for image in own if len(own) == 1 or is_current(name, image))
             found |= {name: next(current, own[0])} if own else {}
         return found
 
     def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:
-        """The results of images that are up to date."""
+        """Return the results of images that are up to date."""
         return [up_to_date(job.spec.id, job.ref, (), image) for job, image in fresh]
 
     def take_in(self, digest: str, export: Path) -> None:
@@ -61,18 +61,18 @@ class KeptImages:
         """Do nothing: no engine has the image."""
 
     def found(self, digests: Sequence[str]) -> str | None:
-        """The first of these digests that an image is known by here."""
+        """Return the first of these digests that is an image of the layout."""
         return next((digest for digest in digests if self.layout.find(digest)), None)
 
     def tagged(self, digest: str, job: Job) -> Image | None:
-        """The image of a job; None if it is gone."""
+        """Return the image of a job; None if it was removed."""
         return self._image(digest) if self.layout.find(digest) else None
 
     def measured(self, image: Image) -> Image:
         return image
 
     def tidy(self, built: Sequence[Result]) -> None:
-        """Drop the earlier images of each job that was built."""
+        """Remove the earlier images of each built job."""
         new = {result.id: result.digest for result in built if result.status == "built"}
         self.layout.tidy([entry.key for entry in self.layout.entries() if new.get(entry.name, entry.key) == entry.key])
 

@@ -1,4 +1,4 @@
-"""The user's own files that an image takes, as texts for its inputs digest."""
+"""The files of the matrix's folder that an image takes, as texts for its inputs digest."""
 
 import hashlib
 import os
@@ -12,10 +12,10 @@ from torchbake.matrix.ignored import read_ignore
 
 
 def own_inputs(root: Path, sources: Mapping[str, bool]) -> tuple[str, ...]:
-    """Name, kind and content of each file below ``root`` that these paths and globs mean. Raises RenderError.
+    """Return name, kind and digest of each file below ``root`` that the paths and globs match. Raises RenderError.
 
-    Where a path's value is true the image has the files' modes as they are here; else the build sets them, and all
-    that counts is what is a program.
+    If a path's value is true, the image gets the modes of the files, so they are in the text. Else the build sets the
+    modes, and only the executable bit counts.
     """
     return tuple(
         _text(root, path, modes) for source, modes in sources.items() for path in files_of(root, source, modes)
@@ -23,7 +23,7 @@ def own_inputs(root: Path, sources: Mapping[str, bool]) -> tuple[str, ...]:
 
 
 def files_of(root: Path, source: str, modes: bool) -> Iterator[Path]:
-    """The files below ``root`` that a path or a glob means, with their folders if ``modes``. Raises RenderError."""
+    """Yield the files below ``root`` that a path or a glob matches, with folders if ``modes``. Raises RenderError."""
     found = sorted(_fitting(root, source)) if any(mark in source for mark in "*?[") else [root / source]
     if not found or not all(map(os.path.lexists, found)):
         raise RenderError(
@@ -34,7 +34,7 @@ def files_of(root: Path, source: str, modes: bool) -> Iterator[Path]:
         if not path.is_dir() or path.is_symlink():
             yield path
         else:
-            yield from [path] if modes else []  # a folder's own mode goes with it
+            yield from [path] if modes else []
             yield from held_by(root, path)
 
 

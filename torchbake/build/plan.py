@@ -1,4 +1,4 @@
-"""The plan of a build: which images are up to date, which are built, and why. Pure."""
+"""The plan of a build: the images to build, with reasons, and the images that are up to date. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from torchbake.oci.labels import INPUTS
 
 @dataclass(kw_only=True)
 class Plan:
-    """Jobs to build and what is decided already; every selected image is in exactly one of the two."""
+    """Jobs to build with their reasons, results of failed images, and images that are up to date (``fresh``)."""
 
     jobs: list[Job] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A selected image with its job, or with the error for which it has none: its own, or that of its base."""
+    """A selected image with its job, or with the error for which it has none: its own, or its base's."""
 
     spec: Spec
     tags: tuple[str, ...]
@@ -39,10 +39,10 @@ def make_plan(
     prepared: Sequence[Prepared], images: Mapping[str, Image], *, force: bool = False,
     lacking: Mapping[str, str] = {}, place: str = "the engine",
 ) -> Plan:  # fmt: skip
-    """Decide for each image. One whose base or lock failed is skipped, with that as its reason.
+    """Decide for each image whether it is built.
 
-    ``images`` are those of ``place``, by reference. ``lacking`` says, by digest, why one of them is not enough though
-    it is of the same inputs.
+    ``images`` are the images in ``place``, by reference. ``lacking`` has reasons to build an image again although its
+    inputs are the same, by digest.
     """
     plan = Plan()
     for one in prepared:
@@ -60,14 +60,14 @@ def make_plan(
 
 
 def same_inputs(prepared: Sequence[Prepared], images: Mapping[str, Image], *, force: bool) -> list[Image]:
-    """The engine's images that need no build for their inputs' sake: of them alone it matters how they are packed."""
+    """Return the images with the inputs of their jobs. Only these can be up to date."""
     jobs = [one.job for one in prepared if isinstance(one.job, Job)]
     pairs = [(job, images.get(job.ref)) for job in jobs]
     return [image for job, image in pairs if image and not why_build(job, image, force=force)]
 
 
 def why_build(job: Job, image: Image | None, *, force: bool, place: str = "the engine") -> str:
-    """Why an image must be built; empty when the place has it with the same inputs."""
+    """Return why an image must be built; empty if the place has it with the same inputs."""
     if image is None:
         return f"not in {place}"
     if force:
@@ -77,23 +77,19 @@ def why_build(job: Job, image: Image | None, *, force: bool, place: str = "the e
 
 
 def not_built(results: Sequence[Result]) -> TorchbakeError | None:
-    """One error for all images that were not built, of their own kind where they failed alike; None where all were."""
+    """Return one error for all images that were not built, of their kind if they have one; None if all were built."""
     bad = [result for result in results if result.status in ("failed", "skipped")]
     if not bad:
         return None
     codes = {result.exit_code for result in bad}
     kind = next((error for error in all_errors() if {error.exit_code} == codes), BuildError)
-    # What failed while it was built has been told already, with the end of its log.
-    told = [result.id if _is_told(result) else f"{result.id}: {result.reason}" for result in bad]
-    between = " " if all(map(_is_told, bad)) else "\n  "
+    # A failure during the build was shown before, with the end of its log.
+    reasons = ["" if not each.next and each.exit_code == BuildError.exit_code else f": {each.reason}" for each in bad]
+    lines = [f"{result.id}{reason}" for result, reason in zip(bad, reasons, strict=True)]
     return kind(
-        between.join((f"{len(bad)} of {len(results)} images were not built:", *told)),
+        ("\n  " if any(reasons) else " ").join((f"{len(bad)} of {len(results)} images were not built:", *lines)),
         hint="\n        ".join(dict.fromkeys(result.next for result in bad if result.next)) or None,
     )
-
-
-def _is_told(result: Result) -> bool:
-    return not result.next and result.exit_code == BuildError.exit_code
 
 
 def _undone(image: Prepared, error: TorchbakeError) -> Result:

@@ -1,4 +1,4 @@
-"""From an image spec to a job: its lock, its Dockerfile on disk, its inputs digest, its wheels."""
+"""Prepare the jobs of images: locks, Dockerfiles on disk, inputs digests and wheels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +31,9 @@ from torchbake.render.written import stale, write
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """How images of one run are prepared. With ``locked`` a missing or stale lock is an error.
+    """Prepares the images of one run. With ``locked`` a missing or stale lock is an error.
 
-    ``kept`` is a folder for the builder's own wheels, which are then fetched once; without it each builder does.
+    ``kept`` is a folder for the wheels of the builder stage; without it each build downloads them.
     """
 
     project: Project
@@ -45,15 +45,15 @@ class Preparation:
 
     @classmethod
     def to_ask(cls, project: Project, say: Callable[[str], None]) -> Self:
-        """What tells how images would be built today, and writes nothing."""
+        """Return a preparation that writes no files, to compare images with their inputs of today."""
         return cls(project=project, pip=PipConfig(), locked=True, dry_run=True, say=say)
 
     def images(self, specs: Sequence[Spec], bases: Mapping[str, Base | TorchbakeError]) -> list[Prepared]:
-        """Each image with its job, or with why it has none: that ends this image, not the others. Bases are by name."""
+        """Return each image with its job, or with the error that ends this image. ``bases`` are by name."""
         return [self._image(spec, bases[spec.base.name]) for spec in specs]
 
     def job(self, spec: Spec, base: Base) -> Job:
-        """The job of an image, its files written. Raises LockError and RenderError."""
+        """Return the job of an image, and write its lock and Dockerfile. Raises LockError and RenderError."""
         lock = self._lock(spec)
         dockerfile = render(spec, lock, self.project.templates)
         path = dockerfile_path(self.project.root, spec)
@@ -75,7 +75,7 @@ class Preparation:
         )
 
     def why_old(self, spec: Spec, image: Image) -> str | None:
-        """Why an image would be built again; None where its base was never fetched here, so that nobody can tell."""
+        """Return why an image would be built again; None if that is not known, as its base was never fetched here."""
         base = find_base(spec.base, self.project.state)
         if base is None:
             return None
@@ -85,7 +85,7 @@ class Preparation:
             return error.message
 
     def inputs_changed(self, job: Job) -> bool:
-        """Whether files that an image is built of are others than when its job was made."""
+        """Return whether input files of an image have changed since its job was made."""
         try:
             dockerfile = render(job.spec, find_lock(self.project.root, job.spec), self.project.templates)
             return self._inputs(job.spec, dockerfile, job.base) != job.inputs
@@ -93,7 +93,7 @@ class Preparation:
             return True
 
     def with_wheels(self, job: Job) -> Job:
-        """The job with the wheels that folders of this host hold for it, and its builder's."""
+        """Return a job with a context of its wheels in folders of this host, and of the builder's wheels."""
         if job.lock is None or not isinstance(job.spec, ImageSpec):
             return job
         stages = {"builder": self._builder_pins, **wheels_by_stage(job.spec, job.lock)}
@@ -144,16 +144,16 @@ class Preparation:
 
     @cached_property
     def _kept(self) -> tuple[Path, ...]:
-        """The folder of the builder's wheels, which are fetched once a run; none where it cannot be used."""
+        """The folder of the builder's wheels, which are fetched once a run, if it can be used."""
         if self.kept is None:
             return ()
-        from torchbake.build.wheel_fetch import keep  # noqa: PLC0415 - where nothing is built it is not needed
+        from torchbake.build.wheel_fetch import keep  # noqa: PLC0415 - only for a build
 
         return (self.kept,) if keep(self._builder_pins, self.pip, self.kept, self.say) else ()
 
     @cached_property
     def _builder_lock(self) -> str:
-        """Read once for all images. A dry run of a fresh project has none yet, and makes none."""
+        """The text of the builder's lock; empty in a dry run of a new project, which has none."""
         if self.dry_run and not builder_lock_path(self.project.root).exists():
             return ""
         return builder_lock_text(self.project.root)
