@@ -48,7 +48,7 @@ def test_a_lost_tag_is_put_back(engine: docker.DockerClient, built: Built) -> No
     engine.images.remove(tag, noprune=True)
     image = images_of(torchbake("build", INIT, "--format", "json"))[INIT]
     assert image["status"] == "up-to-date"
-    assert "1 tags put right" in image["reason"]
+    assert "1 tags corrected" in image["reason"]
     assert engine.images.get(tag).id == built[INIT]["digest"]
 
 

@@ -275,7 +275,7 @@ def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker
     damage(blob, seen=False)
     done = empty.build(RUNTIME)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{RUNTIME}: packing again what was damaged on disk" in done.stderr
+    assert f"{RUNTIME}: packing damaged layers again" in done.stderr
     assert blob.read_bytes() == sound
     assert images_of(done)[RUNTIME]["status"] == "built"
     assert len(layers_of(engine, images_of(done)[RUNTIME])) == layers

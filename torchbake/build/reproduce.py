@@ -1,4 +1,4 @@
-"""Building an image twice, from nothing, and comparing what came of it. The engine's own images stay as they are."""
+"""Build images twice without the build cache, and compare the results. The engine's images do not change."""
 
 import tempfile
 import time
@@ -28,7 +28,7 @@ BUILDS = ("first", "second")
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduced:
-    """What two builds of an image came to. ``problem``: why there is nothing to compare."""
+    """The comparison of two builds of an image, or the ``problem`` for which there is none."""
 
     id: str
     comparison: Comparison | None = None
@@ -42,7 +42,7 @@ class Reproduced:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """How images are built twice. ``backends`` are those of the first and the second build."""
+    """Builds images twice, by the backends for the first and the second build."""
 
     preparation: Preparation
     options: Options
@@ -51,7 +51,7 @@ class Reproduction:
     logs: Path
 
     def of(self, job: Job, shown: Board) -> Reproduced:
-        """Build a job twice, every step anew, and compare. Packed images go to a folder that is gone afterwards."""
+        """Build a job twice without the cache, in a temporary folder, and compare the images."""
         started, name = time.monotonic(), job.spec.id
         shown.start(name, "two cold builds")
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class Reproduction:
                 done = Reproduced(id=name, comparison=comparison, seconds=time.monotonic() - started)
             except (BuildError, ReproduceError) as error:
                 done = Reproduced(id=name, problem=error.message, seconds=time.monotonic() - started)
-        shown.end(name, _said(done), good=done.good)
+        shown.end(name, _summary(done), good=done.good)
         return done
 
     def _build_twice(self, job: Job, folder: Path, shown: Board) -> list[tuple[Layout, str]]:
@@ -87,7 +87,7 @@ class Reproduction:
 
         with backend.store.serving(), secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             backend.import_base(job)
-            # In a thread of its own, so that Ctrl-C ends the build in order.
+            # In another thread, so that Ctrl-C ends the build in order.
             bakery = Bakery(
                 builder=running, root=self.preparation.project.root, options=options, secrets=secrets[job.spec.id],
                 log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id),
@@ -109,7 +109,7 @@ class Reproduction:
         return self.logs / f"{job.spec.id}-{which}.log"
 
 
-def _said(done: Reproduced) -> str:
+def _summary(done: Reproduced) -> str:
     if done.comparison is None:
         return done.problem
     if done.good:

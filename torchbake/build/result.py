@@ -1,4 +1,4 @@
-"""What became of one image of a build. Nothing heavy is imported here: a build with nothing to do needs no more."""
+"""The result of a build for one image. The imports are few, because a build with nothing to do needs no others."""
 
 import json
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ Status: TypeAlias = Literal["built", "up-to-date", "failed", "skipped", "planned
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of one image. ``digest`` and ``size_bytes`` are the engine's; None when it has none.
+    """The result for one image. ``digest`` and ``size_bytes`` are the engine's; None if the engine has no image.
 
-    ``exit_code`` is that of its own failure, and ``next`` what to do about it.
+    ``exit_code`` is the code of the image's failure, and ``next`` the next step.
     """
 
     id: str
@@ -31,25 +31,25 @@ class Result:
 
 
 def up_to_date(name: str, ref: str, tags: Sequence[str], image: Image, *, moved: int = 0) -> Result:
-    """An image that the engine has with the same inputs; so many of its tags had to be put right."""
+    """Return the result for an image with the same inputs, of which ``moved`` tags were corrected."""
     return Result(
         id=name,
         ref=ref,
         tags=tuple(tags),
         status="up-to-date",
-        reason="inputs unchanged" + (f"; {moved} tags put right" if moved else ""),
+        reason="inputs unchanged" + (f"; {moved} tags corrected" if moved else ""),
         digest=image.digest,
         size_bytes=image.size_bytes,
     )
 
 
 def sizes_file(state: Path) -> Path:
-    """Where a project remembers unpacked sizes by digest: asking the engine takes it 10 ms an image."""
+    """Return the file with a project's unpacked sizes by digest: a request to the engine takes 10 ms an image."""
     return state / "sizes.json"
 
 
 def read_sizes(path: Path) -> dict[str, int]:
-    """What is remembered there; nothing where it cannot be read."""
+    """Read the sizes; none if the file cannot be read."""
     try:
         return {str(digest): int(size) for digest, size in json.loads(path.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):

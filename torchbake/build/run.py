@@ -1,4 +1,4 @@
-"""One run of builds: several images side by side, each tagged when it is done, one failure ending one image."""
+"""Run the builds of several images in parallel. Each image is tagged when it is built; a failure ends one image."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from torchbake.build.backend import Backend
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
 from torchbake.build.bakery import Bakery, own_layers, says
 from torchbake.build.buildah_build import BuildahBuilder
-from torchbake.build.buildx import Builder, Outcome, prune
+from torchbake.build.buildx import Builder, Outcome, prune, sentence_of
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.build.image_store import result_of
@@ -33,7 +33,7 @@ _FULL = "no space left on device"
 
 @dataclass(frozen=True, kw_only=True)
 class _Site:
-    """What the builds of one run share. ``exports`` is a folder for their images."""
+    """The common state of the builds of one run. ``exports`` is a folder for their images."""
 
     builder: Builder | BuildahBuilder
     folder: Path
@@ -44,15 +44,15 @@ class _Site:
     composition: Composition
 
     def stop(self) -> None:
-        """End all builds, and what is packed beside them."""
-        console.say("stopping; what is finished is kept …", style="yellow")
+        """End all builds, and stop packing."""
+        console.say("stopping; finished images are kept …", style="yellow")
         self.composition.stop()
         self.builder.stop()
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRun:
-    """Where and how a run builds. ``layers`` is the store of layers that this machine writes."""
+    """The settings of a run. ``layers`` is the store of this machine's layers."""
 
     backend: Backend
     preparation: Preparation
@@ -64,9 +64,9 @@ class BuildRun:
         return self.backend.store
 
     def run(self, plan: Plan, options: Options, apt: AptConfig, folder: Path, *, jobs: int) -> list[Result]:
-        """Build every job of the plan; logs and bake files go to ``folder``.
+        """Build every job of the plan, with logs and bake files in ``folder``.
 
-        Raises KeyboardInterrupt after ending what runs; an image that was finished by then has all its tags.
+        Raises KeyboardInterrupt after the end of all builds. Images that were finished have all their tags.
         """
         ready, results = self._prepare(plan.jobs)
         with (
@@ -94,14 +94,14 @@ class BuildRun:
                     on_done=lambda job, outcome: results.append(self._finish(job, outcome.result(), folder, shown)),
                 )
             finally:
-                # What is still being packed, or pulled, was for an image that failed.
+                # Layers that are still being packed or pulled are for failed images.
                 site.composition.close()
                 site.builder.close()
         self.store.tidy(results)
         return results
 
     def bake_file(self, jobs: Sequence[Job], options: Options, apt: AptConfig) -> dict[str, Any]:
-        """The bake file of a plan, for showing: its secrets are gone by the time it is read."""
+        """Return the bake file of jobs for a dry run. Its secrets are removed before it is shown."""
         options = replace(options, exports=None) if self.backend.saving else options
         with self._secrets(jobs, apt) as secrets:
             return bake_file(jobs, options, self.preparation.project.root, secrets)
@@ -126,30 +126,28 @@ class BuildRun:
         started = time.monotonic()
         try:
             outcome = self._handed_over(site, job, site.exports / target_name(job.spec))
-        except (TorchbakeError, OSError) as error:  # of this image: its lock was changed meanwhile, say
-            outcome = Outcome(seconds=0, digests=(), errors=(str(error),), tail=())
-        outcome = replace(outcome, seconds=time.monotonic() - started)  # with what was packed before BuildKit began
+        except (TorchbakeError, OSError) as error:  # for example, its lock was changed during the build
+            outcome = Outcome(errors=(str(error),))
+        outcome = replace(outcome, seconds=time.monotonic() - started)  # with the time to pack
         if self.prune and not site.builder.stopped:
-            # Here, before the next image begins: its export would lose what it is packing. So there is one job only.
+            # Before the next image begins, whose export would lose its layers. So --prune allows one job.
             prune(self.backend.builder)
         return outcome
 
     def _handed_over(self, site: _Site, job: Job, export: Path) -> Outcome:
-        """Build an image and hand it to the engine; once more where a layer that was kept turns out to be damaged."""
+        """Build an image and give it to the engine; a second time if a stored layer is damaged."""
         began = time.time()
         outcome = self._composed(site, job, export)
         damaged = self.layers.drop_damaged(began) if not outcome.ok and not site.builder.stopped else ()
         if not damaged:
             return outcome
-        console.say(f"{job.spec.id}: packing again what was damaged on disk: {', '.join(dict.fromkeys(damaged))}")
+        console.say(
+            f"{job.spec.id}: packing damaged layers again: {', '.join(dict.fromkeys(damaged))}"
+        )
         return self._composed(site, job, export)
 
     def _composed(self, site: _Site, job: Job, export: Path) -> Outcome:
-        outcome = site.composition.build(job, export, self._bakery(site, job))
-        return self._taken_in(outcome, export, job, site.shown) if outcome.ok else outcome
-
-    def _bakery(self, site: _Site, job: Job) -> Bakery:
-        return Bakery(
+        bakery = Bakery(
             builder=site.builder,
             root=self.preparation.project.root,
             options=site.options,
@@ -160,18 +158,16 @@ class BuildRun:
             saving=self.backend.saving,
             own=own_layers(self.layers, job.base, self.preparation.project.state),
         )
-
-    def _taken_in(self, outcome: Outcome, export: Path, job: Job, shown: Board) -> Outcome:
-        """The image, kept and handed to the engine."""
-        shown.look(job.spec.id, "handing it to the engine")
+        outcome = site.composition.build(job, export, bakery)
+        if not outcome.ok:
+            return outcome
+        site.shown.look(job.spec.id, "giving it to the engine")
         try:
-            try:
-                self.store.take_in(outcome.digests[0], export)
-            except EngineError:
-                self.store.discard(outcome.digests[0], job)
-                raise
+            self.store.take_in(outcome.digests[0], export)
         except (TorchbakeError, OSError) as error:
-            return replace(outcome, errors=(_text(error),))
+            if isinstance(error, EngineError):
+                self.store.discard(outcome.digests[0], job)
+            return replace(outcome, errors=(sentence_of(error),))
         return outcome
 
     def _finish(self, job: Job, outcome: Outcome, folder: Path, shown: Board) -> Result:
@@ -179,7 +175,7 @@ class BuildRun:
             return self._failure(job, outcome, folder / f"{job.spec.id}.log", shown)
         digest = self.store.found(outcome.digests)
         if digest is None:
-            # A builder that keeps its results to itself, or an engine other than the one we ask.
+            # The builder keeps its results, or another engine has the image.
             shown.end(job.spec.id, "built, but the engine does not have it", good=False)
             return result_of(job, "failed", "built, but not in the engine", seconds=outcome.seconds)
         if self.preparation.inputs_changed(job):
@@ -203,7 +199,3 @@ class BuildRun:
         if full:
             console.say("    next: free some space (docker buildx prune), or build with --prune", style="bold")
         return result_of(job, "failed", reason, seconds=outcome.seconds)
-
-
-def _text(error: TorchbakeError | OSError) -> str:
-    return error.sentence if isinstance(error, TorchbakeError) else str(error)

@@ -1,6 +1,6 @@
-"""Images of Docker's classic store as BuildKit would export them, and bootstrapped bases for its builds.
+"""Export images from Docker's classic store, and import bootstrapped bases into it.
 
-BuildKit reads and writes no image layouts there. So torchbake imports a bootstrapped base under a name of its own,
+BuildKit reads and writes no image layouts there. So torchbake imports a bootstrapped base under a private name,
 builds an image into the engine, and reads its layers by `docker save`.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torchbake.build.bakefile import Job, Options, target_name
 from torchbake.build.base_image import Base
-from torchbake.build.buildx import Outcome
+from torchbake.build.buildx import Outcome, sentence_of
 from torchbake.build.image_store import Store
 from torchbake.engine.export import save_image
 from torchbake.engine.leftovers import building_name, remove_loopback_names
@@ -30,7 +30,7 @@ class SavedImages:
     def export(self, job: Job, options: Options, build: Callable[[Job, Options], Outcome]) -> Outcome:
         """Build a job's image into the engine, and write it into its folder of the exports as BuildKit would.
 
-        Meanwhile the image has a name of this process. If the process is killed, the next run removes the image.
+        The image has a temporary name of this process. If the process is killed, the next run removes the image.
         """
         engine, name = self.store.engine, building_name(secrets.token_hex(16))
         assert options.exports is not None
@@ -45,8 +45,7 @@ class SavedImages:
             manifest = save_image(engine, found, export, threads=None)
             return replace(outcome, digests=(manifest.digest,))
         except (TorchbakeError, OSError) as error:
-            said = error.sentence if isinstance(error, TorchbakeError) else str(error)
-            return Outcome(seconds=0, digests=(), errors=(said,), tail=())
+            return Outcome(errors=(sentence_of(error),))
         finally:
             with contextlib.suppress(TorchbakeError):  # the next run removes it
                 engine.remove([name])
@@ -57,7 +56,7 @@ class SavedImages:
             remove_loopback_names(self.store.engine)
 
     def on_engine(self, job: Job) -> Job:
-        """The job with its bootstrapped base named as in the engine, where `import_base` puts it. Pure."""
+        """Return a job whose bootstrapped base has its name in the engine. Pure."""
         if job.base.source != "bootstrap":
             return job
         return replace(job, contexts={**job.contexts, job.spec.base.image: job.base.context_in_engine})

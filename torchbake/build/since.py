@@ -1,6 +1,6 @@
-"""What of an image's inputs differs from an earlier commit of the repository: the rule behind `list --changed-since`.
+"""Compare an image's input files with an earlier commit, for `list --changed-since`.
 
-Compared are files as they are committed: nothing is rendered, resolved or built for the earlier commit.
+The committed files are compared: nothing is rendered, resolved or built for the earlier commit.
 """
 
 import os
@@ -22,16 +22,16 @@ from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.render.dockerfile import dockerfile_path
 
-Files = Mapping[Path, bytes]  # what is not there is not in it
-_SHOWN = 3  # files that a reason names
-_FETCH = "Fetch it: git fetch origin main. A checkout of CI may hold the last commit alone (fetch-depth)."
+Files = Mapping[Path, bytes]  # without missing files
+_SHOWN = 3  # file names in a reason
+_FETCH = "Fetch it: git fetch origin main. A checkout of CI may have only the last commit (fetch-depth)."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """A project at an earlier commit. ``specs`` are by id; ``problem``: why its matrix cannot be read.
+    """A project at an earlier commit. ``specs`` are by ID; ``problem`` is why its matrix cannot be read.
 
-    ``commit`` is the full name of ``ref``; empty for what came before the first commit.
+    ``commit`` is the full hash of ``ref``; empty for the time before the first commit.
     """
 
     ref: str
@@ -42,7 +42,7 @@ class Earlier:
 
 
 def files_of(project: Project) -> dict[str, tuple[Path, ...]]:
-    """The files that decide an image, by id: Dockerfile, locks, and those of the toolkit in it."""
+    """Return the input files of each image by its ID: Dockerfile, locks, and the toolkit's files."""
     return {spec.id: tuple(_files(project.root, spec)) for spec in project.expansion.specs}
 
 
@@ -56,7 +56,7 @@ def read_now(paths: Collection[Path]) -> dict[Path, bytes]:
 
 
 def why_changed(spec: Spec, paths: Collection[Path], now: Files, then: Earlier) -> str:
-    """What of an image differs from an earlier commit; empty where nothing does. ``paths`` are its files. Pure."""
+    """Return the difference of an image, with the files ``paths``, from an earlier commit; empty if none. Pure."""
     if then.problem:
         return f"the matrix of {then.ref} cannot be read: {then.problem}"
     old = then.specs.get(spec.id)
@@ -69,35 +69,34 @@ def why_changed(spec: Spec, paths: Collection[Path], now: Files, then: Earlier) 
 
 
 def told(changed: Sequence[str]) -> str:
-    """Some files that changed, as a reason; empty where none did."""
+    """Return changed files as a reason; empty if there are none."""
     more = f" +{len(changed) - _SHOWN}" if len(changed) > _SHOWN else ""
     return f"changed: {', '.join(changed[:_SHOWN])}{more}" if changed else ""
 
 
 def differing(one: Spec, other: Spec) -> list[str]:
-    """The fields in which two images of one id differ."""
+    """Return the fields in which two images of one ID differ."""
     if type(one) is not type(other):
         return ["kind"]
     return [field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name)]
 
 
 def _label(path: Path) -> str:
-    """A file as its folder's readers know it."""
     return f"{path.parent.name}/{path.name}" if path.is_relative_to(TOOLKIT) else path.name
 
 
 def read_earlier(project: Project, ref: str, paths: Collection[Path]) -> Earlier:
-    """The project at a commit: its matrix, and those of ``paths`` that are in the same repository.
+    """Read a project at a commit: its matrix, and the files of ``paths`` in its repository.
 
-    The others, a toolkit that is installed, are taken as they are now. Raises UsageError where git knows no such
-    commit; the name of no commit, all zeros, is what came before the first: GitHub gives it for a new branch.
+    Other files, of an installed toolkit, are read as they are now. For a new branch GitHub gives a hash of zeros, which
+    means the time before the first commit. Raises UsageError for an unknown commit.
     """
     if set(ref) == {"0"}:
         return Earlier(ref="no commit", commit="", files={}, specs={})
     top, commit = _repository(project.root), _commit(project.root, ref)
     matrix = project.document.path.absolute()
     inside = {path: _below(path, top) for path in {*paths, matrix}}
-    if project.root != TOOLKIT:  # one that only lies there, ignored or as a submodule, is as installed
+    if project.root != TOOLKIT:  # a toolkit in the repository that git does not track is like an installed one
         tracked = set(_names(top, "ls-files"))
         inside |= {path: "" for path, name in inside.items() if path.is_relative_to(TOOLKIT) and name not in tracked}
     found = _contents(top, commit, {path: name for path, name in inside.items() if name})
@@ -107,25 +106,25 @@ def read_earlier(project: Project, ref: str, paths: Collection[Path]) -> Earlier
 
 
 def changed_below(project: Project, then: Earlier, sources: Collection[str]) -> list[str]:
-    """The files that an image takes of the matrix's folder, by path or glob, and that differ from then, by name."""
+    """Return the changed files of the matrix's folder that an image takes by these paths and globs."""
     if not sources or not then.commit:
         return []
     paths = [f":(literal){FILE}", *(each for source in sources for each in _pathspecs(source))]
-    questions = ("diff", "--name-only", "--relative", then.commit), ("ls-files", "--others")
-    names = {name for words in questions for name in _names(project.root, *words, paths=paths)}
+    commands = ("diff", "--name-only", "--relative", then.commit), ("ls-files", "--others")
+    names = {name for words in commands for name in _names(project.root, *words, paths=paths)}
     ignore = read_ignore(project.root)
     return sorted(name for name in names if name == FILE or ignore.takes(name, sources))
 
 
 def _pathspecs(source: str) -> tuple[str, ...]:
-    """As `own_inputs` understands a source: folders with all in them, but for bytecode."""
+    """Return git's patterns for a source of `own_inputs`: folders with all files in them, except bytecode."""
     glob = any(mark in source for mark in "*?[")
     found = (f":(glob){source}", f":(glob){source}/**") if glob else (f":(literal){source}",)
     return (*found, ":(exclude,glob)**/__pycache__/**")
 
 
 def _names(folder: Path, *words: str, paths: Sequence[str] = ()) -> list[str]:
-    """The names that git lists. Raises UsageError where it cannot."""
+    """Return the names that a git command prints. Raises UsageError."""
     done = run_git(folder, *words, "-z", "--", *paths)
     if done.returncode:
         raise git_failure(done, folder)
@@ -133,7 +132,7 @@ def _names(folder: Path, *words: str, paths: Sequence[str] = ()) -> list[str]:
 
 
 def _specs(data: bytes | None, path: Path) -> tuple[dict[str, Spec], str]:
-    """The images of a matrix; where it is none by today's rules, why."""
+    """Return the images of a matrix by ID, and the reason if the matrix is not valid today."""
     if data is None:
         return {}, ""
     try:
@@ -146,7 +145,7 @@ def _specs(data: bytes | None, path: Path) -> tuple[dict[str, Spec], str]:
 
 
 def _below(path: Path, top: Path) -> str:
-    """A path as git names it; empty for one outside the repository."""
+    """Return a path relative to the repository; empty for a path outside of it."""
     real = path.parent.resolve() / path.name
     return PurePosixPath(real.relative_to(top)).as_posix() if real.is_relative_to(top) else ""
 
@@ -169,9 +168,9 @@ def _commit(root: Path, ref: str) -> str:
 
 
 def _contents(top: Path, commit: str, names: Mapping[Path, str]) -> dict[Path, bytes]:
-    """Files as they were committed, in one question; those that were not are not in it."""
-    asked = "".join(f"{commit}:{name}\n" for name in names.values())
-    done = run_git(top, "cat-file", "--batch", given=asked.encode())
+    """Read files of a commit by one git process. Files that the commit does not have are left out."""
+    objects = "".join(f"{commit}:{name}\n" for name in names.values())
+    done = run_git(top, "cat-file", "--batch", given=objects.encode())
     if done.returncode:
         raise git_failure(done, top)
     data = done.stdout

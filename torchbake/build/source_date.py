@@ -1,4 +1,4 @@
-"""The commit that images are built from, for their labels."""
+"""The commit and the date in the labels of images."""
 
 import os
 import re
@@ -16,16 +16,16 @@ _CONTENT_EPOCH = 1735689600  # 2025-01-01
 
 
 def revision(root: Path) -> str:
-    """Return the commit, with ``-dirty`` when tracked files differ from it; empty outside a repository.
+    """Return the commit, with ``-dirty`` if tracked files differ from it; empty outside a repository.
 
-    Raises UsageError with git's words if git cannot tell.
+    Raises UsageError with git's message if git fails.
     """
     commit = head_commit(root)
     return f"{commit}-dirty" if commit and ask_git(root, "status", "--porcelain", "--untracked-files=no") else commit
 
 
 def created(root: Path) -> str:
-    """RFC 3339: SOURCE_DATE_EPOCH, else the commit's time, else now.
+    """Return the time of SOURCE_DATE_EPOCH, or else of the commit, or else now, by RFC 3339.
 
     https://reproducible-builds.org/specs/source-date-epoch/
     """
@@ -36,11 +36,11 @@ def created(root: Path) -> str:
 
 
 def untrue_label(root: Path, labels: Mapping[str, str]) -> str:
-    """Return what git says against an image's labels of its revision and date; empty if they agree.
+    """Return why an image's labels of its revision and date are wrong, by git; empty if they are right.
 
-    No inputs digest has these labels, so an image of an older commit may be up to date. But it must name a commit of
-    this repository, with its date. Without a repository, and in a shallow clone without that commit, nobody can tell.
-    Raises UsageError with git's words if git cannot tell.
+    An inputs digest does not depend on them, so an image of an older commit may be up to date. But the commit must be
+    in this repository, with this date. Without a repository, or in a shallow clone, that is not known. Raises
+    UsageError with git's message if git fails.
     """
     if not is_below_git(root):
         return ""
@@ -75,10 +75,10 @@ def _untrue_commit(root: Path, revision: str, created: str, epoch: str) -> str:
 
 
 def content_epoch() -> int:
-    """The latest time, in seconds, of files in bases and reproducible images: SOURCE_DATE_EPOCH, else constant.
+    """Return the latest time of files in images, in seconds since the epoch: SOURCE_DATE_EPOCH, else a constant.
 
-    Not the commit's time: files of a cached step are older than a commit that came after it, and those of a cold
-    build are not. Before all of them, both become the same.
+    Not the commit's time: files of a cached step may be older than the commit, and files of a new build are newer. The
+    constant is before both, so both get the same time.
     """
     return int(_source_date_epoch() or _CONTENT_EPOCH)
 
@@ -88,7 +88,6 @@ def rfc3339(epoch: int) -> str:
 
 
 def _source_date_epoch() -> str:
-    """As the environment says; empty where it does not."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     if epoch and not epoch.isdigit():
         raise UsageError(f"SOURCE_DATE_EPOCH={epoch!r} is not a whole number of seconds.", hint="Unset or correct it.")

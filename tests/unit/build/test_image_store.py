@@ -68,7 +68,7 @@ def test_tags_that_are_missing_or_elsewhere_are_put_right_and_counted(store: Sto
     images = daemon.engine.images()
     (result,) = store.confirm([(job, image)], images)
     assert daemon.tags_of(DIGEST) == references(job)
-    assert (result.status, result.reason) == ("up-to-date", "inputs unchanged; 2 tags put right")
+    assert (result.status, result.reason) == ("up-to-date", "inputs unchanged; 2 tags corrected")
     assert (result.digest, result.size_bytes, set(result.tags)) == (DIGEST, 900, references(job))
 
 

@@ -84,7 +84,7 @@ def test_a_tag_of_an_image_that_is_up_to_date_is_put_back(site: Site) -> None:
     job = site.job(RUNTIME)
     site.daemon.hold(OTHER, job.references[-1])
     right = site.daemon.pointers[job.ref]
-    assert "1 tags put right" in site.build()[1][RUNTIME]["reason"]
+    assert "1 tags corrected" in site.build()[1][RUNTIME]["reason"]
     assert site.daemon.pointers[job.references[-1]] == right
     assert "put right" not in site.build()[1][RUNTIME]["reason"]
 
