@@ -2,23 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 
-from torchbake.build.bakefile import Job, exported, into_engine
+from torchbake.build.bakefile import Job, Options, exported, into_engine
+from torchbake.build.bakery import Bakery
 from torchbake.build.buildah import Buildah
 from torchbake.build.buildah_build import BuildahBuilder
-from torchbake.build.buildx import Builder
+from torchbake.build.buildkit_progress import shown_on
+from torchbake.build.buildx import Builder, builder_driver
 from torchbake.build.executor import Choice, Executor, buildah_of, check_options, executor_of
 from torchbake.build.image_store import Store
 from torchbake.build.kept_images import KeptImages
 from torchbake.build.result import sizes_file
 from torchbake.build.saved_image import SavedImages
-from torchbake.engine.builders import builder_driver
+from torchbake.build.source_date import content_epoch
 from torchbake.engine.capability import uses_layouts
 from torchbake.engine.client import Engine
 from torchbake.matrix.project import Project
+from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
+from torchbake.store.own_layers import OwnLayers
 from torchbake.ui import console
+from torchbake.ui.progress_board import Board
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +72,19 @@ class Backend:
         if self.buildah.address and isinstance(self.store, Store):
             bring = self.store.bring
         return BuildahBuilder(self.buildah, bring, cached=cached and self.buildah.cached)
+
+    def bakery(
+        self, job: Job, builder: Builder | BuildahBuilder, *, options: Options, secrets: Mapping[str, Path], log: Path,
+        shown: Board, layers: LayerStore,
+    ) -> Bakery:  # fmt: skip
+        """Return the builder of a job's image, which shows its progress on a board."""
+        name, base = job.spec.id, job.base
+        layout = Layout(folder=base.layout(self.project.state)) if base.source == "bootstrap" else None
+        return Bakery(
+            builder=builder, root=self.project.root, options=options, secrets=secrets, log=log,
+            on_step=shown_on(shown, name), again=partial(shown.look, name), saving=self.saving,
+            own=OwnLayers(store=layers, epoch=content_epoch(), base=layout),
+        )  # fmt: skip
 
 
 def backend_of(

@@ -15,8 +15,8 @@ from torchbake.matrix.spec import Spec
 class Job:
     """One image to build, with its base, named contexts and build arguments. ``ref`` is the name for `docker run`.
 
-    ``dockerfile`` is the Dockerfile's text, and ``own_template`` is True if a template of the project changes it.
-    ``below`` is the stage below the image; empty for the Dockerfile's default. ``lock`` is None for init images.
+    ``dockerfile`` is the Dockerfile's text. If a template of the project changes it, ``own_template`` is True.
+    ``below`` is the stage below the image; empty for the default. ``lock`` is None for init images.
     """
 
     spec: Spec

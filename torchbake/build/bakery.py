@@ -16,16 +16,13 @@ from torchbake.build.bakefile import (
     python_file,
     target_name,
 )
-from torchbake.build.base_image import Base
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Builder, Outcome, sentence_of
 from torchbake.build.podman_file import steps_of
 from torchbake.build.saved_image import SavedImages
-from torchbake.build.source_date import content_epoch
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError
-from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 from torchbake.store.own_layers import OwnLayers
 
@@ -108,12 +105,6 @@ class Bakery:
             return outcome
         self.again("BuildKit lost track of a step that images share: building again")
         return self.builder.build(bake, target, log, on_step)
-
-
-def own_layers(store: LayerStore, base: Base, state: Path) -> OwnLayers:
-    """Return the writer of layers for images on a base. ``state`` is the project's folder of bases."""
-    kept = Layout(folder=base.layout(state)) if base.source == "bootstrap" else None
-    return OwnLayers(store=store, epoch=content_epoch(), base=kept)
 
 
 def says(outcome: Outcome, words: str) -> bool:

@@ -39,7 +39,7 @@ _REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """A recorded base. ``digest`` is its manifest's, ``created`` has the form of RFC 3339.
+    """A recorded base, with the digest of the manifest. ``created`` has the form of RFC 3339.
 
     ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
     matrix named when the base was inspected.

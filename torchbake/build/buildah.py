@@ -7,17 +7,20 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import IO, Literal, TypeAlias, cast
 
+from torchbake.core.json_text import read_object
 from torchbake.core.plain_text import last_line
 from torchbake.engine.capability import number
 from torchbake.engine.docker_cli import run
 from torchbake.errors import BuildError, EngineError
+from torchbake.oci.manifest import Manifest
 from torchbake.store.layout import Layout
 from torchbake.ui.tool_environment import environment_of
 
@@ -126,3 +129,31 @@ class Buildah:
         if done.returncode:
             raise BuildError(f"{self.program} {words[0]} failed: {last_line(done.stderr)}")
         return done.stdout
+
+
+def manifest_in(saved: Layout) -> Manifest:
+    """Return the manifest of the only image of a layout. Raises BuildError."""
+    try:
+        (entry,) = read_object((saved.folder / "index.json").read_bytes())["manifests"]
+        manifest = saved.find(entry["digest"])
+    except (OSError, ValueError, LookupError, TypeError):
+        manifest = None
+    if manifest is None:
+        raise BuildError("The program that built the image did not save all of it.", hint="Build it again.")
+    return manifest
+
+
+def put_files(saved: Layout, folder: Path) -> None:
+    """Write the files of an image into a folder, lowest layer first. Raises BuildError and OSError."""
+    for blob in manifest_in(saved).layers:
+        with tarfile.open(saved.path(blob.digest)) as archive:
+            for info in archive:
+                path = folder / info.name
+                if not path.resolve().is_relative_to(folder.resolve()) or not (info.isreg() or info.isdir()):
+                    raise BuildError(f"The build wrote {info.name}, which is not a file or a folder below its root.")
+                if info.isdir():
+                    path.mkdir(parents=True, exist_ok=True)
+                    continue
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(cast(IO[bytes], archive.extractfile(info)).read())
+                path.chmod(info.mode & 0o7777)

@@ -16,12 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from torchbake.build.buildah import Buildah
+from torchbake.build.buildah import Buildah, manifest_in, put_files
 from torchbake.build.buildah_context import all_of, own_files, some_of, write_context
 from torchbake.build.buildkit_progress import Progress, Step
 from torchbake.build.buildx import Outcome
 from torchbake.build.podman_file import OURS, podman_file
-from torchbake.build.podman_image import manifest_in, put_files
 from torchbake.build.processes import Processes
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError

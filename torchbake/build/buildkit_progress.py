@@ -3,12 +3,14 @@
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from torchbake.core.cause import cause_of
+from torchbake.ui.progress_board import Board
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,3 +121,22 @@ def events(lines: Iterable[str]) -> Iterator[dict[str, Any] | str]:
                 yield json.loads(text)
             except ValueError:
                 yield text.rstrip()
+
+
+def shown_on(board: Board, name: str) -> Callable[[Progress, Iterable[Step]], None]:
+    """Return a function that shows the running step of the image ``name`` on a board, and logs finished steps."""
+
+    def show(progress: Progress, finished: Iterable[Step]) -> None:
+        board.look(name, short_name(progress.current))
+        for step in finished:
+            if not step.cached:
+                board.log(name, short_name(step.name), step.seconds)
+
+    return show
+
+
+def short_name(name: str) -> str:
+    """Return a step's name without target and mounts, cut to 80 characters."""
+    name = re.sub(r"^\[\S+ (?=(?!\d+/\d+\])\S+( +\d+/\d+)?\])", "[", name)
+    name = re.sub(r"--(mount|from|chmod)=\S+\s*", "", name)
+    return name if len(name) <= 80 else name[:79] + "…"

@@ -5,6 +5,7 @@ One process builds one image, so that a failure ends no other build. BuildKit sh
 
 import contextlib
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,9 +15,10 @@ from pathlib import Path
 from torchbake.build.buildkit_progress import Progress, Step, events
 from torchbake.build.processes import Processes
 from torchbake.core.files import write_text
+from torchbake.core.plain_text import last_line
 from torchbake.engine.address import docker_command
 from torchbake.engine.client import starting_docker
-from torchbake.errors import TorchbakeError
+from torchbake.errors import EngineError, TorchbakeError
 from torchbake.ui.tool_environment import environment_of
 
 
@@ -109,3 +111,14 @@ def prune(builder: str | None) -> None:
     command = docker_command("buildx", "prune", "--force", "--filter", "type=regular")
     words = [*command, *(["--builder", builder] if builder else [])]
     subprocess.run(words, env=environment_of("docker"), capture_output=True, check=False)
+
+
+def builder_driver(builder: str | None) -> str:
+    """Return the driver of a builder, such as ``docker-container``. Raises EngineError if there is no such builder."""
+    command = docker_command("buildx", "inspect", *([builder] if builder else []))
+    done = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
+    match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
+    if done.returncode or not match:
+        reason = last_line(done.stderr)
+        raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
+    return match[1]

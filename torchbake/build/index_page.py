@@ -27,7 +27,7 @@ def linked_files(page: Path) -> Iterator[tuple[Path, str]]:
 
 
 def read_page(chunks: Iterable[bytes], place: str) -> str:
-    """Read a page from its chunks. ``place`` is its file or address. Raises HostConfigError if it is too large."""
+    """Join the chunks of a page from a file or a URL, ``place``. Raises HostConfigError if the page is too large."""
     data = bytearray()
     for chunk in chunks:
         data += chunk

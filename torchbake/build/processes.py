@@ -1,4 +1,4 @@
-"""Processes of builds, which end together and in good order."""
+"""The processes of builds, which are ended together."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-_PATIENCE = 15  # seconds that a build gets to end after SIGINT; it has to take back its exports
+_PATIENCE = 15  # seconds for a build to remove its partial exports after SIGINT
 
 
 class Processes:
@@ -26,8 +26,7 @@ class Processes:
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[str]":
         """Start a process whose output and errors are one stream. Raises KeyboardInterrupt after `stop`, and OSError.
 
-        Each process gets its own session: Ctrl-C reaches only torchbake, which ends the builds in order. It inherits
-        the files of secrets.
+        It is in a new session, so that Ctrl-C reaches only torchbake, and inherits the files of secrets.
         """
         with self._lock:
             if self._stopped:
@@ -45,7 +44,7 @@ class Processes:
             self._running.discard(process)
 
     def stop(self) -> None:
-        """End every process, and wait until each has taken back what it had begun."""
+        """End every process, and wait until each has removed its partial results."""
         with self._lock:
             self._stopped = True
             running = list(self._running)

@@ -3,17 +3,14 @@
 import tempfile
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from torchbake.build.backend import Backend
 from torchbake.build.bakefile import Job, Options, target_name
-from torchbake.build.bakery import Bakery, own_layers
 from torchbake.build.buildx import Outcome
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.build.prepare import Preparation
-from torchbake.build.progress_view import shown_on
 from torchbake.core.parallel import run_all
 from torchbake.errors import BuildError, ReproduceError
 from torchbake.hostconfig.apt_config import AptConfig
@@ -88,11 +85,9 @@ class Reproduction:
         with backend.store.serving(), secret_files(self.preparation.pip, self.apt, [job.spec]) as secrets:
             backend.import_base(job)
             # In another thread, so that Ctrl-C ends the build in order.
-            bakery = Bakery(
-                builder=running, root=self.preparation.project.root, options=options, secrets=secrets[job.spec.id],
-                log=self._log(job, which), on_step=shown_on(shown, job.spec.id), again=partial(shown.look, job.spec.id),
-                saving=backend.saving,
-                own=own_layers(layers, job.base, self.preparation.project.state),
+            bakery = backend.bakery(
+                job, running, options=options, secrets=secrets[job.spec.id], log=self._log(job, which), shown=shown,
+                layers=layers,
             )  # fmt: skip
             try:
                 (outcome,) = run_all(

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torchbake.build.backend import Backend
 from torchbake.build.bakefile import Job, Options, bake_file, target_name
-from torchbake.build.bakery import Bakery, own_layers, says
+from torchbake.build.bakery import says
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildx import Builder, Outcome, prune, sentence_of
 from torchbake.build.composition import Composition
@@ -18,7 +17,6 @@ from torchbake.build.image_store import result_of
 from torchbake.build.kept_images import KeptImages
 from torchbake.build.plan import Plan
 from torchbake.build.prepare import Preparation
-from torchbake.build.progress_view import shown_on
 from torchbake.build.result import Result
 from torchbake.core.parallel import run_all
 from torchbake.errors import EngineError, TorchbakeError
@@ -141,23 +139,15 @@ class BuildRun:
         damaged = self.layers.drop_damaged(began) if not outcome.ok and not site.builder.stopped else ()
         if not damaged:
             return outcome
-        console.say(
-            f"{job.spec.id}: packing damaged layers again: {', '.join(dict.fromkeys(damaged))}"
-        )
+        console.say(f"{job.spec.id}: packing damaged layers again: {', '.join(dict.fromkeys(damaged))}")
         return self._composed(site, job, export)
 
     def _composed(self, site: _Site, job: Job, export: Path) -> Outcome:
-        bakery = Bakery(
-            builder=site.builder,
-            root=self.preparation.project.root,
-            options=site.options,
-            secrets=site.secrets[job.spec.id],
-            log=site.folder / f"{job.spec.id}.log",
-            on_step=shown_on(site.shown, job.spec.id),
-            again=partial(site.shown.look, job.spec.id),
-            saving=self.backend.saving,
-            own=own_layers(self.layers, job.base, self.preparation.project.state),
-        )
+        name = job.spec.id
+        bakery = self.backend.bakery(
+            job, site.builder, options=site.options, secrets=site.secrets[name], log=site.folder / f"{name}.log",
+            shown=site.shown, layers=self.layers,
+        )  # fmt: skip
         outcome = site.composition.build(job, export, bakery)
         if not outcome.ok:
             return outcome

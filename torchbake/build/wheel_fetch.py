@@ -1,4 +1,4 @@
-"""The archive of a locked wheel: a file of this host's, or fetched from one of its indexes by the hash."""
+"""Find and fetch the archive of a locked wheel: in folders of this host, or from an index, by its hash."""
 
 import contextlib
 import hashlib
@@ -28,7 +28,7 @@ from torchbake.lock.lockfile import Pin
 
 _CHUNK = 2**20
 _LOGIN = re.compile(r"//\S*@")
-_PLENTY = 8  # times what is kept in memory: several are, and files that are read again want to be there too
+_PLENTY = 8  # times the size of an archive in memory: several archives, and the page cache, need memory too
 _ANY_PYTHON = "3.11"
 _PATIENCE = (10, 60)  # seconds to connect, and between two bytes
 _ATTEMPTS = 3  # to fetch an archive; a second passes before the next
@@ -37,9 +37,9 @@ _PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A locked wheel's archive: a ``file`` of this host's, or at an address (``url``).
+    """A locked wheel's archive: a ``file`` of this host, or a ``url``.
 
-    ``hashes`` are of the lock: the archive's own hash, or every possible hash if its index gives none.
+    ``hashes`` are hashes of the lock: the archive's hash, or all possible hashes if its index gives none.
     """
 
     hashes: tuple[str, ...]
@@ -54,7 +54,7 @@ class Archive:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """An archive that is here and has a hash of the lock: its ``digest``. ``name`` is the wheel's file name."""
+    """A local archive with a hash of the lock, its ``digest``. ``name`` is the wheel's file name."""
 
     name: str
     path: Path
@@ -62,18 +62,18 @@ class Fetched:
 
 
 def not_found(pin: Pin) -> BuildError:
-    """The error for a wheel that no source gives."""
+    """Return the error for a wheel that no source has."""
     return BuildError(
-        f"{pin.name} {pin.version}: no folder and no index of this host gives a wheel with a hash of the lock.",
-        hint="Make the index reachable (docs/air-gapped.md), or build the image here, which keeps what is needed.",
+        f"{pin.name} {pin.version}: no folder and no index of this host has a wheel with a hash of the lock.",
+        hint="Make the index reachable (docs/air-gapped.md), or build the image here, which keeps the needed files.",
     )
 
 
 def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] = ()) -> Archive | None:
-    """The archive of a wheel that fits ``python``, not fetched yet; None where nobody may have one.
+    """Find the archive of a wheel that fits ``python``, without fetching it; None if there is none.
 
-    It is a file of a folder of this host's, or one that a page of pip's find-links, pip's indexes or else ``indexes``
-    name. Raises HostConfigError for a page of an index that is too large.
+    Sources are folders of this host, then pages of pip's find-links, of pip's indexes and of ``indexes``. Raises
+    HostConfigError for a page that is too large.
     """
     found = find_wheel(pin, pip.local_folders, python)
     if found:
@@ -98,11 +98,10 @@ def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] =
 def fetched(
     archive: Archive, pip: PipConfig, target: Path, stopping: threading.Event, spare: Callable[[], int] = spare_memory
 ) -> Iterator[Fetched]:
-    """The archive as a file: this host's, or ``target``.
+    """Yield the archive as a file, which is fetched to ``target`` unless this host has it.
 
-    It is read once and goes, so it is kept in memory where there is plenty, and ``target`` is a link to it.
-    Raises BuildError for an archive that cannot be fetched, or has another hash; KeyboardInterrupt once ``stopping`` is
-    set.
+    It is read once and removed. So if there is enough memory, it is kept in memory, and ``target`` is a link to it.
+    Raises BuildError if it cannot be fetched or has another hash, and KeyboardInterrupt once ``stopping`` is set.
     """
     with contextlib.ExitStack() as kept:
 
@@ -110,7 +109,7 @@ def fetched(
             target.unlink(missing_ok=True)
             return kept.enter_context(_new_file(target, size, spare))
 
-        if archive.file:  # an index's page may say the hash of a file that was replaced since
+        if archive.file:  # the hash in an index's page may be the hash of an older file
             path, digest = archive.file, file_digest(archive.file)
         else:
             path, digest = target, _download(archive, pip, stopping, new_file)
@@ -123,7 +122,7 @@ def fetched(
 
 
 def _download(archive: Archive, pip: PipConfig, stopping: threading.Event, new_file: Callable[[int], IO[bytes]]) -> str:
-    """Fetch an archive into a new file, which is given the size that is to be expected, and return its digest."""
+    """Fetch an archive into a file of ``new_file``, which gets the expected size, and return its digest."""
     for attempt in range(_ATTEMPTS):
         stopping.wait(attempt)
         try:
@@ -136,9 +135,9 @@ def _download(archive: Archive, pip: PipConfig, stopping: threading.Event, new_f
 
 
 def keep(pins: Iterable[Pin], pip: PipConfig, folder: Path, say: Callable[[str], None]) -> bool:
-    """Fetch into ``folder`` the wheels that neither it nor this host's folders have; not those that nobody offers.
+    """Fetch the wheels of programs, which fit every Python, into ``folder``, unless this host has them.
 
-    They are of programs, which fit every Python. Returns whether the folder can be read; who cannot does without.
+    Wheels that no index has are skipped. Return False if the folder cannot be read.
     """
     with contextlib.suppress(OSError, ValueError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -167,12 +166,12 @@ def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:
     if not size or size * _PLENTY > spare() or not hasattr(os, "memfd_create"):
         return target.open("wb")
     file = os.fdopen(os.memfd_create(target.name), "wb")
-    target.symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")  # as long as it is open, for whoever this user starts
+    target.symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")  # valid while the file is open
     return file
 
 
 class _Unverified(HTTPAdapter):
-    """For hosts that pip's `trusted-host` names: their certificates are not checked."""
+    """An adapter for pip's `trusted-host`: certificates are not checked."""
 
     def send(self, request: requests.PreparedRequest, *args: Any, **words: Any) -> requests.Response:
         return super().send(request, *args, **{**words, "verify": False})
@@ -190,10 +189,10 @@ def _session(pip: PipConfig) -> requests.Session:
 
 
 def best_archive(page: str, own: str, pin: Pin, python: str) -> Archive | None:
-    """Return the archive of the best wheel to which a page of an index links; ``own`` is the address of the page.
+    """Return the archive of the best wheel to which a page of an index links; ``own`` is the URL of the page.
 
-    A link gives one of the pin's hashes, or none; of two that fit alike the first by name is taken. None where there is
-    no such link.
+    Links with another hash than the pin's are skipped. Of equal wheels the first by URL is the best. None if no link
+    fits.
     """
     fitting = sorted(_fitting(page, own, pin, python), key=lambda one: one[1].url)
     return max(fitting, key=lambda one: (one[0], len(one[1].hashes) == 1))[1] if fitting else None
@@ -204,7 +203,7 @@ def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank,
     for address in links_of(page, own):
         rank, digest = rank_of(unquote(address.path.rpartition("/")[2]), pin, python), hash_of(address)
         if rank is not None and (not digest or digest in pin.hashes):
-            # As pip does: the login of the index is for all links to its host.
+            # As in pip, the login of the index is used for all links to its host.
             if (address.scheme, address.netloc) == (index.scheme, index.netloc.rpartition("@")[2]):
                 address = address._replace(netloc=index.netloc)  # noqa: PLW2901
             url = address._replace(fragment="").geturl()
@@ -212,7 +211,6 @@ def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank,
 
 
 def _written(answer: requests.Response, file: IO[bytes], stopping: threading.Event) -> str:
-    """The digest of what was written."""
     digest = hashlib.sha256()
     for data in answer.iter_content(_CHUNK):
         if stopping.is_set():

@@ -1,4 +1,4 @@
-"""The small layers that follow from the files of an image's wheels: links to them, headers, a CUDA_HOME."""
+"""Write the small layers that depend on the files of an image's wheels: links, headers, and CUDA_HOME."""
 
 import importlib.util
 import tarfile
@@ -24,14 +24,14 @@ Wheels = Mapping[Group, Sequence[Packed]]
 
 @dataclass(frozen=True, kw_only=True)
 class LinkLayers:
-    """Writes the layers of an image into ``blobs``, a folder; other files go to ``work``, one that is there."""
+    """Writes the layers of an image into the folder ``blobs``, with temporary files in ``work``."""
 
     store: LayerStore
     blobs: Path
     work: Path
 
     def write(self, wheels: Wheels, *, headers: bool) -> list[Made]:
-        """The layers, the lowest first. ``headers`` is whether the image compiles code. Raises BuildError."""
+        """Write the layers, lowest first. With ``headers`` the image can compile code. Raises BuildError."""
         written = [self._beside(wheels[NVIDIA], wheels.get(TORCH, ()))] if NVIDIA in wheels else []
         if not headers:
             return written
@@ -51,7 +51,7 @@ class LinkLayers:
         return self._layer(f"COPY /links {TORCH.root}", _members(links, TORCH.root))
 
     def _headers(self, group: Group, wheels: Iterable[Packed]) -> Path | None:
-        """A folder with the headers of a group's wheels; None where they have none."""
+        """Return a folder with the headers of a group's wheels; None if they have none."""
         folder = self.work / group.layer
         for packed in wheels:
             if packed.headers:
@@ -76,7 +76,7 @@ def _names(wheels: Iterable[Packed]) -> list[str]:
 
 
 def _links() -> ModuleType:
-    """The module of `layers/wheels` that a build by hand makes the same links by."""
+    """Import the module of `layers/wheels` for links, which a build by hand uses too."""
     spec = importlib.util.spec_from_file_location("wheel_links", TOOLKIT / "layers/wheels/links.py")
     assert spec
     assert spec.loader
@@ -86,7 +86,7 @@ def _links() -> ModuleType:
 
 
 def _members(links: Mapping[str, str], top: str) -> Iterator[Member]:
-    """Entries of links, where to what, in the order of their names, each after its folders from ``top`` on."""
+    """Yield links with their targets in the order of their names, each after its folders below ``top``."""
     folders = {str(parent) for where in links for parent in PurePosixPath(where).parents if parent.is_relative_to(top)}
     for name in sorted({*links, *folders}, key=lambda name: name.split("/")):
         info = tarfile.TarInfo(name.strip("/"))

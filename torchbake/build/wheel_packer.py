@@ -1,7 +1,7 @@
-"""One locked wheel as a layer: laid out and trimmed by the same code as inside a build, and packed.
+"""Pack the layer of one locked wheel, by the same code that trims wheels inside a build.
 
-A build writes each file four times (unpacked, copied, archived, unpacked again). The packer writes it once: a wheel
-goes from its archive to the layer's in one stream.
+A build writes each file four times: unpacked, copied, archived, unpacked again. The packer writes it once, from the
+wheel's archive to the layer's archive in one stream.
 """
 
 import json
@@ -25,10 +25,10 @@ from torchbake.oci.layer_archive import Member, tree_members, unpack, write_laye
 from torchbake.store.layers import LayerStore, Packed, read_packed
 from torchbake.ui.tool_environment import environment_of
 
-_FORMAT = "4"  # of a layer: another one is packed anew
-_LIMIT = 3600.0  # seconds, of a download
-_PATIENT = 19  # the lowest priority
-_THREADS = 2  # that compress a layer, of several at once
+_FORMAT = "4"  # of layers; after a change of the number all layers are packed again
+_LIMIT = 3600.0  # seconds for a download
+_PATIENT = 19  # the lowest priority of a process
+_THREADS = 2  # for the compression of one layer
 _WHEELS = TOOLKIT / "layers/wheels"
 _TRIM = TOOLKIT / "layers/trim.toml"
 _STREAM = ("-m", "torchbake.build.wheel_stream")
@@ -40,19 +40,19 @@ for folder in Path("layers").iterdir():
     normalise(folder)
 """
 
-# So that what is freed is used again: without, each megabyte is asked of the kernel anew, which clears it.
+# Without these settings malloc returns freed memory to the kernel, which clears each page for the next use.
 # Source: https://man7.org/linux/man-pages/man3/mallopt.3.html
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**28), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compiler:
-    """Makes bytecode by an image's own Python, of which there are two names.
+    """Compiles bytecode by an image's Python, which has two IDs.
 
-    ``base_id`` is known beforehand, and another on each base. ``python_id`` has to be asked for, and is the same for
-    one build of Python wherever it is. Compilers that may make another bytecode have two other names.
-    ``compile`` takes a folder of Python files, the folder where they will stand, and one for the bytecode. Both raise
-    BuildError.
+    ``base_id`` is known without a build, and differs for each base. ``python_id`` needs a build, and is the same for
+    one build of Python on all bases. Both differ for compilers that may write other bytecode.
+    ``compile`` takes a folder of Python files, their folder in the image, and a folder for the bytecode. It and
+    ``python_id`` raise BuildError.
     """
 
     base_id: str
@@ -62,10 +62,10 @@ class Compiler:
 
 @dataclass(frozen=True, kw_only=True)
 class WheelPacker:
-    """Packs wheels for a Python, into layers whose files stand below ``root``, a top-level folder of the image.
+    """Packs wheels for a Python into layers with files below ``root``, a top-level folder of the image.
 
-    ``indexes`` are asked for what the host's own indexes and folders lack. With ``modules`` Python files are kept aside
-    too, as `compiled` wants them. To pack leaves the cores to whoever else wants them.
+    ``indexes`` are used for wheels that the host's indexes and folders lack. With ``modules`` Python files are also
+    packed for `compiled`. Packing has the lowest priority.
     """
 
     store: LayerStore
@@ -78,7 +78,7 @@ class WheelPacker:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def key(self, pin: Pin) -> str:
-        """The digest of all that decides the layer of a wheel: the Python too, which decides what wheel it is."""
+        """Return the digest of the inputs of a wheel's layer, and of the Python, which decides the archive."""
         return self._key(pin, *pin.hashes, self.python)
 
     def _key(self, pin: Pin, *what: str) -> str:
@@ -88,25 +88,26 @@ class WheelPacker:
         return digest((_FORMAT, pin.name, pin.version, *what, self.root, rules, *sources, *aside))
 
     def bytecode_key(self, pin: Pin, compiler: str) -> str:
-        """The digest of all that decides the layer of a wheel's bytecode."""
+        """Return the digest of the inputs of a layer with a wheel's bytecode."""
         return digest((self.key(pin), compiler))
 
     def packed(self, pin: Pin) -> Packed:
-        """The layer of a wheel, packed now unless the store has it. Raises BuildError."""
+        """Return the layer of a wheel from the store, or pack it. Raises BuildError."""
         return self._kept(self.key(pin), lambda _: self._of_archive(pin))
 
     def compiled(self, pin: Pin, compiler: Compiler) -> Packed:
-        """The layer of the bytecode of a wheel's modules, to stand above the wheel's own. Raises BuildError."""
-        return self._kept(self.bytecode_key(pin, compiler.base_id), lambda _: self._by_python(pin, compiler))
+        """Return the layer with the bytecode of a wheel's modules, or compile it. Raises BuildError."""
 
-    def _by_python(self, pin: Pin, compiler: Compiler) -> Packed:
-        key = self.bytecode_key(pin, compiler.python_id())
-        return self._kept(key, lambda work: self._compile(pin, compiler, work))
+        def by_python(_: Path) -> Packed:
+            key = self.bytecode_key(pin, compiler.python_id())
+            return self._kept(key, lambda work: self._compile(pin, compiler, work))
+
+        return self._kept(self.bytecode_key(pin, compiler.base_id), by_python)
 
     def _kept(self, key: str, make: Callable[[Path], Packed]) -> Packed:
-        """Return the layer of a key from the store; else fetch or make it in a folder, as files of `Packed.files`.
+        """Return the layer of a key from the store, or fetch or make it: the files of `Packed.files`, in a folder.
 
-        A file that is not in the folder is in the store already.
+        Files that are not in the folder must be in the store.
         """
         found = self.store.find(key)
         if found:
@@ -121,8 +122,8 @@ class WheelPacker:
             return packed
 
     def _of_archive(self, pin: Pin) -> Packed:
-        """The layer depends on the archive and not on Python: an archive that fits several is fetched once."""
-        # It counts for this thread, and what it starts.
+        """Return the layer of a wheel's archive, which is fetched once for all versions of Python that it fits."""
+        # For this thread and its child processes.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
         archive = find_archive(pin, self.pip, self.python, self.indexes)
         if archive is None:
@@ -158,8 +159,10 @@ class WheelPacker:
         return Packed(layer=packed, names=tuple(_names(layer)))
 
     def _run(self, work: Path, *words: str) -> Finished:
-        """How a Python ends that has the package of `layers/`; it runs in ``work``, and is ended if all is to stop."""
-        return run_to_end((sys.executable, *words), env=_environment(), limit=_LIMIT, stopping=self.stopping, cwd=work)
+        """Run a Python with the packages `layers` and `torchbake` in the folder ``work``."""
+        path = os.pathsep.join((str(TOOLKIT), str(PACKAGE.parent)))
+        env = {**environment_of("python"), **_KEEP_MEMORY, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        return run_to_end((sys.executable, *words), env=env, limit=_LIMIT, stopping=self.stopping, cwd=work)
 
     def _going_on(self, members: Iterable[Member]) -> Iterator[Member]:
         for member in members:
@@ -171,14 +174,8 @@ class WheelPacker:
             raise KeyboardInterrupt
 
 
-def _environment() -> dict[str, str]:
-    """Of a Python that has the package of `layers/`, and the toolkit's."""
-    path = os.pathsep.join((str(TOOLKIT), str(PACKAGE.parent)))
-    return {**environment_of("python"), **_KEEP_MEMORY, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
 def _check_compiled(pin: Pin, modules: Path, layer: Path) -> None:
-    """Raise BuildError unless a layer holds bytecode of these modules alone; some may have syntax errors."""
+    """Raise BuildError unless a layer has only bytecode of these modules, some of which may have syntax errors."""
     compiled = [path.relative_to(layer) for path in layer.rglob("*.pyc")]
     # __pycache__/NAME.TAG.pyc
     sources = [path.parent.with_name(f"{path.name.rsplit('.', 2)[0]}.py") for path in compiled]

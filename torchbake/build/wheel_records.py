@@ -1,7 +1,7 @@
 """The RECORD of a locked wheel, read from an archive that has the hash of the lock.
 
-The RECORD inside an image proves nothing: trimming writes it again, and anybody who alters a file can do so, too. The
-packer keeps each RECORD while it has the wheel's archive. If a RECORD is not kept, the archive is fetched again.
+The RECORD inside an image is no proof: trimming changes it, and so can an attacker who changes a file. So the packer
+stores the RECORD of each archive. If a RECORD is not stored, the archive is fetched again.
 Source: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
 """
 
@@ -86,9 +86,5 @@ def read_record(wheel: Path, name: str) -> Hashes:
             rows = [*csv.reader(io.StringIO(archive.read(record).decode()))]
     except (zipfile.BadZipFile, ValueError) as error:
         raise BuildError(f"{name}: has no RECORD that can be read: {error}.") from None
-    return {row[0]: _hexadecimal(row[1]) for row in rows if len(row) > 1 and row[1].startswith(_PREFIX)}
-
-
-def _hexadecimal(hashed: str) -> str:
-    """A hash of a RECORD, which is written in base64 without padding."""
-    return base64.urlsafe_b64decode(hashed.removeprefix(_PREFIX) + "==").hex()
+    hashes = {row[0]: row[1].removeprefix(_PREFIX) for row in rows if len(row) > 1 and row[1].startswith(_PREFIX)}
+    return {file: base64.urlsafe_b64decode(f"{value}==").hex() for file, value in hashes.items()}  # without padding

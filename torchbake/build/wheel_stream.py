@@ -1,4 +1,4 @@
-"""A program that writes a wheel's layer in one stream, from the wheel's archive, with no files in between.
+"""A program that writes a wheel's layer in one stream from the wheel's archive, without temporary files.
 
     python -m torchbake.build.wheel_stream JOB     # in an empty folder
 
@@ -25,7 +25,7 @@ from torchbake.oci.layer_archive import Member, write_layer
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A wheel's file and the folder ``root`` below which its files will be. Without ``rules`` nothing is trimmed."""
+    """A wheel's file, and the folder of its files in the image, ``root``. Without ``rules`` nothing is trimmed."""
 
     wheel: str
     root: str
@@ -48,7 +48,7 @@ def main(job: Job) -> None:
 
 
 def _written(wheel: IO[bytes], contents: Contents, job: Job) -> Mapping[str, Any]:
-    """What a `Packed` is made of, as JSON has it."""
+    """Write the layer, and return the fields of a `Packed` for JSON."""
     members = _members(wheel, contents.layer, job.root)
     layer = write_layer(Path("layer.tar.zst"), members, threads=job.threads)
     modules = {name: file for name, file in contents.layer.items() if job.modules and name.endswith(".py")}
@@ -62,14 +62,14 @@ def _written(wheel: IO[bytes], contents: Contents, job: Job) -> Mapping[str, Any
 
 
 def _aside(wheel: IO[bytes], name: str, files: Mapping[str, File], job: Job) -> Mapping[str, Any] | None:
-    """The blob of an archive of these files below a folder of its name; None where there are none."""
+    """Write an archive of files below a folder, and return its blob; None without files."""
     if not files:
         return None
     return asdict(write_layer(Path(f"{name}.tar.zst"), _members(wheel, files, name), threads=job.threads).blob)
 
 
 def _members(wheel: IO[bytes], files: Mapping[str, File], root: str) -> Iterator[Member]:
-    """Entries in the order of their names, each after its folders, as `normalise` of `layers/wheels` leaves files."""
+    """Yield entries in the order of their names, each after its folders, like the result of `normalise`."""
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
     yield _entry(root, tarfile.DIRTYPE, 0o755), None
     for name in sorted({*files, *folders}, key=lambda name: name.split("/")):

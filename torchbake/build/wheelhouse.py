@@ -1,7 +1,7 @@
-"""Wheels in folders of the host, found by their hashes in a lock and handed to builds as a context.
+"""Find locked wheels in folders of the host by their hashes, and give them to a build as a context.
 
-Folders and ``file:`` indexes cannot be reached from inside a build, and sending all of them would take
-long, so just the wheels that a lock names are laid out, one folder a layer.
+A build cannot read folders and ``file:`` indexes of the host. So the wheels of a lock are copied into a context, with a
+folder for each layer.
 """
 
 import os
@@ -31,9 +31,9 @@ Rank: TypeAlias = tuple[int, tuple[()] | tuple[int, str]]  # by its tags, and it
 
 
 def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path) -> Path | None:
-    """A folder with, for each layer, the locked wheels that ``folders`` hold; None when they hold none.
+    """Return a folder with the locked wheels of each layer that are in ``folders``; None if there are none.
 
-    Links where it can, copies where it must. The same wheels give the same folder.
+    Wheels are hard links, or copies on another file system. The same wheels have the same folder.
     """
     places = tuple(folders)
     found = {
@@ -53,10 +53,7 @@ def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], p
 
 
 def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> tuple[Path, str] | None:
-    """The wheel of a pin for an image's ``python``, by name, version and hash; of a folder's, what pip prefers.
-
-    With it comes which of the pin's hashes is its own.
-    """
+    """Find the wheel of a pin for an image's ``python`` that pip would prefer, and return it with its hash."""
     for folder in folders:
         fitting = [
             (rank, path, known_hash)
@@ -71,7 +68,7 @@ def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> tuple[Path, st
 
 
 def _candidates(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
-    """Wheels of one name in a flat folder, or in a simple index (PEP 503); with a hash where the index has it."""
+    """Yield wheels of one name in a flat folder, or in a simple index (PEP 503), with the hash of the index or ""."""
     index = folder / name / "index.html"
     if index.is_file():
         from torchbake.build.index_page import linked_files  # noqa: PLC0415 - few hosts have such an index
@@ -83,9 +80,9 @@ def _candidates(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
 
 
 def rank_of(filename: str, pin: Pin, python: str) -> Rank | None:
-    """How well a wheel fits an image, the best being the greatest; None where it is another or does not fit.
+    """Return the rank of a wheel for an image, the greatest for the best; None if it does not fit.
 
-    Of two that fit alike the later build is better, as for pip and uv.
+    Of wheels with the same tags the later build is better, as for pip and uv.
     Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/#file-name-convention
     """
     try:
@@ -100,7 +97,7 @@ def rank_of(filename: str, pin: Pin, python: str) -> Rank | None:
 
 @cache
 def _tags_of(python: str) -> Mapping[Tag, int]:
-    """The tags of wheels for an image's CPython, in the order in which pip prefers them."""
+    """Return the tags of wheels for an image's CPython, with their places in pip's order of preference."""
     version = [int(part) for part in python.split(".")]
     interpreter = f"cp{python.replace('.', '')}"
     tags = (

@@ -1,6 +1,6 @@
-"""The content of a file in a zip archive, inflated by Intel's ISA-L: nearly twice as fast as by zlib.
+"""Read a file of a zip archive, inflated by Intel's ISA-L, which is nearly twice as fast as zlib.
 
-Its check sum is not looked at: the archive's own digest has been.
+The checksum is not verified, because the digest of the archive was.
 Source: APPNOTE.TXT, 4.3.7, https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 """
 
@@ -10,15 +10,15 @@ from typing import IO, cast
 
 from isal import isal_zlib
 
-_HEADER = 30  # bytes of a file's own header, before its name and what is extra
+_HEADER = 30  # bytes of a file's header before its name and its extra field
 _CHUNK = 2**20
-_PACKED = 2**18  # of a chunk: inflated it is seldom more than one, of which a rest would be copied
+_PACKED = 2**18  # compressed bytes for one chunk; a larger rest would be copied
 
 
 def open_member(archive: IO[bytes], info: zipfile.ZipInfo) -> IO[bytes]:
-    """What a file holds, one at a time of an archive; it is stored or deflated. Where the archive ends, it ends.
+    """Open a stored or deflated file of an archive; only one can be open. It ends if the archive ends.
 
-    To read it gives at most as many bytes as were asked for, and fewer before the end too.
+    A read may return fewer bytes than requested, also before the end.
     """
     archive.seek(info.header_offset)
     header = archive.read(_HEADER)
@@ -29,12 +29,12 @@ def open_member(archive: IO[bytes], info: zipfile.ZipInfo) -> IO[bytes]:
 
 
 def read_member(archive: IO[bytes], info: zipfile.ZipInfo) -> bytes:
-    """All that a file holds."""
+    """Read a whole file of an archive."""
     return b"".join(iter(open_member(archive, info).read, b""))
 
 
 class _Part(io.RawIOBase):
-    """The next bytes of a file, so many of them."""
+    """The next ``size`` bytes of a file."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file, self._left = file, size
@@ -46,13 +46,13 @@ class _Part(io.RawIOBase):
 
 
 class _Inflated(io.RawIOBase):
-    """What a raw stream of deflate holds (RFC 1951)."""
+    """The content of a raw deflate stream (RFC 1951)."""
 
     def __init__(self, packed: _Part) -> None:
         self._packed, self._inflater = packed, isal_zlib.decompressobj(-15)
 
     def read(self, size: int = _CHUNK, /) -> bytes:
-        """None at the end alone."""
+        """Read bytes; none only at the end."""
         data = b""
         while not data and not self._inflater.eof:
             packed = self._inflater.unconsumed_tail or self._packed.read(_PACKED)

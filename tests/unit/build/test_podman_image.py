@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.layouts import archive, file, put, sha256
-from torchbake.build.podman_image import manifest_in, put_files
+from torchbake.build.buildah import manifest_in, put_files
 from torchbake.errors import BuildError
 from torchbake.store.layout import Layout
 
@@ -26,7 +26,7 @@ def test_an_image_that_is_not_whole_is_an_error(tmp_path: Path) -> None:
     whole = handed_out(tmp_path / "podman", BASE)
     whole.path(sha256(BASE)).unlink()
     for broken in (whole, Layout(folder=tmp_path / "nothing")):
-        with pytest.raises(BuildError, match="did not hand out"):
+        with pytest.raises(BuildError, match="did not save"):
             manifest_in(broken)
 
 

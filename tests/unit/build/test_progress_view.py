@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchbake.build.progress_view import short_name
+from torchbake.build.buildkit_progress import short_name
 
 
 @pytest.mark.parametrize(
