@@ -1,4 +1,4 @@
-"""The commands of buildah and podman, which build by the same code, each with the same options.
+"""Run buildah and podman, which share their code for builds and most options, and read the images that they save.
 
 Source: buildah-build(1), buildah-push(1), podman-build(1), podman-save(1)
 """
@@ -25,8 +25,8 @@ from torchbake.store.layout import Layout
 from torchbake.ui.tool_environment import environment_of
 
 Program: TypeAlias = Literal["buildah", "podman"]
-_OLDEST: Mapping[Program, tuple[int, ...]] = {"buildah": (1, 28), "podman": (4, 3)}  # the oldest that were run
-# Since then the build cache compares the files that a RUN mounts, not only its text.
+_OLDEST: Mapping[Program, tuple[int, ...]] = {"buildah": (1, 28), "podman": (4, 3)}  # the oldest that were tested
+# The first versions whose build cache compares the files that a RUN mounts, not only its text.
 # Source: https://github.com/containers/buildah/pull/5691
 _HASHES_MOUNTS: Mapping[Program, tuple[int, ...]] = {"buildah": (1, 38), "podman": (5, 3)}
 _NO_NAMESPACE = (
@@ -37,7 +37,7 @@ _NO_NAMESPACE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Buildah:
-    """One of the programs. ``address`` is that of podman's engine; without it the program uses this user's storage."""
+    """One of the programs. ``address`` is of podman's engine; without it the program uses this user's storage."""
 
     program: Program
     address: str = ""
@@ -49,7 +49,7 @@ class Buildah:
 
     @cached_property
     def version(self) -> str:
-        """The version of the program that builds: the engine's, if it builds."""
+        """The version of the program, or of the engine if it builds."""
         return self.engine_version or run([self.program, "--version"], self.environment)[1].partition(" version ")[2]
 
     @property
@@ -58,15 +58,15 @@ class Buildah:
 
     @property
     def cached(self) -> bool:
-        """Return whether its build cache can be used: it must compare the files that a RUN mounts."""
+        """True if the build cache can be used: it must compare the files that a RUN mounts."""
         return number(self.version) >= _HASHES_MOUNTS[self.program]
 
     def check(self) -> None:
-        """Check that the program is here, and can build as this user. Raises EngineError."""
+        """Check that the program is installed and can build as this user. Raises EngineError."""
         if not shutil.which(self.program):
             another = ", or give --executor buildah" if self.address and shutil.which("buildah") else ""
             raise EngineError(
-                f"{self.program} is not installed, which builds the images.",
+                f"{self.program} is not installed, but it builds the images.",
                 hint=f"As root: apt-get install {self.program} uidmap{another}",
             )
         if number(self.version) < _OLDEST[self.program]:
@@ -84,21 +84,20 @@ class Buildah:
         self, context: Path, dockerfile: Path, *, target: str, arguments: Mapping[str, str | None],
         secrets: Iterable[str], cached: bool,
     ) -> list[str]:  # fmt: skip
-        """The command of a build, which prints the ID of the image last.
+        """Return the command of a build, which prints the ID of the image in its last line.
 
-        An argument without a value has that of this process's environment.
-        RUN has the network of the host, which needs none of the packages that make other networks.
+        An argument without a value gets the value of this process's environment. RUN has the network of the host, which
+        needs no other packages.
         """
         words = [*self.command, "build", "--format=oci", "--layers=true", "--force-rm", "--pull=false"]
-        words += ["--network=host"]
-        words += [] if cached else ["--no-cache"]
+        words += ["--network=host", *([] if cached else ["--no-cache"])]
         for name, value in arguments.items():
             words += ["--build-arg", name if value is None else f"{name}={value}"]
         words += [f"--secret={secret}" for secret in secrets]
         return [*words, f"--target={target}", f"--file={dockerfile}", str(context)]
 
     def save(self, image: str, folder: Path) -> None:
-        """Write an image as an OCI layout with layers that are not compressed. Raises BuildError and OSError."""
+        """Write an image as an OCI layout with uncompressed layers. Raises BuildError and OSError."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         if self.program == "buildah":
             self._run("push", "--quiet", "--disable-compression", image, f"oci:{folder}")
@@ -106,9 +105,9 @@ class Buildah:
             self._run("save", "--quiet", "--uncompressed", "--format=oci-dir", f"--output={folder}", image)
 
     def bring(self, layout: Layout, digest: str) -> str:
-        """Take an image of a layout into the storage of this user, and return its ID. Raises BuildError.
+        """Pull an image of a layout into this user's storage, and return its ID. Raises BuildError.
 
-        Only an archive is pulled without a name. For a folder its path becomes the name, which not every path can be.
+        It is pulled from an archive: the path of a folder would become the image's name, and may not be a valid one.
         """
         with tempfile.NamedTemporaryFile(prefix="torchbake-", suffix=".tar") as file:
             file.writelines(layout.archive(digest))
@@ -116,7 +115,7 @@ class Buildah:
             return last_line(self._run("pull", "--quiet", f"oci-archive:{file.name}"))
 
     def remove(self, images: Iterable[str]) -> None:
-        """Remove images and the images of their steps. An image that is in use stays."""
+        """Remove images and the images of their steps, except images in use."""
         for image in images:
             with contextlib.suppress(BuildError):
                 self._run("rmi", image)

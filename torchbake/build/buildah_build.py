@@ -1,4 +1,4 @@
-"""Building targets of bake files by buildah or podman: what `Builder` does by BuildKit."""
+"""Build targets of bake files by buildah or podman, as `Builder` does by BuildKit."""
 
 import base64
 import contextlib
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from torchbake.build.buildah import Buildah, manifest_in, put_files
 from torchbake.build.buildah_context import all_of, own_files, some_of, write_context
 from torchbake.build.buildkit_progress import Progress, Step
-from torchbake.build.buildx import Outcome
+from torchbake.build.buildx import Outcome, sentence_of
 from torchbake.build.podman_file import OURS, podman_file
 from torchbake.build.processes import Processes
 from torchbake.core.files import write_text
@@ -32,14 +32,14 @@ _IMAGE, _LAYOUT, _TARGET = "docker-image://", "oci-layout://", "target:"
 _STEP = re.compile(r"(?:\[(?P<stage>\d+)/\d+\] )?STEP (?P<number>\d+/\d+): (?P<text>.*)")
 _CACHED = "--> Using cache"
 _MADE, _ID = re.compile(r"(?:--> )?([0-9a-f]{11,64})"), re.compile(r"[0-9a-f]{64}")
-_VARIABLE = "${%s}"  # of the environment, in a bake file
+_VARIABLE = "${%s}"  # a variable of the environment in a bake file
 
 
 class BuildahBuilder:
-    """Runs targets of bake files; thread-safe. ``bring`` gives the builder an image of a layout, and returns its ID.
+    """Runs targets of bake files, with the methods of a `Builder`. Thread-safe.
 
-    It has the methods of a `Builder`. A target that others are based on is built once. With ``cached`` its build cache
-    is used, and its images stay as the cache of the next build.
+    ``bring`` pulls an image of a layout, and returns its ID. A target on which others are based is built once. With
+    ``cached`` the build cache is used, and images are kept as the cache of the next build.
     """
 
     def __init__(self, buildah: Buildah, bring: Callable[[Layout, str], str], *, cached: bool) -> None:
@@ -52,7 +52,7 @@ class BuildahBuilder:
         return self.processes.stopped
 
     def stop(self) -> None:
-        """End every build that runs."""
+        """End every running build."""
         self.processes.stop()
 
     def close(self) -> None:
@@ -61,15 +61,14 @@ class BuildahBuilder:
             self.buildah.remove(reversed(self.made))
 
     def build(self, bake_file: Path, target: str, log: Path, on_step: OnStep) -> Outcome:
-        """Build one target; blocks. ``on_step`` is called with each piece of progress. The log is kept."""
+        """Build one target, and write its log. ``on_step`` is called for each event of the progress."""
         started, errors, digests = time.monotonic(), tuple[str, ...](), tuple[str, ...]()
         targets = json.loads(bake_file.read_text())["target"]
         run = _Run(targets=targets, builder=self, on_step=on_step, folder=log.parent)
         try:
             digests = run.output(target)
         except (TorchbakeError, OSError, tarfile.TarError, ValueError, LookupError) as error:
-            said = error.sentence if isinstance(error, TorchbakeError) else str(error)
-            errors = tuple(run.progress.causes) or (said,)
+            errors = tuple(run.progress.causes) or (sentence_of(error),)
         finally:
             with contextlib.suppress(OSError):
                 write_text(log, "\n".join(run.progress.log) + "\n")
@@ -78,7 +77,7 @@ class BuildahBuilder:
         )
 
     def once(self, key: str, make: Callable[[], str]) -> str:
-        """Return the image of a key, which is made at the first call."""
+        """Return the image of a key, which is built at the first call."""
         with self._lock:
             if key not in self._images:
                 self._images[key] = make()
@@ -87,7 +86,7 @@ class BuildahBuilder:
 
 @dataclass(kw_only=True)
 class _Run:
-    """One run of a target, with the targets that it is based on. ``folder`` takes what is written for it."""
+    """One run of a target and of the targets on which it is based. ``folder`` is for temporary files."""
 
     targets: Mapping[str, Any]
     builder: BuildahBuilder
@@ -97,13 +96,13 @@ class _Run:
     steps: int = 0
 
     def output(self, name: str) -> tuple[str, ...]:
-        """Build a target and write what it says; return the digests of its manifest and config, if it is exported."""
+        """Build a target and write its output; return the digests of an image's manifest and config."""
         raw = self.targets[name]
         target = _literal(raw)
         image = self._image(raw)
-        how = dict(pair.partition("=")[::2] for pair in target["output"][0].split(","))
-        dest = Path(how["dest"])
-        if how["type"] != "local":
+        output = dict(pair.partition("=")[::2] for pair in target["output"][0].split(","))
+        dest = Path(output["dest"])
+        if output["type"] != "local":
             self.builder.buildah.save(image, dest)
             manifest = manifest_in(Layout(folder=dest))
             return (manifest.digest, manifest.config.digest)
@@ -141,13 +140,16 @@ class _Run:
             return self._built(command)
 
     def _contexts(self, contexts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Path]]:
-        """Contexts as images and as folders, by name."""
+        """Return the contexts that are images, and the contexts that are folders, by name."""
         images, folders = dict[str, str](), dict[str, Path]()
         for name, value in contexts.items():
             if value.startswith(_TARGET):
-                images[name] = self._inner(value.removeprefix(_TARGET))
+                inner = self.targets[value.removeprefix(_TARGET)]
+                images[name] = self.builder.once(json.dumps(inner, sort_keys=True), partial(self._image, inner))
             elif value.startswith(_IMAGE):
-                images[name] = _full_name(value.removeprefix(_IMAGE))
+                # Without the tag if there is a digest: buildah does not take both.
+                image = parse_reference(value.removeprefix(_IMAGE))
+                images[name] = f"{image.repository}@{image.digest}" if image.digest else str(image)
             elif value.startswith(_LAYOUT):
                 folder, _, digest = value.removeprefix(_LAYOUT).rpartition("@")
                 layout = Layout(folder=Path(folder))
@@ -157,13 +159,8 @@ class _Run:
                 folders[name] = Path(value)
         return images, folders
 
-    def _inner(self, name: str) -> str:
-        """The image of a target that others are based on."""
-        raw = self.targets[name]
-        return self.builder.once(json.dumps(raw, sort_keys=True), lambda: self._image(raw))
-
     def _built(self, command: Sequence[str]) -> str:
-        """Run a build to its end, and return the ID of the image. Raises BuildError."""
+        """Run a build, and return the ID of the image. Raises BuildError."""
         last, step, processes = "", _Steps(self), self.builder.processes
         try:
             process = processes.start(command, self.builder.buildah.environment)
@@ -186,7 +183,7 @@ class _Run:
 
 
 class _Steps:
-    """Translate the lines that buildah prints into BuildKit's events, for the same board and log."""
+    """Translates buildah's output to BuildKit's events, for the same board and log."""
 
     def __init__(self, run: _Run) -> None:
         self._run, self._name, self._started, self._cached = run, "", "", False
@@ -222,16 +219,10 @@ def _now() -> str:
 
 
 def _literal(value: Any) -> Any:
-    """A value of a bake file as bake reads it: variables of the environment, and what only looks like one."""
+    """Return a value of a bake file as bake reads it: variables are replaced, and escapes removed."""
     if isinstance(value, str):
         filled = re.sub(r"(?<![$])\$\{(\w+)\}", lambda match: os.environ.get(match[1], ""), value)
         return filled.replace("$${", "${").replace("%%{", "%{")
     if isinstance(value, list):
         return [_literal(each) for each in value]
     return {name: _literal(each) for name, each in value.items()} if isinstance(value, dict) else value
-
-
-def _full_name(image: str) -> str:
-    """An image by its registry and, if it is known, by its digest alone: buildah takes no tag with a digest."""
-    reference = parse_reference(image)
-    return f"{reference.repository}@{reference.digest}" if reference.digest else str(reference)

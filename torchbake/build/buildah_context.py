@@ -1,4 +1,4 @@
-"""The folder that buildah and podman get as the context of a build: only the files that the build takes."""
+"""Write the build context for buildah and podman: a folder with only the files that the build needs."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from torchbake.render.build_context import all_sources
 
 
 def own_files(root: Path, dockerfile: str) -> list[tuple[str, Path]]:
-    """The files of a build's folder that a Dockerfile takes, by their paths in the context."""
+    """Return the files of a build's folder that a Dockerfile takes, with their paths in the context."""
     sources = sorted(source for source in all_sources(dockerfile) if not source.startswith(f"{OURS}/"))
     return [
         (path.relative_to(root).as_posix(), path) for source in sources for path in files_of(root, source, modes=True)
@@ -19,7 +19,7 @@ def own_files(root: Path, dockerfile: str) -> list[tuple[str, Path]]:
 
 
 def some_of(folder: Path, below: str, paths: Iterable[str]) -> list[tuple[str, Path]]:
-    """These files and folders of a folder, by the paths in the context; with the path ``.`` all of it."""
+    """Return files and folders of a folder with their paths in the context; for the path ``.`` the whole folder."""
     if "." in paths:
         return all_of(folder, below)
     found = [(below, folder)] if paths else []
@@ -32,14 +32,14 @@ def some_of(folder: Path, below: str, paths: Iterable[str]) -> list[tuple[str, P
 
 
 def all_of(folder: Path, below: str) -> list[tuple[str, Path]]:
-    """A folder with all its files but bytecode, by their paths in the context."""
+    """Return a folder with all its files except bytecode, with their paths in the context."""
     found = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.relative_to(folder).parts]
     named = [(f"{below}/{path.relative_to(folder).as_posix()}".lstrip("/"), path) for path in found]
     return [(below, folder), *named] if below else named
 
 
 def write_context(folder: Path, files: Iterable[tuple[str, Path]], texts: Mapping[str, str]) -> None:
-    """Write the folder of a build. A file is a hard link where it can be one."""
+    """Write the context. Files are hard links, or copies on another file system."""
     folders = []
     for name, path in files:
         target = folder / name
@@ -47,7 +47,7 @@ def write_context(folder: Path, files: Iterable[tuple[str, Path]], texts: Mappin
         if path.is_dir() and not path.is_symlink():
             target.mkdir(exist_ok=True)
             folders.append((path, target))
-        elif os.path.lexists(target):  # two sources of the Dockerfile hold it
+        elif os.path.lexists(target):  # of another source of the Dockerfile
             continue
         elif path.is_symlink():
             target.symlink_to(path.readlink())

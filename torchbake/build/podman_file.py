@@ -1,7 +1,7 @@
-"""A Dockerfile for podman: the stages that a target needs, with images and folders in place of named contexts. Pure.
+"""Rewrite a Dockerfile for podman: the stages that a target needs, with images and folders for named contexts. Pure.
 
-Podman's API takes one archive for a build, so folders that BuildKit takes as named contexts are folders of the archive.
-Podman 4.3 builds all stages before the target, knows no ``--link`` and reads no here-documents.
+Podman's API takes one archive for a build, so named contexts that are folders become folders of the archive.
+Podman 4.3 builds all stages before the target, and does not support ``--link`` and here-documents.
 Source: https://github.com/containers/buildah/blob/main/CHANGELOG.md
 """
 
@@ -14,7 +14,7 @@ from torchbake.errors import BuildError
 from torchbake.oci.tree import HistoryStep
 from torchbake.render.instructions import Instruction, instructions, opens_document
 
-OURS = ".torchbake-build"  # a folder of the archive, which holds what is in no folder of the user's
+OURS = ".torchbake-build"  # the archive's folder for files that are not in the user's folder
 _FROM = re.compile(r"(?i)(?P<flags>(?:--\S+\s+)*)(?P<image>\S+)(?:\s+AS\s+(?P<name>\S+))?\s*")
 _FLAGS = re.compile(r"(?:--[a-z][a-z-]*(?:=\S*)?\s+)*")
 _REFERENCE = re.compile(r"\bfrom=([^,\s]+)")
@@ -27,10 +27,10 @@ _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class PodmanFile:
-    """A Dockerfile as text, and its target.
+    """The text of a Dockerfile, and its target.
 
-    ``documents`` are files of the archive with the content of here-documents, by path. ``taken`` are the paths that it
-    takes of each folder, by the folder's name. The path ``.`` means the whole folder.
+    ``documents`` are files of the archive with the content of here-documents, by path. ``taken`` are the needed paths
+    of each folder, by the folder's name. The path ``.`` means the whole folder.
     """
 
     text: str
@@ -41,7 +41,7 @@ class PodmanFile:
 
 @dataclass(kw_only=True)
 class _Stage:
-    """A stage: its ``FROM`` with flags, image and name, its other lines, and its references to other stages."""
+    """A stage: flags, image and name of its ``FROM``, its other lines, and its references to other stages."""
 
     name: str
     image: str
@@ -54,12 +54,11 @@ class _Stage:
 def podman_file(
     dockerfile: str, target: str, *, images: Mapping[str, str], folders: Mapping[str, str], arguments: Mapping[str, str]
 ) -> PodmanFile:
-    """Write a Dockerfile for podman.
+    """Rewrite a Dockerfile for podman. Raises BuildError and RenderError.
 
-    The values of ``arguments`` are written in place of their names, because podman's build cache compares a step as it
-    is written. It would take a label with the values of an earlier build. For `RUN` it compares the values.
-    ``images`` are IDs of images and ``folders`` are folders of the archive. Each is known by the name of the stage, or
-    of the image, that it replaces. An empty ``target`` is the last stage. Raises BuildError and RenderError.
+    The values of ``arguments`` replace their names: except for `RUN`, podman's build cache compares the text of a step,
+    and would reuse a label with earlier values. ``images`` are IDs of images. ``folders`` are folders of the archive.
+    The key of both is the stage or image that they replace. An empty ``target`` is the last stage.
     """
     documents: dict[str, str] = {}
     head, stages = _stages(dockerfile, documents, arguments)
@@ -83,24 +82,22 @@ def podman_file(
 
 
 def steps_of(dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str, str]) -> list[HistoryStep]:
-    """Return the instructions that make the last stage, from its base image up, as a history has them.
+    """Return the steps of the last stage and of the stages on which it is based, in the form of an image's history.
 
     ``replaced`` are the names of stages and images that named contexts replace. Raises BuildError and RenderError.
     """
     _, stages = _stages(dockerfile, {}, arguments)
     known = {stage.name: stage for stage in stages if stage.name not in {*map(str.lower, replaced)}}
     names = {str(number): stage.name for number, stage in enumerate(stages)}
-    return _steps(stages[-1].name, known, names)
-
-
-def _steps(name: str, known: Mapping[str, _Stage], names: Mapping[str, str]) -> list[HistoryStep]:
-    """The steps of a stage, after those of the stage that it is based on."""
-    stage = known.get(name)
-    return [*_steps(_name(stage.image, names), known, names), *stage.steps] if stage else []
+    steps, stage = list[HistoryStep](), known.pop(stages[-1].name, None)
+    while stage:
+        steps = [*stage.steps, *steps]
+        stage = known.pop(_name(stage.image, names), None)  # in `FROM debian AS debian` the image is no stage
+    return steps
 
 
 def _stages(dockerfile: str, documents: dict[str, str], arguments: Mapping[str, str]) -> tuple[list[str], list[_Stage]]:
-    """The lines before the first stage, and all stages."""
+    """Parse the lines before the first stage, and all stages."""
     lines, head, stages = dockerfile.split("\n"), list[str](), list[_Stage]()
     found = [*instructions(dockerfile)]
     ends = [each.line - 1 for each in found[1:]] + [len(lines)]
@@ -123,19 +120,19 @@ def _stages(dockerfile: str, documents: dict[str, str], arguments: Mapping[str, 
 
 
 def _declared(each: Instruction, before: Mapping[str, str], arguments: Mapping[str, str]) -> dict[str, str]:
-    """The arguments that a stage knows after an instruction, with their values."""
+    """Return the arguments and values that a stage knows after an instruction."""
     name = each.text.partition("=")[0]
     return {} if each.word == "FROM" else {**before, **({name: arguments[name]} if name in arguments else {})}
 
 
 def _default(each: Instruction) -> dict[str, str]:
-    """An argument before the first stage with its default."""
+    """Return an argument before the first stage with its default."""
     name, _, value = each.text.partition("=")
     return {name: value.strip("\"'")} if each.word == "ARG" else {}
 
 
 def _filled(each: Instruction, values: Mapping[str, str]) -> Instruction:
-    """An instruction with values in place of the names of arguments."""
+    """Replace the names of arguments in an instruction by their values."""
     if each.word not in _EXPANDED or not values:
         return each
 
@@ -147,7 +144,7 @@ def _filled(each: Instruction, values: Mapping[str, str]) -> Instruction:
 
 
 def _stage(each: Instruction, number: int, values: Mapping[str, str]) -> _Stage:
-    """``values`` are those of the arguments before the first stage."""
+    """Parse a FROM; ``values`` are of the arguments before the first stage."""
     match = _FROM.fullmatch(_VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), each.text))
     if not match:
         raise BuildError(f"Line {each.line} of the Dockerfile is no FROM that podman reads: {each.text}.")
@@ -155,15 +152,15 @@ def _stage(each: Instruction, number: int, values: Mapping[str, str]) -> _Stage:
 
 
 def _line(each: Instruction, raw: list[str], documents: dict[str, str]) -> str:
-    """Write an instruction in one line; a RUN with a here-document stays as it is."""
+    """Write an instruction on one line, except a RUN with a here-document."""
     if each.word not in ("COPY", "ADD", "RUN"):
         return f"{each.word} {each.text}"
     flags = _flags(each)
     words = each.text[len(flags) :]
-    opened = [word for word in words.split() if opens_document(word)]
-    if opened and each.word == "RUN":
+    has_document = any(map(opens_document, words.split()))
+    if has_document and each.word == "RUN":
         return "\n".join(raw)
-    if opened:
+    if has_document:
         words = _with_file(each, words.split(), raw, documents)
     return f"{each.word} {_LINK.sub('', flags)}{words}"
 
@@ -177,22 +174,22 @@ def _step(each: Instruction) -> HistoryStep:
 
 
 def _mounted(mount: str) -> str:
-    """The path where a RUN mounts something."""
+    """Return the path of a RUN's mount."""
     fields = dict(pair.partition("=")[::2] for pair in mount.split(","))
     secret = f"run/secrets/{fields.get('id') or fields.get('source') or fields.get('src')}"
     return _path(fields.get("target") or fields.get("dst") or fields.get("destination") or secret)
 
 
 def _with_file(each: Instruction, words: list[str], raw: list[str], documents: dict[str, str]) -> str:
-    """The words of a COPY with a file of the archive in place of its here-document."""
+    """Replace the here-document of a COPY by a file of the archive."""
     if len(words) != 2 or "-" in words[0][:3]:
-        raise BuildError(f"Line {each.line} of the Dockerfile copies a here-document in a form that podman cannot.")
+        raise BuildError(f"Line {each.line} of the Dockerfile has a COPY with more than one here-document or file.")
     end = words[0].removeprefix("<<").strip("\"'")
     body = "\n".join(raw[1 : raw.index(end)]) + "\n"
     if words[0] == f"<<{end}" and re.search(r"[$\\]", body):
         raise BuildError(
             f"Line {each.line} of the Dockerfile has a variable or a backslash in a here-document.",
-            hint=f"Put its end in quotes, so that it is copied as it stands: <<'{end}'.",
+            hint=f"Put its end in quotes, so that the text is copied without changes: <<'{end}'.",
         )
     path = f"{OURS}/document-{len(documents)}"
     documents[path] = body
@@ -200,7 +197,7 @@ def _with_file(each: Instruction, words: list[str], raw: list[str], documents: d
 
 
 def _references(each: Instruction) -> Iterator[tuple[str, str]]:
-    """The stages and images that an instruction takes files of, each with a path."""
+    """Yield the stages and images from which an instruction takes files, each with a path."""
     flags = _flags(each)
     if each.word == "RUN":
         for mount in _MOUNT.findall(flags):
@@ -223,7 +220,7 @@ def _flags(each: Instruction) -> str:
 
 
 def _given(images: Mapping[str, str], folders: Mapping[str, str]) -> dict[str, _Stage]:
-    """Stages in place of contexts, by the contexts' names. A name of an image may be none that a stage can have."""
+    """Return stages for contexts, by their names. An image's name may be invalid as the name of a stage."""
     made = {}
     for number, name in enumerate([*images, *folders]):
         alias = name.lower() if _STAGE_NAME.fullmatch(name.lower()) else f"context-{number}"
@@ -235,7 +232,7 @@ def _given(images: Mapping[str, str], folders: Mapping[str, str]) -> dict[str, _
 
 
 def _needed(target: str, known: Mapping[str, _Stage], names: Mapping[str, str]) -> set[str]:
-    """The names of the stages that a target is made of."""
+    """Return the names of the stages that a target needs."""
     needed, waiting = set[str](), [target]
     while waiting:
         name = waiting.pop()
@@ -250,7 +247,7 @@ def _needed(target: str, known: Mapping[str, _Stage], names: Mapping[str, str]) 
 
 
 def _name(reference: str, names: Mapping[str, str]) -> str:
-    """The stage that an image or a stage of the Dockerfile is replaced by; another image keeps its name."""
+    """Return the stage that replaces an image or a stage of the Dockerfile, or the same name."""
     return names.get(reference) or names.get(reference.lower()) or reference
 
 

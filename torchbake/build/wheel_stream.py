@@ -2,7 +2,9 @@
 
     python -m torchbake.build.wheel_stream JOB     # in an empty folder
 
-`layers/wheels` decides which files the layer has, here and inside a build.
+`layers/wheels` decides which files the layer has, here and inside a build. Intel's ISA-L inflates them nearly twice as
+fast as zlib. Checksums are not verified, because the digest of the archive was.
+Source: APPNOTE.TXT, 4.3.7, https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 """
 
 import io
@@ -14,13 +16,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
+
+from isal import isal_zlib
 
 from layers.wheels.contents import Contents, File, WheelError, contents_of
 from layers.wheels.tree import EPOCH
 from layers.wheels.trim import read_trim
-from torchbake.build.zip_member import open_member, read_member
 from torchbake.oci.layer_archive import Member, write_layer
+
+_HEADER = 30  # bytes of a file's header before its name and its extra field
+_CHUNK = 2**20
+_PACKED = 2**18  # compressed bytes for one chunk; a larger rest would be copied
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +97,53 @@ def _entry(name: str, kind: bytes, mode: int, size: int = 0) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.mode, info.size, info.mtime = kind, mode, size, EPOCH
     return info
+
+
+def open_member(archive: IO[bytes], info: zipfile.ZipInfo) -> IO[bytes]:
+    """Open a stored or deflated file of an archive; only one can be open. It ends if the archive ends.
+
+    A read may return fewer bytes than requested, also before the end.
+    """
+    archive.seek(info.header_offset)
+    header = archive.read(_HEADER)
+    name, extra = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+    archive.seek(name + extra, io.SEEK_CUR)
+    part = _Part(archive, info.compress_size)
+    return cast(IO[bytes], part if info.compress_type == zipfile.ZIP_STORED else _Inflated(part))
+
+
+def read_member(archive: IO[bytes], info: zipfile.ZipInfo) -> bytes:
+    """Read a whole file of an archive."""
+    return b"".join(iter(open_member(archive, info).read, b""))
+
+
+class _Part(io.RawIOBase):
+    """The next ``size`` bytes of a file."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file, self._left = file, size
+
+    def read(self, size: int = _CHUNK, /) -> bytes:
+        data = self._file.read(min(size, self._left))
+        self._left -= len(data)
+        return data
+
+
+class _Inflated(io.RawIOBase):
+    """The content of a raw deflate stream (RFC 1951)."""
+
+    def __init__(self, packed: _Part) -> None:
+        self._packed, self._inflater = packed, isal_zlib.decompressobj(-15)
+
+    def read(self, size: int = _CHUNK, /) -> bytes:
+        """Read bytes; none only at the end."""
+        data = b""
+        while not data and not self._inflater.eof:
+            packed = self._inflater.unconsumed_tail or self._packed.read(_PACKED)
+            data = self._inflater.decompress(packed, size)
+            if not data and not packed:
+                break
+        return data
 
 
 if __name__ == "__main__":

@@ -134,3 +134,7 @@ def test_every_rendered_dockerfile_can_be_written_for_podman() -> None:
         assert "<<" not in file.text, path
         assert "--link" not in file.text, path
         assert "." not in file.taken["toolkit"], path
+
+
+def test_a_stage_may_have_the_name_of_its_image() -> None:
+    assert len(steps_of("FROM debian AS debian\nRUN true\n", replaced=(), arguments={})) == 1

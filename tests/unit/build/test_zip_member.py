@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchbake.build.zip_member import open_member, read_member
+from torchbake.build.wheel_stream import open_member, read_member
 
 
 def archive_of(*contents: bytes, method: int = zipfile.ZIP_DEFLATED) -> tuple[io.BytesIO, list[zipfile.ZipInfo]]:

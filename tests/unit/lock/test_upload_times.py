@@ -9,7 +9,7 @@ import requests
 from packaging.version import Version
 
 from torchbake.hostconfig.pip_config import PipConfig
-from torchbake.lock.upload_times import upload_times
+from torchbake.lock.newest import upload_times
 
 FILES: list[dict[str, Any]] = [
     {"filename": "hydra_core-1.0-py3-none-any.whl", "upload-time": "2020-09-03T10:00:00.500000Z"},
