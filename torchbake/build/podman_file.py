@@ -58,7 +58,7 @@ def podman_file(
 
     The values of ``arguments`` replace their names: except for `RUN`, podman's build cache compares the text of a step,
     and would reuse a label with earlier values. ``images`` are IDs of images. ``folders`` are folders of the archive.
-    The key of both is the stage or image that they replace. An empty ``target`` is the last stage.
+    The key of both is the name of the replaced stage or image. An empty ``target`` is the last stage.
     """
     documents: dict[str, str] = {}
     head, stages = _stages(dockerfile, documents, arguments)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchbake.build.buildkit_progress import Progress, Step, events
+from torchbake.build.buildkit_progress import Progress, Step, events, short_name
 
 STARTED, LATER = "2025-01-01T00:00:00.123456789Z", "2025-01-01T00:00:02.623456789Z"
 
@@ -124,3 +124,24 @@ def test_the_tail_has_as_many_lines_as_are_asked_for(count: int) -> None:
 
 def test_without_a_failure_the_tail_is_the_logs() -> None:
     assert fed(logged("a", "one\n"), done("a")).tail() == ["  one", "RUN x: 2.5 s"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("[builder 1/3] RUN /run/apt-install git", "[builder 1/3] RUN /run/apt-install git"),
+        ("[2_10_0-cuda builder 1/3] RUN x", "[builder 1/3] RUN x"),
+        (
+            "[2_10_0-cuda stage-11  7/22] COPY --link --from=site /opt/venv /opt/venv",
+            "[stage-11  7/22] COPY --link /opt/venv /opt/venv",
+        ),
+        ("[2_10_0-cuda base] FROM debian", "[base] FROM debian"),
+        ("[internal] load build definition", "[internal] load build definition"),
+        ("exporting to oci image format", "exporting to oci image format"),
+        ("[site 2/2] RUN --mount=type=secret,id=ca     --mount=type=cache,id=uv python3", "[site 2/2] RUN python3"),
+        ("RUN " + "x" * 100, "RUN " + "x" * 75 + "…"),
+    ],
+)
+def test_a_step_is_named_by_its_stage_and_fits_on_a_line(name: str, shown: str) -> None:
+    assert short_name(name).startswith(shown.removesuffix("…"))
+    assert len(short_name(name)) <= 80

@@ -1,9 +1,13 @@
 """Versions that a lock takes and nobody would expect, each told with its reason."""
 
+import io
+import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+import requests
 from packaging.version import Version
 
 from tests.unit.conftest import cuda_pins, image, lock_for, pin
@@ -11,7 +15,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock import newest as odd
 from torchbake.lock.lockfile import Pin, format_lock
-from torchbake.lock.newest import odd_versions
+from torchbake.lock.newest import odd_versions, upload_times
 
 SPEC = image(pip=("numpy", "hydra-core"))
 # By Python, or for wheels, the newest version of hydra-core that an index has.
@@ -109,3 +113,45 @@ def test_what_was_locked_before_is_nothing_to_tell_again(telling: Callable[..., 
 def test_indexes_that_cannot_be_asked_are_told_and_end_nothing(telling: Callable[..., list[str]]) -> None:
     (said,) = telling("0.11.3", {"fails": "no network"})
     assert "could not ask whether newer versions exist: no network" in said
+
+
+FILES: list[dict[str, Any]] = [
+    {"filename": "hydra_core-1.0-py3-none-any.whl", "upload-time": "2020-09-03T10:00:00.500000Z"},
+    {"filename": "hydra-core-1.0.tar.gz", "upload-time": "2019-09-03T10:00:00Z"},
+    {"filename": "hydra-core-2.0.tar.gz", "upload-time": "2023-02-23T18:33:43.030739Z"},
+    {"filename": "hydra-core-3.0.tar.gz"},
+    {"filename": "hydra-core-4.0.tar.gz", "upload-time": 7},
+    {"filename": "hydra.egg", "upload-time": "2023-02-23T18:33:43Z"},
+]
+
+
+@pytest.fixture
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requested URLs. One answers in JSON, one in HTML, and one is not reached."""
+    requested: list[str] = []
+
+    def get(url: str, **_: object) -> requests.Response:
+        requested.append(url)
+        if "down" in url:
+            raise requests.ConnectionError
+        answer = requests.Response()
+        answer.status_code = 200
+        answer.raw = io.BytesIO(b"<a>it</a>" if "html" in url else json.dumps({"files": FILES}).encode())
+        return answer
+
+    monkeypatch.setattr(requests, "get", get)
+    return requested
+
+
+def test_the_first_upload_of_each_version_is_found(requested: list[str]) -> None:
+    found = upload_times("hydra-core", PipConfig(extra_index_urls=("https://html.example", "https://down.example/x/")))
+    assert {str(version): time.year for version, time in found.items()} == {"1.0": 2019, "2.0": 2023}
+    assert found[Version("1.0")].tzinfo
+    assert requested[1:] == ["https://html.example/hydra-core/", "https://down.example/x/hydra-core/"]
+
+
+def test_no_index_that_tells_is_no_time(requested: list[str]) -> None:
+    assert upload_times("hydra-core", PipConfig(index_url="https://html.example")) == {}
+    assert upload_times("hydra-core", PipConfig(index_url="file:///srv/simple")) == {}
+    assert upload_times("hydra-core", PipConfig(no_index=True)) == {}
+    assert requested == ["https://html.example/hydra-core/"]
