@@ -163,7 +163,7 @@ class Store(KeptImages):
         manifest = layout.get(digest)
         config = read_json(layout.path(manifest.config.digest).read_bytes())
         image = self.engine.id_of(manifest)
-        check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], said=messages)
+        check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], messages=messages)
 
     def tidy(self, built: Sequence[Result]) -> None:
         """Remove packed layers of images that the engine does not have."""

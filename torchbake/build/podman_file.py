@@ -57,8 +57,8 @@ def podman_file(
     """Rewrite a Dockerfile for podman. Raises BuildError and RenderError.
 
     The values of ``arguments`` replace their names: except for `RUN`, podman's build cache compares the text of a step,
-    and would reuse a label with earlier values. ``images`` are IDs of images. ``folders`` are folders of the archive.
-    The key of both is the name of the replaced stage or image. An empty ``target`` is the last stage.
+    and would reuse a label with earlier values. The values of ``images`` are IDs of images, and of ``folders`` folders
+    of the archive. Their keys are the names of the replaced stages and images. An empty ``target`` is the last stage.
     """
     documents: dict[str, str] = {}
     head, stages = _stages(dockerfile, documents, arguments)

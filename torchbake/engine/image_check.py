@@ -16,15 +16,17 @@ _HINT = "The engine's log says more. If it is all right now, run the command aga
 _HINT_FULL = "Free disk space of the engine (docker system df), then run the command again."
 
 
-def check_image(engine: Engine, image: str, *, layers: Sequence[str] | None = None, said: Sequence[str] = ()) -> None:
+def check_image(
+    engine: Engine, image: str, *, layers: Sequence[str] | None = None, messages: Sequence[str] = ()
+) -> None:
     """Check that the engine has an image with this ID and these layers, and can create a container of it.
 
-    ``layers`` are digests of unpacked layers, lowest first, or None if not known. ``said`` are the engine's messages
+    ``layers`` are digests of unpacked layers, lowest first, or None if not known. ``messages`` are the engine's reports
     during the load. Raises EngineError.
     """
     problem = _problem(engine, image, layers)
     if problem:
-        words = f" It said: {'; '.join(said)}" if said else ""
+        words = f" It reported: {'; '.join(messages)}" if messages else ""
         full = _FULL in f"{problem}{words}".lower()
         raise EngineError(
             f"The engine took in {image}, but cannot use it: {problem.rstrip('.')}.{words}",
