@@ -14,16 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.pytorch.launch import cpus, driver, rank, space
-from entrypoints.pytorch.launch.advice import advice_at_exit, advice_of, advice_on_driver
-from entrypoints.pytorch.launch.alarm import Alarm
+from entrypoints.pytorch.launch import cpus, rank, space
+from entrypoints.pytorch.launch.advice import advice_at_exit, advice_of, advice_on_driver, missing_driver_parts
 from entrypoints.pytorch.launch.contract import Contract
 from entrypoints.pytorch.launch.failure import Failure, Failures, describe
 from entrypoints.pytorch.launch.health import states
 from entrypoints.pytorch.launch.job import find_job
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.main import count_gpus, environment, main
-from entrypoints.pytorch.launch.nodes import Nodes
+from entrypoints.pytorch.launch.nodes import Alarm, Nodes
 from entrypoints.pytorch.launch.ranks import Ranks, command_of, environments_of
 from entrypoints.pytorch.launch.state import new_state
 from entrypoints.pytorch.launch.wire import Wire
@@ -316,10 +315,10 @@ def test_who_cannot_compile_or_load_is_told_the_way_out(words: str, advice: str)
 
 
 def test_a_driver_that_is_not_whole_is_named_where_there_are_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "_loads", lambda library: library != "libcuda.so.1")
+    monkeypatch.setattr("entrypoints.pytorch.launch.advice._loads", lambda library: library != "libcuda.so.1")
     cuda = {"NVIDIA_REQUIRE_CUDA": "cuda>=12.0", "PATH": "/nowhere"}
-    assert driver.missing(cuda) == ["libcuda.so.1", "nvidia-smi"]
-    assert driver.missing({"PATH": "/nowhere"}) == []
+    assert missing_driver_parts(cuda) == ["libcuda.so.1", "nvidia-smi"]
+    assert missing_driver_parts({"PATH": "/nowhere"}) == []
     advice = advice_on_driver(2, ["libcuda.so.1", "nvidia-smi"])
     assert "2 GPUs, but of the driver libcuda.so.1 and nvidia-smi are missing" in advice
     assert "1 GPU, but of the driver nvidia-smi is missing" in advice_on_driver(1, ["nvidia-smi"])

@@ -1,1 +1,1 @@
-"""What stands behind `run` and `health`: the env contract of an image. Standard library only."""
+"""`run` and `health`: how a container starts its training under any launcher. Standard library only."""

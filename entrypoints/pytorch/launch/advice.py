@@ -1,38 +1,39 @@
-"""What to do about a failed script, where its last words tell: of a missing group or compiler, of a /tmp that runs
-nothing, or of a death at Python's end; and about a driver of which a part is missing."""
+"""Advice on a failed script, from its last lines of stderr, and on a GPU driver with missing parts."""
 
+import ctypes
 import re
+import shutil
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .launch_error import Code
 from .limits import THREAD_LIMIT
 
-# torch's own words, and those of scripts that read the variables themselves.
+# The messages of torch, and the KeyError of scripts that read the variables themselves.
 _NEEDS_A_GROUP = re.compile(
     r"environment variable \w+ expected, but not set"
     r"|KeyError: '(?:RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'"
     r"|Default process group has not been initialized"
 )
 
-# libstdc++'s words when a thread is ended by force. gloo's threads meet that when they ask for Python's lock while
-# Python ends: a DistributedDataParallel keeps them beyond destroy_process_group (pytorch/pytorch, pull request 179291).
+# libstdc++'s message when a thread is ended by force. Python does so at its exit with threads of gloo that ask for its
+# lock. A DistributedDataParallel keeps them beyond destroy_process_group (pytorch/pytorch, pull request 179291).
 _ENDED_BY_FORCE = "terminate called without an active exception"
 
-# Python's words, OpenBLAS's, and libgomp's.
+# The messages of Python, OpenBLAS and libgomp.
 _NO_THREAD = re.compile(r"can't start new thread|pthread_create failed|Thread creation failed")
 
-# Of what is compiled while a script runs: the loader's words for a library on such a mount; Inductor's and Triton's.
+# The loader's message for a library on a noexec mount; those of Inductor and Triton without a compiler.
 _NOEXEC = "failed to map segment from shared object"
 _NO_COMPILER = re.compile(r"No working C\+\+ compiler found|Failed to find C compiler")
 
 
 def advice_at_exit(code: int, words: Sequence[str]) -> str:
-    """The next step after the death of a rank, where its last words tell of one; else empty."""
+    """Return the next step after a rank's failure; empty if its exit code and last lines show none."""
     if any(_NOEXEC in line for line in words):
         return (
-            "what was compiled lies on a mount with noexec, perhaps /tmp: mount it with exec (docker run --tmpfs "
-            "/tmp:exec), or set TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR to folders on another."
+            "compiled code is on a mount with noexec, perhaps /tmp: mount it with exec (docker run --tmpfs /tmp:exec), "
+            "or set TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR to folders on another mount."
         )
     if code == Code.NO_PROCESS or any(_NO_THREAD.search(line) for line in words):
         return f"a thread or a process could not be started: {THREAD_LIMIT}."
@@ -47,9 +48,9 @@ def advice_at_exit(code: int, words: Sequence[str]) -> str:
 
 
 def advice_of(words: Iterable[str], *, mode: str) -> str:
-    """The next step after these last words of a standalone script; empty when they tell of something else.
+    """Return the next step if these last lines of a standalone script ask for a process group; else empty.
 
-    ``mode`` is the variable MODE as it was set.
+    ``mode`` is the value of the variable MODE.
     """
     if not any(_NEEDS_A_GROUP.search(line) for line in words):
         return ""
@@ -60,8 +61,24 @@ def advice_of(words: Iterable[str], *, mode: str) -> str:
     )
 
 
+def missing_driver_parts(env: Mapping[str, str]) -> list[str]:
+    """List the parts of the GPU driver that this container lacks; none for an image that uses no GPU."""
+    if "NVIDIA_REQUIRE_CUDA" not in env:
+        return []
+    libraries = [name for name in ("libcuda.so.1", "libnvidia-ml.so.1") if not _loads(name)]
+    return libraries + ([] if shutil.which("nvidia-smi", path=env.get("PATH")) else ["nvidia-smi"])
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
 def advice_on_driver(gpus: int, missing: Sequence[str]) -> str:
-    """The next step where GPUs are there and parts of their driver are not; else empty."""
+    """Return the next step if the container has GPUs and lacks parts of their driver; else empty."""
     if not gpus or not missing:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Every other node of a job: finds node 0 by name and port, introduces itself, and waits for the start."""
+"""The nodes other than node 0: each finds node 0 by name and port, introduces itself, and waits for the start."""
 
 import contextlib
 import math
@@ -15,28 +15,27 @@ from .messages import Message
 from .wire import BEAT_SECONDS, LOST_SECONDS, Wire
 
 _PAUSE = 0.5  # seconds between two tries
-_ANSWER_SECONDS = 2.0  # for an address to answer at all; the kernel asks again after one
-_FOREIGN_SECONDS = 5.0  # for what answers as something else to give way to node 0; and at least two tries
-_TELL_SECONDS = 30.0  # for a node that cannot start, to find node 0 and say so
+_ANSWER_SECONDS = 2.0  # The kernel sends a second SYN after one second.
+_FOREIGN_SECONDS = 5.0  # Another program on the port may give way to node 0.
+_TELL_SECONDS = 30.0  # for a node that cannot start to find node 0
 Say = Callable[[str], None]
 _Found = TypeVar("_Found")
 
 
 def check_in(contract: Contract, commit: str, say: Say) -> Wire:
-    """The connection to node 0 when all nodes have come. Raises LaunchError."""
+    """Connect to node 0 and wait until all nodes have connected. Raises LaunchError."""
     deadline = time.monotonic() + contract.rendezvous_timeout
-    wire = _find(contract, hello_of(contract, commit), deadline, say)
     while True:
+        wire = _find(contract, hello_of(contract, commit), deadline, say)
         say("waiting for the other nodes")
         if _wait_for_start(contract, wire, deadline, say):
             return wire
         wire.close()
         time.sleep(_PAUSE)
-        wire = _find(contract, hello_of(contract, commit), deadline, say)
 
 
 def tell_trouble(contract: Contract, trouble: LaunchError, say: Say) -> None:
-    """Let node 0, and so all others, know at once why this node cannot take part."""
+    """Report to node 0, and so to all nodes, why this node cannot take part."""
     deadline = time.monotonic() + min(_TELL_SECONDS, contract.rendezvous_timeout)
     with contextlib.suppress(LaunchError):  # this node has its own reason to end
         wire = _find(contract, hello_of(contract, "", trouble), deadline, say)
@@ -45,14 +44,15 @@ def tell_trouble(contract: Contract, trouble: LaunchError, say: Say) -> None:
 
 
 def _find(contract: Contract, hello: Message, deadline: float, say: Say) -> Wire:
-    """A connection to node 0 on which both sides know each other. Raises LaunchError at the deadline, or a little after
-    the port has begun to answer as something that will not become node 0.
+    """Connect to node 0 and authenticate both sides.
+
+    Raises LaunchError at the deadline, or after 5 s of answers from another program on the port.
     """
     cost: dict[str, float] = {}
-    foreign, began = 0, 0.0
+    foreign, since = 0, 0.0
     while True:
         wire = Wire(connect(contract, deadline, say, cost))
-        began = began if foreign else time.monotonic()
+        since = since if foreign else time.monotonic()
         try:
             introduce(wire, contract.job_token, hello, deadline)
         except NotNodeZeroError as error:
@@ -61,7 +61,7 @@ def _find(contract: Contract, hello: Message, deadline: float, say: Say) -> Wire
             wire.close()
             now = time.monotonic()
             foreign = foreign + 1 if error.foreign else 0
-            if now >= deadline or (foreign > 1 and now - began >= _FOREIGN_SECONDS):
+            if now >= deadline or (foreign > 1 and now - since >= _FOREIGN_SECONDS):
                 raise _not_node_zero(contract, error) from None
             time.sleep(_PAUSE)
         else:
@@ -80,9 +80,9 @@ def _not_node_zero(contract: Contract, error: NotNodeZeroError) -> LaunchError:
 
 
 def _wait_for_start(contract: Contract, wire: Wire, deadline: float, say: Say) -> bool:
-    """Whether the job starts; not, when the connection breaks. Raises LaunchError."""
+    """Return True when the job starts, False if the connection breaks. Raises LaunchError."""
     missing = ""
-    # Node 0 may have begun at the same time, and names who is missing: leave it the time to say so.
+    # Node 0 may have started at the same time: leave it the time to report which nodes are missing.
     while time.monotonic() < deadline + 2 * _PAUSE:
         wire.keep_alive()
         message = wire.next(_PAUSE)
@@ -106,7 +106,7 @@ def _wait_for_start(contract: Contract, wire: Wire, deadline: float, say: Say) -
 
 
 def resolve(contract: Contract, deadline: float, say: Say) -> list[str]:
-    """Phase one: the addresses behind the master's name. Raises LaunchError (NO_NAME) at the deadline."""
+    """Resolve the master's name to its addresses. Raises LaunchError (NO_NAME) at the deadline."""
     while True:
         try:
             return _addresses(contract)
@@ -128,16 +128,16 @@ def _addresses(contract: Contract) -> list[str]:
 
 
 def connect(contract: Contract, deadline: float, say: Say, cost: dict[str, float]) -> socket.socket:
-    """Both phases: a connection to the master's port. Raises LaunchError (NO_NAME, NO_PORT) at the deadline.
+    """Connect to the master's port. Raises LaunchError (NO_NAME, NO_PORT) at the deadline.
 
-    ``cost`` is kept from call to call: how long each address was tried in vain. One that answers nothing is tried last:
-    a name may lead to a node 0 that is gone as well, as on Kubernetes where pods were started again.
+    ``cost`` is shared by all calls: the seconds for which each address was tried in vain. Addresses that do not answer
+    are tried last, since a name may still list a node 0 that is gone (restarted pods on Kubernetes).
     """
     return _reach(contract, deadline, say, lambda addresses: _knock(contract, addresses, deadline, cost))
 
 
 def _reach(contract: Contract, deadline: float, say: Say, find: Callable[[list[str]], _Found]) -> _Found:
-    """What ``find`` finds among the addresses behind the master's name. Asked again while it raises OSError."""
+    """Return the result of ``find`` for the addresses of the master's name; call it again while it raises OSError."""
     addresses = resolve(contract, deadline, say)
     while True:
         try:
@@ -153,49 +153,49 @@ def _reach(contract: Contract, deadline: float, say: Say, find: Callable[[list[s
             )
         say(f"waiting for port {contract.master_port} of {contract.master_addr}")
         time.sleep(min(_PAUSE, max(0.0, deadline - time.monotonic())))
-        # The name may by now lead to another container.
+        # The name may now resolve to another container.
         with contextlib.suppress(OSError, UnicodeError):
             addresses = _addresses(contract)
 
 
 def _knock(contract: Contract, addresses: list[str], deadline: float, cost: dict[str, float]) -> socket.socket:
-    """A connection to the first address that answers. Raises the last one's OSError where none does."""
+    """Connect to the first address that answers. Raises the last OSError if no address answers."""
     last = OSError("no address")
     for address in sorted(addresses, key=lambda each: cost.get(each, 0.0)):
-        began = time.monotonic()
+        start = time.monotonic()
         try:
-            wait = min(_ANSWER_SECONDS, max(0.1, deadline - began))
+            wait = min(_ANSWER_SECONDS, max(0.1, deadline - start))
             return socket.create_connection((address, contract.master_port), timeout=wait)
         except OSError as error:
             last = error
-            cost[address] = max(time.monotonic() - began, cost.get(address, 0.0))
+            cost[address] = max(time.monotonic() - start, cost.get(address, 0.0))
     raise last
 
 
 def find_rendezvous(contract: Contract, say: Say) -> str:
-    """The address at which the nodes of an elastic job meet: the one behind the master's name whose port answers.
+    """Find the rendezvous address of an elastic job: an address of the master's name on which the port answers.
 
-    On the node that holds the rendezvous nothing listens before its torchrun does: it is known by its own address.
-    Raises LaunchError (NO_NAME, NO_PORT) when neither is found within RENDEZVOUS_TIMEOUT.
+    On the node that hosts the rendezvous, the port answers only after its torchrun has started. That node is recognised
+    by its own address. Raises LaunchError (NO_NAME, NO_PORT) after RENDEZVOUS_TIMEOUT.
     """
     if contract.is_master and "is_host" in contract.rdzv_conf:
-        return contract.master_addr  # the user has said who holds it, perhaps behind an address of another machine
+        return contract.master_addr  # the user names the host, perhaps by an address of another machine
     deadline = time.monotonic() + contract.rendezvous_timeout
     cost: dict[str, float] = {}
 
     def find(addresses: list[str]) -> str:
-        # Launchers that number no nodes leave 0 to all.
+        # Under launchers that do not number the nodes, every node has rank 0.
         own = [address for address in addresses if contract.is_master and _is_here(address)]
         if own:
             return own[0]
-        with _knock(contract, addresses, deadline, cost) as answered:
-            return str(answered.getpeername()[0])
+        with _knock(contract, addresses, deadline, cost) as connected:
+            return str(connected.getpeername()[0])
 
     return _reach(contract, deadline, say, find)
 
 
 def rendezvous_gone(contract: Contract) -> str:
-    """Why the nodes of an elastic job can meet no more: node 0, on another machine, does not answer. Else empty."""
+    """Return the reason why an elastic job has lost its rendezvous on another machine; empty if it still answers."""
     where = f"{contract.master_addr}:{contract.master_port}"
     try:
         address = (_addresses(contract) or [""])[0]
@@ -220,8 +220,9 @@ def _is_here(address: str) -> bool:
 
 @contextlib.contextmanager
 def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[list[LaunchError]]:
-    """Looks, while node 0 waits, where the others go by MASTER_ADDR: to this node, or to another that says it is
-    node 0. Yields a list, and puts into it why the job cannot start. A thread, as looking up a name can take long.
+    """Check, while node 0 waits, that MASTER_ADDR leads to this node and not to another one that claims to be node 0.
+
+    Yields a list that receives the error, if there is one. A thread does the check, as a name's lookup can take long.
     """
     found: list[LaunchError] = []
     enough = threading.Event()
@@ -241,7 +242,7 @@ def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[
             except (OSError, UnicodeError, NotNodeZeroError):
                 enough.wait(BEAT_SECONDS)
 
-    with contextlib.suppress(RuntimeError):  # no thread can be started, which the other nodes are to hear
+    with contextlib.suppress(RuntimeError):  # without threads the job ends later, when the other nodes can be told
         threading.Thread(target=look, daemon=True).start()
     try:
         yield found

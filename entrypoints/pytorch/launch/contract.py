@@ -1,6 +1,6 @@
-"""The job as all nodes must see it: out of the environment that a launcher made, or a LaunchError that says why not.
+"""The contract of a job, which all nodes must agree on, read from the environment that a launcher has made.
 
-Pure: reads only the mapping that it is given. docs/dialects.md has the launchers and how their variables are read.
+Pure functions of that environment. docs/dialects.md lists the launchers and the meaning of their variables.
 """
 
 import re
@@ -17,7 +17,7 @@ MOST_NODES, MOST_PROCESSES = 100_000, 4096  # far above any job and any machine
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What one node's `run` does. An elastic job has `nnodes` at most, and torchrun gives out its ranks."""
+    """The settings of one node's `run`. An elastic job has at most `nnodes` nodes, and torchrun assigns its ranks."""
 
     mode: str  # standalone or distributed
     nnodes: int = 1
@@ -28,15 +28,15 @@ class Contract:
     rendezvous_timeout: float = 300
     group_timeout: int = 600
     stop_grace: float = 30
-    stopped_timeout: float = 60  # 0: a rank may be stopped for ever
+    stopped_timeout: float = 60  # 0: no limit
     job_token: str = field(default="", repr=False)
     elastic: tuple[int, int] | None = None
-    max_restarts: int = 3  # what torchrun's own examples of elastic jobs use
+    max_restarts: int = 3  # as in torchrun's own examples of elastic jobs
     rdzv_id: str = "run"
     rdzv_conf: Mapping[str, str] = field(default_factory=dict)
     dialects: tuple[str, ...] = ()
     already_rank: bool = False
-    own: Rank | None = None  # what this process is, where an MPI launcher has started it as a rank
+    own: Rank | None = None  # this process's rank if an MPI launcher has started it
 
     @property
     def distributed(self) -> bool:
@@ -55,7 +55,7 @@ class Contract:
         return self.node_rank == 0
 
     def rank_environment(self, local_rank: int) -> dict[str, str]:
-        """The contract's variables for one process of this node, or for this one; standalone has MODE alone."""
+        """Return the contract's variables for one process of this node; a standalone job has only MODE."""
         if not 0 <= local_rank < self.nproc_per_node:
             raise ValueError(f"no local rank {local_rank} among {self.nproc_per_node}")
         if not self.distributed:
@@ -82,28 +82,30 @@ class Contract:
 def contract_of(
     env: Mapping[str, str], *, gpus: int = 0, cpus: int = 1, free_port: int = Contract.master_port
 ) -> Contract:
-    """The contract of this environment, on a node with so many GPUs and CPUs. Raises LaunchError, and nothing else.
+    """Read the contract from an environment, on a node with so many GPUs and CPUs. Raises only LaunchError.
 
-    ``free_port`` serves a job of one node that names no port: nobody else has to know it.
+    ``free_port`` is the port of a job on one node that names none: no other node has to know it.
     """
-    asked = _mode(env)
+    mode = values.text(env, "MODE")
+    if mode not in ("", STANDALONE, DISTRIBUTED):
+        raise values.bad("MODE", mode, f"is unknown: set it to {STANDALONE} or {DISTRIBUTED}, or leave it unset.")
     detected = detect(env)
     job = merge(detected)
     nnodes = _nodes(job)
-    nproc = _processes(job.nproc_per_node, gpus=gpus, cpus=cpus, alone=asked == STANDALONE)
+    nproc = _processes(job.nproc_per_node, gpus=gpus, cpus=cpus, alone=mode == STANDALONE)
     several = nnodes > 1 or nproc > 1 or job.elastic is not None
-    # Whoever counts nodes or processes wants a group, be it of one: the same script must run on one node and on many.
+    # A count of nodes or processes, even of one, asks for a group: the same script must run on one node and on many.
     counted = any((job.nnodes, job.nproc_per_node, job.world_size))
-    if asked == STANDALONE and several:
+    if mode == STANDALONE and several:
         raise _not_alone(job, nnodes)
     _check_world(job, nnodes, nproc)
     node_rank = _node_rank(job, nnodes)
-    alone = _standalone(env, detected, job)
-    if asked == STANDALONE or not (asked or several or counted or job.distributed):
-        return alone
+    standalone = _standalone(env, detected, job)
+    if mode == STANDALONE or not (mode or several or counted or job.distributed):
+        return standalone
     _check_interface(env, job)
     return replace(
-        alone,
+        standalone,
         mode=DISTRIBUTED,
         nnodes=nnodes,
         node_rank=node_rank,
@@ -118,11 +120,11 @@ def contract_of(
 
 
 def _standalone(env: Mapping[str, str], detected: Sequence[Settings], job: Settings) -> Contract:
-    """What holds also where there is no group."""
+    group_timeout = values.whole(env, "GROUP_TIMEOUT", least=1, most=values.TWO_WEEKS)
     return Contract(
         mode=STANDALONE,
         rendezvous_timeout=values.seconds(env, "RENDEZVOUS_TIMEOUT", Contract.rendezvous_timeout),
-        group_timeout=_group_timeout(env),
+        group_timeout=group_timeout.value if group_timeout else Contract.group_timeout,
         stop_grace=values.seconds(env, "STOP_GRACE", Contract.stop_grace, zero=True),
         stopped_timeout=values.seconds(env, "STOPPED_TIMEOUT", Contract.stopped_timeout, zero=True),
         job_token=values.text(env, "JOB_TOKEN"),
@@ -141,10 +143,10 @@ _OF_THE_JOB = {
 
 
 def without_distributed(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment without anything that torch or torchrun would take for a distributed job.
+    """Return the environment without the variables by which torch or torchrun recognise a distributed job.
 
-    The interfaces that the user chose stay (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME): they tell of the machine, not
-    of the job. So do the variables of schedulers, which scripts use for their own ends.
+    GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME stay, as they describe the machine and not the job. The variables of
+    schedulers stay too, as scripts may read them.
     """
     return {
         name: value
@@ -153,20 +155,8 @@ def without_distributed(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _mode(env: Mapping[str, str]) -> str:
-    mode = values.text(env, "MODE")
-    if mode not in ("", STANDALONE, DISTRIBUTED):
-        raise values.bad("MODE", mode, f"is unknown: set it to {STANDALONE} or {DISTRIBUTED}, or leave it unset.")
-    return mode
-
-
-def _group_timeout(env: Mapping[str, str]) -> int:
-    timeout = values.whole(env, "GROUP_TIMEOUT", least=1, most=values.TWO_WEEKS)
-    return timeout.value if timeout else Contract.group_timeout
-
-
 def _nodes(job: Settings) -> int:
-    """How many nodes there are, at most."""
+    """Return the number of nodes; of an elastic job the maximum."""
     if job.elastic is None:
         return _bounded(job.nnodes, job.nnodes.value, MOST_NODES) if job.nnodes else 1
     least, most = job.elastic.value
@@ -189,8 +179,7 @@ def _processes(wanted: Fact[int | str] | None, *, gpus: int, cpus: int, alone: b
 
 
 def _bounded(fact: Fact[Any], count: int, most: int) -> int:
-    """A number of nodes or processes that can be: one digit too many would start processes until nothing is left."""
-    if count > most:
+    if count > most:  # one digit too many would start processes until the machine has no memory left
         raise values.bad(fact.variable, fact.value, f"is more than {most}, which no job has: correct it.")
     return count
 
@@ -211,7 +200,7 @@ def _node_rank(job: Settings, nnodes: int) -> int:
 
 
 def _counted(job: Settings, nnodes: int) -> str:
-    """How many nodes there are, and who says so."""
+    """Return the number of nodes, and the variable that gives it, for a sentence."""
     nodes = "there is 1 node" if nnodes == 1 else f"there are {nnodes} nodes"
     source = job.elastic or job.nnodes
     if source is None:
@@ -262,10 +251,9 @@ def _master_addr(job: Settings, nnodes: int, node_rank: int) -> str:
 
 
 def _master_port(job: Settings, otherwise: int) -> int:
-    """Others may come to an elastic job later, so that its port must be one that all know."""
     if job.master_port:
         return job.master_port.value
-    return Contract.master_port if job.elastic else otherwise
+    return Contract.master_port if job.elastic else otherwise  # nodes that join later must know the port
 
 
 def _check_interface(env: Mapping[str, str], job: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Where node 0 listens: who connects is a stranger until it has proven itself, and bounded in all that it can take."""
+"""The listening socket of node 0. A connection is a stranger with limits until its proof has been checked."""
 
 import contextlib
 import errno
@@ -12,25 +12,25 @@ from .log import say
 from .messages import Message
 from .wire import HELLO_BYTES, Wire
 
-STRANGERS = 256  # at once, besides one for each node; the oldest gives way to the next
-_HELLO_SECONDS = 10.0  # for a stranger to prove itself, or for one that was refused to hang up
-_BATCH = 256  # accepted before the others are heard again
-_MOST_REMARKS = 5  # lines about strangers in the log
+STRANGERS = 256  # Further strangers replace the oldest.
+_HELLO_SECONDS = 10.0  # for a stranger to prove itself, or a refused node to hang up
+_BATCH = 256  # connections accepted before others are read
+_MOST_REMARKS = 5  # lines in the log
 _FULL = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 @dataclass(eq=False)
 class Guest:
-    """A connection, and what it was greeted with."""
+    """A connection, and the greeting that was sent on it."""
 
     wire: Wire
     greeting: Greeting
     since: float = field(default_factory=time.monotonic)
-    leaving: bool = False  # it was told all there is to tell
+    leaving: bool = False  # its last message has been sent
 
 
 class Door:
-    """A listening socket and all connections that came by it."""
+    """A listening socket and its connections."""
 
     def __init__(self, listener: socket.socket, instance: str, token: str, nodes: int) -> None:
         listener.setblocking(False)
@@ -42,21 +42,21 @@ class Door:
         self._selector.register(listener, selectors.EVENT_READ)
         self._strangers: dict[Guest, None] = {}  # the oldest first
         self._remarks = 0
-        self.unproven: set[int] = set()  # the nodes that strangers said they were
+        self.unproven: set[int] = set()  # the node numbers that strangers have claimed
 
     def poll(self, seconds: float) -> list[tuple[Guest, Message]]:
-        """Those who have proven themselves since the last call, with what they say of themselves."""
-        came = []
+        """Return the guests that have proven themselves since the last call, each with its hello message."""
+        proven = []
         for key, _ in self._selector.select(seconds):
             guest: Guest | None = key.data
             if not guest:
                 self._accept()
-            elif guest.wire.open and (hello := self._hear(guest)):  # else it had to give way to another just now
-                came.append((guest, hello))
-        return came
+            elif guest.wire.open and (hello := self._hear(guest)):  # a new stranger may just have replaced it
+                proven.append((guest, hello))
+        return proven
 
     def expire(self) -> None:
-        """Hang up on those who have had their time."""
+        """Hang up on strangers whose time is over."""
         now = time.monotonic()
         for guest in [guest for guest in self._strangers if now - guest.since > _HELLO_SECONDS or guest.wire.gone]:
             self.drop(guest)
@@ -64,20 +64,19 @@ class Door:
             guest.wire.flush()
 
     def drop(self, guest: Guest) -> None:
-        """Hang up."""
         self._strangers.pop(guest, None)
         self._forget(guest)
         guest.wire.close()
 
     def dismiss(self, guest: Guest) -> None:
-        """Hang up when it has read what it was told."""
+        """Hang up when the guest has read the last message."""
         guest.leaving = True
         guest.since = time.monotonic()
         self._strangers[guest] = None
         guest.wire.finish()
 
     def close(self) -> list[Wire]:
-        """Listen no more; returns the connections of those who are still to read why they were refused."""
+        """Stop listening. Return the connections whose other side has not yet read its refusal."""
         self._selector.close()
         for guest in self._strangers:
             if not guest.leaving:
@@ -97,13 +96,11 @@ class Door:
                 continue
             if len(self._strangers) >= self._most:
                 self._drop_oldest()
-            self._greet(connected)
-
-    def _greet(self, connected: socket.socket) -> None:
-        guest = Guest(Wire(connected, most_bytes=HELLO_BYTES), Greeting(instance=self._instance, nonce=new_nonce()))
-        guest.wire.send("greeting", **guest.greeting.as_message())
-        self._strangers[guest] = None
-        self._selector.register(guest.wire, selectors.EVENT_READ, guest)
+            wire, greeting = Wire(connected, most_bytes=HELLO_BYTES), Greeting(self._instance, nonce=new_nonce())
+            guest = Guest(wire, greeting)
+            wire.send("greeting", **greeting.as_message())
+            self._strangers[guest] = None
+            self._selector.register(wire, selectors.EVENT_READ, guest)
 
     def _drop_oldest(self) -> bool:
         for guest in self._strangers:
@@ -116,14 +113,14 @@ class Door:
             self._selector.unregister(guest.wire)
 
     def _hear(self, guest: Guest) -> Message | None:
-        said = guest.wire.receive()
+        messages = guest.wire.receive()
         if guest not in self._strangers:
             if guest.wire.gone:
                 self._forget(guest)
-            return None  # known, and has nothing to say but that it lives
+            return None  # a proven node only beats until the job starts
         hello = None
-        if said and not guest.leaving:
-            hello = self._proven(guest, said[0])
+        if messages and not guest.leaving:
+            hello = self._proven(guest, messages[0])
         if guest.wire.gone:
             if "speak" in guest.wire.gone:
                 self._remark(f"a connection from {guest.wire.address} does not speak as `run` does: it is ignored")

@@ -1,8 +1,8 @@
-"""Node 0 of a static job while the others check in, before anything starts.
+"""Node 0 of a static job while the other nodes connect, before any rank starts.
 
-It listens on MASTER_PORT until all have come, then frees the port for the ranks; the connections stay. So one port is
-enough, a port that is taken is seen before torch is loaded, nodes that disagree, cannot start or are missing are
-named, and a failure anywhere reaches every node at once.
+Node 0 listens on MASTER_PORT until all nodes have connected, then frees the port for the ranks and keeps the
+connections. So one port is enough, and a port in use is an error before torch is loaded. Nodes that disagree, cannot
+start or are missing are named in the error, and a failure anywhere reaches every node at once.
 """
 
 import socket
@@ -21,14 +21,14 @@ from .wire import Wire
 
 _PAUSE = 0.25  # seconds between two looks at the clock
 _ANNOUNCE_SECONDS = 1.0
-_LINGER_SECONDS = 30.0  # to tell those that come late why the job cannot start
+_LINGER_SECONDS = 30.0  # to tell late nodes why the job cannot start
 _BACKLOG = 4096
 
 
 def gather(contract: Contract, commit: str, say: Say, trouble: LaunchError | None = None) -> dict[int, Wire]:
-    """The others' connections when all have come. Raises LaunchError, on every node that came.
+    """Wait for all nodes, and return their connections by node. Raises LaunchError, on every connected node.
 
-    ``trouble`` is why this node cannot take part itself: then the others are told, for a while.
+    ``trouble`` is the reason why node 0 itself cannot take part: then the others are told for 30 s.
     """
     try:
         allow_connections(contract.nnodes, contract.nnodes + STRANGERS)
@@ -49,12 +49,12 @@ def gather(contract: Contract, commit: str, say: Say, trouble: LaunchError | Non
 
 
 def check_port(contract: Contract) -> None:
-    """A job on one node needs its port free as well. Raises LaunchError."""
+    """Check the port of a job on one node. Raises LaunchError if it is in use."""
     listen(contract).close()
 
 
 def listen(contract: Contract) -> socket.socket:
-    """Raises LaunchError when the port is taken."""
+    """Listen on the master's port. Raises LaunchError if it is in use."""
     dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
     try:
@@ -69,7 +69,7 @@ def listen(contract: Contract) -> socket.socket:
 
 
 class Gathering:
-    """Who has come, and why the job cannot start, when it cannot."""
+    """The nodes that have connected, and the error if the job cannot start."""
 
     def __init__(self, contract: Contract, commit: str, say: Say, door: Door) -> None:
         self._contract = contract
@@ -77,8 +77,8 @@ class Gathering:
         self._say = say
         self._door = door
         self._nodes: dict[int, Guest] = {}
-        self._rivals: dict[int, Guest] = {}  # they claim a number that another has
-        self._told: set[int] = set()
+        self._rivals: dict[int, Guest] = {}  # second connections with the number of a known node
+        self._refused: set[int] = set()
         self._deadline = time.monotonic() + contract.rendezvous_timeout
         self._announced = ("", float("-inf"))
         self._swept = 0.0
@@ -86,14 +86,14 @@ class Gathering:
 
     @property
     def over(self) -> bool:
-        """Whether all have come, or all have been told why the job cannot start."""
+        """Return True if all nodes have connected, or all have received the error."""
         others = self._contract.nnodes - 1
         if self._error:
-            return len(self._told) >= others or time.monotonic() >= self._deadline
+            return len(self._refused) >= others or time.monotonic() >= self._deadline
         return len(self._nodes) == others and not self._rivals
 
     def step(self) -> None:
-        """Wait a moment, and take in what has happened."""
+        """Wait for a quarter of a second, and process new connections and messages."""
         self._announce()
         for guest, hello in self._door.poll(_PAUSE):
             self._admit(guest, hello)
@@ -102,7 +102,7 @@ class Gathering:
             self._swept = time.monotonic()
 
     def end(self) -> dict[int, Wire]:
-        """Start the job everywhere, or raise why it cannot."""
+        """Start the job on all nodes, or raise the error."""
         leaving = self._door.close()
         wires = {node: guest.wire for node, guest in self._nodes.items()}
         if self._error:
@@ -113,7 +113,7 @@ class Gathering:
         return wires
 
     def refuse(self, error: LaunchError) -> None:
-        """The job cannot start: tell all that are here, and for a while those that come."""
+        """Send the error to all connected nodes, and for 30 s to nodes that connect later."""
         if self._error:
             return
         self._error = error
@@ -126,14 +126,14 @@ class Gathering:
     def _tell(self, guest: Guest, node: int, error: LaunchError) -> None:
         guest.wire.send("refused", code=int(error.code), sentence=error.sentence[:LONGEST_SENTENCE])
         if 0 < node < self._contract.nnodes:
-            self._told.add(node)
+            self._refused.add(node)
 
     @property
     def _missing(self) -> list[int]:
         return [node for node in range(1, self._contract.nnodes) if node not in self._nodes]
 
     def _announce(self) -> None:
-        """Who is missing: at once, and then not more often than anyone can read."""
+        """Log the missing nodes when they change, at most once a second."""
         text, at = self._announced
         now = time.monotonic()
         if self._error or now - at < _ANNOUNCE_SECONDS:
@@ -146,7 +146,6 @@ class Gathering:
             self._announced = missing, now
 
     def _admit(self, guest: Guest, hello: Message) -> None:
-        """One that has proven itself."""
         node = hello["node"]
         error = self._error or self._objection(hello)
         if error:
@@ -155,17 +154,17 @@ class Gathering:
         elif node not in self._nodes:
             self._nodes[node] = guest
         elif node not in self._rivals:
-            self._rivals[node] = guest  # one of the two may be dead without our knowing: see `_settle`
+            self._rivals[node] = guest  # the first connection may be dead: see `_settle`
         else:
             self._door.drop(guest)  # it will try again
 
     def _objection(self, hello: Message) -> LaunchError | None:
-        """Why this node cannot take part; when the job cannot start without it, all are told."""
-        node, told = hello["node"], hello["trouble"]
+        """Return the reason why this node cannot take part; refuse all nodes if the job cannot start without it."""
+        node, trouble = hello["node"], hello["trouble"]
         error = self._disagreement(hello)
-        fatal = 0 < node < self._contract.nnodes and node not in self._nodes  # its place can only stay empty
-        if not error and told:
-            error, fatal = LaunchError(Code(told["code"]), f"node {node}: {told['sentence']}"), True
+        fatal = 0 < node < self._contract.nnodes and node not in self._nodes  # no other node has its number
+        if not error and trouble:
+            error, fatal = LaunchError(Code(trouble["code"]), f"node {node}: {trouble['sentence']}"), True
         elif not error and node == 0:
             error, fatal = _two(node), True
         if error and fatal:
@@ -174,35 +173,35 @@ class Gathering:
 
     def _disagreement(self, hello: Message) -> LaunchError | None:
         ours = self._contract
-        commit = "" if hello["trouble"] else self._commit  # one that found no job has no commit either
-        for name, they_say, we_say in (
+        commit = "" if hello["trouble"] else self._commit  # a node that found no job has no commit
+        for name, other, own in (
             ("NNODES", hello["nnodes"], ours.nnodes),
             ("NPROC_PER_NODE", hello["nproc"], ours.nproc_per_node),
             ("the job's commit", hello["commit"], commit),
         ):
-            if they_say != we_say:
+            if other != own:
                 return LaunchError(
                     Code.DISAGREE,
-                    f"nodes disagree: {name} is {they_say or 'none'} on node {hello['node']} and {we_say or 'none'} "
+                    f"nodes disagree: {name} is {other or 'none'} on node {hello['node']} and {own or 'none'} "
                     "on node 0; start all with the same.",
                 )
         return None
 
     def _sweep(self) -> None:
-        """What time brings: pulses, nodes that are gone, the deadline."""
+        """Send heartbeats, drop dead connections, and check the deadline."""
         self._door.expire()
         for node, guest in list(self._nodes.items()):
             guest.wire.keep_alive()
             guest.wire.flush()
             if guest.wire.gone and not self._error:
-                self._door.drop(self._nodes.pop(node))  # it may come back: its container was started again
+                self._door.drop(self._nodes.pop(node))  # its container may start again and connect
         for node, rival in list(self._rivals.items()):
             self._settle(node, rival)
         if time.monotonic() >= self._deadline and not self._error:
             self.refuse(self._incomplete())
 
     def _settle(self, node: int, rival: Guest) -> None:
-        """Two say that they are one node: is the first still there?"""
+        """Decide between two connections with one node number: the first counts if it still sends heartbeats."""
         rival.wire.keep_alive()
         first = self._nodes.get(node)
         if rival.wire.gone:

@@ -1,10 +1,9 @@
-"""How two nodes make sure of each other before they trust a word.
+"""The handshake by which two nodes authenticate each other before they trust a message.
 
-Node 0 greets whoever connects with a number used once. The other answers with what it knows of the job, a number of its
-own, and a proof over all of that: an HMAC keyed with JOB_TOKEN, so that the token itself is never sent. Node 0
-proves itself in the same way. From then on both seal each line (seal.py), by a key that only this conversation has.
-Without a JOB_TOKEN the key is empty and lines are bare: the proof then keeps out what does not speak this protocol,
-and no more.
+Node 0 sends a nonce on each new connection. The other node answers with its view of the job, a second nonce, and a
+proof over both nonces and that view. The proof is an HMAC keyed with JOB_TOKEN, so the token itself is never sent.
+Node 0 sends a proof too. Then both seal each line (seal.py) by a key of this connection alone. Without a JOB_TOKEN the
+key is empty and lines have no seal: then the proof only keeps out programs that do not use this protocol.
 """
 
 import hmac
@@ -25,9 +24,9 @@ VERSION = 3
 
 
 class NotNodeZeroError(Exception):
-    """Another program, or not yet node 0, answered. ``foreign``: waiting will not change that.
+    """The other side is not node 0 of this job. ``foreign``: waiting does not help.
 
-    ``remedy`` says how to change it if a `run` answered which this node cannot work with.
+    ``remedy`` is the next step if the other side is a `run` that this node cannot work with.
     """
 
     def __init__(self, reason: str, *, foreign: bool, remedy: str = "") -> None:
@@ -37,9 +36,9 @@ class NotNodeZeroError(Exception):
         self.remedy = remedy
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Greeting:
-    """What node 0 says first."""
+    """The first message of node 0."""
 
     instance: str
     nonce: str
@@ -53,25 +52,24 @@ def new_nonce() -> str:
 
 
 def hello_of(contract: Contract, commit: str, trouble: LaunchError | None = None) -> Message:
-    """What a node says of itself; ``trouble`` is why it cannot take part."""
-    told = {"code": int(trouble.code), "sentence": trouble.sentence[:LONGEST_SENTENCE]} if trouble else None
+    """Return a node's view of the job; ``trouble`` is the reason why it cannot take part."""
     return {
         "node": contract.node_rank,
         "nnodes": contract.nnodes,
         "nproc": contract.nproc_per_node,
         "commit": commit,
-        "trouble": told,
+        "trouble": {"code": int(trouble.code), "sentence": trouble.sentence[:LONGEST_SENTENCE]} if trouble else None,
     }
 
 
 def proof(token: str, who: str, nonces: tuple[str, str], hello: Mapping[str, Any]) -> str:
-    """Shows that ``who`` (node 0 or the other) knows the token, in this conversation alone."""
-    said = json.dumps([who, nonces, {name: hello[name] for name in sorted(hello)}], sort_keys=True)
-    return hmac.new(os.fsencode(token), said.encode(), "sha256").hexdigest()
+    """Return the proof that ``who`` ("node 0" or "other") knows the token; it is valid on this connection alone."""
+    claim = json.dumps([who, nonces, dict(hello)], sort_keys=True)
+    return hmac.new(os.fsencode(token), claim.encode(), "sha256").hexdigest()
 
 
 def seals_of(token: str, nonces: tuple[str, str], *, node_zero: bool) -> Seals | None:
-    """The seals of this conversation; None without a token."""
+    """Return the seals of this connection; None without a token."""
     if not token:
         return None
     key = hmac.digest(os.fsencode(token), json.dumps(["seals", nonces]).encode(), "sha256")
@@ -79,18 +77,18 @@ def seals_of(token: str, nonces: tuple[str, str], *, node_zero: bool) -> Seals |
 
 
 def answer(token: str, greeting: Greeting, hello: Message) -> str | None:
-    """Node 0's proof in return for a hello that is proven; None when it is not."""
-    said = {name: value for name, value in hello.items() if name not in ("kind", "nonce", "proof")}
+    """Return node 0's proof if the proof in ``hello`` is right; else None."""
+    view = {name: value for name, value in hello.items() if name not in ("kind", "nonce", "proof")}
     nonces = greeting.nonce, hello["nonce"]
-    if not hmac.compare_digest(proof(token, "other", nonces, said), hello["proof"]):
+    if not hmac.compare_digest(proof(token, "other", nonces, view), hello["proof"]):
         return None
-    return proof(token, "node 0", nonces, said)
+    return proof(token, "node 0", nonces, view)
 
 
 def introduce(wire: Wire, token: str, hello: Message, deadline: float, *, but_not: str = "") -> bool:
-    """Make sure of node 0, and introduce this node to it.
+    """Authenticate node 0, and introduce this node to it.
 
-    Returns False when the answer comes from the instance ``but_not``. Raises NotNodeZeroError.
+    Returns False if the instance ``but_not`` answers. Raises NotNodeZeroError.
     """
     greeting = _next(wire, deadline)
     if greeting["kind"] != "greeting":

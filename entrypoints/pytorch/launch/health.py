@@ -1,6 +1,6 @@
-"""`health`: answers a container platform's probes, without loading torch unless it is asked to.
+"""`health`: answers the probes of a container platform. Only `--deep` loads torch.
 
-It imports as little as it can: a probe runs every few seconds, on a node that has better things to do.
+A probe runs every few seconds beside the training, so the module imports as little as possible.
 """
 
 import json
@@ -40,12 +40,12 @@ print(f"healthy: torch {torch.__version__} computes on {device}")
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code."""
+    """Answer one probe, and return the exit code."""
     if arguments in (["-h"], ["--help"]):
         print(USAGE, end="")
         return 0
     if arguments == ["--deep"]:
-        from .limits import why_no_thread  # noqa: PLC0415 - the other probes do without
+        from .limits import why_no_thread  # noqa: PLC0415 - other probes need not load it
 
         if why := why_no_thread():
             print(f"not healthy: {why}")
@@ -55,30 +55,30 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--live"]):
         print(f"health: unknown option {' '.join(arguments)}; see `health --help`.", file=sys.stderr)
         return 64
-    said = states(os.environ.get("TMPDIR") or "/tmp")
-    if not said:
-        # Any other command than `run`: this probe runs, so the container does.
+    found = states(os.environ.get("TMPDIR") or "/tmp")
+    if not found:
+        # The container's command is not `run`: this probe runs, so the container does.
         print("healthy: the container runs")
         return 0
-    last = said[-1]
-    healthy = arguments == ["--live"] or last["phase"] == RUNNING
-    detail = f": {_printable(last['detail'])}" if last["detail"] else ""
-    print(f"{'healthy' if healthy else 'not ready'}: {last['phase']}{detail}")
+    phase, detail = found[-1]["phase"], found[-1]["detail"]
+    healthy = arguments == ["--live"] or phase == RUNNING
+    printable = "".join(letter if letter.isprintable() else "?" for letter in detail)
+    print(f"{'healthy' if healthy else 'not ready'}: {phase}{f': {printable}' if printable else ''}")
     return 0 if healthy else 1
 
 
 def states(temporary: str) -> list[dict[str, str]]:
-    """What every `run` that lives says: ``phase`` and ``detail``. Others may write to the folder what they like."""
+    """Read ``phase`` and ``detail`` of every live `run`. Other users may write any file to the folder."""
     try:
         names = sorted(os.listdir(temporary))  # noqa: PTH208 - pathlib takes 6 ms
     except OSError:
         return []
-    said = (_said(f"{temporary}/{name}/state.json") for name in names if name.startswith(PREFIX))
-    return [{"phase": values["phase"], "detail": values["detail"]} for values in said if values]
+    found = (_state(f"{temporary}/{name}/state.json") for name in names if name.startswith(PREFIX))
+    return [{"phase": state["phase"], "detail": state["detail"]} for state in found if state]
 
 
-def _said(path: str) -> dict[str, str] | None:
-    """One `run`'s words; None where it lives no more, and for what no `run` of this user has written."""
+def _state(path: str) -> dict[str, str] | None:
+    """Read one state file; None if its `run` has ended, or no `run` of this user has written it."""
     try:
         values = json.loads(_own_text(path))
     except (OSError, ValueError, RecursionError):
@@ -88,12 +88,12 @@ def _said(path: str) -> dict[str, str] | None:
     pid, detail = values.get("pid"), values.get("detail")
     if type(pid) is not int or type(values.get("started")) is not int or not isinstance(detail, str):
         return None
-    # A container that is started again has the same process ids, and may find what the last `run` has left.
+    # A restarted container has the same process ids, and may find the state file of its last `run`.
     return values if values["started"] and values["started"] == started(pid) else None
 
 
 def _own_text(path: str) -> str:
-    """A plain file of this user's, as text; root trusts all. Raises OSError or ValueError, and never waits."""
+    """Read a regular file of this user, or of anyone if root reads. Raises OSError or ValueError; never blocks."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(number)
@@ -105,12 +105,8 @@ def _own_text(path: str) -> str:
         os.close(number)
 
 
-def _printable(words: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in words)
-
-
 def started(pid: int) -> int:
-    """When the process was started (proc(5): clock ticks since the boot); 0 where none runs, and for a zombie."""
+    """Return the start time of a process in clock ticks since boot (proc(5)); 0 if none runs, or for a zombie."""
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123
             fields = file.read().rpartition(")")[2].split()

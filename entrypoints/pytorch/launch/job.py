@@ -1,4 +1,4 @@
-"""Where the job's files come from: a mounted folder, else a git repository at a revision."""
+"""The source of the job's files: a mounted folder, else a git repository at a revision."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ DEFAULT_FOLDER = "/app"
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What each rank starts: the command, its folder, and the commit it was fetched at (empty: mounted)."""
+    """The command of each rank, its folder, and the fetched commit (empty: the folder is mounted)."""
 
     command: tuple[str, ...]
     folder: Path
@@ -22,10 +22,10 @@ class Job:
 
 
 def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
-    """The job of ``SCRIPT ARGS…`` or ``-m MODULE ARGS…``.
+    """Find the job of ``SCRIPT ARGS…`` or ``-m MODULE ARGS…``.
 
-    A script is looked for as it is named, then in JOB_DIR, then in GIT_REPOSITORY at GIT_REVISION, which is
-    fetched into ``scratch``. Raises LaunchError when it is nowhere.
+    The script is searched for in the working folder, then in JOB_DIR, then in GIT_REPOSITORY at GIT_REVISION, which is
+    fetched into ``scratch``. Raises LaunchError if it is not found.
     """
     folder = Path(env.get("JOB_DIR") or DEFAULT_FOLDER)
     try:
@@ -38,15 +38,17 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
         ) from None
     if here:
         return here
-    if Path(_name(words)).is_absolute():
-        raise LaunchError(Code.NO_JOB, _not_at(Path(words[0])))
+    if (script := Path(words[0])).is_absolute():  # it can be in no other folder and in no repository
+        if script.is_dir():
+            raise LaunchError(Code.NO_JOB, f"{script} is a folder: name the script in it.")
+        why = f"there is no file {script}: mount its folder at {script.parent}, or correct the path."
+        raise LaunchError(Code.NO_JOB, why)
     if not env.get("GIT_REPOSITORY", "").strip():
-        raise LaunchError(
-            Code.NO_JOB,
-            f"{_name(words)} is {_not_in(Path.cwd(), folder)}: "
-            "mount its folder there, or set GIT_REPOSITORY (and GIT_REVISION).",
-        )
-    from .repository import fetch, source_of  # noqa: PLC0415 - most jobs are mounted, and need not wait for it
+        same = Path.cwd() == folder.resolve()
+        searched = f"not in {Path.cwd()}" if same else f"neither in {Path.cwd()} nor in {folder}"
+        why = f"{_name(words)} is {searched}: mount its folder there, or set GIT_REPOSITORY (and GIT_REVISION)."
+        raise LaunchError(Code.NO_JOB, why)
+    from .repository import fetch, source_of  # noqa: PLC0415 - mounted jobs need not wait for it
 
     source, clone = source_of(env), scratch / "job"
     commit = fetch(source, clone, env)
@@ -60,34 +62,17 @@ def _name(words: list[str]) -> str:
     return f"module {words[1]}" if words[0] == "-m" else words[0]
 
 
-def _not_at(script: Path) -> str:
-    """Why the script of an absolute path cannot be started. It is in one place only: no folder and no repository."""
-    if script.is_dir():
-        return f"{script} is a folder: name the script in it."
-    return f"there is no file {script}: mount its folder at {script.parent}, or correct the path."
-
-
-def _not_in(here: Path, folder: Path) -> str:
-    """The folders that were searched, each once: JOB_DIR often is the working folder."""
-    same = here.resolve() == (here / folder).resolve()
-    return f"not in {here}" if same else f"neither in {here} nor in {folder}"
-
-
 def _in(folder: Path, words: list[str]) -> Job | None:
     if words[0] == "-m":
         relative = words[1].replace(".", "/")
         here = any((folder / name).is_file() for name in (f"{relative}.py", f"{relative}/__main__.py"))
-        # A module that no folder holds may be an installed one: the interpreter knows.
-        installed = folder == Path.cwd() and not here and _is_installed(words[1])
+        # `run` itself sees no installed packages (-S), so the image's Python has to look.
+        look = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)"
+        command = [sys.executable, "-c", look, words[1].partition(".")[0]]
+        installed = folder == Path.cwd() and not here and subprocess.run(command, check=False).returncode == 0
         return Job(command=(sys.executable, *words), folder=folder) if here or installed else None
     script = folder / words[0]
     if not script.is_file():
         return None
     runs_itself = script.suffix != ".py" and os.access(script, os.X_OK)
     return Job(command=(*(() if runs_itself else (sys.executable,)), str(script), *words[1:]), folder=folder)
-
-
-def _is_installed(module: str) -> bool:
-    """Whether the image's Python has the module. Asked in a process of its own: `run` itself sees no packages."""
-    look = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)"
-    return subprocess.run([sys.executable, "-c", look, module.partition(".")[0]], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Why `run` ends a job itself: one exit code and one sentence for each reason."""
+"""The reasons for which `run` itself ends a job: one exit code and one sentence each."""
 
 from enum import IntEnum
 from pathlib import Path
@@ -51,7 +51,7 @@ _MEANINGS = {
 
 
 def internal(error: BaseException) -> str:
-    """One sentence about an error that nobody foresaw: what, and the innermost line that it came from."""
+    """Describe an unexpected error in one sentence, with the innermost line of its traceback."""
     trace, place = error.__traceback__, ""
     while trace:
         place = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
@@ -61,7 +61,7 @@ def internal(error: BaseException) -> str:
 
 
 class LaunchError(Exception):
-    """Ends `run` with `code`; `sentence` says what is wrong, where, and what to do next."""
+    """Ends `run` with `code`; `sentence` describes the error, its place and the next step."""
 
     def __init__(self, code: Code, sentence: str) -> None:
         super().__init__(sentence)

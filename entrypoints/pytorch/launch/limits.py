@@ -1,4 +1,4 @@
-"""Limits of this container: open files, of which node 0 of a large job needs many, and threads."""
+"""Limits of this container: open files, of which node 0 of a large job needs many; and threads."""
 
 import contextlib
 import ctypes
@@ -9,12 +9,12 @@ import threading
 from .launch_error import Code, LaunchError
 
 _BEFORE = resource.getrlimit(resource.RLIMIT_NOFILE)
-_CLONE3 = 435  # of every architecture that glibc starts threads by it on
-_OWN = 64  # what `run` itself, and the start of the ranks, need at most
+_CLONE3 = 435  # the number of the system call on every architecture on which glibc uses it
+_OWN = 64  # open files of `run` itself and of the start of the ranks, at most
 
 
 def allow_connections(nodes: int, strangers: int) -> None:
-    """Raise the soft limit as far as it takes. Raises LaunchError when the hard limit is too low for the nodes."""
+    """Raise the soft limit of open files as needed. Raises LaunchError if the hard limit is too low for the nodes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if hard != unlimited and hard < nodes + _OWN:
@@ -56,14 +56,15 @@ def why_no_thread() -> str:
 
 
 def _is_clone3_refused() -> bool:
-    """Call clone3 without arguments. A kernel answers EINVAL, and one without the call ENOSYS, for which glibc takes
-    clone; an old seccomp profile answers EPERM, for which glibc (2.34 and newer) gives up.
+    """Call clone3 without arguments. An old seccomp profile answers EPERM, on which glibc (2.34 and newer) gives up.
+
+    A kernel answers EINVAL, or ENOSYS if it has no clone3; then glibc uses clone.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     return libc.syscall(_CLONE3, None, ctypes.c_size_t(0)) == -1 and ctypes.get_errno() == errno.EPERM
 
 
 def give_back(pid: int) -> None:
-    """Let a process start with the limits that the container was given: programs rely on low ones (select)."""
+    """Reset a process's limit of open files to the container's: programs rely on a low one (select)."""
     with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, _BEFORE)

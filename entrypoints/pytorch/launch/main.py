@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from . import cpus, driver, space
-from .advice import advice_of, advice_on_driver
+from . import cpus, space
+from .advice import advice_of, advice_on_driver, missing_driver_parts
 from .contract import Contract, contract_of, without_distributed
 from .health import ENDING, RUNNING, WAITING
 from .job import Job, find_job
@@ -54,7 +54,7 @@ examples:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code: the job's own, or a `Code` when it could not be started."""
+    """Run the job, and return its exit code, or a `Code` if it could not be started."""
     try:
         return _main(arguments)
     except LaunchError as error:
@@ -74,13 +74,13 @@ def _main(arguments: list[str]) -> int:
         signal.signal(number, _leave)
     cores = cpus.look()
     contract = contract_of(os.environ, gpus=count_gpus(os.environ), cpus=cores.usable, free_port=_free_port())
-    with _others_told(contract, dry_run):
+    with _report_trouble(contract, dry_run):
         found = space.look(temporary_folder(os.environ))
         check_threads()
         state = new_state(temporary_folder(os.environ))
         state.say(WAITING, "looking for the script")  # a fetch may take minutes, in which nothing is ready
     try:
-        with _others_told(contract, dry_run):
+        with _report_trouble(contract, dry_run):
             job = find_job(words, os.environ, state.folder)
         threads = None if os.environ.get("OMP_NUM_THREADS") else cores.threads(contract.nproc_per_node)
         if dry_run:
@@ -88,10 +88,10 @@ def _main(arguments: list[str]) -> int:
             return 0
         if contract.already_rank:
             _become(contract, job, state)
-        said = [_summary(contract), found.sentence, cores.sentence, f"OMP_NUM_THREADS={threads}" if threads else ""]
-        log(f"run: {'; '.join(filter(None, said))}")
+        facts = [_summary(contract), found.sentence, cores.sentence, f"OMP_NUM_THREADS={threads}" if threads else ""]
+        log(f"run: {'; '.join(filter(None, facts))}")
         gpus = count_gpus(os.environ)
-        if gpus and (advice := advice_on_driver(gpus, driver.missing(os.environ))):
+        if gpus and (advice := advice_on_driver(gpus, missing_driver_parts(os.environ))):
             log(f"run: {advice}")
         return _start(contract, job, state, threads)
     finally:
@@ -99,7 +99,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> tuple[list[str], bool]:
-    """The script's words, and whether to start nothing. No words: help was asked for."""
+    """Return the script with its arguments, and True for a dry run. No script means `--help`."""
     words, dry_run = list(arguments), False
     while words and words[0].startswith("-") and words[0] != "-m":
         option = words.pop(0)
@@ -116,8 +116,8 @@ def _parse(arguments: list[str]) -> tuple[list[str], bool]:
 
 
 @contextlib.contextmanager
-def _others_told(contract: Contract, dry_run: bool) -> Iterator[None]:
-    """What keeps this node from taking part reaches the other nodes."""
+def _report_trouble(contract: Contract, dry_run: bool) -> Iterator[None]:
+    """Report an error that keeps this node from taking part to the other nodes."""
     try:
         yield
     except LaunchError as trouble:
@@ -133,7 +133,7 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def _become(contract: Contract, job: Job, state: State) -> NoReturn:
-    """The script itself, in this process: whoever started this rank watches it."""
+    """Replace this process by the script: the launcher that has started this rank supervises it."""
     env = dict(os.environ)
     if contract.own:
         log(f"run: {_summary(contract)}")
@@ -149,7 +149,6 @@ def _become(contract: Contract, job: Job, state: State) -> NoReturn:
 
 
 def _free_port() -> int:
-    """For a job of one node, which need not share a port with others on its host."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
@@ -157,9 +156,9 @@ def _free_port() -> int:
 
 def _start(contract: Contract, job: Job, state: State, threads: int | None) -> int:
     nodes = _wait(contract, job, state) if contract.distributed else Nodes()
-    # The name may lead to others as well, such as a node 0 that is gone: torch would wait for that one's answer.
+    # The name may also resolve to an address that does not answer, such as an old node 0's, and torch would wait there.
     contract = replace(contract, master_addr=nodes.master_addr or contract.master_addr)
-    # From here a signal is for the ranks as well; one that comes before they are there is remembered.
+    # From here on signals are passed to the ranks; keep a signal that comes before the ranks have started.
     early: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _frame: early.append(number))
@@ -181,29 +180,29 @@ def _start(contract: Contract, job: Job, state: State, threads: int | None) -> i
 
 
 def _wait(contract: Contract, job: Job, state: State) -> Nodes:
-    from .meeting import meet  # noqa: PLC0415 - cryptography and more, which a job of one process waits for in vain
+    from .meeting import meet  # noqa: PLC0415 - it loads cryptography, which a job of one process does not need
 
-    said: list[str] = []
+    last = ""
 
     def say(what: str) -> None:
-        """To `health` always, to the log once."""
+        nonlocal last
         state.say(WAITING, what)
-        if said[-1:] != [what]:
+        if what != last:
             log(f"run: {what}")
-            said.append(what)
+            last = what
 
     return meet(contract, job.commit, say)
 
 
 def environment(contract: Contract, env: Mapping[str, str], threads: int | None = None) -> dict[str, str]:
-    """What a node's ranks start with; each one's own numbers come over it."""
+    """Return the environment of a node's ranks, without the numbers of each rank."""
     values = without_distributed(env)
     if threads:
         values["OMP_NUM_THREADS"] = str(threads)
     if not contract.distributed:
         return {**values, "MODE": contract.mode}
     if contract.elastic:
-        # torch 2.13 keeps one store for all attempts: ranks that are started again read where the last ones listened.
+        # torch 2.13 keeps one store for all attempts: restarted ranks would read the addresses of the last attempt.
         values.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     interface = env.get("GLOO_SOCKET_IFNAME") or interface_to(_address_of(contract))
     routes = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
@@ -211,21 +210,20 @@ def environment(contract: Contract, env: Mapping[str, str], threads: int | None 
 
 
 def _address_of(contract: Contract) -> str:
-    try:
+    with contextlib.suppress(OSError, UnicodeError):
         return str(socket.getaddrinfo(contract.master_addr, contract.master_port)[0][4][0])
-    except (OSError, UnicodeError):
-        return contract.master_addr
+    return contract.master_addr
 
 
 def count_gpus(env: Mapping[str, str]) -> int:
-    """The GPUs that this container was given; CUDA_VISIBLE_DEVICES may leave fewer."""
-    there = sum(path.name[len("nvidia") :].isdigit() for path in Path("/dev").glob("nvidia*"))
+    """Count the GPUs of this container that CUDA_VISIBLE_DEVICES does not hide."""
+    count = sum(path.name[len("nvidia") :].isdigit() for path in Path("/dev").glob("nvidia*"))
     chosen = env.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
-        return there
-    # CUDA stops reading at the first that is none: -1 hides all.
+        return count
+    # CUDA stops reading at the first invalid number: -1 hides all GPUs.
     seen = itertools.takewhile(lambda word: word and word[0] != "-", (word.strip() for word in chosen.split(",")))
-    return min(there, len(list(seen)))
+    return min(count, len(list(seen)))
 
 
 def _summary(contract: Contract) -> str:
@@ -245,8 +243,7 @@ def _summary(contract: Contract) -> str:
 
 
 def _plan(contract: Contract, job: Job, threads: int | None) -> dict[str, object]:
-    locals_here = (0,) if contract.own else range(contract.nproc_per_node)
-    ranks = [contract.rank_environment(local) for local in locals_here]
+    ranks = [contract.rank_environment(local) for local in range(1 if contract.own else contract.nproc_per_node)]
     return {
         "mode": contract.mode,
         "dialects": contract.dialects,

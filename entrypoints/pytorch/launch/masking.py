@@ -1,16 +1,16 @@
-"""What may be printed of a repository's URL and of git's words: no password and no token, whatever its form."""
+"""Hides passwords and tokens in a repository's URL and in git's messages before they are printed."""
 
 import re
 from urllib.parse import unquote
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
-_LEAST_SECRET = 3  # shorter pieces are hidden within their URL alone: they are in every other word
-_LEAST_TOKEN = 8  # a user name of this length may be a token; `git` and `oauth2` are none
+_LEAST_SECRET = 3  # shorter secrets are hidden only within their URL, as they occur in many words
+_LEAST_TOKEN = 8  # a user name of this length may be a token; `git` and `oauth2` are shorter
 _HIDDEN = "***"
 
 
 def masked(text: str, url: str = "") -> str:
-    """``text`` without what is secret in any URL in it, and in ``url``, in whatever form that comes."""
+    """Return the text without the secrets of ``url``, and without those of any other URL in it."""
     if url:
         text = text.replace(url, masked_url(url))
     for secret in sorted(_secrets(url), key=len, reverse=True):
@@ -19,7 +19,7 @@ def masked(text: str, url: str = "") -> str:
 
 
 def masked_url(url: str) -> str:
-    """A URL, or an address as ssh has it, without user, password and query."""
+    """Return a URL, or an address in ssh's form, without user, password and query."""
     scheme, separator, rest = url.partition("://")
     at = rest.rfind("@")
     if not separator:
@@ -27,13 +27,13 @@ def masked_url(url: str) -> str:
         return f"{_HIDDEN}@{host}" if found and ":" in login and login[0] not in "/." else url
     query = re.search(r"[?#]", rest)
     if query and query.start() < at:
-        return f"{scheme}://{_HIDDEN}"  # a password with `?`, or a token with `@`: who can tell?
+        return f"{scheme}://{_HIDDEN}"  # either a password with `?`, or a query with `@`
     place = rest[at + 1 : query.start()] if query else rest[at + 1 :]
     return f"{scheme}://{place}{'?' + _HIDDEN if query else ''}"
 
 
 def _secrets(url: str) -> set[str]:
-    """The parts of a URL that must not be seen alone either, as written and decoded."""
+    """Return the secret parts of a URL, as written and decoded."""
     scheme, separator, rest = url.partition("://")
     login, _, place = (rest if separator else url).rpartition("@")
     user, _, password = login.partition(":")

@@ -1,4 +1,4 @@
-"""The nodes of a job come together before anything starts, or hear of one that cannot."""
+"""The meeting of a job's nodes before the ranks start, and the report of a node that cannot start."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from .nodes import Nodes
 
 
 def meet(contract: Contract, commit: str, say: Say) -> Nodes:
-    """Returns when all nodes are there. Raises LaunchError, in a static job on every node."""
+    """Return when all nodes have connected. Raises LaunchError, in a static job on every node."""
     if contract.elastic:
         if contract.job_token:
             say("JOB_TOKEN does not protect an elastic job: torchrun's rendezvous has no authentication")
@@ -22,7 +22,7 @@ def meet(contract: Contract, commit: str, say: Say) -> Nodes:
 
 
 def report(contract: Contract, trouble: LaunchError, say: Say) -> None:
-    """Let the other nodes know at once that this one cannot take part; else they would wait for it in vain."""
+    """Report to the other nodes that this node cannot take part; else they would wait until the deadline."""
     if not contract.distributed or contract.nnodes == 1 or contract.elastic or contract.already_rank:
         return
     say(trouble.sentence)

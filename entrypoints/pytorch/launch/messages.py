@@ -1,6 +1,6 @@
-"""The words between nodes, and between a rank and its node: what each kind of message must look like.
+"""The messages between nodes, and between a rank and its node, with the form of each kind.
 
-Whatever a connection brings is checked here before anything looks at it: kind, names, types, ranges, lengths.
+Every received line is checked here before its use: kind, names, types, ranges, lengths.
 """
 
 import json
@@ -23,16 +23,16 @@ _NO_SUCH_MESSAGE = "it does not speak as `run` does"
 
 
 def parse(line: bytes) -> Message:
-    """One line as a message. Raises ValueError for anything that is none."""
+    """Read one line as a message. Raises ValueError if it is not valid."""
     try:
-        said = json.loads(line)
+        values = json.loads(line)
     except RecursionError:
         raise ValueError(_NO_SUCH_MESSAGE) from None
-    if not isinstance(said, dict) or not isinstance(kind := said.pop("kind", None), str):
+    if not isinstance(values, dict) or not isinstance(kind := values.pop("kind", None), str):
         raise ValueError(_NO_SUCH_MESSAGE)
-    if kind not in _SHAPES or not _has(_SHAPES[kind])(said):
+    if kind not in _SHAPES or not _has(_SHAPES[kind])(values):
         raise ValueError(_NO_SUCH_MESSAGE)
-    return {"kind": kind, **said}
+    return {"kind": kind, **values}
 
 
 def whole(least: int, most: int = _MOST) -> Check:
@@ -71,7 +71,7 @@ _REFUSAL: Mapping[str, Check] = {
     "code": _one_of(*(code.value for code in Code)),
     "sentence": text(LONGEST_SENTENCE),
 }
-# A failure is never 0: whoever reports one cannot turn it into success.
+# The code of a failure is never 0: a report cannot turn a failure into success.
 _FAILURE = _has(
     {
         "node": whole(0),
@@ -86,7 +86,7 @@ _FAILURE = _has(
 _SHAPES: Mapping[str, Mapping[str, Check]] = {
     # Both ways, all the time.
     "beat": {},
-    # Node 0 and one that checks in: see handshake.py.
+    # Between node 0 and a connecting node: see handshake.py.
     "greeting": {"version": whole(1), "instance": _hexadecimal(32), "nonce": _hexadecimal(32)},
     "hello": {
         "node": whole(0),

@@ -1,23 +1,56 @@
-"""The connections between the nodes of a running job: they watch each other until the end.
+"""The connections between the nodes of a running job, by which they watch each other until the end.
 
-Node 0 has one to each other node, and each other node has one to node 0.
+Node 0 has a connection to each other node, and each other node has a connection to node 0.
 """
 
+import contextlib
+import os
 import selectors
+import signal
 import time
 from collections.abc import Iterable, Mapping
+from types import FrameType, TracebackType
 
-from .alarm import Alarm
 from .failure import Failure
 from .launch_error import Code
 from .messages import Message
 from .wire import FAREWELL_SECONDS, Wire
 
-_SWEEP_SECONDS = 0.5  # between two looks at who must be told, or has not told, that a node lives
+_SWEEP_SECONDS = 0.5  # between two rounds in which heartbeats are sent and checked
+
+
+class Alarm:
+    """A file for a selector that becomes readable when a child process ends, or another signal has been handled."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._before = signal.signal(signal.SIGCHLD, _ignore)  # Python writes to the pipe only if a handler is set
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)  # a full pipe is readable already
+
+    def __enter__(self) -> "Alarm":
+        return self
+
+    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, self._before)
+        os.close(self._reading)
+        os.close(self._writing)
+
+    def fileno(self) -> int:
+        return self._reading
+
+    def quiet(self) -> None:
+        """Forget the signals until now."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reading, 65536)
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the code that waits on the alarm looks at all processes."""
 
 
 class Nodes:
-    """This node's connections, by the other's node rank."""
+    """This node's connections, by the node rank of the other side."""
 
     def __init__(self, wires: Mapping[int, Wire] | None = None, *, master_addr: str = "") -> None:
         self._wires = dict(wires or {})
@@ -32,37 +65,37 @@ class Nodes:
 
     @property
     def others(self) -> frozenset[int]:
-        """The nodes that this one has, or had, a connection to."""
+        """The node ranks of all connections, open or lost."""
         return frozenset(self._wires)
 
     @property
     def master_addr(self) -> str:
-        """Where node 0 has been found, on node 0 by another; empty where nothing had to be found."""
+        """The address at which node 0 was reached; empty if no address had to be found."""
         for node, wire in self._wires.items():
             return wire.own if node else wire.peer
         return self._master_addr
 
     def heed(self, alarm: Alarm) -> None:
-        """Let `poll` end when the alarm rings."""
+        """Let `poll` return when the alarm becomes readable."""
         self._selector.register(alarm, selectors.EVENT_READ)
 
     def poll(self, seconds: float) -> list[tuple[int, Message]]:
-        """What the others have said, after waiting at most ``seconds`` for it, or until an alarm."""
-        said, self._early = self._early, []
-        deadline, rung = time.monotonic() + seconds, False
-        while not said and not rung and (left := deadline - time.monotonic()) > 0:
+        """Return the messages of the other nodes; wait for them at most ``seconds``, or until an alarm."""
+        messages, self._early = self._early, []
+        deadline, alarmed = time.monotonic() + seconds, False
+        while not messages and not alarmed and (left := deadline - time.monotonic()) > 0:
             self._sweep()
             for key, events in self._selector.select(min(left, _SWEEP_SECONDS)):
                 if isinstance(key.fileobj, Alarm):
-                    rung = True
+                    alarmed = True
                     key.fileobj.quiet()
                     continue
                 wire = self._wires[key.data]
                 if events & selectors.EVENT_WRITE:
                     wire.flush()
-                said += [(key.data, message) for message in wire.receive()]
+                messages += [(key.data, message) for message in wire.receive()]
                 self._watch(key.data)
-        return said
+        return messages
 
     def _sweep(self) -> None:
         if time.monotonic() - self._swept < _SWEEP_SECONDS:
@@ -73,7 +106,7 @@ class Nodes:
             self._watch(node)
 
     def _watch(self, node: int) -> None:
-        """Wait for what a connection needs: to be read, to be written to, or nothing more when it is gone."""
+        """Register a connection for reading, for writing if it has unsent bytes, or not at all if it is gone."""
         wire = self._wires[node]
         key = self._selector.get_map().get(wire.fileno())
         if key is None:
@@ -87,23 +120,23 @@ class Nodes:
             self._selector.modify(wire, wanted, node)
 
     def lost(self) -> list[Failure]:
-        """The nodes that are gone, each as a failure."""
+        """Return a failure for each node whose connection is lost."""
         return self._gone
 
     def tell(self, kind: str, **values: object) -> None:
-        """Tell all others."""
+        """Send a message to all other nodes."""
         for node, wire in self._wires.items():
             wire.send(kind, **values)
             self._watch(node)
 
     def close(self) -> None:
-        """Hang up when the others have heard all."""
+        """Close the connections when the other nodes have read all messages."""
         farewell(self._wires.values())
         self._selector.close()
 
 
 def farewell(wires: Iterable[Wire]) -> None:
-    """Say no more, and wait a moment for the others to hang up: closing on unread bytes takes back what was sent."""
+    """Close the connections after the other side, at most 2 s later: closing on unread bytes discards sent messages."""
     with selectors.DefaultSelector() as selector:
         left = {wire for wire in wires if not wire.gone}
         for wire in left:

@@ -1,7 +1,7 @@
-"""One rank: runs the script, hands its stderr on, and reports how it ended.
+"""One rank: runs the script, passes its stderr on, and reports its end.
 
-A process of its own between `run` and the script, as an elastic job's torchrun turns every failure into exit
-code 1 and keeps no words. Started as `python rank.py [--torchrun] SOCKET COMMAND…`; needs the standard library only.
+It is a process between `run` and the script, as an elastic job's torchrun turns every failure into exit code 1 and
+keeps no output. Started as `python rank.py [--torchrun] SOCKET COMMAND…`; needs the standard library only.
 """
 
 import contextlib
@@ -21,21 +21,19 @@ from collections import deque
 from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_SIGNALS = {
-    signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGCHLD,
-}  # fmt: skip
+_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGCHLD}
 _ENDS = {signal.SIGTERM, signal.SIGINT}
 _HOLD_SECONDS = 1.5
-_LOG_SECONDS = 30.0  # for a log that takes the last lines slowly
+_LOG_SECONDS = 30.0  # for a slow log to take the last lines
 _LAST_LINES = 40  # as messages.py allows
 _LONGEST_LINE = 2000
 _INTERNAL, _NO_PROCESS = 70, 92  # of Code, which cannot be imported from here
-_LIMITED = {errno.EAGAIN, errno.ENOMEM}  # no fork: the command itself may be all right
+_LIMITED = {errno.EAGAIN, errno.ENOMEM}  # the fork failed, and not the command
 _OWN_NAME = "run's process beside the script"
 
 
 class Reporter:
-    """Tells `run` about this rank. Where that fails the script runs all the same."""
+    """Reports this rank to `run`. The script runs even if that fails."""
 
     def __init__(self, name: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -52,13 +50,13 @@ class Reporter:
 
 
 def main(reports: str, command: list[str], *, under_torchrun: bool) -> int:
-    """Run ``command`` and return its exit code as a shell says it (128 + n for a signal)."""
-    # Where `run` is not all that keeps its container alive, nothing else would end the script when `run` is killed.
+    """Run ``command`` and return its exit code as a shell does (128 + n for signal n)."""
+    # If the container outlives a killed `run`, nothing else would end the script.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     reporter = Reporter(reports)
     try:
         return _run(reporter, command, under_torchrun=under_torchrun)
-    except Exception as error:  # such as no more threads; the kernel ends the script with this process
+    except Exception as error:  # such as a limit of threads; the kernel ends the script with this process
         words = [f"{_OWN_NAME} failed: {type(error).__name__}: {error}"[:_LONGEST_LINE]]
         reporter.say("rank-ended", code=_INTERNAL, words=words, told=False)
         return _INTERNAL
@@ -76,49 +74,46 @@ def _run(reporter: Reporter, command: list[str], *, under_torchrun: bool) -> int
         reporter.say("rank-ended", code=code, words=words, told=False)
         return code
     reporter.say("script", pid=script.pid)
-    last_words: deque[str] = deque(maxlen=_LAST_LINES)
+    last_lines: deque[str] = deque(maxlen=_LAST_LINES)
     assert script.stderr is not None
-    words_of_script, writing = script.stderr.fileno(), threading.Event()
-    reader = threading.Thread(target=_hand_on_words, args=(words_of_script, last_words, writing), daemon=True)
+    stderr, writing = script.stderr.fileno(), threading.Event()
+    reader = threading.Thread(target=_pass_on, args=(stderr, last_lines, writing), daemon=True)
     reader.start()
-    told, by_run = _follow(script, reporter.supervisor, torchrun=os.getppid() if under_torchrun else -1)
-    _wait_for_words(reader, words_of_script, writing)
+    signalled, by_run = _follow(script, reporter.supervisor, torchrun=os.getppid() if under_torchrun else -1)
+    _wait_for_output(reader, stderr, writing)
     code = 128 - script.returncode if script.returncode < 0 else script.returncode
-    reporter.say("rank-ended", code=code, words=list(last_words), told=told)
+    reporter.say("rank-ended", code=code, words=list(last_lines), told=signalled)
     if by_run and under_torchrun:
-        signal.sigwait(_ENDS)  # else torchrun would take this for a failure, and start the rank again
+        signal.sigwait(_ENDS)  # else torchrun would count a failure, and start the rank again
     return code
 
 
 def _follow(script: subprocess.Popen[bytes], supervisor: int, *, torchrun: int) -> tuple[bool, bool]:
-    """Pass signals on until the script has ended; returns whether it was told to end, and whether by `run`.
+    """Pass signals on until the script has ended. Return True if a signal told it to end, and True if `run` sent that.
 
-    ``torchrun`` is its process, -1 where there is none.
+    ``torchrun`` is the process id of torchrun; -1 if there is none.
     """
-    told, by_run, held_until = False, False, float("inf")
+    signalled, by_run, deadline = False, False, float("inf")
     while script.poll() is None:
-        info = signal.sigtimedwait(_SIGNALS, min(3600.0, max(0.0, held_until - time.monotonic())))
-        if info is None and time.monotonic() < held_until:
-            continue
-        if info is not None and info.si_signo == signal.SIGCHLD:
+        info = signal.sigtimedwait(_SIGNALS, min(3600.0, max(0.0, deadline - time.monotonic())))
+        if (info is None and time.monotonic() < deadline) or (info and info.si_signo == signal.SIGCHLD):
             continue
         if info and info.si_pid == torchrun:
-            # torchrun ends the others at once when one fails. They may be about to fail by themselves, and
-            # which of them does not is what tells a hanging rank from those that wait for it. One that `run` has
-            # told to end needs no second word.
+            # When one rank fails, torchrun ends the others at once. Give them time to fail by themselves, as a rank
+            # that does not fail is the cause of a hang. A rank that `run` has ended needs no second signal.
             if not by_run:
-                held_until = min(held_until, time.monotonic() + _HOLD_SECONDS)
+                deadline = min(deadline, time.monotonic() + _HOLD_SECONDS)
             continue
         number = info.si_signo if info else signal.SIGTERM
-        told = told or number in _ENDS
+        signalled = signalled or number in _ENDS
         by_run = by_run or bool(info and info.si_pid == supervisor and number in _ENDS)
-        held_until = float("inf")
+        deadline = float("inf")
         script.send_signal(number)
-    return told, by_run
+    return signalled, by_run
 
 
-def _wait_for_words(reader: threading.Thread, source: int, writing: threading.Event) -> None:
-    """Until all is read and handed on. A grandchild may hold the pipe open for good, and a log may be slow."""
+def _wait_for_output(reader: threading.Thread, source: int, writing: threading.Event) -> None:
+    """Wait until all output is passed on; at most 30 s, as a grandchild may keep the pipe open, or the log be slow."""
     until = time.monotonic() + _LOG_SECONDS
     reader.join(1)
     while reader.is_alive() and time.monotonic() < until:
@@ -127,7 +122,7 @@ def _wait_for_words(reader: threading.Thread, source: int, writing: threading.Ev
         reader.join(0.1)
 
 
-def _hand_on_words(source: int, words: deque[str], writing: threading.Event) -> None:
+def _pass_on(source: int, last_lines: deque[str], writing: threading.Event) -> None:
     unfinished = b""
     while data := os.read(source, 65536):
         writing.set()
@@ -135,17 +130,16 @@ def _hand_on_words(source: int, words: deque[str], writing: threading.Event) -> 
             os.write(2, data)
         writing.clear()
         *lines, unfinished = (unfinished + data).split(b"\n")
-        words.extend(line.decode(errors="replace")[:_LONGEST_LINE] for line in lines if line.strip())
+        last_lines.extend(line.decode(errors="replace")[:_LONGEST_LINE] for line in lines if line.strip())
         unfinished = unfinished[-_LONGEST_LINE:]
     if unfinished.strip():
-        words.append(unfinished.decode(errors="replace"))
+        last_lines.append(unfinished.decode(errors="replace"))
 
 
 def _become_script(mask: Iterable[int]) -> None:
-    """In a group of its own, as torchrun signals ours; and the kernel ends it when this process is killed."""
-    os.setpgid(0, 0)
+    os.setpgid(0, 0)  # torchrun signals the process group of this process
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the script ends if this process is killed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""This node's ranks: started, an elastic job's by torchrun, watched, and ended with all that they started."""
+"""The ranks of this node: started (an elastic job's by torchrun), watched, and ended with all their descendants."""
 
 import contextlib
 import ctypes
@@ -19,9 +19,9 @@ from .reports import Rank, Reports
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _KILL_ROUNDS = 50
-_LOOK_SECONDS = 0.5  # between two looks for stopped processes
-_END_SECONDS = 5.0  # between the end of a process's connection and its own
-_FROZEN_SECONDS = 5.0  # when we did not look for so long, we were frozen with them
+_LOOK_SECONDS = 0.5  # between two checks for stopped processes
+_END_SECONDS = 5.0  # from the end of a connection to that of its process
+_FROZEN_SECONDS = 5.0  # After so long without a check, `run` was frozen together with its ranks.
 
 
 class Ranks:
@@ -31,14 +31,14 @@ class Ranks:
         self._contract = contract
         self._reports = Reports()
         self._seen: set[Rank] = set()
-        self._silent: set[int] = set()  # local ranks that ended without a word
-        self._told: set[int] = set()  # processes that were signalled before they said who they are
+        self._silent: set[int] = set()  # local ranks that ended without a report
+        self._unknown: set[int] = set()  # processes that were signalled before their first report
         self._killed = False
         self._signal = 0
         self._signalled: list[Rank] = []
         self._stopped_since: dict[int, float] = {}
         self._looked = time.monotonic()
-        # Orphans come to us, not to PID 1, so that none outlives its job.
+        # Adopt orphans in place of PID 1, so that none outlives its job.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
         words = command_of(contract, self._reports.name, command)
         self._started: list[subprocess.Popen[bytes]] = []  # rank.py for each rank, or an elastic job's torchrun
@@ -46,7 +46,7 @@ class Ranks:
             self._start(words, own, cwd)
 
     def _start(self, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
-        """Raises LaunchError where there may be no more processes, or no more memory for one."""
+        """Start one process. Raises LaunchError at the limit of processes or memory."""
         try:
             self._started.append(subprocess.Popen(words, env=env, cwd=cwd, start_new_session=True))
         except OSError as error:
@@ -65,34 +65,31 @@ class Ranks:
         before = len(self._reports.ranks)
         self._reports.poll()
         if self._signal:
-            self._send(self._reports.ranks[before:])  # started while the others were told
+            self._send(self._reports.ranks[before:])  # they reported after the others were signalled
         if self._contract.elastic:
             return []
-        return [*self._unreported(gone), *(self._failure(rank) for rank in self._new_ends() if rank.code)]
-
-    def _unreported(self, gone: Iterable[int]) -> list[Failure]:
-        """The failures of ranks, by their local numbers, that are gone and never said who they are."""
-        known = {rank.pid for rank in self._reports.ranks}
-        new = [local for local in gone if local not in self._silent and self._started[local].pid not in known]
-        self._silent.update(new)
-        codes = {local: shell_code(self._started[local].returncode) for local in new}
-        return [self._silent_failure(local, code) for local, code in codes.items() if code]
-
-    def _silent_failure(self, local: int, code: int) -> Failure:
-        contract, told = self._contract, bool(self._signal) or self._killed
-        rank = contract.first_rank + local
-        return Failure(node=contract.node_rank, rank=rank, local_rank=local, code=code, told=told)
-
-    def _new_ends(self) -> list[Rank]:
         ends = [rank for rank in self._reports.ranks if rank.code is not None and rank not in self._seen]
         self._seen.update(ends)
         for rank in ends:
             if rank.silent:
                 rank.code = self._code_of(rank)
-        return ends
+        return [*self._unreported(gone), *(self._failure(rank) for rank in ends if rank.code)]
+
+    def _unreported(self, gone: Iterable[int]) -> list[Failure]:
+        """Return the failures of ranks, by their local numbers, that ended before their first report."""
+        known = {rank.pid for rank in self._reports.ranks}
+        new = [local for local in gone if local not in self._silent and self._started[local].pid not in known]
+        self._silent.update(new)
+        codes = {local: shell_code(self._started[local].returncode) for local in new}
+        node, first, signalled = self._contract.node_rank, self._contract.first_rank, bool(self._signal) or self._killed
+        return [
+            Failure(node=node, rank=first + local, local_rank=local, code=code, told=signalled)
+            for local, code in codes.items()
+            if code
+        ]
 
     def _code_of(self, rank: Rank) -> int:
-        """How the process of a static job's rank ended, which is not said by the end of its connection."""
+        """Return the exit code of a static job's rank whose connection ended without a report."""
         for each in self._started:
             if each.pid == rank.pid:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -101,14 +98,14 @@ class Ranks:
 
     @property
     def done(self) -> list[int]:
-        """The ranks of a static job that have ended with 0."""
+        """The ranks of a static job that have ended with exit code 0."""
         return [] if self._contract.elastic else [rank.number for rank in self._reports.ranks if rank.code == 0]
 
     @property
     def all_over(self) -> bool:
-        """Whether every rank has ended; an elastic job's torchrun may still be talking about it.
+        """Return True if every rank has ended and none is started again.
 
-        That may start them again, unless they were told to end: see rank.py.
+        An elastic job's torchrun starts ranks again unless `run` has ended them: see rank.py.
         """
         ended = sum(rank.code is not None for rank in self._reports.ranks)
         if self._contract.elastic:
@@ -120,34 +117,36 @@ class Ranks:
         return None not in [each.poll() for each in self._started]
 
     def outcome(self) -> list[Failure]:
-        """When ended: what an elastic job's torchrun has left. Of fixed ranks `poll` has told all."""
-        return self._elastic_outcome(shell_code(self._started[0].returncode)) if self._contract.elastic else []
-
-    def _elastic_outcome(self, code: int) -> list[Failure]:
+        """Return the failures of an elastic job whose torchrun has ended; `poll` returns those of a static job."""
+        if not self._contract.elastic:
+            return []
+        node, code = self._contract.node_rank, shell_code(self._started[0].returncode)
         if self._signal:
-            # Between two attempts there was nobody to tell but torchrun.
-            nobody = [Failure(node=self._contract.node_rank, code=128 + self._signal, told=True)]
-            return [self._failure(rank) for rank in self._signalled if rank.code] if self._signalled else nobody
+            # Between two attempts torchrun has no ranks to signal.
+            torchrun = [Failure(node=node, code=128 + self._signal, told=True)]
+            return [self._failure(rank) for rank in self._signalled if rank.code] if self._signalled else torchrun
         if not code:
             return []
-        from .checkin import rendezvous_gone  # noqa: PLC0415 - of no use to other jobs, and slow to load
+        from .checkin import rendezvous_gone  # noqa: PLC0415 - slow to load, and only elastic jobs need it
 
-        said = self._last_attempt()
-        if all(failure.consequence for failure in said) and (gone := rendezvous_gone(self._contract)):
-            return [Failure(node=self._contract.node_rank, code=Code.NODE_LOST, why=gone)]
-        return said or [Failure(node=self._contract.node_rank, code=code, why="torchrun ended before its ranks did")]
+        by_themselves = [rank for rank in self._reports.ranks if rank.code and not rank.told]
+        last = max((rank.attempt for rank in by_themselves), default=0)
+        failures = [self._failure(rank) for rank in by_themselves if rank.attempt == last]
+        if all(failure.consequence for failure in failures) and (gone := rendezvous_gone(self._contract)):
+            return [Failure(node=node, code=Code.NODE_LOST, why=gone)]
+        return failures or [Failure(node=node, code=code, why="torchrun ended before its ranks did")]
 
     def signal(self, number: int) -> None:
         """Send a signal to each rank's script, by way of rank.py."""
         self._signal = number
         if not self._send(self._reports.ranks):
-            for each in self._started:  # they have not said yet who they are
+            for each in self._started:  # no rank has reported yet
                 each.send_signal(number)
-                self._told.add(each.pid)
+                self._unknown.add(each.pid)
 
     def _send(self, ranks: Iterable[Rank]) -> bool:
-        """Returns whether there was one to send it to."""
-        alive = [rank for rank in ranks if rank.code is None and rank.pid not in self._told]
+        """Send the signal to the live ranks, and return True if there is one."""
+        alive = [rank for rank in ranks if rank.code is None and rank.pid not in self._unknown]
         for rank in alive:
             self._signalled.append(rank)
             with contextlib.suppress(ProcessLookupError):
@@ -155,10 +154,10 @@ class Ranks:
         return bool(alive)
 
     def stopped(self, seconds: float) -> list[Failure]:
-        """What has been stopped (state T, as by SIGSTOP) for so long.
+        """Return failures for the processes that have been stopped (state T, as by SIGSTOP) for so long.
 
-        A debugger's stop is another state (t), a frozen container yet another. An elastic job's rank is ended instead:
-        its torchrun knows what to do then.
+        A debugger's stop is state t, and a frozen container has another state. An elastic job's process is killed
+        instead, so that its torchrun acts.
         """
         now = time.monotonic()
         if now - self._looked < _LOOK_SECONDS:
@@ -178,19 +177,16 @@ class Ranks:
         return []
 
     def _stop_of(self, rank: Rank | None, pid: int, now: float) -> Failure:
-        return Failure(
-            node=self._contract.node_rank,
-            rank=rank.number if rank else None,
-            local_rank=rank.local if rank else None,
-            code=128 + signal.SIGSTOP,
-            why=f"its process {pid} has been stopped (state T, as by SIGSTOP) for "
-            f"{now - self._stopped_since[pid]:.0f} s",
-        )
+        seconds = f"{now - self._stopped_since[pid]:.0f} s"
+        why = f"its process {pid} has been stopped (state T, as by SIGSTOP) for {seconds}"
+        number, local = (rank.number, rank.local) if rank else (None, None)
+        node, code = self._contract.node_rank, 128 + signal.SIGSTOP
+        return Failure(node=node, rank=number, local_rank=local, code=code, why=why)
 
     def kill(self) -> None:
-        """End all that is left, whatever session or process group it hides in."""
+        """Kill all descendants, in any session or process group."""
         self._killed = True
-        for _ in range(_KILL_ROUNDS):  # one that forks while we look leaves a child that the next look finds
+        for _ in range(_KILL_ROUNDS):  # the next round finds the children of processes that fork in this round
             self._reap()
             left = [pid for pid in descendants(os.getpid()) if state_of(pid) not in ("", "Z", "X")]
             if not left:
@@ -203,20 +199,14 @@ class Ranks:
         self._reap()
 
     def _reap(self) -> None:
-        """Bury adopted orphans; what we started is left to Popen, which must see its exit code."""
-        started = {each.pid: each for each in self._started if each.returncode is None}  # a number is given again
+        """Reap adopted orphans; Popen reaps the started processes, as it needs their exit codes."""
+        started = {each.pid: each for each in self._started if each.returncode is None}  # process ids are reused
         with contextlib.suppress(ChildProcessError):
             while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if each := started.get(dead.si_pid):
                     each.poll()
                 else:
                     os.waitpid(dead.si_pid, os.WNOHANG)
-
-    def _last_attempt(self) -> list[Failure]:
-        """The failures of an elastic job's last attempt in which a rank failed by itself, in order."""
-        by_themselves = [rank for rank in self._reports.ranks if rank.code and not rank.told]
-        last = max((rank.attempt for rank in by_themselves), default=0)
-        return [self._failure(rank) for rank in by_themselves if rank.attempt == last]
 
     def _failure(self, rank: Rank) -> Failure:
         assert rank.code is not None
@@ -233,12 +223,12 @@ class Ranks:
 
 
 def shell_code(returncode: int) -> int:
-    """How a process ended, as a shell has it: 128 and the signal's number where one ended it."""
+    """Return a process's exit code as a shell does: 128 + n if signal n has ended it."""
     return returncode if returncode >= 0 else 128 - returncode
 
 
 def environments_of(contract: Contract, env: Mapping[str, str]) -> list[dict[str, str]]:
-    """What each process of `command_of` starts with; torchrun gives an elastic job's ranks their own numbers."""
+    """Return the environment of each started process; torchrun gives an elastic job's ranks their numbers."""
     if contract.elastic or not contract.distributed:
         return [dict(env)]
     return [
@@ -248,9 +238,10 @@ def environments_of(contract: Contract, env: Mapping[str, str]) -> list[dict[str
 
 
 def _as_torchrun(contract: Contract, local: int) -> dict[str, str]:
-    """What torchrun says besides, but for its own store and files: Lightning, for one, asks before Slurm's variables.
+    """Return the other variables of torchrun that are not about its store and files.
 
-    https://docs.pytorch.org/docs/stable/elastic/run.html, "Environment Variables".
+    Lightning, for one, reads them before Slurm's. https://docs.pytorch.org/docs/stable/elastic/run.html, "Environment
+    Variables".
     """
     return {
         "TORCHELASTIC_RUN_ID": contract.rdzv_id,
@@ -264,9 +255,9 @@ def _as_torchrun(contract: Contract, local: int) -> dict[str, str]:
 
 
 def command_of(contract: Contract, reports: str, command: tuple[str, ...]) -> list[str]:
-    """How a rank of this node is started, or all ranks of an elastic job; they report to the socket ``reports``.
+    """Return the command of a rank of this node, or of an elastic job's torchrun; ``reports`` is the socket's name.
 
-    torchrun loads torch on each node before the first rank does. What it adds to fixed ranks `run` does itself.
+    Static jobs do without torchrun, which loads torch on each node before the first rank does.
     """
     rank = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
     if not contract.elastic:

@@ -1,6 +1,6 @@
-"""What this node's ranks report: rank.py connects to a socket of ours, and says how its script is.
+"""The reports of this node's ranks: rank.py connects to a socket of `run`, and reports the state of its script.
 
-An abstract Unix socket (unix(7)), so that it needs no place in a folder: one that is full ends no job.
+The socket is an abstract Unix socket (unix(7)), which needs no folder: a full disk cannot end the job.
 """
 
 import os
@@ -13,7 +13,7 @@ from .wire import Wire
 
 @dataclass(eq=False, kw_only=True)
 class Rank:
-    """One process of this node, in one attempt; ``code`` is None as long as it lives."""
+    """One rank in one attempt; ``code`` is None as long as it runs."""
 
     wire: Wire
     pid: int  # of rank.py
@@ -23,11 +23,11 @@ class Rank:
     script: int = 0  # the script's process
     code: int | None = None
     words: tuple[str, ...] = ()
-    told: bool = False
-    silent: bool = False  # it hung up without a last word
+    told: bool = False  # it ended after a signal to end
+    silent: bool = False  # its connection ended without a report of its end
 
     def hear(self) -> None:
-        """Take in what it says; one that hangs up without a last word counts as killed."""
+        """Process its messages; a rank whose connection ends without a report counts as killed."""
         for message in self.wire.receive():
             if message["kind"] == "rank":
                 self.number, self.local, self.attempt = message["rank"], message["local_rank"], message["attempt"]
@@ -40,7 +40,7 @@ class Rank:
 
 
 class Reports:
-    """The socket, and the ranks in the order in which they came."""
+    """The socket, and the ranks in the order of their first reports."""
 
     def __init__(self) -> None:
         self.name = f"torchbake-run-{os.getpid()}-{os.urandom(8).hex()}"
@@ -52,10 +52,11 @@ class Reports:
         self.ranks: list[Rank] = []
 
     def poll(self) -> None:
-        """Take in what has been said since the last call."""
+        """Process the messages since the last call."""
         while connected := self._accept():
-            pid, user = _peer(connected)
-            if pid and user == os.getuid():
+            credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            pid, user, _group = struct.unpack("3i", credentials)
+            if pid and user == os.getuid():  # the id is 0 for a process of another container
                 self._coming.append(Rank(wire=Wire(connected), pid=pid))
             else:
                 connected.close()
@@ -70,10 +71,3 @@ class Reports:
             return self._listener.accept()[0]
         except OSError:
             return None
-
-
-def _peer(connected: socket.socket) -> tuple[int, int]:
-    """The process at the other end, 0 when it is in another container, and its user."""
-    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, user, _group = struct.unpack("3i", credentials)
-    return pid, user

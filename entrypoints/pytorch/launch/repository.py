@@ -21,7 +21,7 @@ from .masking import masked, masked_url
 DEFAULT_SECONDS = 600
 PROTOCOLS = "file:git:http:https:ssh"  # unless GIT_ALLOW_PROTOCOL says otherwise; ext:: would run any command
 
-# Where git would find its repository, if it were not told: it must be the one that is made here.
+# Variables that would lead git to another repository than the folder of the job.
 _ELSEWHERE = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE"),
@@ -30,7 +30,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A repository and a revision that git may be given."""
+    """A repository and a revision, checked so that git may take them as arguments."""
 
     repository: str
     revision: str
@@ -42,16 +42,16 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class _Git:
-    """git in one folder, until a time."""
+    """git in one folder, until a deadline."""
 
     folder: Path
     env: Mapping[str, str]
     deadline: float
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run it. Raises TimeoutError when the time is over, with all that it started ended."""
+        """Run git. At the deadline, kill it with its children and raise TimeoutError."""
         command = ["git", "-C", str(self.folder), *words]
-        # Without a terminal, ssh asks for no password and no host key: nobody would answer.
+        # A new session has no terminal, so ssh does not wait for a password or a host key.
         process = subprocess.Popen(
             command, env=dict(self.env), text=True, errors="replace", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -68,7 +68,7 @@ class _Git:
 
 
 def source_of(env: Mapping[str, str]) -> Source:
-    """What GIT_REPOSITORY and GIT_REVISION name. Raises LaunchError for what is none of git's business."""
+    """Read GIT_REPOSITORY and GIT_REVISION. Raises LaunchError for values that git must not get."""
     repository, revision = env["GIT_REPOSITORY"].strip(), env.get("GIT_REVISION", "").strip() or "HEAD"
     protocols = env.get("GIT_ALLOW_PROTOCOL") or PROTOCOLS
     if not re.fullmatch(r"[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*", revision):
@@ -92,7 +92,7 @@ def _check_repository(repository: str, protocols: list[str]) -> None:
 
 
 def _is_ambiguous(rest: str) -> bool:
-    """Whether a login stands there that does not end at the first @, or begins a path: git would look for its host."""
+    """Return True if the URL's login does not end at the first @, or holds a / or ?: git would read another host."""
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     login, _, _ = authority.rpartition("@")
     port = authority.rpartition(":")[2] if ":" in authority else ""
@@ -101,9 +101,9 @@ def _is_ambiguous(rest: str) -> bool:
 
 
 def fetch(source: Source, folder: Path, env: Mapping[str, str]) -> str:
-    """Fetch the revision (branch, tag or commit) into ``folder``; returns the commit's full SHA. Raises LaunchError.
+    """Fetch the revision (branch, tag or commit) into ``folder``, and return the commit's full SHA. Raises LaunchError.
 
-    Only that revision where the server allows it, else everything: some servers hand out no single commit.
+    If the server does not serve a single commit, everything is fetched.
     """
     if not shutil.which("git", path=env.get("PATH")):
         raise LaunchError(Code.NO_JOB, f"{source} needs git, which this image lacks: add it to the row's apt packages.")
@@ -119,16 +119,16 @@ def fetch(source: Source, folder: Path, env: Mapping[str, str]) -> str:
         why = f"was not fetched within {seconds:g} seconds: is it reachable from here? GIT_TIMEOUT gives it more."
         raise LaunchError(Code.NO_JOB, f"{source} {why}") from None
     if done.returncode:
-        said = masked(done.stderr, source.repository)
-        raise LaunchError(Code.NO_JOB, f"{source} cannot be fetched: {cause_of(said)}")
+        cause = cause_of(masked(done.stderr, source.repository))
+        raise LaunchError(Code.NO_JOB, f"{source} cannot be fetched: {cause}")
     return commit
 
 
 def _fetch(git: _Git, source: Source) -> subprocess.CompletedProcess[str]:
-    """The last call of git: it failed, or the revision is checked out."""
-    started = git("init", "--quiet")
-    if started.returncode:
-        return started
+    """Return the last call of git, which has failed or has checked out the revision."""
+    done = git("init", "--quiet")
+    if done.returncode:
+        return done
     wanted = "FETCH_HEAD"
     done = git("fetch", "--quiet", "--depth=1", "--", source.repository, source.revision)
     if done.returncode and not _next_step(done.stderr):
@@ -140,7 +140,7 @@ def _fetch(git: _Git, source: Source) -> subprocess.CompletedProcess[str]:
     return done if done.returncode else git("checkout", "--quiet", "--detach", wanted, "--")
 
 
-# What git and its helpers say, and what to do then. Trying again in another way would only say it twice.
+# Messages of git and its helpers, each with the next step. After such a message another way to fetch fails too.
 _NEXT_STEPS = (
     (r"dubious ownership",
      "start the container as the folder's owner (--user), or mount a /etc/gitconfig that names it as safe.directory"),
@@ -164,15 +164,15 @@ _NO_REVISION = r"couldn't find remote ref|not our ref|did not match|unable to re
 _TELLING = re.compile(r"fatal:|error:|remote:|ssh:|Permission denied|Host key|No user exists", re.IGNORECASE)
 
 
-def _next_step(said: str) -> str:
-    return next((step for pattern, step in _NEXT_STEPS if re.search(pattern, said)), "")
+def _next_step(output: str) -> str:
+    return next((step for pattern, step in _NEXT_STEPS if re.search(pattern, output)), "")
 
 
-def cause_of(said: str) -> str:
-    """One sentence out of all that git wrote: its own reasons, and what to do."""
-    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
+def cause_of(output: str) -> str:
+    """Summarise git's output in one sentence: its own reasons, and the next step."""
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if _TELLING.search(line)] or lines or ["git said nothing"]
     words = "; ".join(dict.fromkeys(telling[:5]))
     words = "".join(letter if letter.isprintable() else "?" for letter in words)[:600].rstrip(".:; ")
-    step = _next_step(said) or ("correct GIT_REVISION" if re.search(_NO_REVISION, said) else "")
+    step = _next_step(output) or ("correct GIT_REVISION" if re.search(_NO_REVISION, output) else "")
     return f"{words}: {step}." if step else f"{words}."

@@ -1,4 +1,4 @@
-"""Which network interface leads to the master: gloo must be told, or it takes the host name's address."""
+"""The network interface that leads to the master. Without it gloo would take the address of the host's name."""
 
 import fcntl
 import ipaddress
@@ -11,9 +11,9 @@ _SOMEWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): no packet is sent, only the d
 
 
 def interface_to(address: str) -> str | None:
-    """The name of the interface whose address the kernel would use towards ``address``; None when unsure.
+    """Return the interface whose address the kernel uses as source towards ``address``; None if unknown.
 
-    On the master itself, and where it is given as loopback there, that is the interface others reach it by.
+    For an address of this machine (the master's own), return the interface of the default route.
     """
     source = _source_towards(address)
     if source and ipaddress.ip_address(source).is_loopback:
@@ -22,7 +22,7 @@ def interface_to(address: str) -> str | None:
 
 
 def _source_towards(address: str) -> str | None:
-    """The source address of a datagram to ``address``: connecting UDP asks for a route and sends nothing."""
+    """Return the source address of a datagram to ``address``: connect() of UDP looks up a route and sends nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

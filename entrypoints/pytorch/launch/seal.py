@@ -1,8 +1,8 @@
-"""Seals on the lines of one connection: each proves who sent it, and its place among the lines of that direction.
+"""Seals on the lines of one connection: each proves the sender of a line, and its place in that direction.
 
 A seal is HMAC-SHA256, keyed for this connection alone, over a byte for the direction, the number of the line in that
-direction (8 bytes, big-endian) and the line. So a relay between two nodes can break a connection, but cannot add,
-alter, repeat, reorder, drop or send back a line unseen.
+direction (8 bytes, big-endian) and the line. A relay between two nodes can break the connection. It cannot add, alter,
+repeat, reorder, drop or send back a line unseen.
 """
 
 import hmac
@@ -11,7 +11,7 @@ _HEX = 64  # digits of a seal; a blank comes between it and the line
 
 
 class Seals:
-    """The seals of both directions, as one of the two ends makes and checks them."""
+    """The seals of both directions at one end of the connection."""
 
     def __init__(self, key: bytes, *, node_zero: bool) -> None:
         self._key = key
@@ -25,7 +25,7 @@ class Seals:
         return sealed
 
     def take_off(self, sealed: bytes) -> bytes | None:
-        """Return the line that came next without its seal, or None if it is not sealed right."""
+        """Return the next received line without its seal, or None if the seal is wrong."""
         line = sealed[_HEX + 1 :]
         expected = self._seal(self._other, self._received, line) + b" "
         if not hmac.compare_digest(expected, sealed[: _HEX + 1]):

@@ -1,4 +1,4 @@
-"""The two places that jobs die in when they are full: shared memory and the temporary folder."""
+"""The free space in shared memory and in the temporary folder: jobs fail when one is full."""
 
 import os
 import tempfile
@@ -12,7 +12,7 @@ SMALL_SHM = 64 * 2**20  # the default of container engines
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """Bytes: of /dev/shm in all and free (None where there is none), free in the temporary folder."""
+    """The size of /dev/shm and the free bytes in it (None without one), and the free bytes of the temporary folder."""
 
     shm: int | None
     shm_free: int | None
@@ -31,7 +31,7 @@ class Space:
 
 
 def look(temporary: Path) -> Space:
-    """Look at both. Raises LaunchError when nothing can be written to the temporary folder."""
+    """Measure both. Raises LaunchError if the temporary folder is not writable."""
     try:
         with tempfile.TemporaryFile(dir=temporary) as probe:
             probe.write(b"0")
@@ -56,7 +56,7 @@ def look(temporary: Path) -> Space:
 
 
 def size(count: int) -> str:
-    """Bytes for people: ``64 MB`` counts 2**20, as --shm-size does."""
+    """Format bytes: ``64 MB`` is 64 * 2**20, as for --shm-size."""
     for unit, power in (("GB", 30), ("MB", 20)):
         if count >= 2**power:
             value = count / 2**power

@@ -1,4 +1,4 @@
-"""What a running `run` says about itself to `health`: one small file in a folder of its own."""
+"""The state that a running `run` publishes for `health`: a small file in a separate folder."""
 
 import contextlib
 import json
@@ -19,19 +19,19 @@ def temporary_folder(env: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """The folder of one `run`; its process id is in the folder's name."""
+    """The folder of one `run`, with its process id in the name."""
 
     folder: Path
 
     def say(self, phase: str, detail: str = "") -> None:
-        """Replace what is said, in one step. A folder that is full, or gone, must not end a job."""
+        """Replace the state file atomically. A full or removed folder must not end a job."""
         pid = os.getpid()
         text = json.dumps({"pid": pid, "started": started(pid), "phase": phase, "detail": detail})
         path = self.folder / "state.json"
         try:
-            beside = path.with_suffix(".new")
-            beside.write_text(text)
-            beside.replace(path)
+            new = path.with_suffix(".new")
+            new.write_text(text)
+            new.replace(path)
         except OSError:
             _write_over(path, text)
 
@@ -40,7 +40,7 @@ class State:
 
 
 def new_state(temporary: Path) -> State:
-    """Raises LaunchError when the folder cannot be made."""
+    """Make the folder. Raises LaunchError if that fails."""
     try:
         return State(folder=Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary)))
     except OSError as error:
@@ -52,7 +52,7 @@ def new_state(temporary: Path) -> State:
 
 
 def _write_over(path: Path, text: str) -> None:
-    """Without new space: in place of what stands there, and no longer than that."""
+    """Overwrite the file within its present size, as a full disk has no space for a new file."""
     with contextlib.suppress(OSError), path.open("r+b", buffering=0) as file:
         data = text.encode()
         room = os.fstat(file.fileno()).st_size

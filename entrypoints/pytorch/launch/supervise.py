@@ -1,4 +1,4 @@
-"""The job from its start to its end, on every node alike: it starts as one, and it ends as one."""
+"""The supervision of a job on one node: when a rank fails anywhere, all nodes end with the same exit code."""
 
 import signal
 import time
@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .advice import advice_at_exit
-from .alarm import Alarm
 from .contract import Contract
 from .failure import Failure, Failures
 from .log import named, printable, say
 from .messages import Message
-from .nodes import Nodes
+from .nodes import Alarm, Nodes
 from .ranks import Ranks
 
 _POLL = 0.1
-OWN_END_SECONDS = 2.0  # after a failure: for the other ranks to say what they saw, and end by themselves
+OWN_END_SECONDS = 2.0  # after a failure: for the other ranks to end by themselves and report
 TERM_SECONDS = 2.0  # then between SIGTERM and SIGKILL
 
 
@@ -38,19 +37,19 @@ class Job:
     failures: Failures = field(default_factory=Failures)
     phase: Phase = Phase.RUNNING
     deadline: float = float("inf")
-    stopped: int = 0  # the signal that told us to stop
+    stopped: int = 0  # the signal that stops the job
     own_ended: bool = False
     ended_nodes: set[int] = field(default_factory=set)
     done: dict[int, float] = field(default_factory=dict)  # the ranks that ended with 0, and when
     verdict: Message | None = None
 
     def stop(self, number: int, _frame: object = None) -> None:
-        """The handler of SIGTERM and SIGINT: pass it on, and end when the ranks have ended."""
+        """Handle SIGTERM and SIGINT: the signal is passed on, and `run` ends when the ranks have ended."""
         if not self.stopped:
             self.stopped = number
 
     def follow(self) -> int:
-        """Watch until the job has ended everywhere; returns the exit code, the same on every node."""
+        """Watch until the job has ended on all nodes; return the exit code, the same on every node."""
         with Alarm() as alarm:
             self.nodes.heed(alarm)
             self._watch()
@@ -59,7 +58,7 @@ class Job:
     def _watch(self) -> None:
         stop_passed_on = False
         while not self._over():
-            ended = self.ranks.ended  # before the poll: what is said until then is heard by it
+            ended = self.ranks.ended  # read before the poll, which then receives all messages of the ended ranks
             self._note(self.ranks.poll())
             self._note_done()
             if self.stopped and not stop_passed_on:
@@ -69,7 +68,7 @@ class Job:
                 self._note(self.ranks.outcome())
                 self._own_end()
             if not self.own_ended and self.contract.stopped_timeout:
-                # When others fail already, it is what they wait for.
+                # Once ranks fail, a stopped process is probably the cause.
                 self._note(self.ranks.stopped(self.contract.stopped_timeout if self.phase is Phase.RUNNING else 0))
             for node, message in self.nodes.poll(0 if self._over() else _POLL):
                 self._hear(node, message)
@@ -88,9 +87,9 @@ class Job:
         return [lost for lost in self.nodes.lost() if lost.node not in self.ended_nodes]
 
     def _note(self, failures: list[Failure]) -> None:
-        """Remember new failures, and let every node know: they begin to end their ranks too.
+        """Add new failures and report them, so that all nodes end their ranks.
 
-        Node 0 is told all; it tells the others what they need to end: the first, and one that explains it better.
+        Node 0 receives every failure. It sends the others only the failures that become the cause.
         """
         for failure in failures:
             changed = self.failures.add(failure)
@@ -100,7 +99,7 @@ class Job:
             self._enter(Phase.FAILING, OWN_END_SECONDS)
 
     def _note_done(self) -> None:
-        """Ranks that end with 0 may do so long before the others; it matters when those wait for them."""
+        """Note the ranks that ended with 0, which may explain why other ranks wait."""
         for rank in self.ranks.done:
             if rank not in self.done:
                 self.done[rank] = time.monotonic()
@@ -111,9 +110,9 @@ class Job:
         kind = message["kind"]
         if kind == "failed":
             failure = Failure.from_message(message["failure"])
-            if node in (0, failure.node):  # each speaks of itself, and node 0 of all
+            if node in (0, failure.node):  # a node reports its own failures, and node 0 those of all
                 self._note([failure])
-        elif kind == "done" and self._is_of(node, message["rank"]):
+        elif kind == "done" and node == message["rank"] // self.contract.nproc_per_node:
             self.done.setdefault(message["rank"], time.monotonic())
         elif kind == "ended" and self.contract.is_master:
             self.ended_nodes.add(node)
@@ -122,18 +121,14 @@ class Job:
         elif kind == "stop" and not self.stopped:
             self.stopped = message["signal"]
 
-    def _is_of(self, node: int, rank: int) -> bool:
-        return rank // self.contract.nproc_per_node == node
-
     def _pass_on_stop(self) -> None:
-        """Told to stop, by a signal here or on another node."""
         self.ranks.signal(self.stopped)
         self.nodes.tell("stop", signal=self.stopped)
         if self.phase in (Phase.RUNNING, Phase.FAILING):
             self._enter(Phase.TERMINATING, self.contract.stop_grace)
 
     def _press_on(self) -> None:
-        """End ranks that do not end by themselves, and a torchrun that lingers when they have."""
+        """End ranks that do not end by themselves, and a torchrun that runs on after its ranks."""
         if self.phase in (Phase.FAILING, Phase.TERMINATING) and not self.own_ended and self.ranks.all_over:
             self._enter(Phase.KILLED, float("inf"))
             self.ranks.kill()
@@ -153,11 +148,11 @@ class Job:
 
     def _own_end(self) -> None:
         self.own_ended = True
-        self.ranks.kill()  # what the scripts have left behind
+        self.ranks.kill()  # processes that the scripts have left behind
         self.nodes.tell("ended")
 
     def _conclude(self) -> int:
-        """Agree on the cause, say it last, and return its exit code."""
+        """Agree on the cause with the other nodes, log it, and return its exit code."""
         cause, notes = self.failures.cause, self._notes()
         if self.verdict:
             cause = Failure.from_message(self.verdict["cause"]) if self.verdict["cause"] else None
@@ -168,18 +163,16 @@ class Job:
         if cause and self.stopped and cause.told:
             say(f"run: stopped by {signal.Signals(self.stopped).name}; the ranks ended with {cause.code}.")
         elif cause:
-            say_last(cause, notes)
+            words = ["run: its last lines:", *(f"    {printable(word)}" for word in cause.words)] if cause.words else []
+            say(f"run: the job failed. First: {cause.sentence}.", *(f"run: {note}" for note in notes), *words)
         return cause.code if cause else 0
 
     def _notes(self) -> list[str]:
-        """What to do about the cause; where it only waited for another, who that may have been."""
+        """Return the next step for the cause; if it waited for another rank, the ranks that it may have waited for."""
         cause = self.failures.cause
-        if not cause:
-            return []
-        if advice := advice_at_exit(cause.code, cause.words):
-            return [advice]
-        if not cause.waited:
-            return []
+        advice = advice_at_exit(cause.code, cause.words) if cause else ""
+        if not cause or advice or not cause.waited:
+            return [advice] if advice else []
         notes = []
         if early := sorted(self.done):
             ago = time.monotonic() - max(self.done.values())
@@ -193,9 +186,3 @@ class Job:
                 f"it waited for another; {named('rank', hung)} did not end by itself, so perhaps that one hangs."
             )
         return notes
-
-
-def say_last(cause: Failure, notes: list[str]) -> None:
-    """The first failure is the last thing printed, with that rank's own last words."""
-    words = ["run: its last lines:", *(f"    {printable(word)}" for word in cause.words)] if cause.words else []
-    say(f"run: the job failed. First: {cause.sentence}.", *(f"run: {note}" for note in notes), *words)

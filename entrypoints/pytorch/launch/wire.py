@@ -1,4 +1,4 @@
-"""One connection between two nodes' `run`s: JSON lines, and a pulse that shows that the other side lives."""
+"""One connection between the `run`s of two nodes: JSON lines, with a heartbeat in both directions."""
 
 import contextlib
 import json
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from .seal import Seals
 
 BEAT_SECONDS = 2.0
-LOST_SECONDS = 15.0  # a node that says nothing for so long is gone: paused, cut off or without power
-FAREWELL_SECONDS = 2.0  # for the other side to read what was said last
-HELLO_BYTES = 16 << 10  # what one that has not introduced itself may say
+LOST_SECONDS = 15.0  # After so long without a message a node is paused, cut off or without power.
+FAREWELL_SECONDS = 2.0  # for the other side to read the last message
+HELLO_BYTES = 16 << 10  # the longest message of a stranger
 UNSEALED = "a message in its name is not proven by the JOB_TOKEN: something between the nodes altered or added it"
-_MOST_BYTES = 1 << 20  # no message is near so long; a stranger's stream must not fill the memory
+_MOST_BYTES = 1 << 20  # far above any message: a stranger's stream must not fill the memory
 _MOST_UNSENT = 4 << 20
 _READ_BYTES = 64 << 10
-_MOST_READS = 16  # at once: one that never stops must not keep us from the others
+_MOST_READS = 16  # in one call: an endless stream must not delay the other connections
 
 
 class Wire:
-    """A connected socket, never waited for. ``gone`` is the reason why nothing more will come, or empty."""
+    """A connected non-blocking socket. ``gone`` is the reason why no more messages come, or empty."""
 
     def __init__(self, connected: socket.socket, *, most_bytes: int = _MOST_BYTES) -> None:
         connected.setblocking(False)
@@ -48,31 +48,30 @@ class Wire:
 
     @property
     def address(self) -> str:
-        """Where the other side is, for people."""
+        """The other side's address in messages to people."""
         return self.peer or "an unknown address"
 
     @property
     def peer(self) -> str:
-        """The other side's address; empty when the connection is gone."""
+        """The other side's address; empty if the connection is gone."""
         return _host(self._socket.getpeername)
 
     @property
     def own(self) -> str:
-        """The address at which the other side reaches this one; empty when the connection is closed."""
+        """The address at which the other side reaches this node; empty if the socket is closed."""
         return _host(self._socket.getsockname)
 
     @property
     def open(self) -> bool:
-        """Whether we have not closed it."""
         return self._socket.fileno() >= 0
 
     @property
     def unsent(self) -> bool:
-        """Whether something waits until the other side reads."""
+        """Return True if bytes wait until the other side reads."""
         return bool(self._unsent) and not self.gone
 
     def trust(self) -> None:
-        """The other side has introduced itself, and may say more."""
+        """Allow long messages, as the other side has proven itself."""
         self._most_bytes = _MOST_BYTES
 
     def seal(self, seals: "Seals | None") -> None:
@@ -80,7 +79,7 @@ class Wire:
         self._seals = seals
 
     def send(self, kind: str, **values: Any) -> None:
-        """Say something, now or when the other side reads; one that no longer listens is seen by ``gone``."""
+        """Send a message now, or later if the other side reads slowly; if it never reads, ``gone`` is set."""
         if self.gone or self._finishing:
             return
         line = json.dumps({"kind": kind, **values}).encode()
@@ -90,7 +89,7 @@ class Wire:
             self.gone = "it does not read what is sent to it"
 
     def flush(self) -> None:
-        """Send what is left, as far as it goes."""
+        """Send unsent bytes as far as the socket takes them."""
         try:
             while self._unsent and not self.gone:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
@@ -103,7 +102,7 @@ class Wire:
             self.gone = self.gone or error.strerror or str(error)
 
     def receive(self) -> list[Message]:
-        """What has come since the last call, without waiting. A stranger's bytes end the connection."""
+        """Return the messages since the last call, without waiting. Invalid bytes end the connection."""
         for _ in range(_MOST_READS):
             data = self._read()
             if not data:
@@ -124,7 +123,7 @@ class Wire:
             self.gone = "it does not speak as `run` does"
             self._unread = b""
             return []
-        if messages:  # bytes alone may be anybody's
+        if messages:  # incomplete lines do not prove that the node is alive
             self.heard = time.monotonic()
         return [message for message in messages if message["kind"] != "beat"]
 
@@ -143,7 +142,7 @@ class Wire:
         return data
 
     def next(self, seconds: float) -> Message | None:
-        """The next message, when it comes in time; for one that has no other connection to look after."""
+        """Wait for the next message; None after so many seconds. For nodes with a single connection."""
         if not self._kept:
             waiting = select.poll()
             waiting.register(self._socket, select.POLLIN | (select.POLLOUT if self.unsent else 0))
@@ -153,12 +152,12 @@ class Wire:
         return self._kept.popleft() if self._kept else None
 
     def rest(self) -> list[Message]:
-        """What has come and was not asked for by `next`."""
+        """Return the messages that `next` has received but not yet returned."""
         kept, self._kept = list(self._kept), deque()
         return kept
 
     def keep_alive(self) -> None:
-        """Beat when it is time, and notice when the other side has not for too long."""
+        """Send a heartbeat if it is due, and set ``gone`` if the other side has sent none for 15 s."""
         now = time.monotonic()
         if not self.gone and now - self._beat >= BEAT_SECONDS:
             self._beat = now
@@ -167,7 +166,7 @@ class Wire:
             self.gone = f"it said nothing for {LOST_SECONDS:.0f} s"
 
     def finish(self) -> None:
-        """Say no more when all is said, but go on listening."""
+        """Close the sending side when all bytes are sent; keep on receiving."""
         self._finishing = True
         self.flush()
 

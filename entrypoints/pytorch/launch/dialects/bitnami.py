@@ -1,11 +1,11 @@
-"""The Bitnami chart for PyTorch, and others that count nodes alike: WORLD_SIZE is the number of nodes, RANK this node.
+"""The Bitnami chart for PyTorch, and launchers with its meaning: WORLD_SIZE is the number of nodes, RANK this node.
 
-The chart's master is a Deployment (RANK=0, MASTER_ADDR=127.0.0.1), its workers a StatefulSet `<release>-worker`; their
-command sets RANK from the ordinal in POD_NAME, plus one for the master. Where the command is replaced, RANK is
-absent, and the same is done here. A StatefulSet that holds the master too (MASTER_ADDR is its pod 0) counts from 0.
+The chart's master is a Deployment (RANK=0, MASTER_ADDR=127.0.0.1), its workers a StatefulSet `<release>-worker`. Their
+command sets RANK from the ordinal in POD_NAME, plus one for the master. If the command is replaced, RANK is absent, and
+`run` computes it in the same way. A StatefulSet that includes the master as pod 0 (MASTER_ADDR) counts from 0.
 Alibaba's DLC and the training operator before PET_ variables set the same: WORLD_SIZE replicas, RANK a replica.
 
-Recognised by WORLD_SIZE without LOCAL_RANK, where nothing else counts the nodes: with NNODES or another launcher's
+Recognised by WORLD_SIZE without LOCAL_RANK, if no other variable counts the nodes. With NNODES or another launcher's
 count, WORLD_SIZE has torch's meaning (`native`).
 
 Sources:
@@ -32,7 +32,7 @@ _COUNTED_ELSEWHERE = (
 
 
 def read(env: Mapping[str, str]) -> Settings | None:
-    """None where something else counts the nodes, and without WORLD_SIZE."""
+    """Return None without WORLD_SIZE, or if another variable counts the nodes."""
     nodes = values.whole(env, "WORLD_SIZE", least=1)
     if nodes is None or values.first_set(env, *_COUNTED_ELSEWHERE):
         return None

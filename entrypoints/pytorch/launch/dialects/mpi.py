@@ -1,10 +1,10 @@
 """An MPI launcher: mpirun of Open MPI, or mpiexec of MPICH, Intel MPI (Hydra) and Cray (PALS).
 
-It starts one process for each rank and watches them, so that each is a rank of the job as it is: it gets torch's
-variables and becomes the script. MASTER_ADDR, the host of rank 0, is in none of the launcher's variables; on one node
-alone it is 127.0.0.1. Where NNODES, NODE_RANK or NPROC_PER_NODE is set, what the launcher starts are nodes, one on each
-as for Slurm, and `run` starts the processes. Slurm's variables count for nothing then: under its allocation they are
-those of mpirun's own daemons. `srun` with PMI or PMIx is Slurm's matter. MODE=standalone: every process is on its own.
+The launcher starts and watches one process for each rank. So `run` sets torch's variables and becomes the script.
+MASTER_ADDR, the host of rank 0, is in none of the launcher's variables; on a single node it is 127.0.0.1. If NNODES,
+NODE_RANK or NPROC_PER_NODE is set, each started process is a node, as for Slurm, and `run` starts the ranks. Slurm's
+variables are then ignored, as in its allocation they describe mpirun's daemons. `srun` with PMI or PMIx is read by
+`slurm`. With MODE=standalone every process is independent.
 
 Sources:
 - https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html
@@ -19,7 +19,7 @@ from . import slurm, values
 from .settings import Fact, Rank, Settings
 
 NAME = "mpi"
-# Of each launcher: all ranks, this one, those of this node, this one among them.
+# For each launcher the variables of world size, rank, local world size and local rank.
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
@@ -41,7 +41,7 @@ _HINT = ", the host of rank 0 (mpirun -x MASTER_ADDR=HOST; mpiexec -genv MASTER_
 
 
 def read(env: Mapping[str, str]) -> Settings | None:
-    """None outside of an MPI launcher, and where each of its processes shall be alone."""
+    """Return None outside of an MPI launcher, and for MODE=standalone."""
     if values.text(env, "MODE") == "standalone":
         return None
     launcher = next((names for names in _LAUNCHERS if all(values.text(env, name) for name in names)), None)
@@ -96,7 +96,7 @@ def _rank(
 
 
 def _check_bare(env: Mapping[str, str]) -> None:
-    """A rank of a launcher that does not say enough must not run as if it were alone."""
+    """Refuse a rank of a launcher that sets too few variables: it must not run as a job of one process."""
     bare = values.first_set(env, *_BARE)
     if bare and values.text(env, "PMI_SIZE") != "1" and not values.first_set(env, *_COUNTED_ELSEWHERE):
         raise LaunchError(

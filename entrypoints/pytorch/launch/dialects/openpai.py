@@ -1,12 +1,12 @@
 """OpenPAI: nodes are the tasks of all task roles.
 
-Node ranks go through the roles in the order of PAI_TASK_ROLE_LIST (the order of the job's configuration), and in each
-role by task index: with `master` (1 task) and `worker` (2 tasks), master 0 is node 0, worker 0 node 1, worker 1 node 2.
-The master is task 0 of the first role: PAI_HOST_IP_<role>_0. Tasks share their host's network, so the port must be one
-that PAI reserved: the job's own port label of that role (other than ssh and http; when there are several, the one named
-`master`), else its http port. A job says NPROC_PER_NODE itself.
+Nodes are numbered by role in the order of PAI_TASK_ROLE_LIST, which is that of the job's configuration, then by task
+index. With `master` (1 task) and `worker` (2 tasks), master 0 is node 0, worker 0 node 1, worker 1 node 2. The master
+is task 0 of the first role: PAI_HOST_IP_<role>_0. Tasks share their host's network, so the port must be one that PAI
+has reserved for that role. It is the port whose label is neither ssh nor http, or of several `master`. Without such a
+label it is the http port. The job sets NPROC_PER_NODE.
 
-In PAI_HOST_IP and PAI_PORT_LIST a role's name is in lower case and holds only letters and digits; in
+In PAI_HOST_IP and PAI_PORT_LIST a role's name is in lower case and holds only letters and digits. In
 PAI_TASK_ROLE_TASK_COUNT it is as the user wrote it.
 
 Sources:
@@ -35,7 +35,7 @@ _INDEX = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 
 
 def read(env: Mapping[str, str]) -> Settings | None:
-    """None outside of an OpenPAI task."""
+    """Return None outside of an OpenPAI task."""
     role, index = values.text(env, "PAI_CURRENT_TASK_ROLE_NAME"), values.whole(env, _INDEX)
     if not role or index is None:
         return None
@@ -72,7 +72,7 @@ def _host(env: Mapping[str, str], role: str) -> Fact[str] | None:
 
 
 def _port(env: Mapping[str, str], role: str) -> Fact[int] | None:
-    """The port of the first role's task 0; a guess, so that MASTER_PORT can name another."""
+    """Return the port of the first role's task 0; a guess, so that MASTER_PORT can name another port."""
     labels = _labels(env, _plain(role)) or _labels(env, role)
     own = sorted(set(labels) - {"ssh", "http"})
     label = next((name for name in own if name.lower() == "master"), own[0] if len(own) == 1 else "")
@@ -89,7 +89,7 @@ def _port(env: Mapping[str, str], role: str) -> Fact[int] | None:
 
 
 def _labels(env: Mapping[str, str], role: str) -> dict[str, str]:
-    """The port labels of task 0 of a role, each with its variable."""
+    """Return the port labels of a role's task 0, each with its variable."""
     prefix = f"PAI_PORT_LIST_{role}_0_"
     return {name[len(prefix) :]: name for name in env if _LABELLED.fullmatch(name) and name.startswith(prefix)}
 
@@ -98,5 +98,5 @@ _LABELLED = re.compile(r"PAI_PORT_LIST_[A-Za-z0-9._~-]+")
 
 
 def _plain(role: str) -> str:
-    """A role's name as OpenPAI's framework controller has it (convertName)."""
+    """Return a role's name as OpenPAI's framework controller writes it (convertName)."""
     return re.sub(r"[^a-z0-9]", "", role.lower())

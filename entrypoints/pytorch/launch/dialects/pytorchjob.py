@@ -1,10 +1,9 @@
 """Kubeflow's PyTorchJob (training operator v1): RANK is a *node's* rank, WORLD_SIZE counts processes.
 
-Recognised by RANK or WORLD_SIZE next to its PET_ twins. WORLD_SIZE is replicas × processes, where a number of processes
-that is a word (`auto`, the default) counts as 1. MASTER_ADDR and its twin are `<job>-master-0`; older operators gave
-the master `localhost`, which is right there. With an elastic policy the rendezvous is at PET_RDZV_ENDPOINT, usually
-worker 0, and neither RANK nor MASTER_ADDR decides anything. PYTHONUNBUFFERED is set too. Operators before PET_ read as
-`bitnami`.
+Recognised by RANK or WORLD_SIZE next to PET_ variables. WORLD_SIZE is replicas × processes, where a word in place of
+the number of processes (`auto`, the default) counts as 1. MASTER_ADDR and PET_MASTER_ADDR are `<job>-master-0`; older
+operators gave the master `localhost`, which is right on the master. With an elastic policy the rendezvous is at
+PET_RDZV_ENDPOINT, usually worker 0, and RANK and MASTER_ADDR are ignored. Operators before PET_ are read by `bitnami`.
 
 Sources: kubeflow/training-operator (release 1.9): pkg/controller.v1/pytorch/envvar.go, master.go and elastic.go.
 """
@@ -16,15 +15,12 @@ from . import torchrun, values
 from .settings import Fact, Settings
 
 NAME = "pytorchjob"
-VARIABLES: tuple[str, ...] = (
-    *("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
-    *torchrun.VARIABLES,
-)
-TAKES: tuple[str, ...] = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *torchrun.VARIABLES)
+VARIABLES: tuple[str, ...] = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *torchrun.VARIABLES)
+TAKES = VARIABLES
 
 
 def read(env: Mapping[str, str]) -> Settings | None:
-    """None without RANK or WORLD_SIZE, and without a PET_ twin."""
+    """Return None without RANK and WORLD_SIZE, or without PET_ variables."""
     twins = values.first_set(env, "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
     pet = torchrun.read(env)
     if pet is None or not twins or not values.first_set(env, "RANK", "WORLD_SIZE"):
@@ -47,7 +43,7 @@ def read(env: Mapping[str, str]) -> Settings | None:
 
 
 def _nodes(pet: Settings, world: Fact[int] | None, counted: int) -> Fact[int] | None:
-    """The number of nodes, checked against WORLD_SIZE as the operator reckons it."""
+    """Return the number of nodes, checked against WORLD_SIZE as the operator computes it."""
     nodes = pet.nnodes
     if world is None or (nodes and nodes.value * counted == world.value):
         return nodes

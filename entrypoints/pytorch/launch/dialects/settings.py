@@ -1,4 +1,4 @@
-"""The settings of a job that a dialect reads: facts, each with the variable that it came from."""
+"""The settings of a job that a dialect reads, each with the variable that holds it."""
 
 from dataclasses import asdict, dataclass
 from typing import Generic, TypeVar
@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Fact(Generic[T]):
-    """A value and the variable that said it.
+    """A value and its variable.
 
-    A ``guess`` is what a launcher lets us conclude but does not say (a GPU count, a first host): it gives way to
-    what another variable does say, without a conflict.
+    A ``guess`` is derived from a launcher's variables, such as a GPU count or a first host. A value that another
+    variable holds replaces it without a conflict.
     """
 
     value: T
@@ -21,7 +21,7 @@ class Fact(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """One process of the job, as a launcher that knows nothing of torch's variables has started it."""
+    """A rank that a launcher without torch's variables has started."""
 
     rank: int
     world_size: int
@@ -35,7 +35,7 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All that one dialect says of the job; None where it says nothing."""
+    """The settings of a job in one dialect; None where it sets nothing."""
 
     dialect: str
     nnodes: Fact[int] | None = None
@@ -45,7 +45,7 @@ class Settings:
     master_addr: Fact[str] | None = None
     master_port: Fact[int] | None = None
     elastic: Fact[tuple[int, int]] | None = None
-    distributed: bool = False  # the launcher starts nothing but distributed jobs, be it with one process
-    master_hint: str = ""  # what MASTER_ADDR would be here, for the one who must set it
-    already_rank: bool = False  # we are inside a rank, and start no other
-    own: Rank | None = None  # that rank, where its environment is not complete
+    distributed: bool = False  # The launcher starts only distributed jobs, even with one process.
+    master_hint: str = ""  # The right MASTER_ADDR for an error message.
+    already_rank: bool = False  # This process is a rank, and starts no others.
+    own: Rank | None = None  # That rank, if torch's variables are not all set.

@@ -1,9 +1,9 @@
 """Slurm: a task on each node, started with `srun --ntasks-per-node=1`; `run` starts the processes itself.
 
-What the step says goes before what the job says, as a step may have fewer nodes. The master is the first host of the
-node list, which SLURM_NODEID counts; SLURM_LAUNCH_NODE_IPADDR is where `srun` was called, maybe a login node, and
-serves only where no list is set. Processes on each node are SLURM_GPUS_ON_NODE, unless NPROC_PER_NODE says otherwise.
-The master's name, like that number, is concluded here and not said by Slurm: MASTER_ADDR may name another way to it.
+The variables of the step precede those of the job, as a step may have fewer nodes. The master is the first host of the
+node list, in whose order SLURM_NODEID counts. SLURM_LAUNCH_NODE_IPADDR is the host of `srun`, perhaps a login node, and
+serves only without a list. The processes on each node are SLURM_GPUS_ON_NODE, unless NPROC_PER_NODE is set. That number
+and the master's name are guesses: MASTER_ADDR may name another address of the master.
 
 Sources: SchedMD/slurm: doc/man/man1/srun.1 ("OUTPUT ENVIRONMENT VARIABLES") and doc/man/man1/scontrol.1 ("hostnames";
 the syntax of host lists); https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
@@ -25,7 +25,7 @@ VARIABLES: tuple[str, ...] = (
 
 
 def read(env: Mapping[str, str]) -> Settings | None:
-    """None outside of a Slurm job."""
+    """Return None outside of a Slurm job."""
     nodes = values.whole(
         env, values.first_set(env, "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"), least=1
     )
@@ -47,14 +47,14 @@ def read(env: Mapping[str, str]) -> Settings | None:
 
 
 def _check_tasks(env: Mapping[str, str], nodes: int) -> None:
-    """One task a node; asked of the step first, as its job may have been sized for other steps."""
+    """Check for one task on each node, of the step before the job, which may have other steps."""
     variable = values.first_set(
         env, "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS"
     )
     value = values.text(env, variable)
     if not value:
         return
-    # Counts look like 2(x3),1: each perhaps for several nodes.
+    # In counts such as 2(x3),1 each number may be for several nodes.
     counts = [values.number(variable, re.sub(r"\(x[0-9]+\)$", "", count), least=1) for count in value.split(",")]
     most = nodes if variable in ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") else 1
     if max(counts) > most:
@@ -75,7 +75,7 @@ _HOSTS = re.compile(r"(?:[A-Za-z0-9._-]+|" + _GROUP.pattern + r")+")
 
 
 def first_host(variable: str, hosts: str) -> str:
-    """The first host of a list like ``gpu[01-03,07],login1`` (gpu01)."""
+    """Return the first host of a list such as ``gpu[01-03,07],login1`` (gpu01)."""
     found = _HOSTS.match(hosts)
     if not found or hosts[found.end() :][:1] not in ("", ","):
         raise values.bad(variable, hosts, "is not a list of hosts such as gpu[01-03,07]: set MASTER_ADDR to node 0.")

@@ -1,9 +1,9 @@
 """torchrun's own variables: every option of its command line can be given as PET_<OPTION>.
 
-PET_NNODES is a number or MIN:MAX; a range, or the c10d backend, makes the job elastic: its ranks are then given out at
-the rendezvous, PET_RDZV_ENDPOINT is its place, and no node has a rank before. With the static backend (the default)
-PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT say it all. PET_NPROC_PER_NODE is a number, auto, gpu or cpu; where
-torchrun's `auto` takes all cores of a node without GPUs, `run` starts one process.
+PET_NNODES is a number or MIN:MAX. A range, or the c10d backend, makes the job elastic: its ranks are then assigned at
+the rendezvous (PET_RDZV_ENDPOINT). The static backend (the default) uses PET_NODE_RANK, PET_MASTER_ADDR and
+PET_MASTER_PORT. PET_NPROC_PER_NODE is a number, auto, gpu or cpu. On a node without GPUs torchrun's `auto` takes all
+cores, while `run` starts one process.
 
 Sources: pytorch/pytorch: torch/distributed/run.py (options, parse_min_max_nnodes, determine_local_world_size,
 get_rdzv_endpoint) and torch/distributed/argparse_util.py (PET_).
@@ -17,18 +17,13 @@ from .settings import Fact, Settings
 
 NAME = "torchrun"
 VARIABLES: tuple[str, ...] = (
-    "PET_NNODES",
-    "PET_NODE_RANK",
-    "PET_NPROC_PER_NODE",
-    "PET_MASTER_ADDR",
-    "PET_MASTER_PORT",
-    "PET_RDZV_ENDPOINT",
-    "PET_RDZV_BACKEND",
+    *("PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
+    *("PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND"),
 )
 
 
 def read(env: Mapping[str, str]) -> Settings | None:
-    """None when none of these variables is set."""
+    """Return None if none of these variables is set."""
     if not values.first_set(env, *VARIABLES):
         return None
     nodes = values.node_range(env, "PET_NNODES")
@@ -49,7 +44,7 @@ def read(env: Mapping[str, str]) -> Settings | None:
 
 
 def _place(env: Mapping[str, str], *, elastic: bool) -> tuple[Fact[str] | None, Fact[int] | None]:
-    """Where the nodes meet: the endpoint, or else (torchrun: only when static) the master's address."""
+    """Return the address and port of the rendezvous endpoint, else (in torchrun only static jobs) the master's."""
     endpoint = values.endpoint(env, "PET_RDZV_ENDPOINT")
     address, port = values.address(env, "PET_MASTER_ADDR"), values.port(env, "PET_MASTER_PORT")
     if endpoint is None:
@@ -60,13 +55,13 @@ def _place(env: Mapping[str, str], *, elastic: bool) -> tuple[Fact[str] | None, 
 
 
 def max_restarts(env: Mapping[str, str], otherwise: int) -> int:
-    """How often an elastic job starts its ranks again."""
+    """Read the number of restarts of an elastic job."""
     restarts = values.whole(env, "PET_MAX_RESTARTS")
     return restarts.value if restarts else otherwise
 
 
 def rdzv_id(env: Mapping[str, str], otherwise: str) -> str:
-    """The name of an elastic job at its rendezvous."""
+    """Read the name of an elastic job at its rendezvous."""
     name = values.text(env, "PET_RDZV_ID") or otherwise
     if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,253}", name):
         raise values.bad("PET_RDZV_ID", name, "is not the name of a job: use letters, digits and _ . : - in it.")
@@ -74,7 +69,7 @@ def rdzv_id(env: Mapping[str, str], otherwise: str) -> str:
 
 
 def rdzv_conf(env: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the rendezvous, as torchrun takes them: NAME=VALUE,…"""
+    """Read the settings of the rendezvous in torchrun's form: NAME=VALUE,…"""
     text = values.text(env, "PET_RDZV_CONF")
     entries = [each.strip().partition("=") for each in text.split(",")] if text else []
     for name, _, value in entries:

@@ -1,4 +1,4 @@
-"""Kubeflow's TrainJob (trainer v2): torchrun's variables on an Indexed Job, nothing else.
+"""Kubeflow's TrainJob (trainer v2): torchrun's variables on an Indexed Job.
 
 PET_NNODES, PET_NPROC_PER_NODE (a number or auto), PET_NODE_RANK (the Job's completion index), PET_MASTER_ADDR
 (`<job>-node-0-0.<job>`) and PET_MASTER_PORT (29500). Kubernetes adds JOB_COMPLETION_INDEX, as to every Indexed Job;
@@ -22,7 +22,7 @@ TAKES: tuple[str, ...] = (*torchrun.VARIABLES, "JOB_COMPLETION_INDEX")
 
 
 def read(env: Mapping[str, str]) -> Settings | None:
-    """None outside of an Indexed Job, and without PET_NNODES and PET_NODE_RANK."""
+    """Return None outside of an Indexed Job, or without PET_NNODES or PET_NODE_RANK."""
     index = values.whole(env, "JOB_COMPLETION_INDEX")
     if not index or not values.text(env, "PET_NNODES") or not values.text(env, "PET_NODE_RANK"):
         return None

@@ -1,6 +1,6 @@
-"""Reads single variables: a value that can be, or a LaunchError that names the variable and the way out.
+"""Readers of single variables: each returns a valid value, or raises a LaunchError with the next step.
 
-An empty variable counts as not set: compose files and charts write those for nothing.
+An empty variable counts as not set, as compose files and charts write empty variables for absent values.
 """
 
 import ipaddress
@@ -13,22 +13,22 @@ from .settings import Fact
 
 T = TypeVar("T")
 
-MOST = 999_999_999  # nine digits: far above any job, and safe to reckon with
+MOST = 999_999_999  # nine digits: far above any job
 TWO_WEEKS = 14 * 24 * 3600
 
 
 def text(env: Mapping[str, str], variable: str) -> str:
-    """The value without surrounding space; empty when it is not set, and for no variable."""
+    """Return a variable's value without surrounding space; empty if it is not set, or the name is empty."""
     return env.get(variable, "").strip() if variable else ""
 
 
 def first_set(env: Mapping[str, str], *variables: str) -> str:
-    """The first of these variables that has a value; empty when none has."""
+    """Return the first of these variables that has a value; empty if none has one."""
     return next((variable for variable in variables if text(env, variable)), "")
 
 
 def show(variable: str, value: object) -> str:
-    """``NAME=value`` for a sentence of one line, however odd and long the value is. A range is shown as MIN:MAX."""
+    """Format ``NAME=value`` for one line: long values are cut, odd ones quoted, and a range is MIN:MAX."""
     words = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
     if len(words) > 100:
         words = f"{words[:100]}..."
@@ -36,64 +36,61 @@ def show(variable: str, value: object) -> str:
 
 
 def bad(variable: str, value: object, why: str) -> LaunchError:
-    """The error for one value; ``why`` ends the sentence and says what to do."""
+    """Return the error for one value; ``why`` ends the sentence with the reason and the next step."""
     return LaunchError(Code.BAD_VALUE, f"{show(variable, value)} {why}")
 
 
 def agree(one: Fact[T] | None, other: Fact[T] | None, why: str = "both are read") -> Fact[T] | None:
-    """What two variables say together; a LaunchError when they differ."""
+    """Return the common value of two variables. Raises LaunchError if they differ."""
     if one and other and one.value != other.value:
         raise disagree(one, other, why)
     return one or other
 
 
 def disagree(one: Fact[Any], other: Fact[Any], why: str = "both are read") -> LaunchError:
-    """The error for two variables that cannot both be right."""
+    """Return the error for two variables that cannot both be right."""
     pair = f"{show(one.variable, one.value)}, but {show(other.variable, other.value)}"
     return LaunchError(Code.CONFLICT, f"{pair} ({why}): correct one of them, or leave it unset.")
 
 
 def check_below(rank: Fact[int], size: Fact[int]) -> None:
-    """Refuse a rank that is none of so many."""
+    """Raise LaunchError unless the rank is below the size."""
     if rank.value >= size.value:
         why = f"is out of range with {show(size.variable, size.value)}: ranks go from 0 to one less."
         raise bad(rank.variable, rank.value, why)
 
 
 def whole(env: Mapping[str, str], variable: str, *, least: int = 0, most: int = MOST) -> Fact[int] | None:
-    """A whole number within its range."""
+    """Read a whole number within its range."""
     value = text(env, variable)
     return Fact(value=number(variable, value, least=least, most=most), variable=variable) if value else None
 
 
 def number(variable: str, value: str, *, least: int = 0, most: int = MOST) -> int:
-    """A whole number out of a variable's text."""
+    """Convert a variable's text to a whole number within its range."""
+    expected = f"{least} or more" if most == MOST else f"{least} to {most}"
     if not re.fullmatch(r"[+-]?[0-9]+", value):
-        raise bad(variable, value, f"is not a whole number: set it to {_range(least, most)}.")
+        raise bad(variable, value, f"is not a whole number: set it to {expected}.")
     if len(value) > 10 or not least <= int(value) <= most:
-        raise bad(variable, value, f"is out of range: set it to {_range(least, most)}.")
+        raise bad(variable, value, f"is out of range: set it to {expected}.")
     return int(value)
 
 
-def _range(least: int, most: int) -> str:
-    return f"{least} or more" if most == MOST else f"{least} to {most}"
-
-
 def port(env: Mapping[str, str], variable: str) -> Fact[int] | None:
-    """A TCP port."""
+    """Read a TCP port."""
     return whole(env, variable, least=1, most=65535)
 
 
 def address(env: Mapping[str, str], variable: str) -> Fact[str] | None:
-    """A host's name or IP address, without the brackets that IPv6 wears in URLs."""
+    """Read a host's name or IP address."""
     value = text(env, variable)
     return Fact(value=host(variable, value), variable=variable) if value else None
 
 
 def host(variable: str, value: str) -> str:
-    """A host's name or IP address out of a variable's text."""
+    """Check a host's name or IP address, and return it without the brackets of IPv6 in URLs."""
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
-    # Python takes anything at all for the zone of an IPv6 address; here it is an interface's name.
+    # Python accepts any text as the zone of an IPv6 address; accept only the name of an interface.
     named = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}"
     if re.fullmatch(named, bare) or (is_ip(bare) and re.fullmatch(rf"[0-9A-Fa-f:.]+(%{named})?", bare)):
         return bare
@@ -101,7 +98,7 @@ def host(variable: str, value: str) -> str:
 
 
 def endpoint(env: Mapping[str, str], variable: str) -> tuple[Fact[str], Fact[int] | None] | None:
-    """``host[:port]``, as torchrun writes it; port 0 means any, and counts as not given."""
+    """Read ``host[:port]`` in torchrun's form; port 0 means any port, and counts as not given."""
     value = text(env, variable)
     if not value:
         return None
@@ -115,7 +112,7 @@ def endpoint(env: Mapping[str, str], variable: str) -> tuple[Fact[str], Fact[int
 
 
 def node_range(env: Mapping[str, str], variable: str) -> tuple[int, int] | None:
-    """``min:max`` or a single number of nodes."""
+    """Read ``min:max`` or a single number of nodes."""
     value = text(env, variable)
     if not value:
         return None
@@ -128,7 +125,7 @@ def node_range(env: Mapping[str, str], variable: str) -> tuple[int, int] | None:
 
 
 def processes(env: Mapping[str, str], variable: str) -> Fact[int | str] | None:
-    """Processes on each node: a number, or a word that is counted on the node itself. ``auto`` is but a guess."""
+    """Read the processes of each node: a number, or gpu, cpu or auto for a count on the node. ``auto`` is a guess."""
     value = text(env, variable)
     if value in ("auto", "gpu", "cpu"):
         return Fact(value=value, variable=variable, guess=value == "auto")
@@ -138,7 +135,7 @@ def processes(env: Mapping[str, str], variable: str) -> Fact[int | str] | None:
 
 
 def seconds(env: Mapping[str, str], variable: str, default: float, *, zero: bool = False) -> float:
-    """A time in seconds, above 0 (or from 0 on) and at most two weeks, which every system call can wait."""
+    """Read seconds above 0 (with ``zero`` from 0 on), at most two weeks, which every system call can wait."""
     value = text(env, variable)
     if not value:
         return default
@@ -151,12 +148,12 @@ def seconds(env: Mapping[str, str], variable: str, default: float, *, zero: bool
 
 
 def is_ip(value: str) -> bool:
-    """Whether this is an IP address, of version 4 or 6."""
+    """Return True for an IP address of version 4 or 6."""
     return _ip(value) is not None
 
 
 def is_loopback(value: str) -> bool:
-    """Whether a host of this name or address would mean itself."""
+    """Return True for a name or address by which a host reaches itself."""
     found = _ip(value)
     if found is None:
         return value.lower().rstrip(".") in _SELF

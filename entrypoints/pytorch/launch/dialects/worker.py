@@ -1,7 +1,7 @@
-"""Inside a rank that torchrun (or `run`) has started: everything is decided, the script runs as it is.
+"""Inside a rank that torchrun (or `run`) has started: all variables are set, and the script runs as it is.
 
-Recognised by RANK together with LOCAL_RANK; nothing else is read then, as a launcher's own variables stay visible
-in its ranks. torchrun sets TORCHELASTIC_RUN_ID besides, and GROUP_RANK and GROUP_WORLD_SIZE, the node and their number.
+Recognised by RANK together with LOCAL_RANK. No other dialect is read then, as a launcher's own variables stay visible
+in its ranks. torchrun also sets GROUP_RANK and GROUP_WORLD_SIZE: the node's rank and the number of nodes.
 
 Source: pytorch/pytorch: torch/distributed/elastic/agent/server/local_elastic_agent.py (worker_env).
 """
@@ -13,19 +13,13 @@ from .settings import Fact, Settings
 
 NAME = "torchrun-worker"
 VARIABLES: tuple[str, ...] = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT"),
 )
 
 
 def read(env: Mapping[str, str]) -> Settings | None:
-    """None outside of a rank."""
+    """Return None outside of a rank."""
     rank, local = values.whole(env, "RANK"), values.whole(env, "LOCAL_RANK")
     if rank is None or local is None:
         return None
