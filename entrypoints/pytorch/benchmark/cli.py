@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from ..launch.limits import why_no_thread
 from ..launch.processes import out_of_memory
 from ..payloads.apart import Told, run_apart
-from ..payloads.verdict import Outcome, Tell, Verdict, said
+from ..payloads.verdict import Outcome, Tell, Verdict, one_line
 from . import failure, report, zoo
 from .flags import USAGE_CODE, Settings, parse
 from .monitor import Monitor
@@ -119,7 +119,7 @@ def _work(settings: Settings, start: dict[str, Any], tell: Tell) -> Verdict:
         reason = failure.reason_of(error, batch_size=settings.batch_size, dtype=settings.dtype, device=settings.device)
         if not reason:
             traceback.print_exc(file=sys.stderr)
-            reason = f"The measurement ended with {said(error)}. stderr says where."
+            reason = f"The measurement ended with {one_line(error)}. stderr says where."
         figures = {"out_of_memory": failure.lacks_memory(error)}
         return Verdict("bench", settings.device, Outcome.FAILED, reason, figures=figures)
     figures["notes"] = start["notes"] + figures["notes"]

@@ -1,4 +1,4 @@
-"""Runs a payload in a process of its own: a crash or a hang ends only that one, and is told with its place."""
+"""Runs a payload in a child process: a crash or a hang ends only the child, and is reported with the running check."""
 
 import ctypes
 import faulthandler
@@ -16,19 +16,19 @@ from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 from ..launch.limits import THREAD_LIMIT
-from .verdict import Outcome, Tell, Verdict, said
+from .verdict import Outcome, Tell, Verdict, one_line
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LOOK_SECONDS = 0.2
 
 
 class Told(BaseException):
-    """A signal told us to end; the text is its name."""
+    """Raised by a signal that ends this process; the text is the signal's name."""
 
 
 @dataclass
 class Ended:
-    """How the process ended: with a verdict, or with the reason why there is none and what was done until then."""
+    """The end of the child: its verdict, or the reason why there is none, with the seconds of the finished checks."""
 
     verdict: Verdict | None = None
     reason: str = ""
@@ -36,27 +36,19 @@ class Ended:
 
 
 class Observer(Protocol):
-    """Looks at the process from outside, and hears events that are no verdict and no check."""
+    """Watches the child, and receives its events that are neither verdicts nor checks."""
 
     def look(self, pid: int) -> None: ...
     def hear(self, event: Mapping[str, Any]) -> None: ...
 
 
-class _Nobody:
-    def look(self, pid: int) -> None:
-        pass
-
-    def hear(self, event: Mapping[str, Any]) -> None:
-        pass
-
-
 def run_apart(
     work: Callable[[Tell], Verdict], timeout: float, name: str = "smoke", observer: Observer | None = None
 ) -> Ended:
-    """Fork, ``work`` there, and wait at most ``timeout`` seconds (inf: for ever); nothing of it is left running.
+    """Run ``work`` in a forked child for at most ``timeout`` seconds (inf: no limit), and leave no process behind.
 
-    The ``observer`` looks at the process about every 0.2 s, in this thread.
-    Its stdout is our stderr, so that what libraries print cannot come between the lines of the verdicts. Raises Told.
+    The ``observer`` is called about every 0.2 s, in this thread. The child's stdout is this process's stderr, so that
+    the output of libraries cannot come between the lines of the verdicts. Raises Told.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -73,10 +65,10 @@ def run_apart(
         _be_child(work, writing, timeout, parent, name)
     os.close(writing)
     with suppress(OSError):
-        os.setpgid(child, child)  # both sides do it, whoever comes first
-    watch = _Watch(child, reading, observer or _Nobody())
+        os.setpgid(child, child)  # both processes do it, as either may be first
+    watch = _Watch(child, reading, observer)
     try:
-        with _told_by_signals():
+        with _signals_raise():
             return watch.follow(time.monotonic() + timeout, timeout)
     except Told as told:
         raise Told(f"{told}{watch.place}") from None
@@ -85,9 +77,9 @@ def run_apart(
 
 
 class _Watch:
-    """What the child has told so far."""
+    """The events of the child until now."""
 
-    def __init__(self, child: int, reading: int, observer: Observer) -> None:
+    def __init__(self, child: int, reading: int, observer: Observer | None) -> None:
         self._observer = observer
         self._child = child
         self._reading = reading
@@ -106,33 +98,36 @@ class _Watch:
             if left <= 0:
                 self._ended.reason = f"no end after {timeout:g} s{self.place}: it was killed"
                 return self._ended
-            self._observer.look(self._child)
+            if self._observer:
+                self._observer.look(self._child)
             ready, _, _ = select.select([self._reading], [], [], min(left, _LOOK_SECONDS))
             if ready and self._read():
                 continue
-            # Nothing more to read, or nothing now: a grandchild may hold the pipe open when the child is dead.
-            if self._is_dead(wait=bool(ready)) and not self._rest():
-                self._ended.reason = f"the process ended {self._how()}{self.place}"
+            # The pipe is at its end, or empty: a grandchild may keep it open after the child's death.
+            if self._is_dead(wait=bool(ready)) and not self._read_verdict():
+                code = self._code or 0
+                how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code} and no verdict"
+                self._ended.reason = f"the process ended {how}{self.place}"
                 return self._ended
         return self._ended
 
     def close(self) -> None:
-        """Kill what is left of the child and all that it started."""
+        """Kill the child and its descendants."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child, signal.SIGKILL)
         self._is_dead(wait=True)
         os.close(self._reading)
 
     def _read(self) -> bool:
-        """Hear what there is; False at the end."""
+        """Read the events in the pipe; return False at its end."""
         data = os.read(self._reading, 65536)
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         for line in lines:
             self._hear(json.loads(line))
         return bool(data)
 
-    def _rest(self) -> bool:
-        """What the child wrote before it died; True when that was the verdict."""
+    def _read_verdict(self) -> bool:
+        """Read the events before the child's death; return True if the verdict is among them."""
         while select.select([self._reading], [], [], 0)[0] and self._read():
             pass
         return self._ended.verdict is not None
@@ -147,7 +142,7 @@ class _Watch:
         elif "verdict" in event:
             values = event["verdict"]
             self._ended.verdict = Verdict(**{**values, "outcome": Outcome(values["outcome"])})
-        else:
+        elif self._observer:
             self._observer.hear(event)
 
     def _is_dead(self, *, wait: bool) -> bool:
@@ -156,66 +151,56 @@ class _Watch:
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code is not None
 
-    def _how(self) -> str:
-        if self._code is not None and self._code < 0:
-            return f"by {signal.Signals(-self._code).name}"
-        return f"with exit code {self._code} and no verdict"
-
 
 @contextmanager
-def _told_by_signals() -> Iterator[None]:
-    """Raises Told at the first signal that tells us to end, and is deaf to more: what is left is to say how it ended.
+def _signals_raise() -> Iterator[None]:
+    """Raise Told at the first SIGTERM or SIGINT, and ignore further ones, so that the end can still be reported.
 
     `timeout`, for one, signals its child and then the child's process group.
     """
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    told = False
 
-    def tell(number: int, _frame: FrameType | None) -> NoReturn:
-        nonlocal told
-        told = True
+    numbers, before = (signal.SIGTERM, signal.SIGINT), dict[signal.Signals, Any]()
+
+    def handle(number: int, _frame: FrameType | None) -> NoReturn:
         for each in numbers:
             signal.signal(each, signal.SIG_IGN)
+        before.clear()
         raise Told(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, tell) for number in numbers}
+    for number in numbers:
+        before[number] = signal.signal(number, handle)
     try:
         yield
     finally:
-        if not told:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        for number, handler in list(before.items()):
+            signal.signal(number, handler)
 
 
 def _be_child(work: Callable[[Tell], Verdict], writing: int, timeout: float, parent: int, name: str) -> NoReturn:
-    """Ends the process without Python's tear-down, in which C++ threads of a torch that did its work can abort."""
-    code = 1
-    try:
-        os.setpgid(0, 0)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(code)  # it died before we asked to be told
-        os.dup2(2, 1)
-        faulthandler.enable()
-        if timeout < math.inf:
-            faulthandler.dump_traceback_later(timeout * 0.95)  # where it hangs, on stderr
-        tell = _teller(writing)
-        verdict = work(tell)
-        faulthandler.cancel_dump_traceback_later()
-        tell({"verdict": {**vars(verdict), "outcome": verdict.outcome.value}})
-        code = 0
-    except BaseException as error:
-        print(f"{name}: {said(error)}", file=sys.stderr)
-    finally:
-        with suppress(OSError):
-            sys.stderr.flush()
-        os._exit(code)
+    """Run ``work`` and end the process without Python's finalization, in which C++ threads of torch can abort."""
 
-
-def _teller(writing: int) -> Tell:
     def tell(event: Mapping[str, Any]) -> None:
         line = json.dumps(event, default=str).encode() + b"\n"
         while line:
             line = line[os.write(writing, line) :]
 
-    return tell
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(code)  # the parent died before prctl
+        os.dup2(2, 1)
+        faulthandler.enable()
+        if timeout < math.inf:
+            faulthandler.dump_traceback_later(timeout * 0.95)  # the place of a hang, on stderr
+        verdict = work(tell)
+        faulthandler.cancel_dump_traceback_later()
+        tell({"verdict": {**vars(verdict), "outcome": verdict.outcome.value}})
+        code = 0
+    except BaseException as error:
+        print(f"{name}: {one_line(error)}", file=sys.stderr)
+    finally:
+        with suppress(OSError):
+            sys.stderr.flush()
+        os._exit(code)

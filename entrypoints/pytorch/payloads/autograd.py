@@ -1,4 +1,4 @@
-"""Are gradients right, once and twice, and does training with them work, in mixed precision as well?"""
+"""Checks gradients and second derivatives, and training with them, in mixed precision as well."""
 
 import math
 from typing import TYPE_CHECKING
@@ -18,14 +18,10 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 def check(checks: Checks, options: "Options") -> None:
     device = open_device(options.device)
-    with checks("gradients"):
-        _gradients(device)
-    with checks("double-backward"):
-        _double_backward(device)
-    with checks("gradcheck"):
-        _gradcheck(device)
-    with checks("own-function"):
-        _own_function(device)
+    tests = (_gradients, _double_backward, _gradcheck, _own_function)
+    for name, test in zip(("gradients", "double-backward", "gradcheck", "own-function"), tests, strict=True):
+        with checks(name):
+            test(device)
     with checks("fit"):
         checks.figures["fit-loss"] = _fit(device)
     for dtype in (torch.bfloat16, torch.float16):
@@ -37,7 +33,7 @@ def check(checks: Checks, options: "Options") -> None:
 
 
 def _gradients(device: torch.device) -> None:
-    """Of formulas whose derivatives are known: d/dx sin(x) exp(-x²), and d/dx |Ax|² = 2 AᵀA x."""
+    """Compare the gradients of two formulas with their derivatives: sin(x) exp(-x²), and d/dx |Ax|² = 2 AᵀA x."""
     values = steps(64, 1)
     x = torch.tensor(values, device=device, dtype=torch.float64, requires_grad=True)
     (x.sin() * (-x * x).exp()).sum().backward()
@@ -61,7 +57,7 @@ def _grad(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _double_backward(device: torch.device) -> None:
-    """x⁴ has the derivatives 4x³, 12x² and 24x."""
+    """Compare with the derivatives of x⁴: 4x³, 12x² and 24x."""
     values = steps(32, 2)
     x = torch.tensor(values, device=device, dtype=torch.float64, requires_grad=True)
     (first,) = torch.autograd.grad((x**4).sum(), x, create_graph=True)
@@ -74,7 +70,7 @@ def _double_backward(device: torch.device) -> None:
 
 
 def _gradcheck(device: torch.device) -> None:
-    """Convolution, normalisation, pooling, attention's softmax: against differences of the function itself."""
+    """Compare the gradients of convolution, normalisation, pooling and softmax with finite differences."""
     torch.manual_seed(3)
     image = torch.randn(1, 2, 5, 5, dtype=torch.float64, device=device, requires_grad=True)
     weight = torch.randn(2, 2, 3, 3, dtype=torch.float64, device=device, requires_grad=True)
@@ -85,21 +81,16 @@ def _gradcheck(device: torch.device) -> None:
         hidden = nn.functional.avg_pool2d(hidden.tanh(), 2)
         return hidden.flatten(1).softmax(1)
 
-    expect(_agrees(torch.autograd.gradcheck, layers, (image, weight)), "gradients are not the function's differences")
+    right = torch.autograd.gradcheck(layers, (image, weight), raise_exception=False)
+    expect(right, "gradients are not the function's differences")
     small = torch.randn(2, 3, dtype=torch.float64, device=device, requires_grad=True)
-    expect(
-        _agrees(torch.autograd.gradgradcheck, lambda x: (x @ x.T).sigmoid().logsumexp(1), (small,)),
-        "second derivatives are not the differences of the first",
-    )
-
-
-def _agrees(judge: object, function: object, inputs: tuple[torch.Tensor, ...]) -> bool:
-    assert callable(judge)
-    return bool(judge(function, inputs, raise_exception=False))
+    function = lambda x: (x @ x.T).sigmoid().logsumexp(1)  # noqa: E731
+    right = torch.autograd.gradgradcheck(function, (small,), raise_exception=False)
+    expect(right, "second derivatives are not the differences of the first")
 
 
 class _Doubled(torch.autograd.Function):
-    """Has a backward of its own, wrong by intent for its forward, to see that it is the one that is called."""
+    """A function with a custom backward that does not fit its forward: the result shows that torch calls it."""
 
     @staticmethod
     def forward(ctx: "torch.autograd.function.FunctionCtx", x: torch.Tensor) -> torch.Tensor:
@@ -120,7 +111,7 @@ def _own_function(device: torch.device) -> None:
 
 
 def data(device: torch.device) -> Batch:
-    """Something smooth to fit."""
+    """Samples of a smooth function."""
     source = torch.Generator().manual_seed(5)
     x = torch.rand(256, 2, generator=source) * 2 - 1
     y = torch.sin(3 * x[:, :1]) * x[:, 1:]
@@ -133,7 +124,7 @@ def network(device: torch.device) -> nn.Module:
 
 
 def _fit(device: torch.device) -> list[float]:
-    """The loss falls to a tenth; measured: to a fiftieth."""
+    """Train until the loss has fallen to a tenth (measured: to a fiftieth)."""
     model, (x, y) = network(device), data(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     losses = []
@@ -148,7 +139,7 @@ def _fit(device: torch.device) -> list[float]:
 
 
 def _amp(device: torch.device, dtype: torch.dtype) -> list[float]:
-    """Products are of ``dtype``, weights stay float32, and the loss still falls to a quarter."""
+    """Train in mixed precision: products are of ``dtype``, weights stay float32, and the loss falls to a quarter."""
     model, (x, y) = network(device), data(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
@@ -169,7 +160,7 @@ def _amp(device: torch.device, dtype: torch.dtype) -> list[float]:
 
 
 def _scaler_skips(device: torch.device) -> None:
-    """A gradient that is infinite must change no weight, and must halve the scale."""
+    """Check that an infinite gradient changes no weight and halves the scale."""
     model, (x, y) = network(device), data(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler(device.type, init_scale=1024.0)

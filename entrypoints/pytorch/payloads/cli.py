@@ -1,4 +1,4 @@
-"""`smoke`: which payloads, on which device, each in a process of its own."""
+"""`smoke`: runs payloads on a device, each in a child process."""
 
 import argparse
 import os
@@ -14,14 +14,14 @@ from typing import NoReturn
 from ..launch.limits import why_no_thread
 from .apart import Told, run_apart
 from .expected import parse_expected
-from .verdict import Checks, NotRun, Outcome, Tell, Verdict, outcome_of_all, said
+from .verdict import Checks, NotRun, Outcome, Tell, Verdict, one_line, outcome_of_all
 
 USAGE_CODE = 64
 
 
 @dataclass(frozen=True)
 class Payload:
-    """One entry of `smoke --list`; of one ``together``, only rank 0 speaks. One that ``trains`` makes an optimizer."""
+    """An entry of `smoke --list`. ``together``: only rank 0 prints its verdict; ``trains``: it makes an optimizer."""
 
     module: str
     what: str
@@ -60,7 +60,7 @@ examples:
 
 @dataclass(frozen=True)
 class Options:
-    """What a payload is told. ``turn``: how many were there before it."""
+    """The options of a payload. ``turn`` is the number of payloads before it."""
 
     device: str = "cpu"
     expected: Mapping[str, str | None] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(words: list[str]) -> Arguments:
-    """Raises SystemExit: 64 with a sentence on stderr for a command line that cannot be, 0 after --help."""
+    """Parse the command line. Raises SystemExit: 64 with a sentence on stderr if it is wrong, 0 after --help."""
     parser = _parser()
     given = parser.parse_args(words)
     for name in given.names:
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str]) -> int:
-    """Run what the command line says; returns the exit code."""
+    """Run the payloads of the command line, and return the exit code."""
     arguments = parse(words)
     if arguments.list:
         print("\n".join(f"{name}\t{payload.what}" for name, payload in PAYLOADS.items()))
@@ -132,25 +132,24 @@ def main(words: list[str]) -> int:
         outcomes.append(verdict.outcome)
         job_ends = verdict.outcome is Outcome.FAILED and PAYLOADS[name].together and "RANK" in os.environ
         if job_ends or verdict.figures.get("told"):
-            break  # no other rank comes to the next payload
+            break  # the other ranks do not start the next payload
     return outcome_of_all(outcomes).exit_code
 
 
 def _import_torch(*, trains: bool) -> str:
-    """Import it once, for all payloads that are forked from here; returns why it cannot be.
+    """Import torch once for all forked payloads, and return the reason if that fails.
 
     A process's first optimizer costs another second, as torch then imports its compiler.
     """
-    # Threads that wait for each other after each small sum would spin: beside other work that takes most of a core, and
-    # twice the time.
+    # Else threads spin while they wait for each other, which doubles the time of small sums on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     start = time.perf_counter()
     try:
         torch = import_module("torch")
         if trains:
             torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1)
-    except Exception as error:  # a broken library raises OSError, a broken package anything
-        return f"torch cannot be imported by {sys.executable}: {said(error)}"
+    except Exception as error:  # a broken library raises OSError, a broken package any exception
+        return f"torch cannot be imported by {sys.executable}: {one_line(error)}"
     print(f"smoke: torch imported in {time.perf_counter() - start:.1f} s", file=sys.stderr)
     return ""
 
@@ -159,17 +158,16 @@ def _judge(name: str, arguments: Arguments, turn: int) -> Verdict:
     start = time.perf_counter()
     device, options = "cuda" if name == "nccl" else arguments.options.device, replace(arguments.options, turn=turn)
     try:
-        ended = run_apart(lambda tell: _work(name, device, options, tell), arguments.timeout)
-    except Told as told:
-        return _fail(name, arguments, f"told to end by {told}", {"told": str(told)})
-    if ended.verdict:
-        return ended.verdict
-    checks = ended.seconds
-    return Verdict(name, device, Outcome.FAILED, ended.reason, time.perf_counter() - start, checks)
+        end = run_apart(lambda tell: _work(name, device, options, tell), arguments.timeout)
+    except Told as signal:
+        return _fail(name, arguments, f"told to end by {signal}", {"told": str(signal)})
+    if end.verdict:
+        return end.verdict
+    return Verdict(name, device, Outcome.FAILED, end.reason, time.perf_counter() - start, end.seconds)
 
 
 def _work(name: str, device: str, options: Options, tell: Tell) -> Verdict:
-    """In the payload's own process."""
+    """Run one payload; this is the child process."""
     payload = PAYLOADS[name]
     checks = Checks(tell, together=payload.together)
     start = time.perf_counter()
@@ -180,9 +178,9 @@ def _work(name: str, device: str, options: Options, tell: Tell) -> Verdict:
         if not checks.failures:
             return Verdict(name, device, Outcome.NOT_RUN, str(reason), seconds, checks.seconds, checks.figures)
     except Exception as error:
-        if not checks.failures:  # else that is the one
+        if not checks.failures:  # else a failed check has recorded the error
             traceback.print_exc(file=sys.stderr)
-            checks.failures.append(said(error))
+            checks.failures.append(one_line(error))
     return checks.verdict(name, device, time.perf_counter() - start)
 
 
@@ -191,7 +189,7 @@ def _fail(name: str, arguments: Arguments, reason: str, figures: Mapping[str, ob
 
 
 def _say(verdict: Verdict) -> None:
-    """Print the line; of ranks that work together only rank 0 does, as it has heard the others."""
+    """Print the verdict's line; of ranks that work together only rank 0 does, which knows the others' failures."""
     rank = int(os.environ.get("RANK", "0"))
     if PAYLOADS[verdict.payload].together and rank > 0:
         if verdict.reason:

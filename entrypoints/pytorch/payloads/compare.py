@@ -1,13 +1,14 @@
-"""Compares what torch computed with references of plain Python, with bounds that come from rounding errors.
+"""Comparisons of torch's results with references of plain Python, within bounds from rounding errors.
 
-Inputs are multiples of a small power of two, exact in every dtype: so the reference needs nothing of torch, not even a
-conversion. `unit` is the largest relative error of rounding once to a dtype; float16 and bfloat16 are multiplied and
-added in float32 by every backend, and rounded when they are stored.
+Inputs are multiples of a small power of two, which are exact in every dtype. So the reference does not need torch, not
+even for a conversion. `unit` is the largest relative error of one rounding to a dtype. Every backend multiplies and
+adds float16 and bfloat16 in float32, and rounds when it stores the result.
 """
 
 import math
 import random
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import torch
 
@@ -17,12 +18,12 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def unit(dtype: torch.dtype) -> float:
-    """Half the distance from 1 to the next number of the dtype."""
+    """Return half the distance from 1 to the next number of the dtype."""
     return float(torch.finfo(dtype).eps) / 2
 
 
 def added_in(dtype: torch.dtype) -> float:
-    """The unit of the dtype that sums of this dtype are kept in meanwhile."""
+    """Return the unit of the dtype in which sums of this dtype are accumulated."""
     return min(unit(dtype), unit(torch.float32))
 
 
@@ -31,20 +32,20 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def steps(count: int, seed: int, *, per_unit: int = 32) -> list[float]:
-    """``count`` numbers from -1 to 1 in steps of ``1 / per_unit``: exact in every dtype up to 128 steps a unit."""
+    """Draw ``count`` numbers from -1 to 1 in steps of ``1 / per_unit``: exact in every dtype up to 128 steps a unit."""
     source = random.Random(seed)
     return [source.randint(-per_unit, per_unit) / per_unit for _ in range(count)]
 
 
 def signs(count: int, seed: int) -> list[int]:
-    """``count`` numbers of -1, 0 and 1: sums of a few hundred products of them are exact in every dtype."""
+    """Draw ``count`` numbers of -1, 0 and 1: sums of a few hundred of their products are exact in every dtype."""
     return random.Random(seed).choices((-1, 0, 1), k=count)
 
 
 def expect_close(
     found: torch.Tensor | Sequence[float], wanted: Sequence[float], allowed: Sequence[float] | float
 ) -> None:
-    """Raise Wrong unless every number is at most its allowed error away; not-a-number is never close."""
+    """Raise Wrong unless every number is within its allowed error of the reference; NaN never is."""
     if isinstance(found, torch.Tensor):
         found = found.detach().cpu().double().reshape(-1).tolist()
     values = [float(value) for value in found]
@@ -56,24 +57,25 @@ def expect_close(
 
 
 def expect_same(found: torch.Tensor, wanted: torch.Tensor, what: str) -> None:
-    """Raise Wrong unless both have the same bits, in shape and type as well."""
+    """Raise Wrong unless both have the same bits, shape and type."""
     expect(found.dtype == wanted.dtype and found.shape == wanted.shape, f"{what}: shape or type differ")
     expect(torch.equal(found, wanted), f"{what}: values differ")
 
 
 def product(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The matrix product, each number rounded once."""
+    """Return the matrix product, each number rounded once."""
     columns = list(zip(*right, strict=True))
-    return [[math.fsum(map(float.__mul__, row, column)) for column in columns] for row in left]
+    return [[dot(row, column) for column in columns] for row in left]
+
+
+def dot(left: Sequence[float], right: Sequence[float]) -> float:
+    """Return the scalar product, rounded once."""
+    return math.fsum(map(float.__mul__, left, right))
 
 
 def rows_of(values: Sequence[float], width: int) -> list[list[float]]:
     return [[float(value) for value in values[at : at + width]] for at in range(0, len(values), width)]
 
 
-def magnitudes(rows: Sequence[Sequence[float]]) -> list[list[float]]:
-    return [[abs(value) for value in row] for row in rows]
-
-
 def flat(rows: Sequence[Sequence[float]]) -> list[float]:
-    return [value for row in rows for value in row]
+    return [*chain.from_iterable(rows)]

@@ -1,4 +1,4 @@
-"""Does torch.compile build code here that computes what eager mode does, forward and backward?"""
+"""Compares compiled code of torch.compile with eager mode, forward and backward."""
 
 import os
 import shutil
@@ -25,7 +25,12 @@ def check(checks: Checks, options: "Options") -> None:
     if options.device == "cuda":
         _find_compiler("CC", _CC, "no C compiler: triton needs one at run time; use the devel image")
     device = open_device(options.device)
-    with tempfile.TemporaryDirectory(prefix="smoke-compile-") as folder, _fresh_caches(Path(folder)):
+    with tempfile.TemporaryDirectory(prefix="smoke-compile-") as folder:
+        # Cached code would hide that nothing can be built. One process builds fast enough. The process ends with the
+        # payload, so the variables are not restored.
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
+        os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         with checks("elementwise"):
             _compare(device, _formula, [torch.linspace(-2, 2, 1000, device=device)])
         with checks("model"):
@@ -46,29 +51,15 @@ def _find_compiler(variable: str, names: tuple[str, ...], reason: str) -> None:
         raise NotRun(f"{reason} (CXX is {chosen})" if chosen else reason)
 
 
-class _fresh_caches:  # noqa: N801 - it reads as what it does
-    """Code from an earlier run would hide that nothing can be built; and one process builds as much as is needed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._new = {
-            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-            "TRITON_CACHE_DIR": str(folder / "triton"),
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        }
-
-    def __enter__(self) -> None:
-        os.environ.update(self._new)
-
-    def __exit__(self, *_: object) -> None:
-        """The process ends with the payload, so nothing is put back."""
-
-
 def _formula(x: torch.Tensor) -> torch.Tensor:
     return torch.sin(x) * torch.exp(-x * x) + torch.where(x > 0, x, 0.1 * x)
 
 
 def _compare(device: torch.device, function: object, inputs: list[torch.Tensor]) -> None:
-    """``inputs`` beyond the first are parameters. Fused code rounds in another order: a few float32 roundings."""
+    """Compare results and gradients within a few float32 roundings, as fused code rounds in another order.
+
+    The first of ``inputs`` is the function's argument, the others are its parameters.
+    """
     assert callable(function)
     compiled = torch.compile(function, fullgraph=True)
     results = []

@@ -1,6 +1,6 @@
-"""Do ranks work together? Each collective against what it must give, then data-parallel training against one process.
+"""Checks the collectives of torch.distributed, and data-parallel training against training in one process.
 
-Every rank runs every check, in the same order: a wrong value is kept, and the rank goes on with the others.
+Every rank runs every check in the same order: after a wrong value a rank continues with the others.
 """
 
 import os
@@ -28,7 +28,7 @@ _DTYPES = (torch.float32, torch.float64, torch.int64, torch.bfloat16)
 
 
 def check(checks: Checks, options: "Options", more: Callable[[Checks, Group], None] | None = None) -> None:
-    """``more`` is what another payload has to check in the same group."""
+    """Run all checks, and then ``more``, the checks of another payload in the same group."""
     with open_group(checks, options.device, options.turn) as group:
         _collectives(checks, group)
         with checks("training"):
@@ -39,33 +39,28 @@ def check(checks: Checks, options: "Options", more: Callable[[Checks, Group], No
 
 
 def _collectives(checks: Checks, group: Group) -> None:
-    """All that ranks say to each other; every number is whole and small, so that results are exact."""
+    """Check the collectives. All numbers are whole and small, so that results are exact."""
     with checks("ranks"):
         checks.figures["ranks"] = _ranks(group)
-    with checks("all-reduce"):
-        _all_reduce(group)
-    with checks("broadcast"):
-        _broadcast(group)
-    with checks("all-gather"):
-        _all_gather(group)
-    with checks("send-recv"):
-        _ring(group)
-    with checks("barrier"):
-        _barrier(group)
+    collectives = (_all_reduce, _broadcast, _all_gather, _ring, _barrier)
+    names = ("all-reduce", "broadcast", "all-gather", "send-recv", "barrier")
+    for name, test in zip(names, collectives, strict=True):
+        with checks(name):
+            test(group)
 
 
 def _ranks(group: Group) -> list[str]:
-    """Who is there: ``host/local rank`` by rank, each once."""
+    """Return ``host/local rank`` of each rank; each must be unique."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    told = group.gather((dist.get_rank(), f"{socket.gethostname()}/{local}"), tuple[int, str])
-    expect([rank for rank, _ in told] == list(range(group.size)), f"the ranks are {[rank for rank, _ in told]}")
-    places = [place for _, place in told]
+    reports = group.gather((dist.get_rank(), f"{socket.gethostname()}/{local}"), tuple[int, str])
+    expect([rank for rank, _ in reports] == list(range(group.size)), f"the ranks are {[rank for rank, _ in reports]}")
+    places = [place for _, place in reports]
     expect(len(set(places)) == group.size, f"two ranks are in one place: {', '.join(places)}")
     return places
 
 
 def _all_reduce(group: Group) -> None:
-    """Of the ranks themselves: 0 + 1 + … + N-1 = N(N-1)/2."""
+    """Reduce the numbers of the ranks: 0 + 1 + … + N-1 = N(N-1)/2."""
     size, device = group.size, group.device
     sums = [torch.full((_WIDTH,), group.rank, dtype=dtype, device=device) for dtype in _DTYPES]
     least, most = (torch.tensor([group.rank], device=device) for _ in range(2))
@@ -84,12 +79,14 @@ def _all_reduce(group: Group) -> None:
 
 def _broadcast(group: Group) -> None:
     whole = torch.arange(_WIDTH, device=group.device)
-    heard = [whole * (group.rank + 1) for _ in range(group.size)]
-    for source, values in enumerate(heard):
+    received = [whole * (group.rank + 1) for _ in range(group.size)]
+    for source, values in enumerate(received):
         dist.broadcast(values, src=source)
     with group.judging():
-        for source, values in enumerate(heard):
-            expect(torch.equal(values, whole * (source + 1)), f"what rank {source} sent to all is not what came here")
+        for source, values in enumerate(received):
+            expect(
+                torch.equal(values, whole * (source + 1)), f"the broadcast of rank {source} arrived with other values"
+            )
 
 
 def _all_gather(group: Group) -> None:
@@ -102,22 +99,22 @@ def _all_gather(group: Group) -> None:
 
 
 def _ring(group: Group) -> None:
-    """Each rank sends to the next one, and hears the one before."""
+    """Send from each rank to the next one."""
     if group.size == 1:
         raise NotRun("there is one rank: nobody to send to")
     after, before = (group.rank + 1) % group.size, (group.rank - 1) % group.size
     own = torch.arange(_WIDTH, device=group.device) + group.rank * _WIDTH
-    heard = torch.full_like(own, -1)
-    both = [dist.P2POp(dist.isend, own, after), dist.P2POp(dist.irecv, heard, before)]
+    received = torch.full_like(own, -1)
+    both = [dist.P2POp(dist.isend, own, after), dist.P2POp(dist.irecv, received, before)]
     for request in dist.batch_isend_irecv(both):
         request.wait()
     wanted = torch.arange(_WIDTH, device=group.device) + before * _WIDTH
     with group.judging():
-        expect(torch.equal(heard, wanted), f"what rank {before} sent here did not come")
+        expect(torch.equal(received, wanted), f"the values of rank {before} did not arrive here")
 
 
 def _barrier(group: Group) -> None:
-    """Nobody is past it before all are at it: each leaves a mark first, and then must see all marks."""
+    """Count the ranks that have reached the barrier: all of them must be counted when it lets one pass."""
     store = dist.distributed_c10d._get_default_store()
     store.add("torchbake/at-barrier", 1)
     dist.barrier()
@@ -127,7 +124,7 @@ def _barrier(group: Group) -> None:
 
 
 def _data(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each rank's own part of a line with noise."""
+    """Return one rank's part of a linear function with noise."""
     source = torch.Generator().manual_seed(100 + rank)
     x = torch.randn(_BATCH, 6, generator=source)
     truth = torch.tensor([[1.0], [-2.0], [3.0], [0.5], [0.0], [-1.0]])
@@ -140,7 +137,7 @@ def _model(device: torch.device, seed: int) -> nn.Module:
 
 
 def _training(checks: Checks, group: Group) -> list[float]:
-    """Ranks begin with models that differ, and learn from data that differ: what they share is only what DDP does."""
+    """Train models that differ at first, on different data: only DDP makes them equal."""
     model = _model(group.device, seed=group.rank)
     shared = DistributedDataParallel(model)
     expect_equal_models(group, model, "before the first step")
@@ -159,15 +156,15 @@ def _training(checks: Checks, group: Group) -> list[float]:
         expect_on(loss.detach(), group.device)
     checks.figures["parameters"] = expect_equal_models(group, model, "after training")
     _expect_like_one_process(group, model)
-    told = group.gather(losses, list[float])
-    expect({len(each) for each in told} == {_STEPS}, f"a rank took another number of steps than {_STEPS}")
-    means = [sum(values) / group.size for values in zip(*told, strict=True)]
+    of_ranks = group.gather(losses, list[float])
+    expect({len(each) for each in of_ranks} == {_STEPS}, f"a rank took another number of steps than {_STEPS}")
+    means = [sum(values) / group.size for values in zip(*of_ranks, strict=True)]
     expect(means[-1] < means[0] / 2, f"the mean loss went from {means[0]:.4g} to {means[-1]:.4g}, not to a half")
     return [means[0], means[-1]]
 
 
 def _expect_mean_gradients(group: Group, model: nn.Module) -> None:
-    """A rank's gradient is the mean of what each rank has on its own data, and no rank's alone."""
+    """Check that each rank's gradient is the mean of the gradients on all ranks' data."""
     alone = _model(group.device, seed=0)
     total: list[torch.Tensor] = [torch.zeros_like(parameter) for parameter in alone.parameters()]
     for rank in range(group.size):
@@ -182,7 +179,7 @@ def _expect_mean_gradients(group: Group, model: nn.Module) -> None:
 
 
 def _expect_like_one_process(group: Group, model: nn.Module) -> None:
-    """As a model that one process trained on the data of all ranks together; only the order of sums differs."""
+    """Compare with a model that is trained in one process on the data of all ranks: only the order of sums differs."""
     alone = _model(group.device, seed=0)
     parts = [_data(rank) for rank in range(group.size)]
     x, y = (torch.cat(values).to(group.device) for values in zip(*parts, strict=True))

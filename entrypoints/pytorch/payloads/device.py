@@ -1,26 +1,25 @@
-"""The device that a payload computes on: the one that was asked for, or none at all."""
+"""The device of a payload: the requested device, or NotRun; never another one."""
 
 import os
 import resource
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..launch import cpus
 from .verdict import NotRun, expect
 
 _MOST_THREADS = 4
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 
 def open_device(name: str) -> torch.device:
-    """As `find_device`; also sets the threads of torch, see `threads`."""
+    """Find the device, and set the number of torch's threads. Raises NotRun with the reason."""
     torch.set_num_threads(threads())
     return find_device(name)
 
 
 def find_device(name: str) -> torch.device:
-    """The device ``cpu`` or ``cuda``, each rank of a node with a GPU of its own. Raises NotRun with the reason."""
+    """Return the device ``cpu`` or ``cuda``, a different GPU for each rank of a node. Raises NotRun with the reason."""
     if name == "cpu":
         return torch.device("cpu")
     if torch.version.cuda is None:
@@ -38,7 +37,7 @@ def find_device(name: str) -> torch.device:
     device = torch.device("cuda", local)
     try:
         torch.cuda.set_device(device)
-    except Exception as error:  # the first that needs memory of the GPU, or the GPU for this process alone
+    except Exception as error:  # this first call fails if the GPU has no free memory, or serves another process alone
         raise NotRun(f"GPU {local} cannot be used: {_first_sentence(error)}; nvidia-smi shows who uses it") from None
     return device
 
@@ -49,24 +48,13 @@ def _first_sentence(error: Exception) -> str:
 
 
 def threads() -> int:
-    """Threads for small sizes: what torch took (OMP_NUM_THREADS, cores), at most 4, and only this rank's share.
-
-    A container's limit (--cpus) is no fewer cores to see, so that torch would start a thread for each core of the host
-    and they would wait for each other.
-    """
-    cores = float(len(os.sched_getaffinity(0)))
-    try:
-        quota, period = _CGROUP_LIMIT.read_text().split()
-        cores = min(cores, int(quota) / int(period))
-    except (OSError, ValueError):
-        pass  # no limit ("max"), or an older kernel's layout
-    share = cores / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    taken: int = torch.get_num_threads()
-    return max(1, min(taken, _MOST_THREADS, int(share)))
+    """Return the number of threads for small sizes: torch's default, at most 4 and this rank's share of the CPUs."""
+    share = cpus.look().usable // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(torch.get_num_threads(), _MOST_THREADS, share))
 
 
 def facts(device: torch.device) -> dict[str, Any]:
-    """Figures of every payload: what it ran on, and the most memory that it took."""
+    """Return figures of the device, and the peak memory of this process."""
     figures: dict[str, Any] = {
         "threads": torch.get_num_threads(),
         "max-rss-mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
@@ -83,7 +71,7 @@ def facts(device: torch.device) -> dict[str, Any]:
 
 
 def expect_on(result: torch.Tensor, device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """The result itself; raises Wrong when it lies elsewhere, or is of another type: a silent move is a failure."""
+    """Return the result. Raises Wrong if it is on another device or of another type."""
     same = result.device.type == device.type and device.index in (None, result.device.index)
     expect(same, f"the result is on {result.device}, not on {device}")
     expect(dtype is None or result.dtype == dtype, f"the result is {result.dtype}, not {dtype}")

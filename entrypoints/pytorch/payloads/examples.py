@@ -1,6 +1,6 @@
-"""Does a training as people write it work, alone and on many ranks: pictures of digits, and a curve?
+"""Trains two typical models on one or many ranks: a classifier of digits, and a regression.
 
-The data are generated: nothing is downloaded, and every rank can make its own part.
+The data are generated, so that nothing is downloaded.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def check(checks: Checks, options: "Options") -> None:
 
 
 def pictures(number: int, seed: int) -> TensorDataset:
-    """``number`` pictures of 28 x 28 in ten classes: a pattern each, moved by up to two pixels, and noise over it."""
+    """Draw ``number`` pictures of 28 x 28 in ten classes: a pattern each, moved by up to two pixels, with noise."""
     patterns = torch.rand(10, 1, 7, 7, generator=torch.Generator().manual_seed(0)).round()
     large = nn.functional.interpolate(patterns, scale_factor=4)
     source = torch.Generator().manual_seed(seed)
@@ -47,7 +47,7 @@ def pictures(number: int, seed: int) -> TensorDataset:
 
 
 def curve(number: int, seed: int) -> TensorDataset:
-    """``number`` points of sin(2x) + x/2, with noise of a twentieth."""
+    """Draw ``number`` points of sin(2x) + x/2, with noise of a twentieth."""
     source = torch.Generator().manual_seed(seed)
     x = torch.rand(number, 1, generator=source) * 6 - 3
     return TensorDataset(x, torch.sin(2 * x) + x / 2 + 0.05 * torch.randn(number, 1, generator=source))
@@ -66,7 +66,7 @@ def _digits(checks: Checks, group: Group) -> None:
     checks.figures |= {"digits-loss": losses, "digits-right": right}
     checks.figures["digits-parameters"] = expect_equal_models(group, model, "after training")
     expect(losses[1] < losses[0] / 2, f"the loss went from {losses[0]:.4g} to {losses[1]:.4g}, not to a half")
-    expect(right > 0.9, f"{right:.0%} of {_JUDGED_ON} pictures that it had not seen were recognised, not 90 %")
+    expect(right > 0.9, f"{right:.0%} of {_JUDGED_ON} unseen pictures were recognised, not 90 %")
 
 
 def _regression(checks: Checks, group: Group) -> None:
@@ -79,11 +79,11 @@ def _regression(checks: Checks, group: Group) -> None:
     checks.figures |= {"regression-loss": losses, "regression-error": error}
     checks.figures["regression-parameters"] = expect_equal_models(group, model, "after training")
     expect(losses[1] < losses[0] / 10, f"the loss went from {losses[0]:.4g} to {losses[1]:.4g}, not to a tenth")
-    expect(error < 0.1, f"the mean square error on points that it had not seen is {error:.3g}, not below 0.1")
+    expect(error < 0.1, f"the mean square error on unseen points is {error:.3g}, not below 0.1")
 
 
 def _train(group: Group, model: nn.Module, data: TensorDataset, loss_of: Loss, *, steps: int) -> list[float]:
-    """Mean loss of all ranks in the first step and over the last tenth of them; each rank learns from its own part."""
+    """Train, and return the mean loss of all ranks in the first step and over the last tenth of the steps."""
     model.to(group.device)
     shared = DistributedDataParallel(model) if group.size > 1 else model
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
@@ -98,12 +98,12 @@ def _train(group: Group, model: nn.Module, data: TensorDataset, loss_of: Loss, *
     with group.judging():
         expect_on(result, group.device)
     last = losses[-steps // 10 :]
-    told = group.gather((losses[0], sum(last) / len(last)), tuple[float, float])
-    return [sum(values) / group.size for values in zip(*told, strict=True)]
+    of_ranks = group.gather((losses[0], sum(last) / len(last)), tuple[float, float])
+    return [sum(values) / group.size for values in zip(*of_ranks, strict=True)]
 
 
 def _batches(group: Group, data: TensorDataset) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Epoch after epoch, without an end: however many ranks share the data, they take as many steps."""
+    """Yield batches without an end, so that any number of ranks takes the same number of steps."""
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(data, group.size, group.rank, seed=5)
     for epoch in count():
         sampler.set_epoch(epoch)

@@ -19,7 +19,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Return the value of that type which JSON holds. Raises ValueError with a few words if there is none."""
+    """Read a value of that type from JSON. Raises ValueError with a few words if the type is another."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -48,19 +48,14 @@ def _read(value: Any, kind: Any) -> Any:
         _expect(isinstance(value, dict), kind)
         return {_read(name, inner[0]): _read(each, inner[1]) for name, each in value.items()}
     if origin in (list, set, tuple):
-        return _read_many(value, kind)
+        _expect(isinstance(value, list), kind)
+        kinds = [inner[0]] * len(value) if origin is not tuple or inner[-1] is Ellipsis else list(inner)
+        _expect(len(kinds) == len(value), kind)
+        return origin(_read(each, expected) for each, expected in zip(value, kinds, strict=True))
     if kind is float and type(value) is int:
         value = float(_bounded(value))
     _expect(type(value) is kind, kind)
     return _bounded(value) if kind is int else value
-
-
-def _read_many(value: Any, kind: Any) -> Any:
-    origin, inner = get_origin(kind), get_args(kind)
-    _expect(isinstance(value, list), kind)
-    kinds = [inner[0]] * len(value) if origin is not tuple or inner[-1] is Ellipsis else list(inner)
-    _expect(len(kinds) == len(value), kind)
-    return origin(_read(each, expected) for each, expected in zip(value, kinds, strict=True))
 
 
 def _bounded(value: int) -> int:

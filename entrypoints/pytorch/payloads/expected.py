@@ -1,4 +1,4 @@
-"""What `versions` compares with: the versions that a row of the matrix, or an image's labels, promise."""
+"""The expected versions of `smoke versions`, from a row of the matrix or an image's labels."""
 
 import json
 from collections.abc import Mapping
@@ -7,10 +7,7 @@ KEYS = ("torch", "cuda", "cudnn", "nccl", "python")
 
 
 def parse_expected(text: str) -> dict[str, str | None]:
-    """``{"torch": "2.7.1", …}``; every key may be left out, and null means that it must not be there.
-
-    Raises ValueError with a sentence.
-    """
+    """Parse ``{"torch": "2.7.1", …}``, where null means that it must be absent. Raises ValueError with a sentence."""
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
@@ -26,7 +23,7 @@ def parse_expected(text: str) -> dict[str, str | None]:
 
 
 def disagreements(expected: Mapping[str, str | None], found: Mapping[str, str | None]) -> list[str]:
-    """One sentence for each key of ``expected`` that ``found`` does not meet."""
+    """Return a sentence for each key of ``expected`` that ``found`` does not meet."""
     return [
         f"{key} is {found.get(key) or 'not there'}, expected {wanted or 'none'}"
         for key, wanted in expected.items()
@@ -37,19 +34,9 @@ def disagreements(expected: Mapping[str, str | None], found: Mapping[str, str | 
 def _meets(key: str, wanted: str | None, found: str | None) -> bool:
     if wanted is None or found is None:
         return wanted == found
-    if key == "torch":
-        return _torch_meets(wanted, found)
-    return _agree(wanted, found)
-
-
-def _torch_meets(wanted: str, found: str) -> bool:
-    """A wheel that is listed as 2.7.1 may call itself 2.7.1+cu126; one that is promised as 2.7.1+cpu must be that."""
-    release, _, local = wanted.partition("+")
-    found_release, _, found_local = found.partition("+")
-    return release == found_release and local in ("", found_local)
-
-
-def _agree(wanted: str, found: str) -> bool:
-    """The numbers that both name are equal: a wheel of cuDNN is 9.5.1.17, and the library calls itself 9.5.1."""
-    ours, theirs = wanted.split("."), found.split(".")
-    return all(one == other for one, other in zip(ours, theirs, strict=False))
+    if key == "torch":  # a wheel that is listed as 2.7.1 may be 2.7.1+cu126
+        release, _, local = wanted.partition("+")
+        found_release, _, found_local = found.partition("+")
+        return release == found_release and local in ("", found_local)
+    # The shorter version decides: a wheel of cuDNN is 9.5.1.17, and its library reports 9.5.1.
+    return all(one == other for one, other in zip(wanted.split("."), found.split("."), strict=False))

@@ -1,4 +1,4 @@
-"""Does what leaves a training come back the same: TorchScript, torch.export, ONNX, checkpoints?"""
+"""Saves and loads models as TorchScript, torch.export, ONNX and checkpoints, and compares the results."""
 
 import importlib.util
 import io
@@ -22,7 +22,7 @@ _ONNX = ("onnx", "onnxscript")
 
 def check(checks: Checks, options: "Options") -> None:
     device = open_device(options.device)
-    model, x = _model(device), _inputs(device)
+    model, x = _model(device), torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(2)).to(device)
     with checks("script"):
         _same_after(torch.jit.script(_Counter().to(device)), _Counter().to(device), x)
     with checks("trace"):
@@ -39,7 +39,7 @@ def check(checks: Checks, options: "Options") -> None:
 
 
 class _Counter(nn.Module):
-    """Has a branch and a loop that depend on data: a trace would freeze them, a script must keep them."""
+    """A branch and a loop that depend on data: a trace would freeze them, a script must keep them."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         total = torch.zeros_like(x[0])
@@ -55,29 +55,27 @@ def _model(device: torch.device) -> nn.Module:
     return layers.to(device).eval()
 
 
-def _inputs(device: torch.device) -> torch.Tensor:
-    return torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(2)).to(device)
+def _saved(save: Callable[[Any, Any], Any], value: Any) -> io.BytesIO:
+    """Save a value in memory, to be read from the start."""
+    file = io.BytesIO()
+    save(value, file)
+    file.seek(0)
+    return file
 
 
 def _same_after(scripted: Any, module: nn.Module, x: torch.Tensor) -> None:
-    """Saved and loaded, on what it has not seen as well."""
-    held = io.BytesIO()
-    torch.jit.save(scripted, held)
-    held.seek(0)
-    loaded: Callable[[torch.Tensor], torch.Tensor] = torch.jit.load(held, map_location=x.device)
+    """Compare a saved and loaded script with its module, also on inputs that a trace has not seen."""
+    loaded: Callable[[torch.Tensor], torch.Tensor] = torch.jit.load(_saved(torch.jit.save, scripted), x.device)
     with torch.no_grad():
         for values in (x, -x):
             _expect_near(loaded(values), module(values), x.device)
 
 
 def _export(model: nn.Module, x: torch.Tensor) -> None:
-    """The exported program of a batch of any size."""
+    """Compare an exported program for batches of any size with its model."""
     batch = torch.export.Dim("batch", min=2, max=16)
     program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
-    held = io.BytesIO()
-    torch.export.save(program, held)
-    held.seek(0)
-    loaded = torch.export.load(held).module()
+    loaded = torch.export.load(_saved(torch.export.save, program)).module()
     larger = torch.cat([x, -x])
     with torch.no_grad():
         _expect_near(loaded(larger), model(larger), x.device)
@@ -102,25 +100,23 @@ def _onnx(model: nn.Module, x: torch.Tensor) -> None:
 
 
 def _expect_near(found: torch.Tensor, eager: torch.Tensor, device: torch.device) -> None:
-    """The same operations in the same order, but perhaps fused: some float32 roundings of numbers about 1."""
+    """Compare within some float32 roundings of numbers about 1, as the operations may be fused."""
     expect(found.shape == eager.shape, f"the shape is {tuple(found.shape)}, eager's {tuple(eager.shape)}")
     expect_close(expect_on(found, device, torch.float32), eager.double().reshape(-1).tolist(), 1e-4)
 
 
 def _checkpoint(device: torch.device) -> None:
-    """Training that goes on from a checkpoint takes the very steps that it would have taken without the break."""
+    """Check that training from a checkpoint takes the same steps as training without a break."""
     model, optimizer = _training(device)
     _steps(model, optimizer, device, 3)
-    held = io.BytesIO()
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 3}, held)
+    file = _saved(torch.save, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 3})
     _steps(model, optimizer, device, 3)
-    held.seek(0)
-    saved = torch.load(held, map_location=device, weights_only=True)
-    again, its_optimizer = _training(device, seed=9)
-    again.load_state_dict(saved["model"])
-    its_optimizer.load_state_dict(saved["optimizer"])
-    _steps(again, its_optimizer, device, saved["step"])
-    for (name, wanted), found in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
+    saved = torch.load(file, map_location=device, weights_only=True)
+    resumed, resumed_optimizer = _training(device, seed=9)
+    resumed.load_state_dict(saved["model"])
+    resumed_optimizer.load_state_dict(saved["optimizer"])
+    _steps(resumed, resumed_optimizer, device, saved["step"])
+    for (name, wanted), found in zip(model.state_dict().items(), resumed.state_dict().values(), strict=True):
         expect_same(expect_on(found, device), wanted, f"{name} after a checkpoint")
 
 
@@ -139,12 +135,10 @@ def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.dev
 
 
 def _weights_only() -> None:
-    """A file with anything but weights in it is refused: loading that would run its code."""
-    held = io.BytesIO()
-    torch.save({"weights": torch.ones(1), "path": PurePosixPath("/tmp")}, held)
-    held.seek(0)
+    """Check that a file with other objects than weights is refused: to load them would run their code."""
+    file = _saved(torch.save, {"weights": torch.ones(1), "path": PurePosixPath("/tmp")})
     try:
-        torch.load(held, weights_only=True)
+        torch.load(file, weights_only=True)
     except pickle.UnpicklingError:
         return
     expect(False, "torch.load(weights_only=True) made an object that is not weights")

@@ -1,4 +1,4 @@
-"""The process group of a payload: made under the contract's variables, left by all ranks together."""
+"""The process group of a payload: started from the contract's variables, and left by all ranks together."""
 
 import hashlib
 import os
@@ -20,46 +20,45 @@ from .verdict import Checks, NotRun, Wrong, expect
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _PAUSE_SECONDS = 0.1
-_GROUP_TIMEOUT = 600  # seconds; what `run` hands to ranks where nobody chose another
+_GROUP_TIMEOUT = 600  # seconds; the default of `run`
 MOST_BYTES = 1 << 20  # of one rank's message
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Group:
-    """This rank, the number of all ranks, and the device of this one."""
+    """This rank, the number of all ranks, and this rank's device."""
 
     rank: int
     size: int
     device: torch.device
 
     def gather(self, value: T, kind: type[T]) -> list[T]:
-        """Every rank's value, by rank. Raises Wrong on all ranks, see `gather_json`."""
+        """Return every rank's value, by rank. Raises Wrong on all ranks, see `gather_json`."""
         return gather_json(value, kind, self.device)
 
     @contextmanager
     def judging(self) -> Iterator[None]:
-        """What one rank finds wrong in the block, every rank raises: so all stay in step.
+        """Raise Wrong on every rank if the block raises it on one rank, so that all stay in step.
 
-        The block itself must speak to no other rank.
+        The block itself must not use collectives.
         """
         found = ""
         try:
             yield
         except Wrong as wrong:
             found = str(wrong)
-        told = self.gather(found, str)
-        first = next((rank for rank, one in enumerate(told) if one), None)
-        if first is not None:
-            raise Wrong(f"rank {first}: {told[first]}")
+        for rank, failure in enumerate(self.gather(found, str)):
+            if failure:
+                raise Wrong(f"rank {rank}: {failure}")
 
 
 @contextmanager
 def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[Group]:
-    """All ranks of the job, or this process alone; at the end every rank has heard what failed on the others.
+    """Join all ranks of the job, or only this process, in a group; at its end rank 0 receives all ranks' failures.
 
-    ``turn``: how many groups these ranks had before, in other processes. Raises NotRun where the device or the
-    backend is not there.
+    ``turn`` is the number of earlier groups of these ranks, in other processes. Raises NotRun if the device or the
+    backend is missing.
     """
     device = open_device(device_name)
     backend = BACKENDS[device.type]
@@ -77,7 +76,7 @@ def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[Grou
 
 
 def start_group(backend: str, device: torch.device, turn: int = 0) -> None:
-    """Of all ranks of the job, or of this process alone. Raises Wrong where the group is not what the job said."""
+    """Start the group of all ranks of the job, or of this process alone. Raises Wrong if its size or rank is wrong."""
     timeout = timedelta(seconds=float(os.environ.get("GROUP_TIMEOUT", _GROUP_TIMEOUT)))
     bound = device if device.type == "cuda" else None  # else NCCL guesses the GPU from the rank
     if "RANK" in os.environ and turn:
@@ -94,10 +93,10 @@ def start_group(backend: str, device: torch.device, turn: int = 0) -> None:
 
 
 def _store_of(turn: int, timeout: timedelta) -> tuple[dist.Store, int, int]:
-    """The store of this turn, this rank and the number of ranks. Raises RuntimeError where it cannot be had in time.
+    """Return the store of this turn, this rank and the number of ranks. Raises RuntimeError after the timeout.
 
-    At its port the store of the turn before answers as long as that process of rank 0 lives. So rank 0 writes which
-    turn its store is for, and the others come again until they read that.
+    The store of the last turn answers on the same port until its process on rank 0 has ended. So rank 0 writes the
+    number of the turn into its store, and the others connect again until they read it.
     """
     sign, deadline = f"torchbake/turn/{turn}", time.monotonic() + timeout.total_seconds()
     while True:
@@ -108,7 +107,7 @@ def _store_of(turn: int, timeout: timedelta) -> tuple[dist.Store, int, int]:
             if store.check([sign]):
                 return store, rank, size
             trouble = RuntimeError(f"rank 0 has no store for group {turn + 1} of this job")
-        except RuntimeError as error:  # that process of rank 0 has ended meanwhile
+        except RuntimeError as error:  # rank 0's process of the last turn has ended
             trouble = error
         if time.monotonic() > deadline:
             raise trouble
@@ -124,14 +123,16 @@ def gather_json(value: T, kind: type[T], device: torch.device, most_bytes: int =
     data = encode(value)
     lengths = [int(length) for length in _all_gather(torch.tensor([len(data)], device=place))]
     for rank, length in enumerate(lengths):
-        expect(0 < length <= most_bytes, f"{_message_of(rank)} has {length} bytes, and may have 1 to {most_bytes}")
+        within = 0 < length <= most_bytes
+        expect(within, f"the message of rank {rank} has {length} bytes, and may have 1 to {most_bytes}")
     padded = torch.frombuffer(bytearray(data.ljust(max(lengths))), dtype=torch.uint8).to(place)
     values = []
     for rank, (length, part) in enumerate(zip(lengths, _all_gather(padded), strict=True)):
         try:
             values.append(decode(part[:length].cpu().numpy().tobytes(), kind))
         except ValueError as error:
-            raise Wrong(f"{_message_of(rank)} is {error}: start the same command of one image as every rank") from None
+            hint = "start the same command of one image as every rank"
+            raise Wrong(f"the message of rank {rank} is {error}: {hint}") from None
     return values
 
 
@@ -141,32 +142,28 @@ def _all_gather(own: torch.Tensor) -> list[torch.Tensor]:
     return parts
 
 
-def _message_of(rank: int) -> str:
-    return f"the message of rank {rank}"
-
-
 def leave_group(device: torch.device) -> None:
-    """The last that a process does with its group: all ranks have come here when it returns."""
-    dist.barrier()  # nobody leaves while another still talks to it
-    if device.type != "cpu":  # gloo's own end can wait for ever for a thread that waits for Python
+    """Leave the group after all ranks have called this function."""
+    dist.barrier()  # no rank leaves while another one still sends to it
+    if device.type != "cpu":  # gloo's end can wait for ever for a thread that waits for Python
         dist.destroy_process_group()
 
 
 def _hear_all(checks: Checks, group: Group) -> None:
-    """Rank 0 is the one that speaks, so it must know what failed elsewhere."""
+    """Add the failures of all ranks to those of rank 0, which prints the verdict."""
     try:
-        told = group.gather((socket.gethostname(), list(checks.failures)), tuple[str, list[str]])
+        reports = group.gather((socket.gethostname(), list(checks.failures)), tuple[str, list[str]])
     except Wrong as wrong:
         checks.failures.append(str(wrong))
         return
     if group.rank == 0:
-        for rank, (host, failures) in enumerate(told[1:], start=1):
+        for rank, (host, failures) in enumerate(reports[1:], start=1):
             new = [failure for failure in failures if failure not in checks.failures]
             checks.failures += [f"rank {rank} on {host}: {failure}" for failure in new]
 
 
 def fingerprint(model: nn.Module) -> str:
-    """SHA-256 of all parameters and buffers, bit for bit."""
+    """Return the SHA-256 of the bits of all parameters and buffers."""
     digest = hashlib.sha256()
     for name, value in model.state_dict().items():
         digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
@@ -174,7 +171,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def expect_equal_models(group: Group, model: nn.Module, when: str) -> str:
-    """The fingerprint that every rank's model has; raises Wrong where they differ."""
+    """Return the common fingerprint of all ranks' models. Raises Wrong if they differ."""
     prints = group.gather(fingerprint(model), str)
     others = [rank for rank, one in enumerate(prints) if one != prints[0]]
     expect(not others, f"{when}, the parameters of rank {', '.join(map(str, others))} are not those of rank 0")

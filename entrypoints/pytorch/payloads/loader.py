@@ -1,4 +1,4 @@
-"""Do DataLoader's workers bring every sample once, through shared memory, and is a dead worker told?"""
+"""Checks that DataLoader's workers return every sample once, use shared memory, and report a dead worker."""
 
 import os
 import shutil
@@ -21,16 +21,14 @@ _SECONDS = 60
 
 def check(checks: Checks, options: "Options") -> None:
     device = open_device(options.device)
-    checks.figures["shm-mb"] = shutil.disk_usage("/dev/shm").total // 2**20  # where workers hand over
+    checks.figures["shm-mb"] = shutil.disk_usage("/dev/shm").total // 2**20  # workers pass samples through it
     with checks("workers"):
         _every_sample_once(DataLoader(_Numbered(), batch_size=8, num_workers=2, timeout=_SECONDS))
     with checks("shuffle"):
         _shuffled()
     with checks("spawn"):
-        loader = DataLoader(
-            _Numbered(), batch_size=16, num_workers=1, multiprocessing_context="spawn", timeout=_SECONDS
-        )
-        _every_sample_once(loader)
+        spawn = {"multiprocessing_context": "spawn", "timeout": _SECONDS}
+        _every_sample_once(DataLoader(_Numbered(), batch_size=16, num_workers=1, **spawn))
     with checks("shared-memory"):
         _shared(checks)
     with checks("dead-worker"):
@@ -41,7 +39,7 @@ def check(checks: Checks, options: "Options") -> None:
 
 
 class _Numbered(Dataset[dict[str, Any]]):
-    """Sample k is k, its square, and which process made it."""
+    """Sample k is k, its square, and the id of the process that made it."""
 
     def __len__(self) -> int:
         return _COUNT
@@ -97,7 +95,7 @@ def _shuffled() -> None:
 
 
 def _shared(checks: Checks) -> None:
-    """A sample of this size does not fit a pipe: it comes through /dev/shm, and is not copied on its way."""
+    """Check that large samples come through /dev/shm without a copy."""
     for index, sample in enumerate(DataLoader(_Big(), batch_size=None, num_workers=1, timeout=_SECONDS)):
         expect(sample.is_shared(), "the tensor of a worker is not in shared memory")
         wanted = torch.arange(_BIG_MB * 2**18, dtype=torch.int32) * (index + 1)
@@ -110,13 +108,13 @@ def _dead_worker() -> None:
         for _ in DataLoader(_Deadly(), num_workers=1, timeout=_SECONDS):
             pass
     except RuntimeError as error:
-        expect("DataLoader worker" in str(error), f"a killed worker was told as: {error}")
+        expect("DataLoader worker" in str(error), f"a killed worker was reported as: {error}")
         return
-    expect(False, "a worker was killed, and the loader did not tell")
+    expect(False, "a worker was killed, and the loader did not report it")
 
 
 def _pinned(device: torch.device) -> None:
-    """Pinned batches, copied without waiting, arrive whole."""
+    """Check that pinned batches arrive complete on the GPU when they are copied without waiting."""
     if device.type != "cuda":
         raise NotRun("pinned memory is for copies to a GPU, and this is the cpu")
     loader = DataLoader(_Numbered(), batch_size=8, num_workers=2, pin_memory=True, timeout=_SECONDS)

@@ -1,4 +1,4 @@
-"""Do GPUs work together over NCCL, and how fast?"""
+"""Checks the collectives over NCCL, and measures their bandwidth."""
 
 import time
 from dataclasses import replace
@@ -31,7 +31,7 @@ def _bandwidth(checks: Checks, group: Group) -> None:
 
 
 def _all_reduce_rate(group: Group, size: int) -> float:
-    """Bus bandwidth in GB/s: bytes / seconds * 2(n-1)/n, as nccl-tests counts it (doc/PERFORMANCE.md there)."""
+    """Measure the bus bandwidth in GB/s: bytes / seconds * 2(n-1)/n, as in nccl-tests (doc/PERFORMANCE.md)."""
     values = torch.ones(size // 4, device=group.device)
     for _ in range(2):  # the first calls connect
         dist.all_reduce(values)

@@ -1,27 +1,14 @@
-"""Is arithmetic right? Each library behind torch (BLAS, convolution, LAPACK, FFT, sparse) against plain Python."""
+"""Compares the libraries behind torch (BLAS, convolution, LAPACK, FFT, sparse) with plain Python."""
 
 import cmath
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product as product_of
 from typing import TYPE_CHECKING
 
 import torch
 
-from .compare import (
-    FLOATS,
-    added_in,
-    expect_close,
-    flat,
-    magnitudes,
-    name_of,
-    product,
-    rows_of,
-    signs,
-    steps,
-    unit,
-)  # fmt: skip
+from .compare import FLOATS, added_in, dot, expect_close, flat, name_of, product, rows_of, signs, steps, unit
 from .device import expect_on, facts, open_device
 from .verdict import Checks, expect
 
@@ -38,33 +25,24 @@ def check(checks: Checks, options: "Options") -> None:
     if device.type == "cuda":
         with checks("gpu"):
             checks.figures |= _gpu(device)
+    of_all = {"matmul": _matmul, "conv": _conv, "functions": _functions, "reductions": _reductions}
     for dtype in FLOATS:
-        name = name_of(dtype)
-        with checks(f"matmul-{name}"):
-            _matmul(device, dtype)
-            _big_matmul(device, dtype)
-        with checks(f"conv-{name}"):
-            _conv(device, dtype)
-        with checks(f"functions-{name}"):
-            _functions(device, dtype)
-        with checks(f"reductions-{name}"):
-            _reductions(device, dtype)
+        for name, test in of_all.items():
+            with checks(f"{name}-{name_of(dtype)}"):
+                test(device, dtype)
     for dtype in (torch.float64, torch.float32):
         with checks(f"linalg-{name_of(dtype)}"):
             _linalg(device, dtype)
         with checks(f"fft-{name_of(dtype)}"):
             _fft(device, dtype)
-    with checks("sparse"):
-        _sparse(device)
-    with checks("integers"):
-        _integers(device)
-    with checks("random"):
-        _random(device)
+    for name, test in (("sparse", _sparse), ("integers", _integers), ("random", _random)):
+        with checks(name):
+            test(device)
     checks.figures |= facts(device)
 
 
 def _gpu(device: torch.device) -> dict[str, object]:
-    """Work must take time and memory of the GPU itself, by the GPU's own clock."""
+    """Check that work takes memory of the GPU, and time by the GPU's clock."""
     before = torch.cuda.memory_allocated(device)
     left = torch.ones(2048, 2048, device=device)
     expect(torch.cuda.memory_allocated(device) - before >= left.nbytes, "16 MB were allocated, but not on the GPU")
@@ -83,18 +61,22 @@ def _gpu(device: torch.device) -> dict[str, object]:
 
 
 def _matmul(device: torch.device, dtype: torch.dtype) -> None:
-    """Products of multiples of 1/32 are exact in float32 and so are sums of 40 of them: only storing rounds."""
+    """Compare a product with exact sums: in float32 products of multiples of 1/32 are exact, and so are 40 of them.
+
+    Only the stored result is rounded.
+    """
     left, right = rows_of(steps(24 * 40, 1), 40), rows_of(steps(40 * 33, 2), 33)
     result = torch.tensor(left, device=device, dtype=dtype) @ torch.tensor(right, device=device, dtype=dtype)
     expect_on(result, device, dtype)
     exact = dtype in (torch.float64, torch.float32)
     # A GPU may add float16 in a few parts that it stores in between.
-    sizes = flat(product(magnitudes(left), magnitudes(right)))
+    sizes = flat(product(*([[abs(value) for value in row] for row in rows] for rows in (left, right))))
     expect_close(result, flat(product(left, right)), [0.0 if exact else 4 * unit(dtype) * size for size in sizes])
+    _big_matmul(device, dtype)
 
 
 def _big_matmul(device: torch.device, dtype: torch.dtype) -> None:
-    """A size that uses the blocked kernels. All numbers are whole, so A (B x) = (A B) x must hold exactly."""
+    """Check a product in the blocked kernels. All numbers are whole, so A (B x) = (A B) x must hold exactly."""
     left, right = signs(_BIG * _BIG, 3), signs(_BIG * _BIG, 4)
     shape = (_BIG, _BIG)
     a = torch.tensor(left, dtype=dtype, device=device).reshape(shape)
@@ -107,36 +89,29 @@ def _big_matmul(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def _times(rows: list[list[float]], vector: list[float]) -> list[float]:
-    return [math.fsum(map(float.__mul__, row, vector)) for row in rows]
+    return [dot(row, vector) for row in rows]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Convolution:
-    """Two pictures of 3 x 9 x 9 under four filters of 3 x 3, by the definition."""
+def _convolve(
+    image: list[float], weight: list[float], bias: list[float], stride: int, padding: int
+) -> Iterator[tuple[float, float]]:
+    """Convolve two pictures of 3 x 9 x 9 with four filters of 3 x 3, by the definition.
 
-    image: list[float]
-    weight: list[float]
-    bias: list[float]
-    stride: int
-    padding: int
-
-    def numbers(self) -> Iterator[tuple[float, float]]:
-        """Each number of the result, and the sum of the sizes of all that was added to it."""
-        places = range(-self.padding, _SIDE + self.padding - _KERNEL + 1, self.stride)
-        for picture, (filter_, shift), top, left in product_of(range(2), enumerate(self.bias), places, places):
-            terms = [*self._terms(picture, filter_, top, left), shift]
-            yield math.fsum(terms), math.fsum(map(abs, terms))
-
-    def _terms(self, picture: int, filter_: int, top: int, left: int) -> Iterator[float]:
+    Yields each number of the result, and the sum of the magnitudes of its terms.
+    """
+    places = range(-padding, _SIDE + padding - _KERNEL + 1, stride)
+    for picture, (filter_, shift), top, left in product_of(range(2), enumerate(bias), places, places):
+        terms = [shift]
         for channel, i, j in product_of(range(_CHANNELS), range(_KERNEL), range(_KERNEL)):
             row, column = top + i, left + j
             if 0 <= row < _SIDE and 0 <= column < _SIDE:
-                pixel = self.image[((picture * _CHANNELS + channel) * _SIDE + row) * _SIDE + column]
-                yield pixel * self.weight[((filter_ * _CHANNELS + channel) * _KERNEL + i) * _KERNEL + j]
+                pixel = image[((picture * _CHANNELS + channel) * _SIDE + row) * _SIDE + column]
+                terms.append(pixel * weight[((filter_ * _CHANNELS + channel) * _KERNEL + i) * _KERNEL + j])
+        yield math.fsum(terms), math.fsum(map(abs, terms))
 
 
 def _conv(device: torch.device, dtype: torch.dtype) -> None:
-    """With stride, padding and bias. The bound leaves room for fast algorithms' constants."""
+    """Compare convolutions with stride, padding and bias. The bound allows for fast algorithms."""
     image = steps(2 * _CHANNELS * _SIDE**2, 5, per_unit=8)
     weight = steps(_FILTERS * _CHANNELS * _KERNEL**2, 6, per_unit=8)
     bias = steps(_FILTERS, 7)
@@ -147,13 +122,12 @@ def _conv(device: torch.device, dtype: torch.dtype) -> None:
     allowed = (4 if dtype in (torch.float16, torch.bfloat16) else 32) * unit(dtype)
     for stride, padding in ((1, 1), (2, 0)):
         result = expect_on(torch.nn.functional.conv2d(x, w, b, stride=stride, padding=padding), device, dtype)
-        layer = _Convolution(image=image, weight=weight, bias=bias, stride=stride, padding=padding)
-        wanted, sizes = zip(*layer.numbers(), strict=True)
+        wanted, sizes = zip(*_convolve(image, weight, bias, stride, padding), strict=True)
         expect_close(result, wanted, [allowed * size for size in sizes])
 
 
 def _functions(device: torch.device, dtype: torch.dtype) -> None:
-    """Within a few roundings of the C library's."""
+    """Compare functions with the C library's, within a few roundings."""
     values = steps(128, 8)
     x = torch.tensor(values, device=device, dtype=dtype)
     for function, reference in (
@@ -189,7 +163,7 @@ def _reductions(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def _linalg(device: torch.device, dtype: torch.dtype) -> None:
-    """Backward errors, computed in Python: what LAPACK guarantees is a small multiple of size times unit."""
+    """Compute backward errors in Python: LAPACK guarantees a small multiple of size times unit."""
     count = 24
     small = 16 * count * unit(dtype)
     rows = [
@@ -236,7 +210,7 @@ def _sparse(device: torch.device) -> None:
 
 
 def _integers(device: torch.device) -> None:
-    """Indices, running sums and masks: no rounding, no tolerance."""
+    """Compare indices, running sums and masks exactly."""
     values = [(7919 * place) % 1009 for place in range(_MANY)]
     x = torch.tensor(values, device=device)
     running = expect_on(x.cumsum(0), device, torch.int64).tolist()
@@ -249,10 +223,9 @@ def _integers(device: torch.device) -> None:
 
 
 def _random(device: torch.device) -> None:
-    """The generator repeats itself for a seed, differs between seeds, and has the mean and variance it must have."""
-    draw = [
-        torch.randn(20000, generator=torch.Generator(device).manual_seed(seed), device=device) for seed in (1, 1, 2)
-    ]
+    """Check that a seed fixes the numbers of the generator, and their mean and variance."""
+    generators = (torch.Generator(device).manual_seed(seed) for seed in (1, 1, 2))
+    draw = [torch.randn(20000, generator=generator, device=device) for generator in generators]
     expect_on(draw[0], device, torch.float32)
     expect(torch.equal(draw[0], draw[1]), "one seed gave two results")
     expect(not torch.equal(draw[0], draw[2]), "two seeds gave one result")

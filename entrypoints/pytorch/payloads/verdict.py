@@ -1,4 +1,4 @@
-"""What a payload says: checks with names and times, one JSON line, and an exit code."""
+"""The verdict of a payload: checks with names and times, one JSON line, and an exit code."""
 
 import json
 import math
@@ -17,7 +17,7 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 class Outcome(str, Enum):  # noqa: UP042 - StrEnum is of Python 3.11, and hosts may have 3.10
-    """How a payload, or all of them, ended. What did not run has not passed."""
+    """The outcome of one or all payloads. A payload that did not run has not passed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -29,11 +29,11 @@ class Outcome(str, Enum):  # noqa: UP042 - StrEnum is of Python 3.11, and hosts 
 
 
 class NotRun(Exception):  # noqa: N818 - it is no error
-    """Ends a payload, or one check of it, that cannot run here; the message says why, and what would help."""
+    """Ends a payload, or one of its checks, that cannot run here; the message has the reason and the next step."""
 
 
 class Wrong(Exception):  # noqa: N818 - it is a finding, not an error of ours
-    """Ends a check: what was computed is not what it must be."""
+    """Ends a check with a wrong result."""
 
 
 def expect(condition: bool, sentence: str) -> None:
@@ -55,35 +55,28 @@ class Verdict:
     figures: Mapping[str, Any] = field(default_factory=dict)
 
     def line(self) -> str:
-        """One line of ASCII that every JSON parser reads."""
-        values = {
-            "payload": self.payload,
-            "device": self.device,
-            "verdict": self.outcome.value,
-            "reason": self.reason,
-            "seconds": self.seconds,
-            "checks": self.checks,
-            "figures": self.figures,
-        }
-        return json.dumps(_plain(values), allow_nan=False)
+        """Return the verdict as one line of JSON in ASCII."""
+        renamed = {"outcome": "verdict"}
+        values = {renamed.get(name, name): value for name, value in vars(self).items()}
+        return json.dumps(_plain({**values, "verdict": self.outcome.value}), allow_nan=False)
 
 
 def outcome_of_all(outcomes: Iterable[Outcome]) -> Outcome:
-    """Failed when any failed; not-run when none passed; else passed."""
+    """Return failed if any payload failed, else passed if any passed, else not-run."""
     seen = set(outcomes)
     if Outcome.FAILED in seen:
         return Outcome.FAILED
     return Outcome.PASSED if Outcome.PASSED in seen else Outcome.NOT_RUN
 
 
-def said(error: BaseException) -> str:
-    """An error in one short line."""
+def one_line(error: BaseException) -> str:
+    """Return an error as one short line."""
     words = " ".join(str(error).split())
     return f"{type(error).__name__}: {words[:300]}" if words else type(error).__name__
 
 
 def reason_of(failures: list[str]) -> str:
-    """The first failures in one line, and how many more there are."""
+    """Return the first failures in one line, and the number of the others."""
     more = len(failures) - _REASONS_SHOWN
     shown = failures[:_REASONS_SHOWN] + ([f"and {more} more"] if more > 0 else [])
     return "; ".join(shown)
@@ -92,9 +85,9 @@ def reason_of(failures: list[str]) -> str:
 class Checks:
     """Runs the named checks of a payload, and keeps times, failures and figures.
 
-    A check that fails does not end the payload: the others still run. ``tell`` hears each check begin and end, so
-    that a process that watches this one knows where it crashed or hung. When ``together``, ranks depend on each other:
-    a wrong value still goes on, so that all ranks stay in step, but an error ends the payload.
+    A failed check does not end the payload. The function ``tell`` is called at the begin and end of each check, so that
+    the parent process knows the place of a crash or a hang. With ``together``, ranks depend on each other: after a
+    wrong value the payload continues, so that all ranks stay in step, but an error ends it.
     """
 
     def __init__(self, tell: Tell = lambda event: None, *, together: bool = False) -> None:
@@ -107,7 +100,7 @@ class Checks:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Time the block as the check ``name``; Wrong and NotRun end only the block."""
+        """Run and time the block as the check ``name``; Wrong and NotRun end only the block."""
         self._tell({"begin": name})
         start = time.perf_counter()
         try:
@@ -118,7 +111,7 @@ class Checks:
             return
         except Exception as error:
             wrong = isinstance(error, Wrong)
-            self.failures.append(f"{name}: {error if wrong else said(error)}")
+            self.failures.append(f"{name}: {error if wrong else one_line(error)}")
             if not wrong:
                 traceback.print_exc(file=sys.stderr)
                 if self.together:
@@ -127,24 +120,17 @@ class Checks:
         self._tell({"end": name, "seconds": self.seconds[name]})
 
     def verdict(self, payload: str, device: str, seconds: float) -> Verdict:
-        """What all checks together say. A payload that checked nothing has not passed."""
+        """Return the verdict of all checks. A payload without a check has not passed."""
         failures = self.failures
         if not failures and not self.seconds:
             failures = ["no check ran"]
         figures = {**self.figures, "not-run": self.not_run} if self.not_run else self.figures
-        return Verdict(
-            payload=payload,
-            device=device,
-            outcome=Outcome.FAILED if failures else Outcome.PASSED,
-            reason=reason_of(failures),
-            seconds=seconds,
-            checks=self.seconds,
-            figures=figures,
-        )
+        outcome = Outcome.FAILED if failures else Outcome.PASSED
+        return Verdict(payload, device, outcome, reason_of(failures), seconds, self.seconds, figures)
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say: numbers of four digits are enough for people, and infinities have no number there."""
+    """Convert a value to JSON's types: four digits are enough for people, and JSON has no infinity."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Are torch, CUDA, cuDNN, NCCL and Python what was promised, and what torch was built with?"""
+"""Compares the versions of torch, CUDA, cuDNN, NCCL and Python with the expected ones and with torch's build."""
 
 import ctypes
 import platform
@@ -36,7 +36,7 @@ def check(checks: Checks, options: "Options") -> None:
 
 
 def _cuda() -> str | None:
-    """What torch was built with; the runtime library that is loaded must be of that same release.
+    """Return the CUDA release of torch's build, which must be that of the loaded runtime library.
 
     Numbers are 1000 * major + 10 * minor (CUDA_VERSION, cuda.h).
     """
@@ -53,7 +53,7 @@ def _cuda() -> str | None:
 
 
 def _cudnn() -> str | None:
-    """`torch.backends.cudnn.version()` itself refuses a library that is older than what torch was built with."""
+    """Return cuDNN's release. `torch.backends.cudnn.version()` itself refuses a library older than torch's build."""
     number = torch.backends.cudnn.version() if torch.version.cuda else None
     if number is None:
         expect(torch.version.cuda is None, "torch is built with CUDA, but has no cuDNN")
@@ -65,15 +65,16 @@ def _cudnn() -> str | None:
 
 
 def cudnn_release(number: int) -> str:
-    """``91002`` is 9.10.2: 10000 * major + 100 * minor + patch since cuDNN 9, 1000 * major + 100 * minor + patch before
-    (CUDNN_VERSION, cudnn_version.h).
+    """Return the release of a number: 10000 * major + 100 * minor + patch since cuDNN 9 (91002 is 9.10.2).
+
+    Before cuDNN 9 it is 1000 * major + 100 * minor + patch (CUDNN_VERSION, cudnn_version.h).
     """
     major = 10000 if number >= 90000 else 1000
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
 def _nccl() -> str | None:
-    """What torch was built with; the library that is loaded must be the same release.
+    """Return the NCCL release of torch's build, which must be that of the loaded library.
 
     Numbers are 10000 * major + 100 * minor + patch (NCCL_VERSION, nccl.h).
     """
@@ -89,7 +90,7 @@ def _nccl() -> str | None:
 
 
 def _library(name: str) -> ctypes.CDLL:
-    """The one that torch has loaded, not one that a search would find now."""
+    """Open the library that torch has loaded, in place of searching for it."""
     paths = _loaded(name)
     expect(len(paths) == 1, f"{name} is loaded {len(paths)} times: {', '.join(sorted(paths)) or 'not at all'}")
     return ctypes.CDLL(paths.pop())
