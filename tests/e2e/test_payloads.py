@@ -202,9 +202,9 @@ SABOTAGES = [
       "barrier: rank 0: it was let through when 1 of 2 ranks had come"]),
     ("ranks_do_not_add,ranks_hear_nothing,messages_do_not_come", CPU, 2, "ddp",
      ["all-reduce: rank 0: the sum of 2 ranks as torch.float32 is 0, not 1",
-      "broadcast: rank 0: what rank 1 sent to all is not what came here",
-      "send-recv: rank 0: what rank 1 sent here did not come"]),
-    ("one_rank_is_wrong", CPU, 2, "ddp", ["broadcast: rank 1: what rank 0 sent to all is not what came here"]),
+      "broadcast: rank 0: the broadcast of rank 1 has arrived changed",
+      "send-recv: rank 0: the values of rank 1 did not arrive here"]),
+    ("one_rank_is_wrong", CPU, 2, "ddp", ["broadcast: rank 1: the broadcast of rank 0 has arrived changed"]),
     ("one_rank_raises", CPU, 2, "ddp", [""]),
 ]  # fmt: skip
 

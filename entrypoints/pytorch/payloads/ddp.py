@@ -84,9 +84,7 @@ def _broadcast(group: Group) -> None:
         dist.broadcast(values, src=source)
     with group.judging():
         for source, values in enumerate(received):
-            expect(
-                torch.equal(values, whole * (source + 1)), f"the broadcast of rank {source} arrived with other values"
-            )
+            expect(torch.equal(values, whole * (source + 1)), f"the broadcast of rank {source} has arrived changed")
 
 
 def _all_gather(group: Group) -> None:

@@ -1,6 +1,6 @@
-"""Every model of the zoo: its name, what it takes and gives, how many parameters it has, and who says so.
+"""Every model of the zoo: its name, input, output, number of parameters, and their source.
 
-Torch is not imported here: a family's module is, when one of its models is made.
+Torch is not imported here: the module of a family is imported when one of its models is made.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 from .model import Entry
 
-# The suite whose names, shapes and titles these are, so that results can be held against its own.
+# The suite whose names, shapes and titles these are, so that results can be compared with its own.
 _SUITE = "https://github.com/HewlettPackard/dlcookbook-dlbs/blob/master"
 _COUNTS = f"{_SUITE}/docs/models/models.md"
 _VISION = "https://docs.pytorch.org/vision/stable/models"
@@ -29,7 +29,7 @@ class _Family:
 
 
 def _dense() -> Iterator[Entry]:
-    """Fully connected networks: name, title, input, hidden layers, classes, parameters, source."""
+    """Yield the fully connected networks."""
     for name, title, size, hidden, classes, parameters, source in (
         ("acoustic_model", "AcousticModel", 540, (2048,) * 5, 8192, 34_678_784, _COUNTS),
         ("deep_mnist", "DeepMNIST", 784, (2500, 2000, 1500, 1000, 500), 10, 11_972_510, _COUNTS),
@@ -45,35 +45,28 @@ def _dense() -> Iterator[Entry]:
 
 
 def _early() -> Iterator[Entry]:
-    """Convolutional networks with large dense layers; VGG by its depth."""
-    for name, title, side, cls, parameters in (
-        ("alexnet", "AlexNet", 227, "AlexNet", 62_378_344),
-        ("alexnet_owt", "AlexNetOWT", 227, "AlexNetOWT", 61_100_840),
-    ):
-        yield _images(name, title, "alexnet", cls, parameters=parameters, source=_COUNTS, side=side)
-    yield _images("overfeat", "Overfeat", "overfeat", "Overfeat", parameters=145_920_872, source=_COUNTS, side=231)
+    """Yield convolutional networks with large dense layers; VGG by its depth."""
+    maker, widths = _Family("early", "AlexNet"), (96, 256, 384, 384, 256)
+    yield _images("alexnet", "AlexNet", maker, 62_378_344, _COUNTS, side=227, widths=widths, normalised=True)
+    widths = (64, 192, 384, 256, 256)
+    yield _images("alexnet_owt", "AlexNetOWT", maker, 61_100_840, _COUNTS, side=227, widths=widths, normalised=False)
+    yield _images("overfeat", "Overfeat", _Family("early", "Overfeat"), 145_920_872, _COUNTS, side=231)
     for depth, parameters in ((11, 132_863_336), (13, 133_047_848), (16, 138_357_544), (19, 143_667_240)):
-        yield _images(f"vgg{depth}", f"VGG{depth}", "vgg", "VGG", parameters=parameters, source=_COUNTS, depth=depth)
+        yield _images(f"vgg{depth}", f"VGG{depth}", _Family("early", "VGG"), parameters, _COUNTS, depth=depth)
 
 
 def _inception() -> Iterator[Entry]:
-    """Networks of parallel branches."""
-    yield _images(
-        "googlenet", "GoogleNet", "googlenet", "GoogLeNet", parameters=6_998_552, source=_COUNTS, normalised=False
-    )
-    yield _images(
-        "googlenet_bn", "GoogleNetBN", "googlenet", "GoogLeNet",
-        parameters=6_624_904, source=f"{_VISION}/googlenet.html", normalised=True,
-    )  # fmt: skip
+    """Yield networks of parallel branches."""
+    maker, source = _Family("googlenet", "GoogLeNet"), f"{_VISION}/googlenet.html"
+    yield _images("googlenet", "GoogleNet", maker, 6_998_552, _COUNTS, normalised=False)
+    yield _images("googlenet_bn", "GoogleNetBN", maker, 6_624_904, source, normalised=True)
     for version, parameters in ((3, 23_834_568), (4, 42_679_816)):
-        yield _images(
-            f"inception{version}", f"InceptionV{version}", f"inception{version}", f"Inception{version}",
-            parameters=parameters, source=f"{_PYTORCHCV}/inceptionv{version}.py", side=299,
-        )  # fmt: skip
+        maker, source = _Family("inception", f"Inception{version}"), f"{_PYTORCHCV}/inceptionv{version}.py"
+        yield _images(f"inception{version}", f"InceptionV{version}", maker, parameters, source, side=299)
 
 
 def _resnet() -> Iterator[Entry]:
-    """Residual networks by their depth."""
+    """Yield residual networks by their depth."""
     for depth, parameters, source in (
         (18, 11_689_512, f"{_VISION}/resnet.html"),
         (34, 21_797_672, f"{_VISION}/resnet.html"),
@@ -83,57 +76,42 @@ def _resnet() -> Iterator[Entry]:
         (200, 64_673_832, f"{_PYTORCHCV}/resnet.py"),
         (269, 102_073_384, _COUNTS),  # 102,326,456 there, with the running statistics of its 272 normalisations
     ):
-        yield _images(
-            f"resnet{depth}", f"ResNet{depth}", "resnet", "ResNet", parameters=parameters, source=source, depth=depth
-        )
+        yield _images(f"resnet{depth}", f"ResNet{depth}", _Family("resnet", "ResNet"), parameters, source, depth=depth)
 
 
 def _recent() -> Iterator[Entry]:
-    """What is measured since 2018: attention, and convolutions in its manner."""
-    yield _images(
-        "vit_b_16", "ViT-B/16", "vit", "ViT", parameters=86_567_656, source=f"{_VISION}/vision_transformer.html"
-    )
+    """Yield models of attention, and ConvNeXt."""
+    source = f"{_VISION}/vision_transformer.html"
+    yield _images("vit_b_16", "ViT-B/16", _Family("transformer", "ViT"), 86_567_656, source)
     sizes = {"tiny": 28_589_128, "small": 50_223_688, "base": 88_591_464, "large": 197_767_336}
+    maker, source = _Family("convnext", "ConvNeXt"), f"{_VISION}/convnext.html"
     for size, parameters in sizes.items():
-        yield _images(
-            f"convnext_{size}", f"ConvNeXt-{size.title()}", "convnext", "ConvNeXt",
-            parameters=parameters, source=f"{_VISION}/convnext.html", size=size,
+        yield _images(f"convnext_{size}", f"ConvNeXt-{size.title()}", maker, parameters, source, size=size)
+    for name, title, cls, sequence, vocabulary, parameters, page in (
+        ("bert_base", "BERT-Base", "Bert", 512, 30_522, 109_514_298, "google-bert/bert-base-uncased"),
+        ("gpt2_small", "GPT-2 Small", "GPT2", 1024, 50_257, 124_439_808, "openai-community/gpt2"),
+    ):  # their output has a score of each word of the vocabulary for each token
+        yield Entry(
+            name=name, title=title, input=(sequence,), classes=vocabulary, vocabulary=vocabulary, parameters=parameters,
+            source=f"https://huggingface.co/{page}", maker=_Family("transformer", cls),
+            arguments={"sequence": sequence, "vocabulary": vocabulary},
         )  # fmt: skip
-    yield _tokens(
-        "bert_base", "BERT-Base", "bert", "Bert", sequence=512, vocabulary=30_522, parameters=109_514_298,
-        source="https://huggingface.co/google-bert/bert-base-uncased",
-    )  # fmt: skip
-    yield _tokens(
-        "gpt2_small", "GPT-2 Small", "gpt2", "GPT2", sequence=1024, vocabulary=50_257, parameters=124_439_808,
-        source="https://huggingface.co/openai-community/gpt2",
-    )  # fmt: skip
 
 
-def _matmul() -> Iterator[Entry]:
-    side = 4096
+def _matmul(side: int = 4096) -> Iterator[Entry]:
     yield Entry(
         name="matmul", title=f"MatMul{side}", input=(side, side), classes=side, parameters=side * side,
-        maker=_Family("matmul", "MatMul"), arguments={"side": side}, source="the square of its side",
+        maker=_Family("dense", "MatMul"), arguments={"side": side}, source="the square of its side",
     )  # fmt: skip
 
 
 def _images(
-    name: str, title: str, module: str, cls: str, *, parameters: int, source: str, side: int = 224, **arguments: Any
+    name: str, title: str, maker: _Family, parameters: int, source: str, *, side: int = 224, **arguments: Any
 ) -> Entry:
-    """A classifier of square colour images into the 1000 classes of ImageNet."""
+    """Return a classifier of square colour images into the 1000 classes of ImageNet."""
     return Entry(
         name=name, title=title, input=(3, side, side), classes=1000, parameters=parameters, source=source,
-        maker=_Family(module, cls), arguments=arguments,
-    )  # fmt: skip
-
-
-def _tokens(
-    name: str, title: str, module: str, cls: str, *, sequence: int, vocabulary: int, parameters: int, source: str
-) -> Entry:
-    """A language model: of each token of a sequence it says which of the vocabulary's stands there, or follows."""
-    return Entry(
-        name=name, title=title, input=(sequence,), classes=vocabulary, vocabulary=vocabulary, parameters=parameters,
-        source=source, maker=_Family(module, cls),
+        maker=maker, arguments=arguments,
     )  # fmt: skip
 
 
