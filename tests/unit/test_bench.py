@@ -16,9 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.pytorch.benchmark import cli, loop, report
-from entrypoints.pytorch.benchmark.combine import Seen, combined, expect_all_batches
+from entrypoints.pytorch.benchmark.combine import (
+    Seen,
+    combined,
+    expect_all_batches,
+    percentile,
+    slowest,
+    summary,
+    together,
+)
 from entrypoints.pytorch.benchmark.failure import Failure, OutOfMemory, killed, lacks_memory, reason_of
-from entrypoints.pytorch.benchmark.figures import percentile, slowest, summary, together
 from entrypoints.pytorch.benchmark.flags import Settings, make_parser, parse
 from entrypoints.pytorch.benchmark.loop import EventClock, HostClock, Laps
 from entrypoints.pytorch.benchmark.nvml import Watch

@@ -1,4 +1,4 @@
-"""`bench`: reads the command line, measures in a process of its own, and prints what rank 0 knows."""
+"""`bench`: reads the command line, measures in a child process, and prints the result on rank 0."""
 
 import math
 import os
@@ -13,21 +13,22 @@ from typing import Any, NoReturn
 from ..launch.limits import why_no_thread
 from ..launch.processes import out_of_memory
 from ..payloads.apart import Told, run_apart
+from ..payloads.command_line import USAGE_CODE
 from ..payloads.verdict import Outcome, Tell, Verdict, one_line
 from . import failure, report, zoo
-from .flags import USAGE_CODE, Settings, parse
+from .flags import Settings, parse
 from .monitor import Monitor
 
 _AFTER_YOU_SECONDS = 2.0
 
 
 def main(words: Sequence[str], script: Path) -> int:
-    """Measure what the command line says; ``script`` is what it was called by. Returns the exit code."""
+    """Measure as the command line says, and return the exit code; ``script`` is the path of `bench`."""
     settings = parse(words)
     if settings is None:
         print("\n".join(zoo.names()))
         return 0
-    if wrong := _other_rank(settings) or _other_count(settings):
+    if wrong := _wrong_flag(settings):
         print(f"bench: {wrong}", file=sys.stderr)
         return USAGE_CODE
     if "RANK" not in os.environ and (settings.num_gpus > 1 or _nodes() > 1):
@@ -40,11 +41,11 @@ def main(words: Sequence[str], script: Path) -> int:
 
 
 def _tell(result: dict[str, Any], rank: int) -> None:
-    """Print the result; of ranks only rank 0 does."""
+    """Print the result on rank 0; other ranks print only the reason of a failure."""
     if rank:
         if result["reason"]:
             _say(f"rank {rank}: {result['reason']}")
-            time.sleep(_AFTER_YOU_SECONDS)  # `run` ends all ranks when one has: rank 0 comes first with its reason
+            time.sleep(_AFTER_YOU_SECONDS)  # let rank 0 print first, as `run` ends all ranks when one has ended
         return
     for note in result["notes"]:
         _say(f"note: {note}")
@@ -53,39 +54,28 @@ def _tell(result: dict[str, Any], rank: int) -> None:
     print("\n".join(report.lines(result)), flush=True)
 
 
-def _other_rank(settings: Settings) -> str:
-    """Why --local_rank cannot be the rank of this process; empty if it can, or is not given."""
-    known = os.environ.get("LOCAL_RANK")
-    if settings.local_rank is None or known == str(settings.local_rank):
-        return ""
-    if known is not None:
-        return f"--local_rank is {settings.local_rank}, and the launcher says LOCAL_RANK={known}: leave the flag out."
-    if "RANK" not in os.environ and settings.num_gpus > 1:
-        return f"--local_rank is for one process, and --num_gpus {settings.num_gpus} starts several: leave one out."
-    return ""
-
-
-def _other_count(settings: Settings) -> str:
-    """Why --num_gpus and the ranks of this node are not the same; empty where they are, or nobody counted."""
-    if "RANK" not in os.environ:
-        return ""
+def _wrong_flag(settings: Settings) -> str:
+    """Return the reason why --local_rank or --num_gpus contradicts the launcher; empty if they agree."""
+    own, known = settings.local_rank, os.environ.get("LOCAL_RANK")
+    is_rank, count = "RANK" in os.environ, settings.num_gpus
+    if own is not None and known not in (None, str(own)):
+        return f"--local_rank is {own}, and the launcher says LOCAL_RANK={known}: leave the flag out."
+    if own is not None and known is None and not is_rank and count > 1:
+        return f"--local_rank is for one process, and --num_gpus {count} starts several: leave one out."
     local = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    if "num_gpus" not in settings.given or str(settings.num_gpus or 1) == local:
+    if not is_rank or "num_gpus" not in settings.given or str(count or 1) == local:
         return ""
-    return (
-        f"--num_gpus is {settings.num_gpus}, and `run` has started {local} on this node: leave --num_gpus out, or set "
-        f"NPROC_PER_NODE={settings.num_gpus}."
-    )
+    hint = f"leave --num_gpus out, or set NPROC_PER_NODE={count}"
+    return f"--num_gpus is {count}, and `run` has started {local} on this node: {hint}."
 
 
 def _nodes() -> int:
-    """How many nodes measure together, as `run` is told."""
     number = os.environ.get("NNODES", "")
     return int(number) if number.isdecimal() else 1
 
 
 def _become_ranks(settings: Settings, words: Sequence[str], script: Path) -> NoReturn:
-    """One process for each device, by the `run` beside us and this Python."""
+    """Start one process for each device by `run`, with this Python."""
     python = Path(sys.executable)
     env = os.environ | {
         "NPROC_PER_NODE": str(max(1, settings.num_gpus)),
@@ -95,24 +85,25 @@ def _become_ranks(settings: Settings, words: Sequence[str], script: Path) -> NoR
 
 
 def _measured(settings: Settings) -> dict[str, Any]:
-    """The result; of a failure with its reason."""
+    """Measure in a child process, and return the result, or the reason of the failure."""
     start, monitor = report.blank(settings), Monitor(settings.monitor_seconds)
     if why := why_no_thread():
         return start | {"reason": why[:1].upper() + why[1:]}
     try:
-        ended = run_apart(lambda tell: _work(settings, start, tell), math.inf, "bench", monitor)
-    except Told as told:
-        reason, lacking = failure.told(str(told), ranks=start["world"]), out_of_memory()
+        end = run_apart(lambda tell: _work(settings, start, tell), math.inf, "bench", monitor)
+    except Told as signal:
+        others = " Another rank has failed, or the job was stopped: stderr says which." if start["world"] > 1 else ""
+        reason, lacking = f"The measurement was ended by {signal}.{others}", out_of_memory()
         return start | {"reason": reason, "out_of_memory": lacking, "monitor": monitor.series}
     start["monitor"] = monitor.series
-    if ended.verdict is None:
-        reason = failure.killed(ended.reason, out_of_memory=out_of_memory())
-        return start | {"reason": reason, "out_of_memory": failure.was_killed(ended.reason)}
-    return {**start, **ended.verdict.figures, "reason": ended.verdict.reason}
+    if end.verdict is None:
+        reason = failure.killed(end.reason, out_of_memory=out_of_memory())
+        return start | {"reason": reason, "out_of_memory": failure.was_killed(end.reason)}
+    return {**start, **end.verdict.figures, "reason": end.verdict.reason}
 
 
 def _work(settings: Settings, start: dict[str, Any], tell: Tell) -> Verdict:
-    """In the process that measures: torch is in it alone, and so is all memory that it takes."""
+    """Measure in the child process, so that its memory includes torch, and the parent's does not."""
     try:
         figures = import_module(".measure", __package__).measure(settings, tell)
     except Exception as error:

@@ -1,23 +1,25 @@
-"""What all ranks have seen together."""
+"""The figures of all ranks together."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from statistics import fmean, median, pstdev
 from typing import Any
 
 from .failure import Failure
-from .figures import slowest, summary, together
 from .flags import Settings
 from .loop import Laps
 from .nvml import Watch
 
-_PREFETCHED = 2  # batches that each worker loads ahead; DataLoader's default
-_BOUND = 0.1  # of its time that a batch waits for samples, from which on a run is bound by loading them
+_PREFETCHED = 2  # batches that each worker loads ahead (DataLoader's default)
+_BOUND = 0.1  # the share of waiting for samples above which loading bounds a run
+_PERCENTILES = (5, 95, 99)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What one rank knows: its device's name, its laps, its memory in bytes, and notes on its CPU."""
+    """The results of one rank: its device's name, its laps, its memory in bytes, and notes on its CPU."""
 
     name: str
     warm: Laps
@@ -41,8 +43,10 @@ def expect_all_batches(settings: Settings, ranks: Sequence[Seen]) -> None:
 
 
 def combined(settings: Settings, ranks: Sequence[Seen]) -> dict[str, Any]:
-    """As the JSON object has it. A batch is done when the last rank has done its part; memory is that of the rank
-    that took most; ``bound`` is a run whose batches waited more than a tenth of their time for samples.
+    """Return the figures of the JSON object.
+
+    A batch ends when the last rank has ended its part. The memory is that of the rank with the most. ``bound`` is true
+    if batches waited more than a tenth of their time for samples.
     """
     times, waits = together([seen.laps.times for seen in ranks]), slowest([seen.laps.data_times for seen in ranks])
     waited = min(1.0, sum(waits) / sum(times))  # ranks that infer may wait at different moments
@@ -75,7 +79,7 @@ def combined(settings: Settings, ranks: Sequence[Seen]) -> dict[str, Any]:
 
 
 def power_of(watches: Sequence[Watch]) -> dict[str, float] | None:
-    """Watts of all devices together: the mean, and the sum of the most of each. None where one is not known."""
+    """Return the mean watts of all devices together, and the sum of their maxima; None if one is unknown."""
     if not all(watch.watts for watch in watches):
         return None
     return {
@@ -85,7 +89,7 @@ def power_of(watches: Sequence[Watch]) -> dict[str, float] | None:
 
 
 def clocks_of(watches: Sequence[Watch]) -> dict[str, Any] | None:
-    """MHz of the slowest device at the start and the end, and every reason for which one was slowed down."""
+    """Return the MHz of the slowest device at the start and the end, and all reasons of throttling."""
     if not all(len(watch.clocks) == 2 for watch in watches):
         return None
     start, end = (min(watch.clocks[place] for watch in watches) for place in (0, 1))
@@ -111,3 +115,41 @@ def _notes(settings: Settings, ranks: Sequence[Seen], waited: float) -> list[str
     if settings.data_dir and settings.num_batches <= ahead:
         notes.append(f"The first {ahead} batches may have been loaded ahead: measure more to see what loading costs.")
     return list(dict.fromkeys(filter(None, notes)))
+
+
+def summary(times: Sequence[float]) -> dict[str, float]:
+    """Return mean, median, standard deviation of all (not of a sample), minimum, maximum and percentiles."""
+    ordered = sorted(times)
+    figures = {
+        "mean": fmean(ordered), "median": median(ordered), "std": pstdev(ordered), "min": ordered[0], "max": ordered[-1]
+    }  # fmt: skip
+    return figures | {f"p{percent}": percentile(ordered, percent) for percent in _PERCENTILES}
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Return a percentile of ascending times, linear between the two nearest: numpy's default.
+
+    Source: R. J. Hyndman, Y. Fan, Sample Quantiles in Statistical Packages, The American Statistician 50 (1996) 4,
+    definition 7.
+    """
+    place = (len(ordered) - 1) * percent / 100
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def slowest(ranks: Sequence[Sequence[float]]) -> list[float]:
+    """Return the largest time of each batch among the ranks."""
+    return [max(times) for times in zip(*ranks, strict=True)]
+
+
+def together(ranks: Sequence[Sequence[float]]) -> list[float]:
+    """Return the seconds of each batch of a job, whose ranks start together and which ends a batch with the last rank.
+
+    Their sum is the time of the job. The sum of each batch's `slowest` could be longer, as ranks that do not wait for
+    each other make up for a slow batch with a fast one.
+    """
+    if len(ranks) == 1:
+        return list(ranks[0])  # without rounding
+    ends = [max(moments) for moments in zip(*map(accumulate, ranks), strict=True)]
+    return [end - before for before, end in pairwise([0.0, *ends])]

@@ -1,4 +1,4 @@
-"""What ends a measurement, in a sentence: the reason, and what to do next."""
+"""The failures of a measurement: a sentence each, with the reason and the next step."""
 
 import re
 import sys
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 _SHARED_MEMORY = re.compile(r"Bus error|shared memory|No space left on device")
 _WORKER_ENDED = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
-# Of torch's allocator; of CUDA, outside of it; of cuBLAS and cuDNN; of NCCL.
+# Messages of torch's allocator, CUDA, cuBLAS, cuDNN and NCCL.
 _GPU_MEMORY = re.compile(
     r"CUDA (?:error: )?out of memory|(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED|Cuda failure.*out of memory"
 )
 _MEMORY = re.compile(r"can't allocate memory|not enough memory|Cannot allocate memory|bad_alloc")
 _UNKNOWN_DTYPE = re.compile(r"not (?:implemented|supported) for '?(Half|BFloat16)'?")
-_OURS = ("Failure", "ModelError", "NotRun", "Wrong")  # their text is a sentence
+_OURS = ("Failure", "ModelError", "NotRun", "Wrong")  # their messages are sentences
 
 
 class Failure(Exception):  # noqa: N818 - it is how a measurement ends
@@ -34,10 +34,12 @@ def lacks_memory(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException, *, batch_size: int, dtype: str, device: str) -> str:
-    """The sentence for an error that torch, a loader's worker or we ourselves raised; empty where there is none."""
+    """Return the sentence for an error of torch, of a loader's worker or of `bench`; empty if it is unknown."""
     text = str(error)
     kinds = [kind.__name__ for kind in type(error).__mro__]
-    if known := _own_words(kinds, text) or _without_torch(error):
+    no_torch = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+    hint = f"{sys.executable} has no torch: install it there, or start `bench` with a Python that has it."
+    if known := _own_words(kinds, text) or (hint if no_torch else ""):
         return known
     if "OutOfMemoryError" in kinds or _GPU_MEMORY.search(text):
         return (
@@ -60,7 +62,7 @@ def reason_of(error: BaseException, *, batch_size: int, dtype: str, device: str)
 
 
 def killed(reason: str, *, out_of_memory: bool) -> str:
-    """The sentence for a process that ended without a result, from how it ended."""
+    """Return the sentence for a process that ended without a result."""
     if not was_killed(reason):
         return f"The measurement broke off: {reason}. What was printed before says more."
     why = "for lack of memory" if out_of_memory else "most likely for lack of memory"
@@ -71,30 +73,18 @@ def killed(reason: str, *, out_of_memory: bool) -> str:
 
 
 def was_killed(reason: str) -> bool:
-    """Return True if the process ended by SIGKILL, by which the kernel ends it for lack of memory."""
+    """Return True if the process ended by SIGKILL, as if the kernel had killed it for lack of memory."""
     return "SIGKILL" in reason
 
 
-def told(signal: str, *, ranks: int) -> str:
-    """The sentence for a measurement that was told to end."""
-    others = " Another rank has failed, or the job was stopped: stderr says which." if ranks > 1 else ""
-    return f"The measurement was ended by {signal}.{others}"
-
-
 def _own_words(kinds: Sequence[str], text: str) -> str:
-    """What we raised ourselves. A worker's error comes here with its traceback, whose last line is the sentence."""
+    """Return the sentence of an exception of `bench`; a worker's exception has it in the last line of a traceback."""
     own = next((kind for kind in kinds if kind in _OURS), "")
     if not own:
         return ""
     *_, last = text.strip().splitlines() or [""]
     sentence = last.partition(f"{own}: ")[2] if text.startswith("Caught ") else text
     return sentence[:1].upper() + sentence[1:]
-
-
-def _without_torch(error: BaseException) -> str:
-    if not isinstance(error, ModuleNotFoundError) or error.name != "torch":
-        return ""
-    return f"{sys.executable} has no torch: install it there, or start `bench` with a Python that has it."
 
 
 def _worker(text: str) -> str:
@@ -114,6 +104,6 @@ def _worker(text: str) -> str:
 
 
 def _first(text: str) -> str:
-    """The first sentence of an error, in one line."""
+    """Return the first sentence of an error in one line."""
     words = " ".join(text.split())
     return words.split(". ")[0].rstrip(".")[:200]

@@ -1,17 +1,16 @@
-"""The flags of `bench`: those that benchmark suites of the field hand to a worker, by the same names and defaults."""
+"""The flags of `bench`, with the names and defaults that other benchmark suites use for their workers."""
 
 import argparse
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
-USAGE_CODE = 64
+from ..payloads.command_line import Parser
+
 _DTYPES = {"float": "float32", "float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
 _SYNTHETIC = ("synthetic", "synthetic/device", "synthetic/gpu", "synthetic/pinned", "synthetic/pageable")
 _IN_HOST_MEMORY = ("synthetic/pinned", "synthetic/pageable")
-LEAST_INTERVAL = 0.2  # seconds: the monitor looks while `bench` waits for the process that measures
+LEAST_INTERVAL = 0.2  # seconds between two calls of the monitor
 _BOOLEANS = {"true": True, "on": True, "t": True, "1": True, "false": False, "off": False, "f": False, "0": False}
 
 _EPILOG = """\
@@ -30,7 +29,7 @@ examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is to be measured. ``given`` are the flags that the command line has; the others are as by default."""
+    """The settings of a measurement. ``given`` are the flags on the command line; the others have their defaults."""
 
     model: str
     batch_size: int
@@ -61,21 +60,21 @@ class Settings:
 
     @property
     def backend(self) -> str:
-        """The source of samples: a word of `--data_backend`, synthetic, or synthetic/pinned in host memory."""
+        """The source of samples: a value of `--data_backend`, or synthetic; in host memory a value of `--data`."""
         if self.data_dir:
             return self.data_backend
         return self.data if self.in_host_memory else "synthetic"
 
     @property
     def in_host_memory(self) -> bool:
-        """True if the synthetic batch is copied from host memory for each batch."""
+        """Return True if each batch is a copy of the synthetic batch in host memory."""
         return not self.data_dir and self.data in _IN_HOST_MEMORY
 
 
 def parse(words: Sequence[str]) -> Settings | None:
-    """None when the models are to be listed.
+    """Parse the command line; return None for `--list`.
 
-    Raises SystemExit: 64 with a sentence on stderr for a command line that cannot be, 0 after --help.
+    Raises SystemExit: 64 with a sentence on stderr if the command line is wrong, 0 after --help.
     """
     parser = make_parser()
     given = vars(parser.parse_args(words))
@@ -95,25 +94,25 @@ def parse(words: Sequence[str]) -> Settings | None:
     return settings
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"bench: {message}; see `bench --help`.", file=sys.stderr)
-        raise SystemExit(USAGE_CODE)
-
-
 def make_parser() -> argparse.ArgumentParser:
-    """The command line. What is not given is not in its namespace: the defaults are those of `Settings`."""
-    parser = _Parser(
-        prog="bench",
-        description="Measures how fast a model trains or infers here.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-    )
-    _add_work(parser)
+    """Return the parser. Flags that are not given are not in its namespace: `Settings` has the defaults."""
+    parser = Parser("bench", "Measures how fast a model trains or infers here.", _EPILOG, argparse.SUPPRESS)
+    parser.add_argument("--model", metavar="NAME", help="a model of `bench --list`, or mine.py:Net, a class of yours")
+    _boolean(parser, "forward_only", "inference, in place of training")
+    _number(parser, "batch_size", 1, "samples in a batch of each device")
+    _number(parser, "num_batches", 1, "batches that are measured")
+    _number(parser, "num_warmup_batches", 0, "batches before those, which are kept apart")
     _add_device(parser)
-    _add_data(parser)
+    _choice(
+        parser, "data", _SYNTHETIC,
+        "where the synthetic batch is: in the device's memory (synthetic, synthetic/device, synthetic/gpu), or in "
+        "host memory and copied for each batch; --data_dir takes its place",
+    )  # fmt: skip
+    parser.add_argument("--data_dir", metavar="DIR", help="images to read; empty: synthetic samples (default: empty)")
+    _choice(parser, "data_backend", ("caffe_lmdb", "image_folder"), "what --data_dir holds")
+    _boolean(parser, "data_shuffle", "read the images in random order")
+    _boolean(parser, "data_loader_only", "measure the loader of --data_dir alone, without the model")
+    _number(parser, "num_loader_threads", 0, "processes that read and augment images, for each device")
     parser.add_argument(
         "--monitor_seconds", type=_interval, metavar="SECONDS",
         help=f"look at CPU, memory and GPU so often, at least {LEAST_INTERVAL:g}; 0: never (default: 0)",
@@ -122,26 +121,11 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_work(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="NAME", help="a model of `bench --list`, or mine.py:Net, a class of yours")
-    _boolean(parser, "forward_only", "inference, in place of training")
-    _number(parser, "batch_size", 1, "samples in a batch of each device")
-    _number(parser, "num_batches", 1, "batches that are measured")
-    _number(parser, "num_warmup_batches", 0, "batches before those, which are kept apart")
-
-
 def _add_device(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--device", choices=("cpu", "gpu"), help="where to compute; without a GPU gpu fails (default: cpu)"
-    )
-    _number(
-        parser, "num_gpus", 0,
-        "GPUs of each node, a process each; more than 1 start by `run`. On the CPU it counts processes",
-    )  # fmt: skip
-    parser.add_argument(
-        "--dtype", choices=tuple(_DTYPES),
-        help="of the model and its inputs; float is float32 (default: float32)",
-    )  # fmt: skip
+    _choice(parser, "device", ("cpu", "gpu"), "where to compute; without a GPU gpu fails")
+    processes = "GPUs of each node, a process each; more than 1 start by `run`. On the CPU it counts processes"
+    _number(parser, "num_gpus", 0, processes)
+    _choice(parser, "dtype", tuple(_DTYPES), "of the model and its inputs; float is float32")
     _boolean(parser, "cudnn_benchmark", "cuDNN tries its algorithms at the first batch, and takes the fastest")
     parser.add_argument(
         "--dist_backend", choices=("nccl", "gloo"),
@@ -151,24 +135,12 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
         "--local_rank", "--local-rank", type=_whole(0), metavar="N",
         help="the GPU of this process, as torch.distributed.launch gives it (default: LOCAL_RANK, else 0)",
     )  # fmt: skip
-    _boolean(
-        parser, "cudnn_fastest", "torch has no such mode: true has no effect, which a note says; see --cudnn_benchmark"
-    )
+    no_effect = "torch has no such mode: true has no effect, which a note says; see --cudnn_benchmark"
+    _boolean(parser, "cudnn_fastest", no_effect)
 
 
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", choices=_SYNTHETIC,
-        help="where the synthetic batch is: in the device's memory (synthetic, synthetic/device, synthetic/gpu), or in "
-        "host memory and copied for each batch; --data_dir takes its place (default: synthetic)",
-    )  # fmt: skip
-    parser.add_argument("--data_dir", metavar="DIR", help="images to read; empty: synthetic samples (default: empty)")
-    parser.add_argument(
-        "--data_backend", choices=("caffe_lmdb", "image_folder"), help="what --data_dir holds (default: caffe_lmdb)"
-    )
-    _boolean(parser, "data_shuffle", "read the images in random order")
-    _boolean(parser, "data_loader_only", "measure the loader of --data_dir alone, without the model")
-    _number(parser, "num_loader_threads", 0, "processes that read and augment images, for each device")
+def _choice(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], text: str) -> None:
+    parser.add_argument(f"--{name}", choices=choices, help=f"{text} (default: {getattr(Settings, name)})")
 
 
 def _number(parser: argparse.ArgumentParser, name: str, least: int, text: str) -> None:
@@ -178,7 +150,7 @@ def _number(parser: argparse.ArgumentParser, name: str, least: int, text: str) -
 
 
 def _boolean(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    """``--name true|false``; ``--name`` alone is true."""
+    """Add ``--name true|false``, where ``--name`` alone means true."""
     default = str(getattr(Settings, name)).lower()
     parser.add_argument(
         f"--{name}", type=_truth, nargs="?", const=True, metavar="true|false", help=f"{text} (default: {default})"

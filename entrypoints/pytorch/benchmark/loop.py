@@ -1,4 +1,4 @@
-"""The loop that is measured, and its clocks: a mark when a batch's samples are there, one when it is computed."""
+"""The measured loop and its clocks: each batch has a mark when its samples are loaded, and one at its end."""
 
 import gc
 import sys
@@ -14,14 +14,14 @@ Batch = tuple[Any, Any]
 
 
 class Clock(Protocol):
-    """Marks moments of the device, and says afterwards how many seconds lie between one and the next."""
+    """Marks moments on the device, and returns the seconds between the marks at the end."""
 
     def mark(self) -> None: ...
     def gaps(self) -> list[float]: ...
 
 
 class HostClock:
-    """The clock of a device that has computed when a call returns: the CPU."""
+    """The clock of the CPU, where the work is done when a call returns."""
 
     def __init__(self) -> None:
         self._marks: list[float] = []
@@ -34,10 +34,10 @@ class HostClock:
 
 
 class EventClock:
-    """CUDA events: the GPU itself stamps them on its way, so nothing waits for it between two batches.
+    """The clock of a GPU, with CUDA events: the GPU records the times, and the loop does not wait between batches.
 
-    A batch's time is from the end of the one before to its own end, as the GPU sees it: also what it waits for, such
-    as samples that are still loaded. ``event`` makes one with timing (torch.cuda.Event).
+    The time of a batch is from the end of the last batch to its end on the GPU. It includes waiting, as for samples.
+    ``event`` makes an event with timing (torch.cuda.Event).
     """
 
     def __init__(self, event: Callable[[], Any]) -> None:
@@ -51,33 +51,28 @@ class EventClock:
 
     def gaps(self) -> list[float]:
         self._marks[-1].synchronize()
-        return [before.elapsed_time(after) / 1000 for before, after in pairwise(self._marks)]  # it counts milliseconds
+        return [before.elapsed_time(after) / 1000 for before, after in pairwise(self._marks)]  # from milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Laps:
-    """Seconds of each batch, and of these the seconds that it waited for its samples."""
+    """The seconds of each batch, and the part of them in which it waited for its samples."""
 
     times: list[float]
     data_times: list[float]
 
 
 def run(
-    clock: Clock,
-    batches: Iterator[Batch],
-    step: Callable[[Batch], None],
-    count: int,
-    *,
-    what: str = "",
-    wait: Callable[[], None] = lambda: None,
-) -> Laps:
-    """Take ``count`` batches and hand each to ``step``; ``what`` they are is said on stderr while it takes long.
+    clock: Clock, batches: Iterator[Batch], step: Callable[[Batch], None], count: int, *,
+    what: str = "", wait: Callable[[], None] = lambda: None,
+) -> Laps:  # fmt: skip
+    """Call ``step`` with ``count`` batches, and return their times; ``what`` names the batches in progress messages.
 
-    ``wait`` returns when all ranks may begin. It is the last that is done before the first mark: their times are held
-    against one beginning.
+    ``wait`` returns when all ranks may start. It is called directly before the first mark, so that all ranks' times
+    have a common start.
     """
     gc.collect()
-    gc.freeze()  # what is there by now is looked through at no batch
+    gc.freeze()  # the garbage collector skips the present objects during the batches
     wait()
     due = time.perf_counter() + _SAY_SECONDS
     clock.mark()

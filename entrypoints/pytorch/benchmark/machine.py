@@ -1,4 +1,4 @@
-"""What a measurement ran on: host, CPU, threads, and exact versions."""
+"""The machine of a measurement: host, CPU, threads, and exact versions."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ _SUPPORTED = {"float16": "_is_mkldnn_fp16_supported", "bfloat16": "_is_mkldnn_bf
 
 
 def host() -> dict[str, Any]:
-    """``cores`` are those that this process may run on, ``threads`` those that torch computes one operator with."""
+    """Describe the host; ``cores`` is the number usable by this process, ``threads`` that of torch's operators."""
     return {
         "name": socket.gethostname(),
         "cpu": cpu_name(),
@@ -27,7 +27,7 @@ def host() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """As the kernel says it; where it does not (64-bit Arm), the architecture."""
+    """Return the CPU's name from the kernel; if it gives none (64-bit Arm), the architecture."""
     try:
         lines = _CPUINFO.read_text().splitlines()
     except OSError:
@@ -37,7 +37,7 @@ def cpu_name() -> str:
 
 
 def too_many_threads(ranks: int) -> str:
-    """A sentence where each of this node's ranks has more threads than CPUs are its share; else empty."""
+    """Return advice if each of this node's ranks has more threads than its share of the CPUs; else empty."""
     usable, threads = cpus.look().usable, torch.get_num_threads()
     share = max(1, usable // ranks)
     if threads <= share:
@@ -49,18 +49,18 @@ def too_many_threads(ranks: int) -> str:
 
 
 def slow_type(dtype: str) -> str:
-    """A sentence where oneDNN cannot compute in ``dtype`` on this CPU, so that torch's plain loops do; else empty."""
-    asked = getattr(torch.ops.mkldnn, _SUPPORTED.get(dtype, ""), None)
-    if asked is None or asked():
+    """Return advice if oneDNN cannot compute in ``dtype`` on this CPU, and torch uses plain loops; else empty."""
+    is_supported = getattr(torch.ops.mkldnn, _SUPPORTED.get(dtype, ""), None)
+    if is_supported is None or is_supported():
         return ""
     return (
-        f"This CPU has no fast way to compute in {dtype}, and may take many times as long as in float32: choose "
+        f"This CPU has no fast instructions for {dtype}, and may take many times as long as in float32: choose "
         "--dtype float32."
     )
 
 
 def versions() -> dict[str, str | None]:
-    """Of torch and what it was built with; null where it was built without."""
+    """Return the versions of torch and of its build; null for a library that its build lacks."""
     number = torch.backends.cudnn.version() if torch.version.cuda else None
     return {
         "torch": str(torch.__version__),
@@ -71,5 +71,5 @@ def versions() -> dict[str, str | None]:
 
 
 def peak_rss() -> int:
-    """The most memory that this process has had, in bytes (ru_maxrss counts KiB); that of loaders is not in it."""
+    """Return the peak memory of this process in bytes (ru_maxrss counts KiB), without that of loaders."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

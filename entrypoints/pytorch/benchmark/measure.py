@@ -1,9 +1,8 @@
-"""One measurement, from the device to the figures of all ranks."""
+"""One measurement, from the choice of the device to the figures of all ranks."""
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -18,40 +17,33 @@ from .loop import Batch, Clock, EventClock, HostClock, Laps, run
 from .ranks import Ranks, open_ranks
 from .work import make_model, make_step
 
-# Of what a rank sends to the others: ten samples of a GPU's power a second, for three days; two times of each batch.
+# The size of a rank's results: ten samples of a GPU's power a second for three days, and two times of each batch.
 _POWER_BYTES = 64 << 20
 _BATCH_BYTES = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ready:
-    """What a rank needs before it speaks to others."""
-
-    entry: zoo.Entry
-    model: torch.nn.Module | None
-    batches: Iterator[Batch]
-
-
 def measure(settings: Settings, tell: Tell) -> dict[str, Any]:
-    """Measure, and return the result as the JSON object has it; ``tell`` the parent the UUID of the GPU."""
+    """Measure, and return the figures of the JSON object; ``tell`` the parent process the UUID of the GPU."""
     torch.backends.cudnn.benchmark = settings.cudnn_benchmark
     with open_ranks(settings.device, settings.dist_backend) as ranks:
-        if ranks.device.type == "cuda":
+        on_gpu = ranks.device.type == "cuda"
+        if on_gpu:
             tell({"gpu": _uuid(ranks.device)})
-        ready = _all_ready(settings, ranks)
-        _say_plan(settings, ranks, ready.entry)
-        step = _step(settings, ready, ranks)
-        computes = ranks.device.type if ready.model else "cpu"
-        warm = _run(ready.batches, step, ranks, settings.num_warmup_batches, what="warm-up batches", computes=computes)
-        with _watching(ranks.device) as watch:
-            laps = _run(ready.batches, step, ranks, settings.num_batches, what="batches", computes=computes)
+        entry, batches, model = _prepare(settings, ranks)
+        _say_plan(settings, ranks, entry)
+        step: Callable[[Batch], None] = lambda _: None  # noqa: E731 - without a model only the loader is measured
+        if model:
+            step = make_step(entry, model, ranks, forward_only=settings.forward_only)
+        computes = ranks.device.type if model else "cpu"
+        warm = _run(batches, step, ranks, settings.num_warmup_batches, what="warm-up batches", computes=computes)
+        with nvml.watching(_uuid(ranks.device)) if on_gpu else nullcontext(nvml.Watch()) as watch:
+            laps = _run(batches, step, ranks, settings.num_batches, what="batches", computes=computes)
         most = _POWER_BYTES + _BATCH_BYTES * (settings.num_warmup_batches + settings.num_batches)
         seen = ranks.gather(_seen(settings, ranks, warm, laps, watch), Seen, most_bytes=most)
     expect_all_batches(settings, seen)
-    entry = ready.entry
     return {
         "model_title": entry.title,
-        "parameters": zoo.parameters_of(entry, ready.model) if ready.model else None,
+        "parameters": zoo.parameters_of(entry, model) if model else None,
         "input": list(entry.input),
         "classes": entry.classes,
         **combined(settings, seen),
@@ -60,34 +52,24 @@ def measure(settings: Settings, tell: Tell) -> dict[str, Any]:
     }
 
 
-def _all_ready(settings: Settings, ranks: Ranks) -> Ready:
-    """What one rank lacks ends all of them, with that rank's reason."""
-    reason, lacking, ready = "", False, None
+def _prepare(settings: Settings, ranks: Ranks) -> tuple[zoo.Entry, Iterator[Batch], torch.nn.Module | None]:
+    """Load the model's entry, the batches and the model (None if only the loader is measured).
+
+    If that fails on one rank, all ranks end with that rank's reason.
+    """
+    reason, lacking = "", False
     try:
-        ready = _ready(settings, ranks)
+        entry = zoo.load(settings.model)
+        dtype: torch.dtype = getattr(torch, settings.dtype)
+        batches = samples.open_batches(settings, entry, ranks, dtype)
+        model = None if settings.data_loader_only else make_model(entry, ranks, dtype)
     except Exception as error:
         lacking = lacks_memory(error)
         reason = reason_of(error, batch_size=settings.batch_size, dtype=settings.dtype, device=settings.device)
         if not reason:
             raise
-    ranks.agree(reason, out_of_memory=lacking)
-    assert ready is not None
-    return ready
-
-
-def _ready(settings: Settings, ranks: Ranks) -> Ready:
-    entry = zoo.load(settings.model)
-    dtype: torch.dtype = getattr(torch, settings.dtype)
-    batches = samples.open_batches(settings, entry, ranks, dtype)
-    model = None if settings.data_loader_only else make_model(entry, ranks, dtype)
-    return Ready(entry=entry, batches=batches, model=model)
-
-
-def _step(settings: Settings, ready: Ready, ranks: Ranks) -> Callable[[Batch], None]:
-    """Return the work on a batch; no work if the loader alone is measured."""
-    if ready.model is None:
-        return lambda _: None
-    return make_step(ready.entry, ready.model, ranks, forward_only=settings.forward_only)
+    ranks.agree(reason, out_of_memory=lacking)  # it raises if this rank has a reason
+    return entry, batches, model
 
 
 def _run(
@@ -106,14 +88,8 @@ def _run(
     return run(clock, batches, step, count, what=what if ranks.rank == 0 else "", wait=wait)
 
 
-def _watching(device: torch.device) -> AbstractContextManager[nvml.Watch]:
-    if device.type != "cuda":
-        return nullcontext(nvml.Watch())
-    return nvml.watching(_uuid(device))
-
-
 def _uuid(device: torch.device) -> str:
-    """The UUID of a GPU, as NVIDIA's management library spells it."""
+    """Return the UUID of a GPU in the form of NVIDIA's management library."""
     uuid = str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
     return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
@@ -141,4 +117,4 @@ def _say_plan(settings: Settings, ranks: Ranks, entry: zoo.Entry) -> None:
         file=sys.stderr, flush=True,
     )  # fmt: skip
     if settings.device == "cpu" and (slow := machine.slow_type(settings.dtype)):
-        print(f"bench: note: {slow}", file=sys.stderr, flush=True)  # now, as a first batch may take minutes
+        print(f"bench: note: {slow}", file=sys.stderr, flush=True)  # before the first batch, which may take minutes

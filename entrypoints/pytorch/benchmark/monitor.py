@@ -1,7 +1,7 @@
 """The resources of a measurement as a time series: CPU, memory, and the GPU if there is one.
 
-`bench` looks from its own process while its child measures. So the measured loop is not disturbed. If the kernel kills
-the child for lack of memory, the series is still there.
+`bench` takes the samples in its own process while its child measures, so they do not disturb the measured loop. If the
+kernel kills the child for lack of memory, the series is still complete.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ class Monitor:
         self._start, self._last = clock(), 0.0
 
     def hear(self, event: Mapping[str, Any]) -> None:
-        """The process says on which GPU it computes, by its UUID."""
+        """Open the GPU whose UUID the child has sent."""
         if self._every and "gpu" in event:
-            with contextlib.suppress(NvmlError, OSError, AttributeError):  # a note on its power says why
+            with contextlib.suppress(NvmlError, OSError, AttributeError):  # a note on the GPU's power has the reason
                 self._gpu = self._find(event["gpu"])
 
     def look(self, pid: int) -> None:
-        """Add a sample if it is time."""
+        """Add a sample of the child if it is due."""
         now = self._clock() - self._start
         if not self._every or (self._cpu and now - self._last < self._every):
             return

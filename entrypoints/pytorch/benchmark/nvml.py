@@ -1,7 +1,7 @@
-"""Power, clocks and throttling of a GPU, from NVIDIA's management library where the driver brings it.
+"""Power, clocks and throttling of a GPU, from NVIDIA's management library (NVML) of the driver.
 
-By ctypes: torch's own calls (torch.cuda.power_draw, clock_rate) need a package that images do not have, and NVML's
-functions and numbers have been the same since 2013. Source: nvml.h.
+It is called by ctypes, as torch's functions (torch.cuda.power_draw, clock_rate) need a package that images do not have.
+NVML's functions and numbers have been the same since 2013. Source: nvml.h.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 _LIBRARY = "libnvidia-ml.so.1"
 _SM_CLOCK = 1  # nvmlClockType_t
 _SAMPLE_SECONDS = 0.1
-# nvmlClocksThrottleReasons; bit 0 is an idle GPU and no reason to be slow.
+# nvmlClocksThrottleReasons; bit 0, an idle GPU, is left out.
 _REASONS = {
     0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost", 0x20: "temperature",
     0x40: "temperature (hardware)", 0x80: "power brake", 0x100: "display clocks",
@@ -22,7 +22,7 @@ _REASONS = {
 
 
 class NvmlError(Exception):
-    """The library does not answer; the message says what it said."""
+    """NVML has returned an error, which is in the message."""
 
 
 class _Utilization(ctypes.Structure):
@@ -39,18 +39,18 @@ class _Memory(ctypes.Structure):
 
 @dataclass
 class Watch:
-    """What was seen of one GPU: watts and reasons of each sample while it computed; its clock before and after."""
+    """The samples of one GPU: watts and reasons of throttling during the batches; its clock before and after them."""
 
     watts: list[float] = field(default_factory=list)
     reasons: set[str] = field(default_factory=set)
     clocks: list[int] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
-    """What could not be read ("power"), and why."""
+    """Values that could not be read, such as "power", with the reason."""
 
 
 @contextlib.contextmanager
 def watching(uuid: str) -> Iterator[Watch]:
-    """Look at the GPU ten times a second until the block ends. ``uuid`` as NVML spells it: GPU-…."""
+    """Sample the GPU ten times a second until the block ends; ``uuid`` is in NVML's form: GPU-…."""
     watch = Watch()
     try:
         gpu = Gpu(uuid)
@@ -60,7 +60,12 @@ def watching(uuid: str) -> Iterator[Watch]:
         return
     gpu.clock(watch)
     ended = threading.Event()
-    sampler = threading.Thread(target=_sample, args=(gpu, watch, ended), daemon=True)
+
+    def sample() -> None:
+        while not ended.wait(_SAMPLE_SECONDS):
+            gpu.sample(watch)
+
+    sampler = threading.Thread(target=sample, daemon=True)
     sampler.start()
     try:
         yield watch
@@ -72,14 +77,9 @@ def watching(uuid: str) -> Iterator[Watch]:
             watch.missing.setdefault("power", f"the batches took less than {_SAMPLE_SECONDS} s")
 
 
-def _sample(gpu: "Gpu", watch: Watch, ended: threading.Event) -> None:
-    while not ended.wait(_SAMPLE_SECONDS):
-        gpu.sample(watch)
-
-
 @contextlib.contextmanager
 def _noted(watch: Watch, what: str) -> Iterator[None]:
-    """A GPU, or an old driver, that does not know one figure may know the others."""
+    """Record an error in ``watch``, as a GPU or an old driver without one figure may have the others."""
     try:
         yield
     except (NvmlError, AttributeError) as error:
@@ -87,7 +87,7 @@ def _noted(watch: Watch, what: str) -> Iterator[None]:
 
 
 class Gpu:
-    """One GPU by its UUID, whatever CUDA_VISIBLE_DEVICES calls it. Raises NvmlError, or OSError without a driver."""
+    """One GPU, by its UUID in place of CUDA's number. Raises NvmlError, or OSError without a driver."""
 
     def __init__(self, uuid: str, library: Any = None) -> None:
         self._library = library or ctypes.CDLL(_LIBRARY)
@@ -96,7 +96,7 @@ class Gpu:
         self._call("nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(self._gpu))
 
     def sample(self, watch: Watch) -> None:
-        """Add what is so now: watts, and reasons to be slow."""
+        """Add the present watts and reasons of throttling."""
         with _noted(watch, "power"):
             watch.watts.append(self._read("nvmlDeviceGetPowerUsage", ctypes.c_uint()) / 1000)
         with _noted(watch, "reasons to be slow"):
@@ -104,7 +104,7 @@ class Gpu:
             watch.reasons |= {reason for bit, reason in _REASONS.items() if bits & bit}
 
     def usage(self) -> dict[str, float | None]:
-        """How busy it is in percent, bytes of its memory that are in use, watts; None if it does not know."""
+        """Return its utilization in percent, the bytes of used memory, and watts; None if unknown."""
         busy, memory = _Utilization(), _Memory()
         return {
             "gpu_percent": self._known("nvmlDeviceGetUtilizationRates", busy, lambda: busy.gpu),
@@ -120,7 +120,7 @@ class Gpu:
         return value()
 
     def clock(self, watch: Watch) -> None:
-        """Add the clock of its processors, in MHz."""
+        """Add the clock of its processors in MHz."""
         with _noted(watch, "clocks"):
             watch.clocks.append(self._read("nvmlDeviceGetClockInfo", ctypes.c_uint(), _SM_CLOCK))
 

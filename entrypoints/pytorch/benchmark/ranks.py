@@ -1,4 +1,4 @@
-"""All ranks of the job, or this process alone: who measures together, and what all of them saw."""
+"""The ranks that measure together: all ranks of the job, or only this process."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """``size`` processes, of which ``local`` are on this node; this one is ``rank``, and computes on ``device``."""
+    """This process is ``rank`` of ``size`` processes, ``local`` of them on this node, and computes on ``device``."""
 
     rank: int
     size: int
@@ -31,28 +31,26 @@ class Ranks:
         return self.size > 1
 
     def gather(self, value: T, kind: type[T], *, most_bytes: int = MOST_BYTES) -> list[T]:
-        """Every rank's value, by rank. Raises Wrong on all ranks, see `gather_json`."""
-        if not self.many:
-            return [value]
-        return gather_json(value, kind, self.device, most_bytes)
+        """Return every rank's value, by rank. Raises Wrong on all ranks, see `gather_json`."""
+        return gather_json(value, kind, self.device, most_bytes) if self.many else [value]
 
     def agree(self, reason: str, *, out_of_memory: bool = False) -> None:
         """Raise Failure on all ranks if one of them has a reason; OutOfMemory if that rank lacks memory."""
-        told = self.gather((socket.gethostname(), reason, out_of_memory), tuple[str, str, bool])
-        for rank, (host, why, lacking) in enumerate(told):
+        reports = self.gather((socket.gethostname(), reason, out_of_memory), tuple[str, str, bool])
+        for rank, (host, why, lacking) in enumerate(reports):
             if why:
                 kind = OutOfMemory if lacking else Failure
                 raise kind(why if rank == self.rank else f"Rank {rank} on {host}: {why}")
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all ranks have called this."""
         if self.many:
             dist.barrier()
 
 
 @contextmanager
 def open_ranks(device_name: str, backend: str = "") -> Iterator[Ranks]:
-    """All ranks in one group, on GPUs by the given backend. Raises NotRun if the device is not there."""
+    """Join all ranks in one group; GPUs use the given backend. Raises NotRun if the device is missing."""
     device = find_device("cuda" if device_name == "gpu" else device_name)
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size > 1:

@@ -1,4 +1,4 @@
-"""What `bench` prints: the field's lines, and the JSON object behind them."""
+"""The output of `bench`: the lines that other benchmark suites read, and a JSON object."""
 
 import json
 import os
@@ -14,7 +14,7 @@ _MILLISECONDS = 1000.0
 
 
 def blank(settings: Settings) -> dict[str, Any]:
-    """The object's keys with what is known before anything is measured; what is not yet is null or empty."""
+    """Return the JSON object before the measurement; unknown values are null or empty."""
     return {
         "bench": VERSION,
         "status": "failure",
@@ -25,7 +25,7 @@ def blank(settings: Settings) -> dict[str, Any]:
         "parameters": None,
         "input": [],
         "classes": None,
-        **_asked(settings),
+        **_settings_of(settings),
         "times": [],
         "data_times": [],
         "warmup_times": [],
@@ -42,8 +42,8 @@ def blank(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _asked(settings: Settings) -> dict[str, Any]:
-    """How it is to be measured: by the flags, and by the job that this process is a rank of."""
+def _settings_of(settings: Settings) -> dict[str, Any]:
+    """Return the settings of the measurement, from the flags and the job."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     return {
         "phase": settings.phase,
@@ -66,10 +66,10 @@ def _asked(settings: Settings) -> dict[str, Any]:
 
 
 def notes_on(settings: Settings) -> list[str]:
-    """Of flags that were given and mean nothing here: a sentence each, since none is ignored in silence."""
+    """Return a sentence for each given flag without effect: no flag is ignored silently."""
     given, world = settings.given, int(os.environ.get("WORLD_SIZE", "1"))
     on_gpu = settings.device == "gpu"
-    said = {
+    notes = {
         "--data has no effect with --data_dir: samples are read from there.": (
             "data" in given and bool(settings.data_dir)
         ),
@@ -103,11 +103,11 @@ def notes_on(settings: Settings) -> list[str]:
             "data_backend" in given and not settings.data_dir
         ),
     }
-    return [sentence for sentence, holds in said.items() if holds]
+    return [sentence for sentence, applies in notes.items() if applies]
 
 
 def lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """Each of stdout, the JSON object last; times are milliseconds in those that the field reads."""
+    """Yield the lines of stdout, the JSON object last; times before it are in milliseconds."""
     yield _line("exp.model_title", result["model_title"])
     yield _line("exp.phase", result["phase"])
     yield _line("exp.replica_batch", result["batch_size"])

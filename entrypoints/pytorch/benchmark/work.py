@@ -1,4 +1,4 @@
-"""What is done with a batch: a step of training, or a forward pass."""
+"""The work on a batch: a step of training, or a forward pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,26 +11,25 @@ from .ranks import Ranks
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
-# As the field's suites train; how well it learns is not measured.
+# As in other benchmark suites; the quality of training is not measured.
 _SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-4}
 
 
 def make_model(entry: zoo.Entry, ranks: Ranks, dtype: torch.dtype) -> torch.nn.Module:
-    """Of ``dtype``, on this rank's device; no rank speaks to another meanwhile."""
+    """Make the model of ``dtype`` on this rank's device, without communication between ranks."""
     torch.manual_seed(ranks.rank)
     return entry.make().to(device=ranks.device, dtype=dtype)
 
 
 def make_step(entry: zoo.Entry, model: torch.nn.Module, ranks: Ranks, *, forward_only: bool) -> Callable[[Batch], None]:
-    """What computes a batch; it returns nothing and, on a GPU, does not wait.
+    """Return the function that computes a batch; on a GPU it does not wait for the result.
 
-    Ranks that train together average their gradients (DDP), and make their steps together; ranks that infer need not
-    speak to each other.
+    Ranks that train average their gradients in each step (DDP). Ranks that infer do not communicate.
     """
-    return _forward(model.eval()) if forward_only else _training(entry, model.train(), ranks)
+    if not forward_only:
+        return _training(entry, model.train(), ranks)
+    model.eval()
 
-
-def _forward(model: torch.nn.Module) -> Callable[[Batch], None]:
     def step(batch: Batch) -> None:
         with torch.inference_mode():
             model(batch[0])

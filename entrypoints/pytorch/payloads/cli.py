@@ -1,6 +1,5 @@
 """`smoke`: runs payloads on a device, each in a child process."""
 
-import argparse
 import os
 import socket
 import sys
@@ -9,14 +8,12 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import NoReturn
 
 from ..launch.limits import why_no_thread
 from .apart import Told, run_apart
+from .command_line import Parser
 from .expected import parse_expected
 from .verdict import Checks, NotRun, Outcome, Tell, Verdict, one_line, outcome_of_all
-
-USAGE_CODE = 64
 
 
 @dataclass(frozen=True)
@@ -77,12 +74,6 @@ class Arguments:
     list: bool = False
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"smoke: {message}; see `smoke --help`.", file=sys.stderr)
-        raise SystemExit(USAGE_CODE)
-
-
 def parse(words: list[str]) -> Arguments:
     """Parse the command line. Raises SystemExit: 64 with a sentence on stderr if it is wrong, 0 after --help."""
     parser = _parser()
@@ -101,15 +92,9 @@ def parse(words: list[str]) -> Arguments:
     return Arguments(tuple(given.names), Options(given.device, expected), given.timeout, given.list)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     listed = "\n".join(f"  {name:9} {payload.what}" for name, payload in PAYLOADS.items())
-    parser = _Parser(
-        prog="smoke",
-        description="Judges what this Python and its torch can do here.",
-        epilog=_EPILOG.format(payloads=listed),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("smoke", "Judges what this Python and its torch can do here.", _EPILOG.format(payloads=listed))
     parser.add_argument("names", nargs="*", metavar="NAME", help="a payload")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     parser.add_argument("--expect", default="{}", metavar="JSON", help="for versions: what must be there")

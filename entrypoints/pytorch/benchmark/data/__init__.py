@@ -1,1 +1,1 @@
-"""Samples: synthetic ones, or images of a folder or of a Caffe LMDB, decoded and augmented by the loader's workers."""
+"""Samples: synthetic, or images of a folder or a Caffe LMDB, decoded and augmented by the loader's workers."""

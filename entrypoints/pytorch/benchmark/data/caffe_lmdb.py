@@ -1,4 +1,4 @@
-"""A Caffe LMDB: a database of Datum messages, as Caffe's convert_imageset writes it."""
+"""A Caffe LMDB: a database of Datum messages, as written by Caffe's convert_imageset."""
 
 import io
 import math
@@ -15,7 +15,7 @@ from .pixels import Wanted, decode, need_pillow, sample
 
 
 class CaffeLmdb(Dataset[tuple[torch.Tensor, int]]):
-    """Images in the order of their keys. Each process opens the database for itself, as lmdb asks. Raises Failure."""
+    """Images in the order of their keys. Each process opens the database, as lmdb requires. Raises Failure."""
 
     def __init__(self, folder: Path, wanted: Wanted) -> None:
         self._folder, self._wanted = folder, wanted
@@ -30,7 +30,7 @@ class CaffeLmdb(Dataset[tuple[torch.Tensor, int]]):
             raise Failure(f"{folder} has no images: the database is empty. Write it again, or name another.")
         if self._datum(0, database).encoded:
             need_pillow()
-        database.close()  # lmdb takes one open handle of a folder in a process, and none across a fork
+        database.close()  # lmdb allows one open handle of a folder in a process, and none across a fork
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -71,7 +71,7 @@ def _open(folder: Path) -> Any:
 
 
 def pixels_of(datum: Datum, name: str) -> torch.Tensor:
-    """(3, height, width) in bytes, red first; Caffe's own are blue first. Raises Failure."""
+    """Return (3, height, width) in bytes, red first, from Caffe's order with blue first. Raises Failure."""
     if datum.encoded:
         return decode(io.BytesIO(datum.data), name)
     values: torch.Tensor

@@ -1,4 +1,4 @@
-"""Which part of an image becomes a sample."""
+"""The part of an image that becomes a sample."""
 
 import math
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ class Box:
 
 
 def random_box(height: int, width: int, draw: Draw) -> Box:
-    """For training: 8% to 100% of the area, at most a third wider or narrower than high.
+    """Draw a part for training: 8% to 100% of the area, at most a third wider or narrower than high.
 
-    Source: C. Szegedy et al., Going deeper with convolutions, CVPR 2015, section 6; as torchvision's
-    RandomResizedCrop, which also takes the middle of what is too long after ten tries.
+    Source: C. Szegedy et al., Going deeper with convolutions, CVPR 2015, section 6. After ten tries the middle is
+    taken, as in torchvision's RandomResizedCrop.
     """
     for _ in range(_TRIES):
         area = height * width * draw.uniform(*_AREA)
@@ -45,7 +45,7 @@ def random_box(height: int, width: int, draw: Draw) -> Box:
 
 
 def centre_box(height: int, width: int) -> Box:
-    """For inference: the square in the middle whose side is 7/8 of the shorter side, as 224 is of 256."""
+    """Return the part for inference: the middle square of 7/8 (224/256) of the shorter side."""
     side = max(1, round(min(height, width) * _KEPT))
     return _middle(height, width, side, side)
 

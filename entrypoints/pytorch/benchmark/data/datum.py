@@ -6,8 +6,8 @@
       repeated float float_data = 6;  optional bool encoded = 7 [default = false];
     }
 
-Sources: src/caffe/proto/caffe.proto of BVLC/caffe; https://protobuf.dev/programming-guides/encoding: a message is a
-row of fields, each a varint (its number times 8, plus its wire type) and a value. Unknown fields are skipped.
+A message is a sequence of fields, each a varint (its number times 8, plus its wire type) and a value. Unknown fields
+are skipped. Sources: src/caffe/proto/caffe.proto of BVLC/caffe; https://protobuf.dev/programming-guides/encoding.
 """
 
 import struct
@@ -20,13 +20,16 @@ _DATA, _FLOATS, _ENCODED = 4, 6, 7
 
 
 class DatumError(ValueError):
-    """The bytes are no Datum; the message says what is wrong in them."""
+    """The bytes are not a Datum, for the reason in the message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Datum:
-    """``data`` are pixels of a byte, channel by channel in the order blue, green, red; or, when ``encoded``, the bytes
-    of an image file. ``float_data`` are the same pixels as numbers, in messages that have those in their place."""
+    """An image or its pixels, and its class.
+
+    ``data`` are pixels of a byte, channel by channel in the order blue, green, red. If ``encoded``, they are the bytes
+    of an image file. ``float_data`` replaces ``data`` in messages with pixels as floats.
+    """
 
     channels: int = 0
     height: int = 0
@@ -38,23 +41,27 @@ class Datum:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width, as the message has them; 0 if it does not."""
+        """Channels, height and width; 0 if the message has none."""
         return self.channels, self.height, self.width
 
 
 def parse(message: bytes) -> Datum:
-    """Raises DatumError. Of a field that comes twice the last counts, as protobuf has it; floats add up."""
+    """Parse a message. Raises DatumError. The last of repeated fields counts, as in protobuf; floats accumulate."""
     values: dict[str, int | bytes | bool] = {}
     floats: list[float] = []
     for number, kind, value in _fields(message):
         if kind == _VARINT and number in _INTEGERS:
-            values[_INTEGERS[number]] = _signed(int(value))
+            low = int(value) & 0xFFFFFFFF  # an int32 is sent as its 64 bits in two's complement
+            values[_INTEGERS[number]] = low - (1 << 32) if low & 0x80000000 else low
         elif kind == _VARINT and number == _ENCODED:
             values["encoded"] = bool(value)
         elif kind == _BYTES and number == _DATA:
             values["data"] = value
         elif kind in (_BYTES, _FIXED32) and number == _FLOATS:
-            floats += _floats(value)
+            assert isinstance(value, bytes)
+            if len(value) % 4:
+                raise DatumError(f"its floats take {len(value)} bytes, which is not 4 for each")
+            floats += struct.unpack(f"<{len(value) // 4}f", value)
     datum = Datum(**values, float_data=tuple(floats))  # type: ignore[arg-type]
     if min(datum.shape) < 0:  # two negative numbers can have the product that fits the pixels
         raise DatumError(f"its (channels, height, width) are {datum.shape}, and none can be negative")
@@ -62,7 +69,7 @@ def parse(message: bytes) -> Datum:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, bytes | int]]:
-    """Number, wire type and value of each field: a whole number of a varint, else the bytes."""
+    """Yield number, wire type and value of each field: the number of a varint, else the bytes."""
     place = 0
     while place < len(message):
         tag, place = _varint(message, place)
@@ -84,7 +91,10 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes | int]]:
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; the eighth says that more follow. Also returns the place behind it."""
+    """Read a varint, and return it with the place after it.
+
+    Each byte has seven bits, the lowest first; the eighth bit is set if more bytes follow.
+    """
     value = 0
     for shift in range(0, 70, 7):
         if place >= len(message):
@@ -95,16 +105,3 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, place
     raise DatumError("a number in it has more than 64 bits")
-
-
-def _signed(value: int) -> int:
-    """An int32 travels as its 64 bits in two's complement."""
-    low = value & 0xFFFFFFFF
-    return low - (1 << 32) if low & 0x80000000 else low
-
-
-def _floats(value: bytes | int) -> tuple[float, ...]:
-    assert isinstance(value, bytes)
-    if len(value) % 4:
-        raise DatumError(f"its floats take {len(value)} bytes, which is not 4 for each")
-    return struct.unpack(f"<{len(value) // 4}f", value)

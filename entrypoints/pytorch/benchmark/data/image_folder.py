@@ -1,4 +1,4 @@
-"""A folder with a folder for each class, and in these the images."""
+"""A folder with a subfolder of images for each class."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ _SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", "
 
 
 class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
-    """Classes are numbered by their names' order, as torchvision's ImageFolder does. Raises Failure."""
+    """Images with classes in the order of the folders' names, as in torchvision's ImageFolder. Raises Failure."""
 
     def __init__(self, folder: Path, wanted: Wanted) -> None:
         need_pillow()
@@ -36,7 +36,7 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
 
 
 def _images(folder: Path) -> list[Path]:
-    """All below a class's folder, in the order of their paths."""
+    """List the images of a class's folder and its subfolders, in the order of their paths."""
     found = [Path(at, name) for at, _, names in os.walk(folder, followlinks=True) for name in names]
     return sorted(path for path in found if path.suffix.lower() in _SUFFIXES)
 
@@ -45,4 +45,4 @@ def _there(folder: Path) -> str:
     if (folder / "data.mdb").exists():
         return " It holds an LMDB: choose --data_backend caffe_lmdb."
     loose = any(path.suffix.lower() in _SUFFIXES for path in folder.iterdir())
-    return " Its images lie outside of folders: move them into one for each class." if loose else ""
+    return " Its images are not in subfolders: move them into one for each class." if loose else ""

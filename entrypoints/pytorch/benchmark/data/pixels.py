@@ -1,4 +1,4 @@
-"""From the bytes of an image to a sample: decoded, cut, brought to size, flipped, normalised."""
+"""Samples from the bytes of images: decoded, cropped, resized, flipped and normalised."""
 
 import random
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .crop import centre_box, random_box
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Of ImageNet's images, red, green, blue, for values from 0 to 1: what pretrained models expect.
+# Of ImageNet's images (red, green, blue; values from 0 to 1), as pretrained models expect.
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
 
@@ -33,7 +33,7 @@ class Wanted:
 
 
 def need_pillow() -> None:
-    """Raises Failure where image files cannot be decoded."""
+    """Raise Failure if Pillow is not installed."""
     try:
         import PIL.Image  # noqa: F401, PLC0415
     except ImportError:
@@ -44,7 +44,7 @@ def need_pillow() -> None:
 
 
 def decode(file: "Path | BinaryIO", name: str) -> torch.Tensor:
-    """The pixels of an image file, (3, height, width) in bytes, whatever its own colours are. Raises Failure."""
+    """Decode an image file of any colours to (3, height, width) in bytes. Raises Failure."""
     from PIL import Image  # noqa: PLC0415
 
     try:
@@ -57,7 +57,7 @@ def decode(file: "Path | BinaryIO", name: str) -> torch.Tensor:
 
 
 def sample(pixels: torch.Tensor, size: tuple[int, int], *, training: bool) -> torch.Tensor:
-    """A float32 sample of (3, *size): for training a random part, half of them mirrored; else the middle."""
+    """Return a float32 sample of (3, *size): for training a random part, half of them mirrored; else the middle."""
     height, width = pixels.shape[1:]
     box = random_box(height, width, random) if training else centre_box(height, width)
     part = pixels[:, box.top : box.top + box.height, box.left : box.left + box.width]

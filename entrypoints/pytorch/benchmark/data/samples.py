@@ -1,4 +1,4 @@
-"""The batches of a measurement, without end: one synthetic batch over and over, or images from a loader."""
+"""The endless batches of a measurement: one repeated synthetic batch, or images from a loader."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _SEED = 0  # all ranks must shuffle alike
 
 
 def open_batches(settings: Settings, entry: zoo.Entry, ranks: Ranks, dtype: torch.dtype) -> Iterator[Batch]:
-    """On the rank's device, of the model's type. Raises Failure where there is nothing to read, or not how."""
+    """Return batches on the rank's device, of the model's type. Raises Failure if images cannot be read."""
     if not settings.data_dir:
         return _synthetic(settings, entry, ranks.device, dtype)
     folder = Path(settings.data_dir)
@@ -46,7 +46,7 @@ def open_batches(settings: Settings, entry: zoo.Entry, ranks: Ranks, dtype: torc
 
 
 def _synthetic(settings: Settings, entry: zoo.Entry, device: torch.device, dtype: torch.dtype) -> Iterator[Batch]:
-    """The same batch over and over: on the device, or in host memory and copied each time."""
+    """Repeat a synthetic batch on the device, or copy it from host memory each time."""
     copied = settings.in_host_memory and device.type == "cuda"
     inputs, targets = zoo.batch(entry, settings.batch_size, "cpu" if copied else device, dtype)
     if not copied:
@@ -62,15 +62,15 @@ def _moved(batches: Iterable[Batch], device: torch.device, dtype: torch.dtype) -
 
 
 class Endless(Sampler[int]):
-    """The numbers of all images, of each round those of this rank; the next round follows without a break."""
+    """This rank's share of the numbers of all images, round after round without an end."""
 
     def __init__(self, count: int, rank: int, ranks: int, *, shuffle: bool) -> None:
         self._count, self._rank, self._ranks, self._shuffle = count, rank, ranks, shuffle
 
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(_SEED)
-        rounds = (self._round(generator) for _ in itertools.count())
+        rounds = (
+            torch.randperm(self._count, generator=generator).tolist() if self._shuffle else range(self._count)
+            for _ in itertools.count()
+        )
         return itertools.islice(itertools.chain.from_iterable(rounds), self._rank, None, self._ranks)
-
-    def _round(self, generator: torch.Generator) -> list[int]:
-        return torch.randperm(self._count, generator=generator).tolist() if self._shuffle else [*range(self._count)]

@@ -1,6 +1,6 @@
-"""The models that `bench` measures: a registry, which a file of the user's own joins as ``mine.py:Net``.
+"""The models that `bench` measures: those of a registry, and classes of the user's files as ``mine.py:Net``.
 
-Nothing here imports torch before a model is made, a batch is drawn or a user's own file is read.
+Torch is imported only when a model is made, a batch is drawn or a user's file is read.
 """
 
 from .lookup import load, names

@@ -1,4 +1,4 @@
-"""ConvNeXt (https://arxiv.org/abs/2201.03545), without stochastic depth, which leaves what is computed as it is.
+"""ConvNeXt (https://arxiv.org/abs/2201.03545), without stochastic depth, which does not change the operations.
 
 tiny has 28,589,128 parameters, small 50,223,688, base 88,591,464 and large 197,767,336, as torchvision publishes them:
 https://docs.pytorch.org/vision/stable/models/convnext.html.
@@ -36,16 +36,16 @@ class ConvNeXt(nn.Sequential):
 
 
 class _Norm(nn.LayerNorm):
-    """Of the channels of each pixel of (batch, channels, height, width)."""
+    """Normalises the channels of each pixel of (batch, channels, height, width)."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return super().forward(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class _Block(nn.Module):
-    """A 7×7 convolution of each channel, then two dense layers over the channels of each pixel; scaled, and added.
+    """A 7×7 convolution of each channel, then two dense layers over the channels of each pixel, scaled and added.
 
-    The scale begins at 0.1, not at the paper's 1e-6, by which gradients vanish in half precision.
+    The scale starts at 0.1, as with the paper's 1e-6 gradients vanish in half precision.
     """
 
     def __init__(self, width: int) -> None:

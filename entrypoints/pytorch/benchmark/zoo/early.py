@@ -2,11 +2,13 @@
 
 AlexNet (https://papers.nips.cc/paper/4824) without groups has 62,378,344 parameters. alexnet_owt ("One weird trick",
 https://arxiv.org/abs/1404.5997), its later form for one column of GPUs, has 61,100,840. OverFeat's fast model
-(https://arxiv.org/abs/1312.6229, table 1; table 4 says 145 million) has 145,920,872. VGG (https://arxiv.org/abs/1409.1556,
-table 1: columns A, B, D and E) is without batch normalisation: vgg11 has 132,863,336, vgg13 133,047,848, vgg16
-138,357,544 and vgg19 143,667,240. docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs publishes
-all these counts, and torchvision those of VGG (https://docs.pytorch.org/vision/stable/models/vgg.html). torchvision's
-`alexnet` is alexnet_owt, on images of 224 that it pads to 227.
+(https://arxiv.org/abs/1312.6229, table 1; table 4 says 145 million) has 145,920,872.
+
+VGG (https://arxiv.org/abs/1409.1556, table 1: columns A, B, D and E) is without batch normalisation. vgg11 has
+132,863,336 parameters, vgg13 133,047,848, vgg16 138,357,544 and vgg19 143,667,240. All these counts are in the table
+docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs; torchvision has the same counts of VGG
+(https://docs.pytorch.org/vision/stable/models/vgg.html). Its `alexnet` is alexnet_owt, on images of 224 that it pads to
+227.
 """
 
 from torch import nn

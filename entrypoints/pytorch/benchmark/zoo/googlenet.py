@@ -1,9 +1,9 @@
 """GoogLeNet (https://arxiv.org/abs/1409.4842, table 1) without the auxiliary classifiers, in two forms.
 
-googlenet is the paper's: biases, local response normalisation, 5×5 convolutions; 6,998,552 parameters, as
-docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs publishes. googlenet_bn is what torchvision
-calls `googlenet`: batch normalisation, 3×3 in place of 5×5, a last pool of 2×2, and less dropout; 6,624,904
-parameters, as https://docs.pytorch.org/vision/stable/models/googlenet.html publishes.
+googlenet is the paper's network with biases, local response normalisation and 5×5 convolutions. It has 6,998,552
+parameters, as docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs publishes. The other form,
+googlenet_bn, is torchvision's `googlenet`, with batch normalisation, 3×3 in place of 5×5, a last pool of 2×2, and less
+dropout. It has 6,624,904 parameters, as https://docs.pytorch.org/vision/stable/models/googlenet.html publishes.
 """
 
 from functools import partial
@@ -12,18 +12,15 @@ from torch import nn
 
 from .layers import LocalNorm, Parallel, initialise, unit
 
-# Of each module: 1×1; 3×3 reduced, 3×3; 5×5 reduced, 5×5; after the pool. By stage; a pool is between two.
+# The widths of each module: 1×1; 3×3 reduced, 3×3; 5×5 reduced, 5×5; after the pool. A pool is between two stages.
 _STAGES = (
     ((64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64)),
     (
-        (192, 96, 208, 16, 48, 64),
-        (160, 112, 224, 24, 64, 64),
-        (128, 128, 256, 24, 64, 64),
-        (112, 144, 288, 32, 64, 64),
-        (256, 160, 320, 32, 128, 128),
+        (192, 96, 208, 16, 48, 64), (160, 112, 224, 24, 64, 64), (128, 128, 256, 24, 64, 64),
+        (112, 144, 288, 32, 64, 64), (256, 160, 320, 32, 128, 128),
     ),
     ((256, 160, 320, 32, 128, 128), (384, 192, 384, 48, 128, 128)),
-)
+)  # fmt: skip
 
 
 class GoogLeNet(nn.Sequential):

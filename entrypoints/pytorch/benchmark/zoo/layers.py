@@ -1,4 +1,4 @@
-"""What several families are made of."""
+"""Layers of several families."""
 
 from itertools import pairwise
 
@@ -10,11 +10,11 @@ Step = tuple[int, Kernel] | tuple[int, Kernel, int]
 
 
 def initialise(module: nn.Module, std: float | None = None) -> None:
-    """Draw the weights of all convolutions, dense layers and embeddings anew; biases become zero.
+    """Draw the weights of all convolutions, dense layers and embeddings again, and set their biases to zero.
 
-    By default convolutions get He's deviation (https://arxiv.org/abs/1502.01852), and dense layers one smaller by √2,
-    which keeps the first losses small. torch's own lets what flows through deep networks without normalisation shrink
-    layer by layer, and processors take longer, or draw less power, for numbers near zero.
+    The default is He's deviation for convolutions (https://arxiv.org/abs/1502.01852), and for dense layers one smaller
+    by √2, which keeps the first losses small. With torch's deviations, values shrink layer by layer in deep networks
+    without normalisation. Processors take longer, or less power, for numbers near zero.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear | nn.Embedding):
@@ -27,7 +27,7 @@ def initialise(module: nn.Module, std: float | None = None) -> None:
 
 
 def dense_head(*sizes: int) -> nn.Sequential:
-    """Flatten; dense layers of these sizes, each but the last followed by ReLU and dropout of a half."""
+    """Return dense layers of these sizes after a flatten; all but the last have ReLU and dropout of a half."""
     layers: list[nn.Module] = [nn.Flatten()]
     for size, following in pairwise(sizes[:-1]):
         layers += [nn.Linear(size, following), nn.ReLU(inplace=True), nn.Dropout()]
@@ -35,7 +35,10 @@ def dense_head(*sizes: int) -> nn.Sequential:
 
 
 def unit(channels: int, out: int, kernel: Kernel, *, stride: int = 1, padding: Kernel | None = None) -> nn.Sequential:
-    """Convolution without bias, batch normalisation, ReLU. By default the padding keeps an image's size at stride 1."""
+    """Return a convolution without bias, batch normalisation and ReLU.
+
+    By default the padding keeps an image's size at stride 1.
+    """
     if padding is None:
         padding = (kernel // 2) if isinstance(kernel, int) else (kernel[0] // 2, kernel[1] // 2)
     return nn.Sequential(
@@ -46,7 +49,7 @@ def unit(channels: int, out: int, kernel: Kernel, *, stride: int = 1, padding: K
 
 
 def chain(channels: int, *steps: Step) -> nn.Sequential:
-    """Units one after the other; a step is ``(out, kernel)``, or ``(out, kernel, stride)`` without padding."""
+    """Return a sequence of units; a step is ``(out, kernel)``, or ``(out, kernel, stride)`` without padding."""
     layers = []
     for step in steps:
         out, kernel, *stride = step
@@ -56,7 +59,7 @@ def chain(channels: int, *steps: Step) -> nn.Sequential:
 
 
 class LocalNorm(nn.LocalResponseNorm):
-    """AlexNet's normalisation over five channels, in float32: CPUs have no other, and squares overflow."""
+    """AlexNet's normalisation over five channels, in float32: CPUs have no other type for it, and squares overflow."""
 
     def __init__(self) -> None:
         super().__init__(5, alpha=0.0001, beta=0.75, k=2)
@@ -66,7 +69,7 @@ class LocalNorm(nn.LocalResponseNorm):
 
 
 class Parallel(nn.Module):
-    """Branches that take the same images; their channels are joined in the order of the branches."""
+    """Branches with the same input; their output channels are joined in the order of the branches."""
 
     def __init__(self, *branches: nn.Module) -> None:
         super().__init__()

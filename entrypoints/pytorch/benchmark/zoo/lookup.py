@@ -1,4 +1,4 @@
-"""Find a model by name: in the registry, or in a file of the user's own."""
+"""Find a model by name, in the registry or in a file of the user."""
 
 import difflib
 import sys
@@ -12,12 +12,12 @@ from .registry import ENTRIES
 
 
 def names() -> tuple[str, ...]:
-    """All models of the registry, families together, smaller before larger."""
+    """List the models of the registry by family, smaller before larger."""
     return tuple(entry.name for entry in ENTRIES)
 
 
 def load(name: str) -> Entry:
-    """The entry of that name; ``mine.py:Net`` is the class Net of a file. Raises ModelError with a sentence.
+    """Find the entry of that name; ``mine.py:Net`` is the class Net of a file. Raises ModelError with a sentence.
 
     "bert-base" is another spelling of "bert_base".
     """
@@ -33,7 +33,7 @@ def load(name: str) -> Entry:
 
 
 def _own(name: str) -> Entry:
-    """What a class of a user says of itself: ``input`` and ``classes``, and where it takes tokens ``vocabulary``."""
+    """Make an entry from a user's class: its ``input`` and ``classes``, and for tokens its ``vocabulary``."""
     text, _, wanted = name.rpartition(":")
     if not wanted or not text:
         raise ModelError(f"{name} names no class: say {text or wanted}:Net, where Net is the class in it.")
@@ -54,7 +54,7 @@ def _own(name: str) -> Entry:
 
 
 def _check(path: Path, wanted: str, found: Any) -> None:
-    """Raise ModelError unless the class says what an entry needs; it has all problems of the class."""
+    """Raise ModelError with all problems of the class unless it has the attributes of an entry."""
     wrong = [
         f"{wanted}.{key} is {getattr(found, key, None)!r}{_misspelled(found, key)}. Let it be {expected} in the class."
         for key, is_right, expected in _KEYS
@@ -73,7 +73,7 @@ def _check(path: Path, wanted: str, found: Any) -> None:
 
 
 def _misspelled(found: Any, key: str) -> str:
-    """The attribute of the class that most likely was to be ``key``, as a part of a sentence; empty if none is."""
+    """Return a part of a sentence with the attribute that most likely means ``key``; empty if there is none."""
     set_here = [name for name, value in vars(found).items() if not name.startswith("_") and not callable(value)]
     near = difflib.get_close_matches(key, set_here, 1, cutoff=0.75)
     return f" (the class has {near[0]})" if near and not hasattr(found, key) else ""
@@ -94,7 +94,7 @@ _KEYS: tuple[tuple[str, Callable[[object], bool], str], ...] = (
 
 
 def _read(path: Path) -> ModuleType:
-    """Run the file as Python runs a script: what lies beside it can be imported by it."""
+    """Run the file as Python runs a script: it can import the modules in its folder."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -111,7 +111,7 @@ def _read(path: Path) -> ModuleType:
 
 
 def _line(path: Path, error: Exception) -> str:
-    """Where in the file it failed: the innermost line of it."""
+    """Return the innermost line of the file in the error's traceback."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     trace, line = error.__traceback__, ""

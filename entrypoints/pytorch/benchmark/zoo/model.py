@@ -1,4 +1,4 @@
-"""One entry of the zoo: what a model is called, takes and gives; and synthetic samples and a loss for it."""
+"""An entry of the zoo: a model's name, input and output; and synthetic samples and a loss for it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,33 +13,33 @@ Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A model that can be made, and what its samples are. Two entries are equal where all of this is."""
+    """A model, and the form of its samples."""
 
     name: str
-    """What `--model` says: "resnet50", or "mine.py:Net"."""
+    """The value of `--model`: "resnet50", or "mine.py:Net"."""
     title: str
-    """What reports say: "ResNet50"."""
+    """The name in reports: "ResNet50"."""
     input: tuple[int, ...]
-    """The shape of one sample without the batch: (3, 224, 224) is channels, height, width; of tokens (sequence,)."""
+    """The shape of one sample without the batch: (channels, height, width) of an image, (sequence,) of tokens."""
     classes: int
-    """How many classes a sample, or each of its tokens, can be of: the size of the output's last dimension."""
+    """The number of classes of a sample, or of each of its tokens: the size of the output's last dimension."""
     source: str
-    """Where shape and parameters are published: an address; or the file of the user."""
+    """The address at which shape and parameters are published; or the file of the user."""
     maker: Callable[..., Any] = field(repr=False)
-    """Returns a fresh module of random weights when called with ``arguments``."""
+    """Returns a new module with random weights when called with ``arguments``."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     parameters: int | None = None
-    """The published count of trainable numbers; for a network without one, what its published layers sum up to."""
+    """The published number of trainable parameters; if there is none, that of the published layers."""
     vocabulary: int | None = None
-    """For token models: inputs are numbers from 0 up to it."""
+    """The number of tokens of a token model."""
 
     @property
     def kind(self) -> Literal["values", "tokens"]:
-        """What a sample is made of: floating point numbers, or tokens of a vocabulary."""
+        """The kind of a sample's numbers: floats, or tokens of a vocabulary."""
         return "values" if self.vocabulary is None else "tokens"
 
     def make(self) -> "nn.Module":
-        """A fresh model on torch's default device; it raises ModelError for inputs of any other shape than `input`.
+        """Make the model on torch's default device; it raises ModelError for inputs of another shape than `input`.
 
         Under ``with torch.device("meta")`` it costs no memory: enough to count parameters.
         """
@@ -50,18 +50,18 @@ class Entry:
         return module
 
     def _check(self, _module: "nn.Module", inputs: "tuple[torch.Tensor, ...]") -> None:
-        """Networks that pool over whatever is left would take smaller images in silence, and look fast."""
+        """Refuse other shapes: networks that pool over any size would take smaller images, and look fast."""
         found = tuple(inputs[0].shape[1:])
         if found != self.input:
             raise ModelError(f"{self.name}: a sample is of the shape {found}, the model takes {self.input}.")
 
 
 class ModelError(Exception):
-    """A model cannot be had, or not be used so; the text says why, and what to do."""
+    """A model is unknown or used wrongly; the message has the reason and the next step."""
 
 
 def parameters_of(entry: Entry, model: "nn.Module") -> int:
-    """The published count, or of a user's own ``model`` the trainable numbers that it has."""
+    """Return the published number of parameters; for a user's ``model`` the number of its trainable ones."""
     if entry.parameters is not None:
         return entry.parameters
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -72,10 +72,10 @@ def batch(
 ) -> "tuple[torch.Tensor, torch.Tensor]":
     """Draw ``size`` synthetic samples on the device, and the class of each: ``(inputs, targets)``.
 
-    Values are normally distributed and of ``dtype``; zeros would draw less power and make a GPU look faster. Tokens
-    and targets are int64, whatever ``dtype`` is; of a token model each token has a target.
+    Values are normally distributed and of ``dtype``; with zeros a GPU takes less power and looks faster. Tokens and
+    targets are int64. Each token of a token model has a target.
     """
-    import torch  # noqa: PLC0415 - the registry is read where there is none
+    import torch  # noqa: PLC0415 - the registry is also read without torch
 
     if entry.vocabulary is None:
         inputs = torch.randn(size, *entry.input, device=device, dtype=dtype)
@@ -85,11 +85,11 @@ def batch(
 
 
 def loss(entry: Entry) -> Loss:
-    """What training minimises, of ``(outputs, targets)``: the mean cross entropy, computed in float32.
+    """Return the loss of ``(outputs, targets)``: the mean cross entropy, computed in float32.
 
-    Raises ModelError where the output's last dimension is not the entry's classes.
+    It raises ModelError if the output's last dimension is not the entry's classes.
     """
-    from torch.nn import functional  # noqa: PLC0415 - the registry is read where there is none
+    from torch.nn import functional  # noqa: PLC0415 - the registry is also read without torch
 
     def cross_entropy(outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
         if outputs.shape != (*targets.shape, entry.classes):

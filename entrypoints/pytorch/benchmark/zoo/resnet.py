@@ -1,16 +1,17 @@
 """Residual networks (https://arxiv.org/abs/1512.03385), with the stride in the 3×3 convolution of a bottleneck.
 
-torchvision publishes 11,689,512 parameters for 18 layers, 21,797,672 for 34, 25,557,032 for 50, 44,549,160 for 101 and
-60,192,808 for 152 (https://docs.pytorch.org/vision/stable/models/resnet.html), pytorchcv 64,673,832 for 200
-(https://github.com/osmr/imgclsmob, pytorch/pytorchcv/models/resnet.py). For 269 layers docs/models/models.md of
-https://github.com/HewlettPackard/dlcookbook-dlbs publishes 102,326,456 numbers with the statistics of the 272
-normalisations, 253,072; so 102,073,384 of them are parameters. Its counts of the others hold such statistics too.
+The networks of 18 to 152 layers have 11,689,512, 21,797,672, 25,557,032, 44,549,160 and 60,192,808 parameters, as
+torchvision publishes (https://docs.pytorch.org/vision/stable/models/resnet.html). The network of 200 layers has
+64,673,832, as pytorchcv publishes (https://github.com/osmr/imgclsmob, pytorch/pytorchcv/models/resnet.py). For 269
+layers docs/models/models.md of
+https://github.com/HewlettPackard/dlcookbook-dlbs publishes 102,326,456. That number includes 253,072 statistics of the
+272 normalisations, so 102,073,384 are parameters. Its other counts include such statistics too.
 
-The paper adds the input of a block as it is where both shapes are the same, and projects it where they differ (section
-3.3, and option B of section 4.1). From 64 to 64 channels, the first stage of 18 and 34 layers projects nothing. The
-PyTorch code of that suite (python/pytorch_benchmarks/models/resnet.py) projects there too, by a 1×1 convolution (4,096)
-with its normalisation (128): 4,224 parameters more, 11,693,736 for 18 layers and 21,801,896 for 34. The networks here
-are those of the paper. In that suite's table the network of 50 layers also has one more bias.
+The paper adds the input of a block to its output, and projects the input only if the shapes differ (section 3.3, and
+option B of section 4.1). So the first stage of 18 and 34 layers, from 64 to 64 channels, projects nothing. The PyTorch
+code of that suite (python/pytorch_benchmarks/models/resnet.py) projects there too, by a 1×1 convolution (4,096) with
+its normalisation (128). It has 4,224 parameters more: 11,693,736 for 18 layers and 21,801,896 for 34. The networks here
+are the paper's. In that suite's table the network of 50 layers also has one more bias.
 """
 
 import torch
@@ -39,12 +40,12 @@ class ResNet(nn.Sequential):
         super().__init__(*layers, nn.AvgPool2d(7), nn.Flatten(), nn.Linear(channels, 1000))
         initialise(self)
         for layer in layers:
-            if isinstance(layer, _Block):  # else what an untrained network infers overflows in half precision
+            if isinstance(layer, _Block):  # else the outputs of an untrained network overflow in half precision
                 nn.init.constant_(layer.branch[-1].weight, sum(_BLOCKS[depth]) ** -0.5)
 
 
 class _Block(nn.Module):
-    """What ``branch`` makes of the images is added to them, or to their projection where the shapes differ."""
+    """Adds the output of ``branch`` to its input, or to the input's projection if the shapes differ."""
 
     def __init__(self, channels: int, out: int, stride: int, branch: nn.Sequential) -> None:
         super().__init__()
