@@ -1,9 +1,9 @@
-"""Install uv into a folder: from the wheel that the host handed over, else by pip. Put a link to pip next to it.
+"""Install uv into a folder, from a wheel of the host or by pip, and link pip next to it.
 
     python install_uv.py LOCK WHEELS TARGET
 
-pip is the one that Python brings for its ``ensurepip``; it is run from its wheel, without being installed. Source of
-its folders: https://docs.python.org/3/using/configure.html#cmdoption-with-wheel-pkg-dir
+pip is run from the wheel that Python's ``ensurepip`` contains. Source of its folders:
+https://docs.python.org/3/using/configure.html#cmdoption-with-wheel-pkg-dir
 """
 
 import hashlib
@@ -19,9 +19,9 @@ PROGRAM = ".data/scripts/uv"  # https://packaging.python.org/en/latest/specifica
 
 
 def main(lock: str, wheels: str, target: str) -> None:
-    """Raises SystemExit where a locked wheel has no program, or where there is neither a wheel nor a pip."""
+    """Install uv. Raises SystemExit if the wheel has no program uv, or if there is neither a wheel nor a pip."""
     for found in pips()[:1]:
-        Path(target).with_name("pip.whl").symlink_to(found)  # by which `python -m wheels layers` fetches
+        Path(target).with_name("pip.whl").symlink_to(found)  # `python -m wheels layers` downloads with it
     wheel = handed_over(Path(lock).read_text(), Path(wheels))
     if wheel:
         unpack(wheel, Path(target, "bin/uv"))
@@ -30,13 +30,11 @@ def main(lock: str, wheels: str, target: str) -> None:
 
 
 def handed_over(lock: str, wheels: Path) -> "Path | None":
-    """The wheel whose hash the lock has. The host hands over none for another platform."""
-    locked = (wheel for wheel in sorted(wheels.glob("uv-*.whl")) if f"--hash=sha256:{digest(wheel)}" in lock)
-    return next(locked, None)
-
-
-def digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    """Return the host's wheel whose hash is in the lock; None if there is none, as for another platform."""
+    for wheel in sorted(wheels.glob("uv-*.whl")):
+        if f"--hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}" in lock:
+            return wheel
+    return None
 
 
 def unpack(wheel: Path, program: Path) -> None:
@@ -50,15 +48,15 @@ def unpack(wheel: Path, program: Path) -> None:
 
 
 def pips() -> "list[Path]":
-    """The wheels of pip that this Python brings."""
+    """List the wheels of pip in this Python's ``ensurepip``."""
     return [wheel for folder in FOLDERS if folder for wheel in sorted(Path(folder).glob("pip-*.whl"))]
 
 
 def pip(*words: str) -> None:
-    """Run it in this process, which it ends."""
+    """Run pip in this process, and exit."""
     found = pips()
     if not found:
-        sys.exit(f"{sys.executable} brings no pip: ensurepip has no wheel of it. Install the package that has.")
+        sys.exit(f"{sys.executable} has no pip: its ensurepip has no wheel of it. Install the package that has one.")
     os.environ["PIP_ROOT_USER_ACTION"] = "ignore"
     sys.path.insert(0, str(found[0]))
     sys.argv = ["pip", *words]

@@ -1,5 +1,5 @@
 """Runs inside a build: installs locked wheels, trims them, and lays them out as layers.
 
-Standard library only, because the builder has nothing else. Wheels of NVIDIA and torch are laid out by `contents`, here
-and by the toolkit alike; uv installs the others.
+Standard library only, as the builder has nothing else. The module `contents` lays out the wheels of NVIDIA and torch,
+in a build and in the toolkit; uv installs the others.
 """

@@ -1,16 +1,16 @@
-"""The commands of a build. They run by `PYTHONPATH=/run/layers python3 -m wheels`:
+"""The commands of a build. They run by `PYTHONPATH=/run/layers python3 -m wheels`.
 
-split LOCK FOLDER [--needs NAME...]  one list for each layer of a lock
-layers LOCK ROOT                     /layers/<wheel> each, to be copied to ROOT; /headers
-site LOCK VENV                       into a virtual environment
-    [--path FOLDER]...               which finds what stands there
-    [--start PROGRAM]                which runs where Python starts without the entrypoint; torch's import is made quick
-                                     then too, and what users install is found
-    both: [--trim FILE]              without what it drops
-          [--index VARIABLE URL...]  where wheels are that the host's indexes and folders lack
-bytecode SOURCES FOLDER ROOT         of modules that will stand below ROOT, without the modules
-beside FOLDER FINAL TREE...          links that put the packages of wheels beside torch
-cuda-home FOLDER FINAL TREE...       a CUDA_HOME of links into the wheels
+- `split LOCK FOLDER [--needs NAME...]`: write a list for each layer of a lock.
+- `layers LOCK ROOT`: lay out each wheel in /layers/<wheel>, for ROOT; headers in /headers.
+- `site LOCK VENV`: install into a virtual environment.
+    - `[--path FOLDER]...`: Python also finds the packages in this folder.
+    - `[--start PROGRAM]`: it runs when Python starts without the entrypoint. Python also imports torch faster then, and
+      finds the packages of users.
+- Both take `[--trim FILE]`: leave out the files that the rules in FILE drop.
+- Both take `[--index VARIABLE URL...]`: indexes for wheels that the host's indexes and folders lack.
+- `bytecode SOURCES FOLDER ROOT`: compile modules for ROOT, without a copy of the modules.
+- `beside FOLDER FINAL TREE...`: link the packages of wheels into the folder of torch.
+- `cuda-home FOLDER FINAL TREE...`: make a CUDA_HOME of links into the wheels.
 """
 
 import argparse
@@ -35,7 +35,7 @@ LAYERS = Path("/layers")
 HEADERS = Path("/headers")
 QUICK = Path(__file__).with_name("torchbake_start.py")
 USER_SITE = Path(__file__).with_name("torchbake_user_site.py")
-# The entrypoint sets this variable, and a matrix may not; a Python without it was started by none.
+# The entrypoint sets LOGNAME, and a matrix may not: without it, Python was started without the entrypoint.
 START = "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path({!r})"
 
 
@@ -50,7 +50,7 @@ def _command_layers(args: argparse.Namespace) -> None:
         folder.mkdir()
     rules, wheels = read_trim(args.trim), download(args.lock, args.index, CACHE)
     with ThreadPoolExecutor() as pool:  # zlib lets other threads run
-        list(pool.map(partial(_lay_out, rules), wheels))
+        list(pool.map(partial(_lay_out, rules), wheels))  # list() raises the exceptions of the threads
     for layer in sorted(LAYERS.iterdir()):
         if not layer.name.startswith("nvidia-"):
             compile_bytecode(layer, args.root)
@@ -76,15 +76,11 @@ def _command_site(args: argparse.Namespace) -> None:
     if args.start:
         for module in (QUICK, USER_SITE):
             shutil.copy(module, site)
-        users = f"import {USER_SITE.stem}; {USER_SITE.stem}.enable()"  # after the start, which finds a home
+        users = f"import {USER_SITE.stem}; {USER_SITE.stem}.enable()"  # after the start, which sets HOME
         lines = (*args.path, f"import {QUICK.stem}", START.format(args.start), users, "")
         (site / "torchbake.pth").write_text("\n".join(lines))
     compile_bytecode(site, site)
     normalise(args.venv)
-
-
-def _command_bytecode(args: argparse.Namespace) -> None:
-    bytecode_alone(args.sources, args.folder, args.root)
 
 
 def _command_links(args: argparse.Namespace) -> None:
@@ -117,7 +113,7 @@ def main(argv: list[str]) -> None:
         command.add_argument("--trim", type=Path)
         command.add_argument("--index", nargs="+", default=[])
     bytecode = commands.add_parser("bytecode")
-    bytecode.set_defaults(run=_command_bytecode)
+    bytecode.set_defaults(run=lambda args: bytecode_alone(args.sources, args.folder, args.root))
     bytecode.add_argument("sources", type=Path)
     bytecode.add_argument("folder", type=Path)
     bytecode.add_argument("root", type=Path)

@@ -1,7 +1,7 @@
-"""The files that a wheel becomes in an image, straight from its archive: installed for the image's Python, and trimmed.
+"""The files of a wheel in an image, read from its archive: installed for the image's Python, and trimmed.
 
-Two sinks take them from here: the toolkit writes a layer's archive, and a build writes a folder. So an image that is
-built by hand has the same files.
+The toolkit writes them into a layer's archive, and a build writes them into a folder. So an image that is built by hand
+has the same files.
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
@@ -26,7 +26,7 @@ _SIGNATURE = re.compile(r"[^/]+\.dist-info/RECORD\.(jws|p7s)")  # of the RECORD,
 _SCRIPT = re.compile(rb"\A#!pythonw?\b[^\n]*")
 _SCHEMES = {"purelib": "", "platlib": "", "data": "", "scripts": "bin/", "headers": "include/{name}/"}
 _GROUPS = ("console_scripts", "gui_scripts")
-# As uv and pip write it.
+# In the form of uv and pip.
 _PROGRAM = """\
 #!{interpreter}
 # -*- coding: utf-8 -*-
@@ -47,7 +47,7 @@ class WheelError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file of an image: a member of the wheel's archive as it is, or other bytes."""
+    """A file of an image: an unaltered member of the wheel's archive, or other bytes."""
 
     content: zipfile.ZipInfo | bytes
     executable: bool = False
@@ -95,7 +95,7 @@ def contents_of(
 
 
 def _info_of(members: Mapping[str, zipfile.ZipInfo]) -> str:
-    """The name of a wheel's .dist-info folder, once every member is known to be one that can be laid out."""
+    """Check all members, and return the name of the wheel's .dist-info folder."""
     for name, member in members.items():
         if ".." in PurePosixPath(name).parts or name.startswith("/"):
             raise WheelError(f"{name} is not below the wheel's folder")
@@ -142,10 +142,7 @@ def _file(name: str, member: zipfile.ZipInfo, read: Callable[[zipfile.ZipInfo], 
 def _added(
     info: str, members: Mapping[str, zipfile.ZipInfo], read: Callable[[zipfile.ZipInfo], bytes]
 ) -> dict[str, File]:
-    """Return the files that an installer adds: programs for entry points, and its marks.
-
-    The marks are those of uv, which installed these wheels before: so their layers have the digests that they had.
-    """
+    """Return the files that an installer adds: programs for entry points, and marks as of uv."""
     points = members.get(f"{info}/entry_points.txt")
     text = read(points).decode() if points else ""
     programs = {f"bin/{point.name}": File(content=_program(point), executable=True) for point in _points(info, text)}
@@ -167,7 +164,7 @@ def _points(info: str, text: str) -> Iterator[EntryPoint]:
 def _program(point: EntryPoint) -> bytes:
     try:
         module, attribute = point.module, point.attr
-    except AttributeError:  # what EntryPoint raises for a value without a module
+    except AttributeError:  # EntryPoint raises it for a value without a module
         module, attribute = "", ""
     if not module or not attribute or "/" in point.name or point.name in (".", ".."):
         raise WheelError(f"entry_points.txt has a program that cannot be made: {point.name} = {point.value}")

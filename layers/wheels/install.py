@@ -1,4 +1,4 @@
-"""Locked wheels, from the host's indexes and folders and from an accelerator's own: uv installs, pip only fetches."""
+"""Installs locked wheels by uv, or downloads them by pip, from the indexes and folders of the host and the accelerator."""
 
 import hashlib
 import os
@@ -18,14 +18,14 @@ UV_TOML = Path("/etc/uv/uv.toml")
 PYPI = "https://pypi.org/simple"
 INDEXES_SECRET = Path("/run/secrets/indexes")  # the host's, in place of --index
 
-# Runs an installer that asks these indexes too; what becomes of its stderr is for `subprocess`.
+# Runs an installer with further indexes; the second argument is `subprocess.run`'s stderr.
 Attempt: TypeAlias = Callable[[Sequence[str], "int | None"], "subprocess.CompletedProcess[str]"]
 
 
 def install(lock: Path, index: Sequence[str], *target: str) -> None:
     """Install a list by uv, with hashes, from the host's indexes and wheel folders.
 
-    ``index`` is where wheels are that those lack: a variable, by which the host can name others, and addresses.
+    ``index`` is for wheels that the host lacks: the variable by which the host can replace them, and addresses.
     """
     if not lock.read_text().strip():
         return
@@ -44,15 +44,15 @@ def install(lock: Path, index: Sequence[str], *target: str) -> None:
 
 
 def download(lock: Path, index: Sequence[str], folder: Path) -> list[Path]:
-    """Fetch the wheels of a list by pip, with hashes, from the same places. Return their files.
+    """Download the wheels of a list by pip, with hashes, from the same sources, and return their files.
 
-    ``folder`` may be one that is kept: pip fetches no wheel that it already has there.
+    ``folder`` may be a cache: pip downloads no wheel that is there already.
     """
     text = lock.read_text()
     if not text.strip():
         return []
     if not PIP.exists():
-        sys.exit(f"{sys.executable} brings no pip: ensurepip has no wheel of it. Install the package that has.")
+        sys.exit(f"{sys.executable} has no pip: its ensurepip has no wheel of it. Install the package that has one.")
     folder /= f"{sys.implementation.cache_tag}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     environment = dict(os.environ, PIP_ROOT_USER_ACTION="ignore", PIP_DISABLE_PIP_VERSION_CHECK="1")
     if CA_SECRET.exists():
@@ -61,51 +61,49 @@ def download(lock: Path, index: Sequence[str], folder: Path) -> list[Path]:
     command += ["--no-cache-dir", "--progress-bar", "off", "--find-links", str(WHEELS), "--dest", str(folder)]
 
     def attempt(indexes: Sequence[str], stderr: int | None) -> subprocess.CompletedProcess[str]:
-        # As lines of the list: an address may hold a password, and everybody can read the arguments of a process.
-        # `===`: if an index gives no hashes, pip takes 2.13.0+cpu for `==2.13.0`.
+        # The indexes are lines of the list, as an address may hold a password, and arguments are visible to all users.
+        # With `==2.13.0` pip would accept 2.13.0+cpu if an index gives no hashes.
         lines = "".join(f"--extra-index-url {index}\n" for index in indexes) + text.replace("==", "===")
         words = [*command, "-r", "/dev/stdin"]
         return subprocess.run(words, env=environment, input=lines, stderr=stderr, text=True, check=False)
 
     ask(attempt, index)
     wheels = sorted(folder.glob("*.whl"))
-    if len(wheels) > text.count("=="):  # pip has chosen another of the locked wheels than before
+    if len(wheels) > text.count("=="):  # pip has chosen another of the locked files than in an earlier build
         shutil.rmtree(folder)
         return download(lock, index, folder.parent)
     return wheels
 
 
 def ask(attempt: Attempt, index: Sequence[str]) -> None:
-    """Try the host's indexes and folders alone, then those of ``index`` too. Exit unless one of the two succeeds."""
+    """Try the host's indexes and folders alone, then with those of ``index``. Exit if both attempts fail."""
     first = attempt((), subprocess.PIPE if index else None)
     if first.returncode and not index:
         sys.exit(first.returncode)
-    if first.returncode:
-        _ask_more(attempt, index[0], indexes_of(index[1:]), first.stderr)
+    if not first.returncode:
+        return
+    indexes = indexes_of(index[1:])
+    if attempt(indexes, None).returncode:
+        names = " ".join(re.sub(r"//.*@", "//", each) for each in indexes)
+        sys.exit(
+            f"Before that, without {names}:\n{first.stderr}"
+            f"error: neither the host's own indexes and folders nor {names} gave every wheel of the lock. If it cannot "
+            f"be reached, set {index[0]} to a mirror of it, or name a folder that holds the wheels in pip's find-links."
+        )
 
 
 def indexes_of(rendered: Sequence[str]) -> list[str]:
-    """The host's own in place of those that the Dockerfile names."""
+    """Return the host's replacement of the Dockerfile's indexes if there is one, else these."""
     return INDEXES_SECRET.read_text().split() if INDEXES_SECRET.exists() else list(rendered)
 
 
 def asked_last(indexes: Sequence[str]) -> dict[str, str]:
-    """uv's variables for all of the host's indexes and these after them.
+    """Return uv's variables for the host's indexes, followed by these.
 
-    uv takes a version from the first index that has it and goes to no other when the hash is wrong. Variables, since an
-    address may hold a password and arguments are everybody's to read.
+    By default uv takes a version from the first index that has it, and tries no other if the hash is wrong. Variables
+    keep the passwords in addresses from other users, who can read arguments.
     """
     host = tomllib.loads(UV_TOML.read_text()) if UV_TOML.exists() else {}
     *first, last = indexes
     before = [*host.get("extra-index-url", []), host.get("index-url", PYPI), *first]
     return {"UV_INDEX": " ".join(before), "UV_DEFAULT_INDEX": last, "UV_INDEX_STRATEGY": "unsafe-best-match"}
-
-
-def _ask_more(attempt: Attempt, variable: str, indexes: Sequence[str], before: str) -> None:
-    if attempt(indexes, None).returncode:
-        names = " ".join(re.sub(r"//.*@", "//", index) for index in indexes)
-        sys.exit(
-            f"Before that, without {names}:\n{before}"
-            f"error: neither the host's own indexes and folders nor {names} gave every wheel of the lock. If it cannot "
-            f"be reached, set {variable} to a mirror of it, or name a folder that holds the wheels in pip's find-links."
-        )

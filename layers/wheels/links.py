@@ -1,11 +1,11 @@
-"""Links into the layers of wheels, for who looks for their files elsewhere. Pure."""
+"""Links into the layers of wheels, for programs that expect the files in other folders. Pure."""
 
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 
 def cuda_links(names: Iterable[str], final: str, home: str) -> dict[str, str]:
-    """Links, where to what, that make the wheels look like an installed CUDA toolkit.
+    """Return links (path to target) that make the wheels look like an installed CUDA toolkit.
 
     ``names`` are ``nvidia/<part>/{include,lib,bin,nvvm}/...``, below ``final`` in the image. If two files need the same
     link, the first by name gets it.
@@ -17,12 +17,12 @@ def cuda_links(names: Iterable[str], final: str, home: str) -> dict[str, str]:
             continue
         where = PurePosixPath(home, folders[name.parts[2]], *name.parts[3:])
         links.setdefault(str(where), f"{final}/{name}")
-        if ".so." in name.name:  # the linker's name, which the wheels leave out
+        if ".so." in name.name:  # the linker's name, which the wheels lack
             links.setdefault(str(where.with_name(name.name.split(".so.")[0] + ".so")), f"{final}/{name}")
     return links
 
 
 def beside_links(names: Iterable[str], final: str, folder: str) -> dict[str, str]:
-    """Links, where to what: torch's libraries look for NVIDIA's in the folders beside torch's own."""
+    """Return links (path to target) to NVIDIA's packages in torch's folder, where torch's libraries search for them."""
     tops = {name.partition("/")[0] for name in names}
     return {f"{folder}/{top}": f"{final}/{top}" for top in sorted(tops - {"bin"}) if not top.endswith(".dist-info")}

@@ -1,4 +1,4 @@
-"""A lock, split into one list for each layer."""
+"""Splits a lock into a list for each layer."""
 
 import re
 from collections.abc import Collection
@@ -7,11 +7,10 @@ _LINE = re.compile(r"(?:[a-z0-9-]+==[0-9][0-9A-Za-z.!+]*|    --hash=sha256:[0-9a
 
 
 def split_lock(text: str, needs: Collection[str] = ()) -> dict[str, str]:
-    """Layer name to its part of the lock, without comments: a reworded comment builds nothing anew.
+    """Return each layer's part of the lock, without comments, so that a changed comment causes no build.
 
-    Those of the site that are named in ``needs`` are a part of their own, of that name.
-
-    Raises ValueError for a line that is no pin and no hash, such as an option, which the installer would obey.
+    Packages of the layer ``site`` that ``needs`` names become the part ``needs``. Raises ValueError for a line that is
+    neither a pin nor a hash, such as an option, which the installer would obey.
     """
     sections = re.split(r"^# --- layer (\w+)\n", text, flags=re.MULTILINE)[1:]
     parts: dict[str, str] = {}

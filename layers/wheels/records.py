@@ -19,18 +19,18 @@ def records(root: Path) -> Iterator[tuple[Path, list[list[str]]]]:
 
 
 def record_row(root: Path, name: str) -> list[str]:
-    """A file's row of a RECORD: its name below ``root``, its hash and its size in bytes."""
+    """Return a file's row of a RECORD: its name below ``root``, its hash and its size in bytes."""
     return data_row(name, (root / name).read_bytes())
 
 
 def data_row(name: str, data: bytes) -> list[str]:
-    """The row of a file that holds ``data``."""
+    """Return the row of a file with the content ``data``."""
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
     return [name, f"sha256={digest.decode()}", str(len(data))]
 
 
 def sorted_rows(rows: Iterable[list[str]]) -> str:
-    """The text of a RECORD, in the order of its files' names."""
+    """Return the text of a RECORD, in the order of its files' names."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(sorted(rows))
     return text.getvalue()

@@ -1,15 +1,15 @@
-"""Libraries without what no loader reads: symbols for linkers and debuggers, and debug information.
+"""Removes symbols for linkers and debuggers, and debug information, from libraries.
 
 Source: System V ABI, https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html
 """
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
-_SEGMENTS_AT, _SECTIONS_AT = 32, 40  # where the header tells the places of the two tables
-_COUNTS_AT = 54  # where it tells the sizes of their rows, and how many there are
+_SEGMENTS_AT, _SECTIONS_AT = 32, 40  # places of the tables' offsets in the header
+_COUNTS_AT = 54  # place of the rows' sizes and counts in the header
 _COUNTS = struct.Struct("<HHHHH")  # e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -19,7 +19,7 @@ _ALIGNMENT = 8
 
 @dataclass(frozen=True)
 class _Section:
-    """A row of the table, its fields in their order."""
+    """A row of the section table, with the fields in their order."""
 
     name: int
     kind: int
@@ -37,20 +37,17 @@ class _Section:
         return self.offset + (0 if self.kind == _NO_BITS else self.size)
 
     def packed(self) -> bytes:
-        return _SECTION.pack(
-            self.name, self.kind, self.flags, self.address, self.offset,
-            self.size, self.link, self.info, self.alignment, self.entry,
-        )  # fmt: skip
+        return _SECTION.pack(*astuple(self))
 
 
 def stripped(library: bytes) -> bytes:
-    """A shared library with all that is loaded, at its place and under its number, and nothing behind it.
+    """Return a shared library with only its loaded sections, which keep their places and numbers.
 
-    What is no such library of 64 bits is given back as it is, and so is one that would not get smaller.
+    A file that is not such a library of 64 bits, or would not get smaller, is returned as it is.
     """
     try:
         smaller = _stripped(library) if library.startswith(_MAGIC) else library
-    except (struct.error, LookupError, ValueError):  # a file that is cut off, or says what cannot be
+    except (struct.error, LookupError, ValueError):  # a truncated or invalid file
         return library
     return smaller if len(smaller) < len(library) else library
 
@@ -63,9 +60,10 @@ def _stripped(library: bytes) -> bytes:
     if not loaded or not names:
         return library
     end = max([_end_of_segments(library, segments), *(table[number].end for number in loaded)])
-    strings = library[table[names].offset : table[names].end]
-    kept = _named_anew(_only_loaded(table[: loaded[-1] + 1]), strings, end)
-    return _assembled(library[:end], *kept)
+    strings, empty = library[table[names].offset : table[names].end], _Section(0, 0, 0)
+    # Symbols refer to sections by number, so an empty row replaces each removed section.
+    kept = [section if section.flags & _LOADED else empty for section in table[: loaded[-1] + 1]]
+    return _assembled(library[:end], *_renamed(kept, strings, end))
 
 
 def _end_of_segments(library: bytes, count: int) -> int:
@@ -75,14 +73,8 @@ def _end_of_segments(library: bytes, count: int) -> int:
     return max([at + count * _SEGMENT.size, *ends])
 
 
-def _only_loaded(table: Sequence[_Section]) -> list[_Section]:
-    """Symbols tell sections by their numbers, so one that goes leaves an empty row."""
-    empty = _Section(0, 0, 0)
-    return [section if section.flags & _LOADED else empty for section in table]
-
-
-def _named_anew(table: Sequence[_Section], names: bytes, at: int) -> tuple[list[_Section], bytes]:
-    """The table with a section of names at its end, of these names alone, and that section's bytes."""
+def _renamed(table: Sequence[_Section], names: bytes, at: int) -> tuple[list[_Section], bytes]:
+    """Return the table with a new section of its names at the end, and the bytes of that section."""
     found, text = list[_Section](), bytearray(b"\0")
     for section in table:
         name = names[section.name : names.index(b"\0", section.name) + 1]

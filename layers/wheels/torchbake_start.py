@@ -1,12 +1,11 @@
-"""Torch starts and ends sooner: Python's garbage collector leaves alone what `import torch` makes.
+"""Excludes the objects of `import torch` from garbage collection, so that torch starts and ends sooner.
 
-The import makes hundreds of thousands of objects that live as long as the process. The collector would look at all of
-them several times while they are made, at each full collection of a training, and again when the process ends. So it
-pauses during the import, and then takes what there is for permanent (`gc.freeze`). What a program makes afterwards is
-collected as ever.
+The import makes hundreds of thousands of objects that live as long as the process. The collector would traverse them
+several times during the import, at each full collection, and again at the end of the process. So it pauses during the
+import, and then the present objects become permanent (`gc.freeze`). Later objects are collected as usual.
 
-An image has a copy of this module in its site-packages, where `torchbake.pth` imports it at each start of Python: it
-has to be quick. TORCHBAKE_FREEZE=0 leaves all to Python.
+An image has a copy of this module in its site-packages, where `torchbake.pth` imports it at each start of Python, so it
+has to be fast. TORCHBAKE_FREEZE=0 disables it.
 """
 
 import gc
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-# A program that has more objects before the import has been at work. Python has 11,000, with pandas 50,000.
+# With more objects before the import, the program has done other work. Python has 11,000, with pandas 50,000.
 MANY = 200_000
 
 
 class TorchFinder:
-    """Finds torch as the finders behind it do, and lets its import run by `uncollected`."""
+    """Finds torch by the finders after it, and runs its import by `uncollected`."""
 
     @classmethod
     def find_spec(
@@ -34,7 +33,7 @@ class TorchFinder:
             return None
         place = sys.meta_path.index(cls) if cls in sys.meta_path else -1
         for finder in sys.meta_path[place + 1 :]:
-            find = getattr(finder, "find_spec", None)  # Python 3.11 has finders of the old kind
+            find = getattr(finder, "find_spec", None)  # Python 3.11 still has finders without it
             spec: ModuleSpec | None = find(name, path, target) if find else None
             if spec is not None:
                 _wrap(spec)
@@ -43,10 +42,10 @@ class TorchFinder:
 
 
 def _wrap(spec: "ModuleSpec") -> None:
-    """To look for torch is not to import it: a loader is as it was once it loads."""
+    """Replace the loader's `exec_module` until torch is imported, as a program may only search for torch."""
     loader = spec.loader
     load = getattr(loader, "exec_module", None)
-    if load is None or not hasattr(loader, "__dict__"):  # of a package for old imports, or of somebody's own making
+    if load is None or not hasattr(loader, "__dict__"):  # an old or unusual loader
         return
 
     def exec_module(module: "ModuleType") -> None:
@@ -59,16 +58,16 @@ def _wrap(spec: "ModuleSpec") -> None:
 
 
 def uncollected(work: "Callable[[], None]") -> None:
-    """Do what makes objects that stay. Who has turned the collector off keeps it as it is.
+    """Do the work without garbage collection, and make all present objects permanent.
 
-    What was there before becomes permanent too. So it stays collected where it may be a program's own and not small:
-    in a notebook or at a prompt, and where there is much.
+    Earlier objects become permanent too. So nothing is frozen in a notebook, at a prompt, or if there are already many
+    objects. A collector that the program has disabled stays so.
     """
     if not gc.isenabled():
         return work()
     permanent = not _interactive() and len(gc.get_objects()) <= MANY
     if permanent:
-        gc.collect()  # garbage would be permanent too
+        gc.collect()  # else garbage would become permanent
     gc.disable()
     try:
         work()

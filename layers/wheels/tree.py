@@ -1,4 +1,4 @@
-"""Folders as layers: a wheel's files, bytecode, and the same times, owners and modes for the same wheels."""
+"""Folders that become layers: a wheel's files and bytecode, with constant times, owners and modes."""
 
 import compileall
 import io
@@ -28,7 +28,7 @@ def write_files(wheel: zipfile.ZipFile, files: Mapping[str, File], folder: Path)
 
 
 def compile_bytecode(root: Path, final: Path) -> None:
-    """Bytecode as it will stand below ``final``; not checked against times, so the same on every build."""
+    """Compile the modules below ``root`` for ``final``, without the sources' times, so the same on every build."""
     compileall.compile_dir(
         root, stripdir=str(root), prependdir=str(final), quiet=2, workers=0,
         invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
@@ -36,7 +36,7 @@ def compile_bytecode(root: Path, final: Path) -> None:
 
 
 def bytecode_alone(sources: Path, folder: Path, final: Path) -> None:
-    """The bytecode of a folder's modules, as it will stand below ``final``, in another folder, which is made."""
+    """Make a folder with the bytecode of another folder's modules, compiled for ``final``."""
     shutil.copytree(sources, folder)
     compile_bytecode(folder, final)
     for source in folder.rglob("*.py"):
@@ -44,7 +44,7 @@ def bytecode_alone(sources: Path, folder: Path, final: Path) -> None:
 
 
 def normalise(root: Path) -> None:
-    """Constant times; root's; readable by all and writable by the owner alone."""
+    """Set constant times and modes: readable by all, writable by the owner alone."""
     for folder, folders, files in os.walk(root, topdown=False):
         for name in (*files, *folders):
             _normalise_entry(Path(folder, name))

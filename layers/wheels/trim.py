@@ -1,4 +1,4 @@
-"""Files that an image does not need, dropped, kept aside or stripped by the rules of trim.toml; RECORDs stay true."""
+"""Drops, sets aside or strips files that an image does not need, by the rules of trim.toml, and updates RECORDs."""
 
 import re
 import shutil
@@ -13,37 +13,35 @@ from .strip import stripped
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """One rule of trim.toml. ``to`` is ``headers`` or ``strip`` for files that are not dropped whole."""
+    """One rule of trim.toml. ``to`` is ``headers`` or ``strip`` for files that are not dropped."""
 
     name: str
     pattern: re.Pattern[str]
     to: str = ""
 
 
-# The time at which a wheel's file was changed, where it came from a folder: the same wheel would be another layer.
+# It has the time of a wheel from a folder, which would change the layer of the same wheel.
 UV_CACHE = Drop(name="uv's cache", pattern=re.compile(r"[^/]+\.dist-info/uv_cache\.json"))
 
 
 def read_trim(path: Path | None) -> tuple[Drop, ...]:
-    """The rules in the file's order; without a file only what holds always."""
-    rules = tomllib.loads(path.read_text())["drop"] if path else []
-    given = (Drop(name=rule["name"], pattern=_any_of(rule["paths"]), to=rule.get("to", "")) for rule in rules)
-    return (UV_CACHE, *given)
-
-
-def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(glob_pattern, globs)))
+    """Return the rules in the file's order, after the rule that always applies."""
+    drops = [UV_CACHE]
+    for rule in tomllib.loads(path.read_text())["drop"] if path else []:
+        pattern = re.compile("|".join(map(glob_pattern, rule["paths"])))
+        drops.append(Drop(name=rule["name"], pattern=pattern, to=rule.get("to", "")))
+    return tuple(drops)
 
 
 def glob_pattern(glob: str) -> str:
-    """A glob as a regular expression: ``*`` stays in a folder, ``**`` crosses folders."""
+    """Return a glob as a regular expression: ``*`` stays in a folder, ``**`` crosses folders."""
     parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
     names = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     return "(?:" + "".join(names.get(part, re.escape(part)) for part in parts) + r")\Z"
 
 
 def trim_rows(rows: list[list[str]], rules: Iterable[Drop]) -> tuple[list[list[str]], list[tuple[str, Drop]]]:
-    """The rows of a RECORD that stay, and each file that goes with its rule."""
+    """Return the remaining rows of a RECORD, and the dropped files with their rules."""
     stay, go = [], []
     for row in rows:
         rule = next((rule for rule in rules if rule.pattern.match(row[0])), None)
@@ -55,11 +53,11 @@ def trim_rows(rows: list[list[str]], rules: Iterable[Drop]) -> tuple[list[list[s
 
 
 def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
-    """Trim the files below ``root``, and the RECORDs with them, so that those stay true."""
+    """Trim the files below ``root``, and update their RECORDs; ``aside`` is the folder for headers."""
     saved: dict[str, list[int]] = {}
     for record, rows in records(root):
         stay, go = trim_rows(rows, rules)
-        # A RECORD may name a file twice, and one of two wheels is gone with the first.
+        # A RECORD may name a file twice, and a file of two wheels is removed with the first wheel.
         there = [(name, rule) for name, rule in dict.fromkeys(go) if (root / name).exists()]
         sizes = [(root / name).stat().st_size for name, _ in there]
         stay += [_strip(root, name) for name, rule in there if rule.to == "strip"]
@@ -76,12 +74,12 @@ def trim(root: Path, rules: tuple[Drop, ...], aside: Path) -> None:
 
 
 def _strip(root: Path, library: str) -> list[str]:
-    """Strip a library; returns its new row of the RECORD. Another name of the same file, as in a cache, stays."""
+    """Strip a library, and return its new row of the RECORD. Hard links to the old file, as in a cache, stay."""
     path = root / library
-    beside = path.with_name(f".{path.name}")
-    beside.write_bytes(stripped(path.read_bytes()))
-    shutil.copymode(path, beside)
-    beside.replace(path)
+    new = path.with_name(f".{path.name}")
+    new.write_bytes(stripped(path.read_bytes()))
+    shutil.copymode(path, new)
+    new.replace(path)
     return record_row(root, library)
 
 
@@ -97,5 +95,5 @@ def _remove(root: Path, name: str, aside: Path | None) -> None:
             break
         try:
             folder.rmdir()
-        except OSError:  # not empty; to look for what is in it would take long, as headers are thousands
+        except OSError:  # not empty; to list thousands of headers would take long
             break

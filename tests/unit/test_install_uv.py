@@ -104,4 +104,4 @@ def test_a_wheel_without_the_program_is_refused(builder: Builder) -> None:
 def test_a_python_without_a_pip_is_refused(builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (builder.pips / "pip-1-py3-none-any.whl").rename(tmp_path / "elsewhere")
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
-    assert str(builder.install()).startswith(f"{sys.executable} brings no pip")
+    assert str(builder.install()).startswith(f"{sys.executable} has no pip")
