@@ -1,4 +1,4 @@
-{{/* `affinity`, else what the presets say: soft is a preference, hard a condition. */}}
+{{/* `affinity`, else the presets: soft is a preference, hard a condition. */}}
 
 {{- define "pytorch.affinity" -}}
 {{- $all := dict -}}

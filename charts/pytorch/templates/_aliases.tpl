@@ -30,7 +30,7 @@ each file that makes something includes pytorch.settle first. All other template
 {{- end -}}
 {{- end -}}
 
-{{/* A sentence for each value that the chart cannot take, with the key to set: dict root, table. */}}
+{{/* A sentence for each unsupported value, with the key to set: dict root, table. */}}
 {{- define "pytorch.refusals" -}}
 {{- $sentences := list -}}
 {{- range $key := .table.needed -}}
@@ -47,7 +47,7 @@ each file that makes something includes pytorch.settle first. All other template
 {{- toJson $sentences -}}
 {{- end -}}
 
-{{/* A sentence for each image whose name says that it is not torchbake's: dict root, table. */}}
+{{/* A sentence for each image that by its name is not torchbake's: dict root, table. */}}
 {{- define "pytorch.otherImages" -}}
 {{- $values := .root.Values -}}
 {{- $sentences := list -}}

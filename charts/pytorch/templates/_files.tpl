@@ -1,4 +1,4 @@
-{{/* Where the job's files come from: a ConfigMap, else files, else a git repository. */}}
+{{/* The source of the job's files: a ConfigMap, else files, else a git repository. */}}
 
 {{- define "pytorch.source" -}}
 {{- if .Values.configMap -}}configMap
@@ -7,7 +7,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The files of the values and of the folder, by path: a key for each, which no other has, and text or base64. */}}
+{{/* The files of the values and of the folder, by path, each with a unique key, and text or base64. */}}
 {{- define "pytorch.files" -}}
 {{- $texts := deepCopy .Values.files -}}
 {{- $binaries := deepCopy .Values.binaryFiles -}}
@@ -40,7 +40,7 @@
 {{- toJson $all -}}
 {{- end -}}
 
-{{/* Whether a git of an image of its own clones. */}}
+{{/* True if git of a separate image clones the repository. */}}
 {{- define "pytorch.ownGit" -}}
 {{- if and .Values.git.repository (eq (include "pytorch.source" .) "git") -}}yes{{- end -}}
 {{- end -}}
@@ -64,7 +64,7 @@
 - name: git
   image: {{ include "pytorch.image" (dict "image" .Values.git "root" .) }}
   imagePullPolicy: {{ .Values.git.pullPolicy }}
-  # A folder of its own: git takes none that belongs to somebody else, as a volume's root does.
+  # A subfolder, as git refuses a folder of another user, such as a volume's root.
   command:
     - sh
     - -ec

@@ -1,4 +1,4 @@
-{{/* How many nodes there are, and what `run` is told of them: docs/env-contract.md of torchbake. */}}
+{{/* The number of nodes, and the variables of `run`: docs/env-contract.md of torchbake. */}}
 
 {{- define "pytorch.nodes" -}}
 {{- if .Values.elastic -}}
@@ -8,7 +8,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What the schema cannot say: dict of sentences that are told instead of a manifest. */}}
+{{/* Checks that a schema cannot express: a dict of sentences, which replace the manifest. */}}
 {{- define "pytorch.check" -}}
 {{- $values := .Values -}}
 {{- if and (eq $values.mode "standalone") (or (gt (int $values.worldSize) 1) $values.elastic $values.processesPerNode) -}}
@@ -40,17 +40,17 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Whether another command than the image's runs, of which the chart knows nothing. */}}
+{{/* True if a command other than the image's runs, which the chart does not know. */}}
 {{- define "pytorch.ownCommand" -}}
 {{- if or .Values.command .Values.diagnosticMode.enabled }}yes{{ end -}}
 {{- end -}}
 
-{{/* Whether the image tests itself: nothing is named that it runs. */}}
+{{/* True if no script is named, so that the image tests itself. */}}
 {{- define "pytorch.smokes" -}}
 {{- if not (or .Values.entrypoint.file .Values.entrypoint.module .Values.args (include "pytorch.ownCommand" .)) }}yes{{ end -}}
 {{- end -}}
 
-{{/* Whether a GPU of NVIDIA is asked for: by gpu, by an amount in resources, or by a claim of resources. */}}
+{{/* True if a GPU of NVIDIA is requested: by gpu, in resources, or by a resource claim. */}}
 {{- define "pytorch.asksForGpu" -}}
 {{- $resources := include "pytorch.resources" . | fromYaml -}}
 {{- range $key, $amount := merge (dict) ($resources.limits | default dict) ($resources.requests | default dict) -}}
@@ -92,7 +92,7 @@ args:
 {{- end -}}
 {{- end -}}
 
-{{/* dict root, job: its name, empty of a StatefulSet. */}}
+{{/* dict root, job (the Job's name; empty for a StatefulSet). */}}
 {{- define "pytorch.env" -}}
 {{- $values := .root.Values -}}
 {{- $full := include "pytorch.fullname" .root -}}
@@ -154,7 +154,7 @@ args:
 {{- end }}
 {{- end -}}
 
-{{/* Where NVIDIA's runtime is the cluster's default, a container of a CUDA image sees all GPUs unless this is said. */}}
+{{/* If NVIDIA's runtime is the cluster's default, a CUDA image would see all GPUs without this variable. */}}
 {{- define "pytorch.noGpu" -}}
 {{- $said := false -}}
 {{- range .Values.extraEnvVars }}{{ if eq .name "NVIDIA_VISIBLE_DEVICES" }}{{ $said = true }}{{ end }}{{ end -}}

@@ -1,4 +1,4 @@
-{{/* A plain Job of one node; of several an Indexed Job, whose pod 0 is the master: dict root, job (its name). */}}
+{{/* A plain Job for one node, an Indexed Job for several, with the master in pod 0: dict root, job (the Job's name). */}}
 
 {{- define "pytorch.jobSpec" -}}
 {{- $values := .root.Values -}}
@@ -8,7 +8,7 @@ completionMode: Indexed
 completions: {{ $nodes }}
 parallelism: {{ $nodes }}
 {{- end }}
-# Each pod that ends so counts.
+# Each failed pod counts.
 backoffLimit: {{ mul $values.restarts $nodes }}
 {{- with $values.activeDeadlineSeconds }}
 activeDeadlineSeconds: {{ . | int64 }}
@@ -19,12 +19,12 @@ ttlSecondsAfterFinished: {{ $values.ttlSecondsAfterFinished | int64 }}
 {{- if include "pytorch.isSince" (dict "root" .root "version" "1.26") }}
 podFailurePolicy:
   rules:
-    # A pod that its node took along does not count.
+    # A pod that ends with its node does not count.
     - action: {{ gt (int $values.restarts) 0 | ternary "Ignore" "FailJob" }}
       onPodConditions:
         - type: DisruptionTarget
           status: "True"
-    # Nodes did not find each other, or one was lost, or drained; any other code is the script's own and ends the job.
+    # Nodes did not find each other, or one was lost or drained. Other codes are the script's and end the job.
     - action: FailJob
       onExitCodes:
         containerName: pytorch

@@ -1,4 +1,4 @@
-{{/* What objects are called, their labels, and their images. */}}
+{{/* Names and labels of objects, and references of images. */}}
 
 {{- define "pytorch.name" -}}
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
@@ -13,7 +13,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* A digest of what runs ends the name: a Job cannot be changed, so another one takes its place. */}}
+{{/* The name ends in a digest of the work, as a Job cannot be changed, and a new one must replace it. */}}
 {{- define "pytorch.jobName" -}}
 {{- $full := include "pytorch.fullname" . -}}
 {{- if .Values.restartOnUpgrade -}}
@@ -24,7 +24,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Which pods are this release's. */}}
+{{/* The labels that select this release's pods. */}}
 {{- define "pytorch.selector" -}}
 {{- $own := dict "app.kubernetes.io/name" (include "pytorch.name" .) "app.kubernetes.io/instance" .Release.Name -}}
 {{- toYaml (merge (pick .Values.commonLabels "app.kubernetes.io/name" "app.kubernetes.io/instance") $own) -}}
@@ -37,7 +37,7 @@
 {{- toYaml (merge (deepCopy .Values.commonLabels) $own) -}}
 {{- end -}}
 
-{{/* Of a pod: nothing that another version of the chart would change. */}}
+{{/* Labels of pods, which are the same in all versions of the chart. */}}
 {{- define "pytorch.podMarks" -}}
 labels:
   {{- merge (include "pytorch.selector" . | fromYaml) .Values.podLabels (include "pytorch.labels" . | fromYaml) | toYaml | nindent 2 }}
@@ -47,7 +47,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* Of all other objects: dict root, name, and annotations of its own. */}}
+{{/* Metadata of all other objects: dict root, name, annotations. */}}
 {{- define "pytorch.metadata" -}}
 {{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
 name: {{ .name }}
@@ -59,7 +59,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* An image's reference: dict image, root. The digest decides where both are there. */}}
+{{/* An image's reference, by digest if there is one, else by tag: dict image, root. */}}
 {{- define "pytorch.image" -}}
 {{- with .root.Values.global.imageRegistry | default .image.registry -}}{{- . -}}/{{- end -}}
 {{- .image.repository -}}
@@ -67,7 +67,7 @@ annotations:
 {{- with .image.digest -}}@{{- . -}}{{- end -}}
 {{- end -}}
 
-{{/* A tag is a text, and an integer where --set reads one; a file's integers are floating-point numbers to Helm. */}}
+{{/* A tag is text, or an integer by --set. Helm reads integers of a file as floating-point numbers. */}}
 {{- define "pytorch.tag" -}}
 {{- kindIs "string" . | ternary . (int64 . | toString) -}}
 {{- end -}}
@@ -85,7 +85,7 @@ annotations:
 {{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "pytorch.fullname" .) "") -}}
 {{- end -}}
 
-{{/* A text in which Kubernetes fills in no variables. */}}
+{{/* Text in which Kubernetes does not expand variables. */}}
 {{- define "pytorch.literal" -}}
 {{- (or (contains "$(" .) (contains "$$" .)) | ternary (replace "$" "$$" .) . -}}
 {{- end -}}

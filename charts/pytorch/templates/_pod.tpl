@@ -1,4 +1,4 @@
-{{/* The pod of a node: dict root, job (its name, empty of a StatefulSet). */}}
+{{/* The pod of a node: dict root, job (the Job's name; empty for a StatefulSet). */}}
 
 {{- define "pytorch.podTemplate" -}}
 {{- $values := .root.Values -}}
@@ -47,7 +47,7 @@ spec:
     {{- include "pytorch.podVolumes" .root | nindent 4 }}
 {{- end -}}
 
-{{/* Longer than the script may take to save: `run` itself ends after it. */}}
+{{/* Longer than the script's time to save, as `run` ends after the script. */}}
 {{- define "pytorch.grace" -}}
 {{- if kindIs "invalid" .Values.terminationGracePeriodSeconds -}}
 {{- add .Values.timeouts.stop 15 -}}
@@ -119,7 +119,7 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* A probe of the user's, or the chart's own if it is enabled and `run` is what runs: dict root, name, command. */}}
+{{/* The user's probe, or the chart's if it is enabled and the container runs `run`: dict root, name, command. */}}
 {{- define "pytorch.probe" -}}
 {{- $own := get .root.Values .name -}}
 {{- if .root.Values.diagnosticMode.enabled -}}
@@ -132,7 +132,7 @@ exec:
 {{- end -}}
 {{- end -}}
 
-{{/* What is asked for and no more: a node that takes what another was promised slows down all. */}}
+{{/* Limits equal to requests: a node that takes the CPUs of another one slows down all. */}}
 {{- define "pytorch.resources" -}}
 {{- $all := deepCopy .Values.resources -}}
 {{- $more := dict -}}

@@ -1,4 +1,4 @@
-{{/* Who the pod is, and what it may do. `account: cluster` leaves users and groups to the cluster. */}}
+{{/* The pod's user and rights. `account: cluster` leaves users and groups to the cluster. */}}
 
 {{- define "pytorch.podSecurity" -}}
 {{- $own := .Values.securityContext -}}
@@ -12,14 +12,14 @@
 {{- include "pytorch.security" (dict "root" . "chart" $all "user" .Values.podSecurityContext) -}}
 {{- end -}}
 
-{{/* Of each container but volume-permissions. */}}
+{{/* The security context of each container except volume-permissions. */}}
 {{- define "pytorch.containerSecurity" -}}
 {{- $own := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" .Values.securityContext.readOnlyRootFilesystem -}}
 {{- $_ := set $own "capabilities" (dict "drop" (list "ALL")) -}}
 {{- include "pytorch.security" (dict "root" . "chart" $own "user" .Values.containerSecurityContext) -}}
 {{- end -}}
 
-{{/* The chart's security context under the user's: dict root, chart, user. */}}
+{{/* The chart's security context, overridden by the user's: dict root, chart, user. */}}
 {{- define "pytorch.security" -}}
 {{- $user := .user.enabled | ternary (omit .user "enabled" "runAsUser" "fsGroup" "readOnlyRootFilesystem") dict -}}
 {{- $all := merge (deepCopy $user) .chart -}}
@@ -27,7 +27,7 @@
 {{- toYaml $all -}}
 {{- end -}}
 
-{{/* Whether the pod gets a token of its account. */}}
+{{/* True if the pod gets a token of its account. */}}
 {{- define "pytorch.token" -}}
 {{- if not (kindIs "invalid" .Values.automountServiceAccountToken) -}}
 {{- .Values.automountServiceAccountToken -}}

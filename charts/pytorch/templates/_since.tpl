@@ -1,6 +1,6 @@
-{{/* What an older Kubernetes would pass over, and so misread: it is told instead of a manifest. */}}
+{{/* Fields that an older Kubernetes would ignore: a sentence replaces the manifest. */}}
 
-{{/* Whether this Kubernetes is so new: dict root, version; empty where it is not. */}}
+{{/* True if Kubernetes has at least this version: dict root, version. */}}
 {{- define "pytorch.isSince" -}}
 {{- if semverCompare (printf ">=%s.0-0" .version) .root.Capabilities.KubeVersion.Version -}}yes{{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* The claim of `persistence` and the `volumes`, one like the other: their names in the pod, and of their claims. */}}
+{{/* The claim of `persistence` and the `volumes` in one form: names in the pod, and names of claims. */}}
 
 {{- define "pytorch.volumes" -}}
 {{- $all := list -}}
@@ -27,7 +27,7 @@
 {{- toJson $named -}}
 {{- end -}}
 
-{{/* Those of the pod. The image's own test needs no storage, so the claim of `persistence` keeps no node waiting. */}}
+{{/* The pod's volumes. The image's own test gets no claim of `persistence`, which could delay nodes. */}}
 {{- define "pytorch.mounted" -}}
 {{- $all := include "pytorch.volumes" . | fromJsonArray -}}
 {{- and .Values.persistence.enabled (include "pytorch.smokes" .) | empty | ternary $all (rest $all) | toJson -}}
@@ -134,7 +134,7 @@
   resources:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  # The one container that is root, with the three capabilities that this takes.
+  # The only container with root, and with the three capabilities that it needs.
   securityContext:
     runAsNonRoot: false
     runAsUser: 0
