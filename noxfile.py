@@ -1,7 +1,7 @@
-"""The front door: one session a command, what stands behind `--` handed on as it is.
+"""The entry point of a checkout: one session for each command, which gets the words after `--`.
 
-`nox -l` lists them, `nox -s COMMAND -- --help` explains one, and `nox` alone checks the project itself.
-A command runs in an environment of its own, which torchbake/environment.py makes at the first call: nox is enough.
+`nox -l` lists the sessions, `nox -s COMMAND -- --help` explains one, and `nox` alone checks the project. Only nox must
+be installed: torchbake/environment.py makes the environment of the commands at the first call.
 """
 
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 import nox
 from nox.command import CommandFailed
 
-if sys.version_info < (3, 11):  # noqa: UP036 - it is the reader's Python that this is about
-    raise SystemExit("torchbake needs Python 3.11 or newer: install nox with that one.")
+if sys.version_info < (3, 11):  # noqa: UP036 - nox may be installed with an older Python
+    raise SystemExit("torchbake needs Python 3.11 or newer: install nox with such a Python.")
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
@@ -25,31 +25,31 @@ nox.options.sessions = ["lint", "unit", "e2e"]
 nox.options.reuse_existing_virtualenvs = True
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 
-# Tests wait a lot, for packages and for each other's nodes: two processes more than there are cores keep these busy.
-# Beyond eight the longest file decides, and memory is what each wants.
+# Tests often wait for packages and nodes, so two processes more than cores keep all cores busy. More than eight do not
+# help, as the longest file sets the time, and each needs memory.
 SIDE_BY_SIDE = ["-v", "-n", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
 
-TRIED = 5  # of the tests that failed beside others, this many may fail alone before the rest is given up
+TRIED = 5  # tests that may fail again alone before the session ends
 
 define_sessions()
 
 
 def install(session: nox.Session, *groups: str) -> None:
-    """Install this project and what a session needs. Python compiles what is imported; pip would compile all of it."""
+    """Install this project and a session's dependencies. Python compiles imported modules; pip would compile all."""
     session.install("--no-compile", "-e", ".", *nox.project.dependency_groups(PYPROJECT, *groups))
 
 
 def run_all(session: nox.Session, beside: Sequence[str], words: Sequence[str]) -> None:
-    """Run tests side by side, and what fails there once more alone."""
+    """Run tests in parallel, and failed tests once more alone."""
     try:
         session.run("pytest", *beside, *words)
     except CommandFailed:
-        session.warn("What failed is run again, with nothing beside it. A test that passes only so is to be mended.")
+        session.warn("Failed tests run again, one after the other. A test that passes only so needs a fix.")
         session.run("pytest", "-v", "--last-failed", "--last-failed-no-failures=none", f"--maxfail={TRIED}", *words)
 
 
 def chosen(words: Sequence[str], default: str) -> list[str]:
-    """What pytest is told: the tests that are named, else all; it would add the ones to the others."""
+    """Return pytest's arguments, with the default folder only if no test is named: pytest would run both."""
     return [*words] if any(word.startswith(f"{default}/") for word in words) else [default, *words]
 
 
@@ -60,25 +60,14 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
-    session.run(
-        "shellcheck",
-        "layers/apt-install",
-        "layers/own-files",
-        "entrypoints/pytorch/entrypoint",
-        "entrypoints/pytorch/login_profile",
-        "entrypoints/pytorch/pip",
-        "entrypoints/pytorch/profile",
-        ".ci/run",
-        "completion.bash",
-        "ansible/sample/deploy_host",
-    )
+    entrypoints = [f"entrypoints/pytorch/{name}" for name in ("entrypoint", "login_profile", "pip", "profile")]
+    scripts = ["layers/apt-install", "layers/own-files", ".ci/run", "completion.bash", "ansible/sample/deploy_host"]
+    session.run("shellcheck", *entrypoints, *scripts)
     dockerfiles = [*Path("images").glob("*/Dockerfile"), *Path("examples").glob("*/Dockerfile")]
     session.run("hadolint", *map(str, sorted([*dockerfiles, *Path("benchmarks").glob("*.Dockerfile")])))
     session.run("check-jsonschema", "--schemafile", "matrix.schema.json", "matrix.yaml")  # as editors do
     written = Path(session.create_tmp())
-    session.run(
-        "python", "-m", "tests.pipelines", str(written)
-    )  # the commands of CI files, and the files that `init` writes
+    session.run("python", "-m", "tests.pipelines", str(written))  # writes the commands of CI files, and `init`'s files
     github = map(str, sorted([*Path().glob(".github/workflows/*.yml"), *written.glob("github*.yml")]))
     gitlab = map(str, sorted([*Path().glob("ci/*.yml"), *written.glob("gitlab*.yml")]))
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *github)
@@ -89,8 +78,8 @@ def lint(session: nox.Session) -> None:
     session.run("shellcheck", *map(str, sorted(written.glob("*.sh"))))
     session.run("python", "-m", "tests.job_scripts", str(written))
     scripts = sorted(written.glob("job-*.sh"))
-    session.run("shellcheck", "--exclude=SC2016", *map(str, scripts))  # a $ in a value is to stay one
-    collections = (written / "collections").resolve()  # where Ansible finds the collection by its name
+    session.run("shellcheck", "--exclude=SC2016", *map(str, scripts))  # a $ in a value must stay as it is
+    collections = (written / "collections").resolve()  # Ansible finds the collection there by its name
     collection = collections / "ansible_collections/torchbake/pytorch"
     collection.parent.mkdir(parents=True, exist_ok=True)
     collection.unlink(missing_ok=True)
@@ -104,7 +93,7 @@ def unit(session: nox.Session) -> None:
     """Test the pure core, with no engine and no network: nox -s unit -- tests/unit/matrix/test_tags.py"""
     install(session, "test")
     if session.posargs:
-        session.run("pytest", *chosen(session.posargs, "tests/unit"))  # a few are done before the workers have started
+        session.run("pytest", *chosen(session.posargs, "tests/unit"))  # a few tests end before workers have started
     else:
         run_all(session, ["-n", "auto"], ["tests/unit"])
 
@@ -118,7 +107,7 @@ def e2e(session: nox.Session) -> None:
     posargs = session.posargs[2:] if room else session.posargs
     words = ["-m", f"{room}not long", "--durations=60", "--durations-min=5", *chosen(posargs, "tests/e2e")]
     if posargs:
-        session.run("pytest", "-s", *words)  # of two -m it takes the last
+        session.run("pytest", "-s", *words)  # pytest uses the last of two -m
     else:
         run_all(session, SIDE_BY_SIDE, words)
 
@@ -146,14 +135,14 @@ def engines(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def package(session: nox.Session) -> None:
-    """Build what is uploaded to PyPI, twice, and check it: dist/"""
+    """Build the files for PyPI twice, and check them: dist/"""
     session.install(*nox.project.dependency_groups(PYPROJECT, "package"))
     session.run("python", "-m", "tests.packages", "dist")
 
 
 @nox.session(default=False)
 def pictures(session: nox.Session) -> None:
-    """Make the README's pictures anew, from the images that the engine has: docs/pictures/"""
+    """Make the README's pictures again, from the engine's images: docs/pictures/"""
     session.install("-e", ".[nox]", *nox.project.dependency_groups(PYPROJECT, "test"))
     session.run("python", "-m", "tests.pictures")
 

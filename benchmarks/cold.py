@@ -42,7 +42,7 @@ _HEAD = ("way", "median", "of tuned", "compressed", "of tuned", "uncompressed", 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Bytes of an image's layers, compressed and on disk, and how many files they hold."""
+    """The bytes of an image's layers, compressed and on disk, and their number of files."""
 
     compressed: int
     uncompressed: int
@@ -57,7 +57,7 @@ class Cold(Plans):
         return f"{self.spec.repository}:{self.spec.id}"
 
     def empty(self) -> None:
-        """No image, no cache, no packed layer: neither side gains from what another left."""
+        """Remove all images, caches and packed layers, so that no build profits from an earlier one."""
         remove_folder(layers_folder())
         for image in {image.digest for image in self.engine.images().values()}:
             subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
@@ -99,14 +99,14 @@ class Cold(Plans):
         return self._bake(target, "naive")
 
     def one_more(self, package: str) -> Project:
-        """The same images with one more package in each, locked: a project of its own, on the same bases."""
+        """Make and lock a project on the same bases whose images have one more package."""
         bases = self.folder / "one-more/.torchbake/bases"
         bases.parent.mkdir(parents=True)
         bases.symlink_to(state_of(TOOLKIT) / "bases")
         return self.other("one-more", with_package((TOOLKIT / "matrix.yaml").read_text(), package))
 
     def other(self, name: str, text: str) -> Project:
-        """The image in a project of its own, of this matrix, locked."""
+        """Make a project with this matrix, and lock the image in it."""
         root = self.folder / name
         (root / "images").mkdir(parents=True, exist_ok=True)
         shutil.copy2(TOOLKIT / "images/builder.lock", root / "images")
@@ -129,7 +129,7 @@ class Cold(Plans):
             return seconds(lambda: command("docker", "buildx", "bake", "--file", str(file), TARGET))
 
     def _flat(self, staged: str | None, name: str) -> Path:
-        """The wheels of this host's folders without the folders of layers; perhaps none."""
+        """Copy the wheels of this host's folders into one folder, without a folder for each layer."""
         flat = self.folder / "wheels" / name
         flat.mkdir(parents=True, exist_ok=True)
         for wheel in Path(staged).glob("*/*.whl") if staged else ():
@@ -138,7 +138,7 @@ class Cold(Plans):
         return flat
 
     def _uv(self) -> Path:
-        """A folder with uv alone, as its own image has it."""
+        """Make a folder with only uv, as in uv's image."""
         folder = self.folder / "uv"
         folder.mkdir(exist_ok=True)
         shutil.copy2(uv.find_uv_bin(), folder / "uv")
@@ -146,9 +146,9 @@ class Cold(Plans):
 
 
 def tuned_target(target: Mapping[str, Any], spec: ImageSpec, root: Path, indexes: Sequence[str]) -> dict[str, Any]:
-    """The target of a bake file for the Dockerfile that is written by hand, from that of torchbake's own.
+    """Return the bake target of the hand-written Dockerfile, from the target of torchbake's Dockerfile.
 
-    ``indexes`` are asked beside the host's own. Base, proxies, secrets, wheels and the way of packing are the same.
+    ``indexes`` are used in addition to the host's. Base, proxies, secrets, wheels and compression are the same.
     """
     packages = (*system_packages(spec.base), *spec.apt)
     proxies = {name: value for name, value in target["args"].items() if value == f"${{{name}}}"}
@@ -161,7 +161,7 @@ def tuned_target(target: Mapping[str, Any], spec: ImageSpec, root: Path, indexes
 
 
 def with_package(matrix: str, package: str) -> str:
-    """The matrix with one more package in each image, which gets names of its own."""
+    """Return the matrix with one more package in each image, and another repository."""
     document = yaml.safe_load(matrix)
     document["repository"] = "torchbake-bench/one-more"
     packages = document.setdefault("defaults", {}).setdefault("packages", {})
@@ -209,7 +209,7 @@ def _ways(bench: Cold, *, tuned_only: bool) -> dict[str, tuple[Callable[[], floa
 
 
 def in_turn(ways: Mapping[str, Any], number: int) -> list[tuple[str, Any]]:
-    """Every second round the other way round: what slows a machine down over time hits none more than another."""
+    """Reverse the order in every second round, so that a machine that gets slower affects all ways equally."""
     return list(ways.items()) if number % 2 == 0 else list(ways.items())[::-1]
 
 
@@ -219,7 +219,7 @@ def _measure(name: str, work: Callable[[], float], times: dict[str, list[float]]
 
 
 def rows(times: Mapping[str, Sequence[float]], sizes: Mapping[str, Size]) -> list[tuple[str, ...]]:
-    """A row a way that begins with nothing, each figure beside its ratio to the tuned way's; the goals come last."""
+    """Return a row for each cold build, with each figure's ratio to the tuned Dockerfile; the goals are last."""
     middle, tuned = statistics.median(times[TUNED]), sizes[TUNED]
     found = list[tuple[str, ...]]()
     for way, size in sizes.items():
@@ -234,7 +234,7 @@ def rows(times: Mapping[str, Sequence[float]], sizes: Mapping[str, Size]) -> lis
 
 
 def warm_rows(times: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
-    """The same for a build after one of the same image: ratios to the tuned way's with one more package."""
+    """Return the rows of warm builds, with ratios to the tuned Dockerfile with one more package."""
     tuned = statistics.median(times[TUNED + MORE])
     medians = {way: statistics.median(measured) for way, measured in times.items()}
     found = [(way, f"{medians[way]:.1f} s", f"{medians[way] / tuned:.2f}") for way in (OURS + MORE, TUNED + MORE)]

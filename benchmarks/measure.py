@@ -1,4 +1,4 @@
-"""What the measurements share: commands and their times, and what an image holds."""
+"""Common functions of the measurements: commands and their times, and the layers of an image."""
 
 import json
 import statistics
@@ -30,7 +30,7 @@ def median(work: Callable[[], Any], rounds: int) -> float:
 
 
 def command(*words: str) -> str:
-    """Run it to its end; a failure ends the benchmark with its output. It inherits the files of secrets."""
+    """Run a command, which inherits the open files of secrets; a failure ends the benchmark with its output."""
     done = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False, close_fds=False)
     if done.returncode:
         sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
@@ -43,7 +43,7 @@ def torchbake(*words: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A layer as it is stored, and the paths that it brings: none of folders, nor of what it deletes."""
+    """A stored layer, and the paths of its files, without folders and whiteouts."""
 
     digest: str
     compressed: int
@@ -51,14 +51,14 @@ class Layer:
 
 
 def layers_of(ref: str, *, files: bool = False) -> list[Layer]:
-    """The layers of an image, read off its archive; with their ``files``, which means unpacking them, if wanted."""
+    """Read the layers of an image from its archive; with ``files`` also their paths, which takes unpacking."""
     with subprocess.Popen(["docker", "save", ref], stdout=subprocess.PIPE) as process:
         assert process.stdout
         return read_archive(process.stdout, files=files)
 
 
 def read_archive(stream: IO[bytes], *, files: bool) -> list[Layer]:
-    """The layers in what `docker save` writes, the lowest first."""
+    """Read the layers from an archive of `docker save`, the lowest first."""
     blobs: dict[str, Layer] = {}
     manifests = list[dict[str, Any]]()
     with tarfile.open(fileobj=stream, mode="r|") as archive:

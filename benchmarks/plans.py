@@ -1,4 +1,4 @@
-"""One image's plan as torchbake hands it to BuildKit, for builds of other ways and with another eye on them."""
+"""The plan of one image for BuildKit, which other measurements change or trace."""
 
 import json
 import sys
@@ -21,11 +21,11 @@ from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec
 
-TARGET = "image"  # the one of a bake file that is written here
+TARGET = "image"  # the only target of the written bake file
 
 
 class Plans:
-    """An image of matrix.yaml whose base is there; what is written goes to ``folder``."""
+    """An image of matrix.yaml with its base; ``folder`` is for written files."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.project = load_project(TOOLKIT / "matrix.yaml")
@@ -33,7 +33,7 @@ class Plans:
         torchbake("base", name)
 
     def target(self, project: Project) -> dict[str, Any]:
-        """The target of the image's bake file, in this project or in another that has the image too."""
+        """Return the image's bake target in this or another project that has the image."""
         spec = image_of(project, self.spec.id)
         base = find_base(spec.base, project.state)
         assert base
@@ -54,13 +54,13 @@ class Plans:
 
     @contextmanager
     def written(self, target: Mapping[str, Any], name: str) -> Iterator[Path]:
-        """A bake file with this target alone, TARGET, which makes the image ``name``; secrets last as long."""
+        """Write a bake file with only this target, which makes the image ``name``; secrets exist until the end."""
         with secret_files(read_pip_config(), read_apt_config(), [self.spec]) as secrets:
             files = secrets[self.spec.id].items()
             plan = {**target, "tags": [name], "secret": [f"id={secret},src={path}" for secret, path in files]}
             path = self.folder / "bake.json"
             variables = {variable: {"default": ""} for variable in proxy_variables()}
-            own = {"variable": variables} if variables else {}  # bake takes no empty one
+            own = {"variable": variables} if variables else {}  # bake refuses an empty mapping
             path.write_text(json.dumps({**own, "target": {TARGET: plan}}))
             yield path
 
@@ -68,10 +68,10 @@ class Plans:
 def image_of(project: Project, name: str) -> ImageSpec:
     spec = next((spec for spec in project.expansion.specs if spec.id == name), None)
     if not isinstance(spec, ImageSpec):
-        sys.exit(f"{name!r} is no PyTorch image of matrix.yaml; see: nox -s list -- all")
+        sys.exit(f"{name!r} is not a PyTorch image of matrix.yaml; see: nox -s list -- all")
     return spec
 
 
 def made(name: str) -> str:
-    """What the image of a measurement is called."""
+    """Return the name of a measurement's image."""
     return f"torchbake-bench/{name}:latest"

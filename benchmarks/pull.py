@@ -1,4 +1,4 @@
-"""What a machine without images waits for: the pull from a registry on the same host, and then torch's first tensor."""
+"""The start of a machine without images: the pull from a registry on the same host, and then torch's first tensor."""
 
 import argparse
 import os
@@ -26,14 +26,15 @@ _STARTS = (
 )  # fmt: skip
 _TENSOR = "import time; t = time.perf_counter(); import torch; torch.ones(1).sum(); print(time.perf_counter() - t)"
 _WARM = 5  # starts of a container whose files are in memory
-# The base is of zstd: its layers are packed anew too, under names that every engine knows.
+
+# The base is compressed by zstd: its layers are compressed again too, in a format of every engine.
 _GZIP = "type=image,compression=gzip,force-compression=true,oci-mediatypes=true"
 _DROP = Path("/proc/sys/vm/drop_caches")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Seconds of a `docker run` until it has ended, and of these what torch's import and first tensor took inside."""
+    """The seconds of a `docker run`, and the part of torch's import and first tensor."""
 
     whole: float
     torch: float
@@ -41,7 +42,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What one machine took. ``following``: the pull of the next image, where there is one, in seconds as ``pull``."""
+    """The seconds of one machine; ``following`` is the pull of the next image if there is one."""
 
     pull: float
     following: float | None
@@ -50,7 +51,7 @@ class Round:
 
 
 def pull(args: argparse.Namespace) -> None:
-    """Make each way's image, put it into a registry, and hand it to new engines in turn. Only root can."""
+    """Build each image, push it to a registry, and pull it into new engines in turn. Needs root."""
     only_as_root("pull")
     with tempfile.TemporaryDirectory() as folder, registry(cache_folder() / "tools", Path(folder, "registry")) as there:
         served = _serve(args.selectors[:2], Path(folder), there)
@@ -62,11 +63,11 @@ def pull(args: argparse.Namespace) -> None:
 
 def only_as_root(name: str) -> None:
     if os.geteuid():
-        sys.exit(f"`{name}` starts an engine of its own and empties the page cache: run it as root.")
+        sys.exit(f"`{name}` starts a second engine and empties the page cache: run it as root.")
 
 
 def _serve(names: Sequence[str], folder: Path, there: Running) -> dict[str, list[str]]:
-    """What each way's images are called in the registry; none stays in the engine."""
+    """Build and push the images, remove them from the engine, and return their names in the registry."""
     served: dict[str, list[str]] = {}
     for place, name in enumerate(names):
         bench = Cold(name, folder / str(place))
@@ -89,7 +90,7 @@ def _ways(bench: Cold) -> Mapping[str, tuple[Callable[[], float], str]]:
 
 
 def put(ref: str, way: str, place: int, there: Running) -> str:
-    """What the image of this way is called in the registry, which has it then."""
+    """Push an image, and return its name in the registry."""
     target = f"{there.host}/bench/{place}:{way.split(maxsplit=1)[0]}"
     command("docker", "tag", ref, target)
     command("docker", "push", "--quiet", target)
@@ -97,7 +98,6 @@ def put(ref: str, way: str, place: int, there: Running) -> str:
 
 
 def pulled(served: Mapping[str, Sequence[str]], rounds: int, there: Running) -> dict[str, list[Round]]:
-    """The ways take turns."""
     found: dict[str, list[Round]] = {}
     for number in range(rounds):
         for way, refs in in_turn(served, number):
@@ -107,7 +107,7 @@ def pulled(served: Mapping[str, Sequence[str]], rounds: int, there: Running) -> 
 
 
 def measured(refs: Sequence[str], there: Running) -> Round:
-    """The first image on a machine that has none, and the next one after it. The registry has its blobs in memory."""
+    """Measure the pull of the first image into an empty engine, and of the next; the registry's blobs are in memory."""
     for blob in there.folder.rglob("data"):
         _read(blob)
     with second_engine(containerd_store=True) as node:
@@ -125,14 +125,14 @@ def _read(path: Path) -> None:
 
 
 def _start(node: str, ref: str) -> Start:
-    said = list[str]()
+    output = list[str]()
     words = ("docker", "-H", node, "run", "--rm", "--network=none", ref, "python3", "-c", _TENSOR)
-    whole = seconds(lambda: said.append(command(*words)))
-    return Start(whole=whole, torch=float(said[0].split()[-1]))
+    whole = seconds(lambda: output.append(command(*words)))
+    return Start(whole=whole, torch=float(output[0].split()[-1]))
 
 
 def pull_rows(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
-    """Medians, each beside its ratio to the naive and to the tuned way's; the goals come last."""
+    """Return the medians, with ratios to the naive and to the tuned Dockerfile; the goals are last."""
     first = {way: statistics.median(one.pull for one in rounds) for way, rounds in found.items()}
     table = list[tuple[str, ...]]()
     for way, rounds in found.items():

@@ -1,4 +1,4 @@
-"""A release against `docker push` of the same image, each to an empty registry of its own."""
+"""A release against `docker push` of the same image, each to an empty registry."""
 
 import argparse
 import statistics
@@ -30,7 +30,7 @@ _HEAD = ("way", "median", "of the first", "stored", "of the first")
 
 
 def push(args: argparse.Namespace) -> None:
-    """Print what the first release of an image takes, and one with nothing to do."""
+    """Print the times of an image's first release, and of a second one without changes."""
     name, rounds = args.selectors[0], args.rounds
     project = load_project(TOOLKIT / "matrix.yaml")
     spec = next((spec for spec in project.expansion.specs if spec.id == name), None)
@@ -55,7 +55,7 @@ def push(args: argparse.Namespace) -> None:
 
 
 def _small(rounds: int) -> None:
-    """What a release costs beside its bytes: images of some bytes, released again and given a tag more."""
+    """Measure a release without the upload: release images of some bytes again, and add a tag."""
     small = Small()
     with tempfile.TemporaryDirectory() as folder, registry(TOOLS, Path(folder)) as running:
         there = Registry(Transport(running.host), Repository(host=running.host, path="bench/small"))
@@ -85,7 +85,7 @@ def _candidate(small: Small, number: int) -> Candidate:
 
 
 def _silent(*_: object) -> None:
-    """For nobody."""
+    """Ignore progress."""
 
 
 def _ways(name: str, ref: str, gzipped: str, older: str) -> dict[str, Callable[[Running, list[float]], None]]:
@@ -124,7 +124,7 @@ def _show(times: dict[str, list[float]], sizes: dict[str, int]) -> None:
 
 
 def _stored(running: Running) -> int:
-    """Bytes of all blobs in a registry."""
+    """Return the bytes of all blobs in a registry."""
     return sum(path.stat().st_size for path in (running.folder / "docker/registry/v2/blobs").rglob("data"))
 
 

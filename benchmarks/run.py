@@ -1,27 +1,25 @@
-"""Side-by-side measurements; docs/internals/performance.md has their figures and what they mean.
+"""The measurements of `nox -s bench`; docs/internals/performance.md has their figures and their meaning.
 
-    nox -s bench -- noop                 a build of what is built already, against nox's own start
-    nox -s bench -- scale                list and render of 100, 1,000 and 10,000 images
-    nox -s bench -- cold ID [--rounds N] cold and warm builds, raw bake of the same plan, a Dockerfile
-                                         tuned by hand, which has the same wheels, and a naive one;
-                                         --tuned-only: that and torchbake alone, in half the time
-    nox -s bench -- matrix ID...         cold builds of all these in one run, against the tuned Dockerfile for each in
-                                         turn, and what either writes to disk
-    nox -s bench -- trace ID [--no-cache] [--json]   where each second of a build goes, as tables and as a page in
-                                         reports/traces; of a record there too: trace reports/traces/ID.jsonl
-    nox -s bench -- sharing ID...        bytes that images have in common in a registry
-    nox -s bench -- push ID              a release against `docker push` of the same image
-    nox -s bench -- pull ID [NEXT]       a pull into an empty engine, then of a next image, and torch's first tensor
-                                         there, against the same two Dockerfiles, as root
-    nox -s bench -- update ID            another release of its base below an image: the next build, and the next pull,
-                                         against the tuned Dockerfile, as root
-    nox -s bench -- start ID             `run` of a script that does nothing, against `python` and `torchrun`
-    nox -s bench -- volumes [many flat deep] [--files N]   volume-permissions against `chown -R`, as root
+- `noop`: a build without changes, against the start of nox.
+- `scale`: list and render of 100, 1,000 and 10,000 images.
+- `cold ID [--rounds N]`: cold and warm builds, against raw bake of the same plan, a Dockerfile tuned by hand with the
+  same wheels, and a naive Dockerfile. --tuned-only measures only torchbake and the tuned one, in half the time.
+- `matrix ID...`: cold builds of these images in one run, against the tuned Dockerfile for each in turn, and the bytes
+  that both write to disk.
+- `trace ID [--no-cache] [--json]`: the time of each step of a build, as tables and as a page in reports/traces. It also
+  reads a record: `trace reports/traces/ID.jsonl`.
+- `sharing ID...`: the bytes that images share in a registry.
+- `push ID`: a release against `docker push` of the same image.
+- `pull ID [NEXT]`: a pull into an empty engine, then of a next image, and torch's first tensor, against both
+  Dockerfiles, as root.
+- `update ID`: the next build and pull after a new release of the base, against the tuned Dockerfile, as root.
+- `start ID`: `run` of an empty script, against `python` and `torchrun`.
+- `volumes [many flat deep] [--files N]`: volume-permissions against `chown -R`, as root.
 
-`cold`, `matrix`, `pull` and `update` empty the engine's images and build cache: use an engine of its own. The goals are
-parts of what benchmarks/tuned.Dockerfile takes. After torchbake's build and that one `cold` builds each once more, with
-one more package (--package) and warm caches. `trace` builds in the engine as it is, and takes its image away again;
-with --no-cache every step runs.
+`cold`, `matrix`, `pull` and `update` remove the engine's images and build cache: use a separate engine. The goals are
+fractions of the figures of benchmarks/tuned.Dockerfile. After the cold builds, `cold` builds both once more, with one
+more package (--package) and warm caches. `trace` builds in the engine as it is, and removes its image; with --no-cache
+every step runs.
 """
 
 import argparse
@@ -61,7 +59,7 @@ from torchbake.ui import console
 
 
 def noop(args: argparse.Namespace) -> None:
-    """Images that are not built get stand-ins of the same name and labels, which are removed afterwards."""
+    """Measure a build without changes; missing images get temporary stand-ins of the same name and labels."""
     words = args.selectors or ["all"]
     made = list[str]()
     try:
@@ -74,9 +72,9 @@ def noop(args: argparse.Namespace) -> None:
 
 
 def stand_ins(words: Sequence[str], made: list[str]) -> None:
-    """Empty images with the labels that `build` looks at, for every image that the engine does not have.
+    """Make an empty image with the labels that `build` reads, for every image that the engine lacks.
 
-    Each is added to ``made`` at once, by its digest.
+    The digest of each is added to ``made`` at once.
     """
     project, engine = load_project(TOOLKIT / "matrix.yaml"), connect()
     there = engine.images()
@@ -100,7 +98,7 @@ def _noop(args: argparse.Namespace, words: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "noxfile.py"
         empty.write_text("import nox\n\n\n@nox.session(venv_backend='none')\ndef empty(session):\n    pass\n")
-        command(nox, "-s", "list", "--", "all")  # makes the environment of the verbs, once
+        command(nox, "-s", "list", "--", "all")  # makes the environment of the commands once
         start = median(lambda: command(nox, "-f", str(empty), "-s", "empty"), args.rounds)
     whole = median(lambda: command(nox, "-s", "build", "--", *words), args.rounds)
     direct = median(lambda: torchbake("build", *words), args.rounds)
@@ -130,7 +128,7 @@ def scale(args: argparse.Namespace) -> None:
 
 
 def synthetic(folder: Path, count: int) -> Path:
-    """A matrix of ``count`` images with a lock for each, as a real project has."""
+    """Write a matrix of ``count`` images with a lock for each."""
     head = (TOOLKIT / "matrix.yaml").read_text().split("\nrows:")[0]
     versions = ", ".join(f"2.{minor}.{patch}" for minor in range(count // 100) for patch in range(50))
     path = folder / "matrix.yaml"
@@ -164,14 +162,7 @@ def sharing(args: argparse.Namespace) -> None:
         new = {digest: size for digest, size in layers.items() if digest not in seen}
         seen |= layers
         total += sum(layers.values())
-        rows.append(
-            (
-                spec.id,
-                human(sum(layers.values())),
-                human(sum(new.values())),
-                str(len(layers)),
-            )
-        )
+        rows.append((spec.id, human(sum(layers.values())), human(sum(new.values())), str(len(layers))))
     stored = sum(seen.values())
     rows.append(("together", human(total), human(stored), str(len(seen))))
     console.show_table(("image", "compressed", "new in the registry", "layers"), rows)
@@ -199,14 +190,14 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("selectors", nargs="*", metavar="ID")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=1_000_000, help="in a tree of `volumes`")
-    parser.add_argument("--package", default="einops", help="the one more of `cold`; no image may have it")
+    parser.add_argument("--package", default="einops", help="the additional package of `cold`; no image may have it")
     parser.add_argument("--tuned-only", action="store_true", help="`cold`: against the Dockerfile tuned by hand alone")
     parser.add_argument("--no-cache", action="store_true", help="`trace`: run every step")
     parser.add_argument("--json", action="store_true", help="`trace`: all figures, for a program")
     args = parser.parse_args(words)
     if args.what in ("cold", "matrix", "sharing", "push", "pull", "start", "trace") and not args.selectors:
         parser.error(f"{args.what} needs the id of an image")
-    with interruptible():  # also by SIGTERM: what was made for the measurement goes
+    with interruptible():  # SIGTERM also removes the temporary images
         _BENCHMARKS[args.what](args)
 
 

@@ -1,4 +1,4 @@
-"""An engine of its own beside the one in use: what a machine has that has no image yet."""
+"""A second engine without images, as on a new machine."""
 
 import json
 import subprocess
@@ -15,16 +15,16 @@ _START = 30  # seconds, at most
 
 @contextmanager
 def second_engine(*, containerd_store: bool) -> Iterator[str]:
-    """The address of an engine that holds no image. It ends with all that it then holds.
+    """Start an engine without images, and yield its address; at the end it is removed with its images.
 
-    It has no network to give to containers: they need ``--network none``. Only root can start it.
+    Its containers have no network: they need ``--network none``. Only root can start it.
     """
     with tempfile.TemporaryDirectory(prefix="tb-") as folder:
         settings = Path(folder, "engine.json")
         settings.write_text(json.dumps({"features": {"containerd-snapshotter": containerd_store}}))
         socket = f"unix://{folder}/s"
         places = [f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid"]
-        # An engine without a bridge would take the other one's away.
+        # An engine without a bridge setting would remove the bridge of the first engine.
         network = ["--bridge=docker0", "--iptables=false"]
         with Path(folder, "log").open("wb") as log, subprocess.Popen(
             ["dockerd", f"--config-file={settings}", f"--host={socket}", *network, *places],
@@ -43,4 +43,4 @@ def _wait(socket: str) -> None:
         if not subprocess.run(["docker", "-H", socket, "info"], capture_output=True, check=False).returncode:
             return
         time.sleep(0.2)
-    command("docker", "-H", socket, "info")  # says why, and ends the benchmark
+    command("docker", "-H", socket, "info")  # prints the reason, and ends the benchmark

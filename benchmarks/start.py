@@ -1,4 +1,4 @@
-"""What `run` costs before and after a script, against plain `python` and torch's own `torchrun`, in one container."""
+"""The time of `run` before and after a script, against `python` and `torchrun`, in one container."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from torchbake.matrix.project import load_project
 from torchbake.matrix.select import select
 from torchbake.ui import console
 
-# Runs in the image: the ways take turns, each after it has run once.
+# Runs in the image: the commands run in turn; the first run of each is not counted.
 _CLOCK = """
 import json, statistics, subprocess, sys, time
 ways, rounds = json.loads(sys.argv[1]), int(sys.argv[2])
@@ -28,7 +28,7 @@ _WAYS = (_PLAIN, "run", "env NNODES=1 run", "torchrun --standalone")
 
 
 def start(args: argparse.Namespace) -> None:
-    """Print the median of each way to run a script that does nothing, and how much longer than `python` it takes."""
+    """Print the median time of each command with an empty script, and the difference to `python`."""
     project = load_project(TOOLKIT / "matrix.yaml")
     for spec in select(project.expansion.specs, args.selectors).specs:
         image = f"{spec.repository}:{spec.id}"

@@ -1,4 +1,4 @@
-"""Where each second of a build goes: builds an image, or reads what was recorded of a build, and draws it."""
+"""Draws the steps of a build over time: builds an image, or reads the record of a build."""
 
 import argparse
 import json
@@ -23,12 +23,12 @@ _REPORTS = TOOLKIT / "reports/traces"
 
 
 def trace(args: argparse.Namespace) -> None:
-    """Print the steps and the kinds of one build, and write its picture; the record stays, to be read again."""
+    """Print the steps and the kinds of one build, and write its page; the record stays."""
     named = Path(args.selectors[0])
     record = named if named.suffix == ".jsonl" else _record(args.selectors[0], no_cache=args.no_cache)
     steps = steps_of(_recorded(record))
     if not steps:
-        sys.exit(f"{record} holds no step that ended: it is to be what `docker buildx --progress rawjson` prints.")
+        sys.exit(f"{record} has no finished step: name an output of `docker buildx --progress rawjson`.")
     page = _REPORTS / f"{record.stem}.html"
     write_text(page, render_page(steps, title=record.stem))
     if args.json:
@@ -50,7 +50,7 @@ def _recorded(record: Path) -> Iterator[dict[str, Any]]:
 
 
 def _record(name: str, *, no_cache: bool) -> Path:
-    """Build the image's plan in the engine's builder as it is; what BuildKit says goes to a file, the image goes."""
+    """Build the image's plan in the engine's present builder, record BuildKit's events, and remove the image."""
     record, image = _REPORTS / f"{name}.jsonl", made("trace")
     with tempfile.TemporaryDirectory() as folder:
         plans = Plans(name, Path(folder))
@@ -67,19 +67,19 @@ def _record(name: str, *, no_cache: bool) -> Path:
 
 
 def _built(*words: str) -> list[dict[str, Any]]:
-    """The events of a build; its failure ends the benchmark with what it said."""
-    found, said = list[dict[str, Any]](), list[str]()
+    """Run a build, and return its events; a failure ends the benchmark with the last lines of output."""
+    found, output = list[dict[str, Any]](), list[str]()
     with subprocess.Popen(
         words, cwd=TOOLKIT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace",
     ) as process:  # fmt: skip
         for event in events(process.stdout or ()):
             if isinstance(event, str):
-                said.append(event)
+                output.append(event)
             else:
                 found.append(event)
     if process.returncode:
-        sys.exit(f"{' '.join(words)} ended with {process.returncode}:\n" + "\n".join(said[-15:]))
+        sys.exit(f"{' '.join(words)} ended with {process.returncode}:\n" + "\n".join(output[-15:]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""A build as one page that needs nothing else: a lane for each stage over time, and the tables. Pure."""
+"""The self-contained page of a build: a lane for each stage over time, and tables. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from torchbake.core.sizes import human
 from torchbake.report.html import own_file
 
 WIDTH, LEFT, ROW, GAP, AXIS = 1000, 110, 20, 8, 22
-_LETTER = 6.3  # units of a letter of the labels, about
+_LETTER = 6.3  # approximate units of a letter of the labels
 _NICE = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """A stage: its steps with the row of each, which is 0 unless others of the stage run meanwhile."""
+    """A stage: its steps, each with its row, which is above 0 only if other steps of the stage run at that time."""
 
     stage: str
     placed: tuple[tuple[int, Step], ...]
@@ -28,7 +28,7 @@ class Lane:
 
 
 def lanes(steps: Sequence[Step]) -> tuple[Lane, ...]:
-    """A lane a stage, in the order in which they begin. Cached steps take no time, and no place."""
+    """Return a lane for each stage, in the order of their starts; cached steps have no place."""
     stages = dict.fromkeys(step.stage for step in steps)
     return tuple(
         Lane(stage=stage, placed=_placed([step for step in steps if step.stage == stage and not step.cached]))
@@ -37,7 +37,7 @@ def lanes(steps: Sequence[Step]) -> tuple[Lane, ...]:
 
 
 def _placed(steps: Sequence[Step]) -> tuple[tuple[int, Step], ...]:
-    """Each step in the first row that is free when it begins."""
+    """Place each step in the first row that is free at its start."""
     ends = list[float]()
     placed = list[tuple[int, Step]]()
     for step in steps:
@@ -48,13 +48,13 @@ def _placed(steps: Sequence[Step]) -> tuple[tuple[int, Step], ...]:
 
 
 def ticks(total: float) -> list[float]:
-    """Round moments of the axis, ten at most."""
+    """Return at most ten round numbers of seconds for the axis."""
     apart = next((nice for nice in _NICE if total / nice <= 10), _NICE[-1])
     return [number * apart for number in range(int(total / apart) + 1)]
 
 
 def picture(steps: Sequence[Step]) -> Markup:
-    """The lanes as an SVG, which takes its colours from the page."""
+    """Return the lanes as an SVG with the colours of the page."""
     total = whole(steps) or 1.0
     found, top = list[Markup](), AXIS
     for lane in lanes(steps):
@@ -74,7 +74,8 @@ def _lane(lane: Lane, top: int, total: float) -> Markup:
 
 def _bar(step: Step, top: int, total: float) -> Markup:
     left, width = _x(step.start, total), max(1.0, step.seconds / total * (WIDTH - LEFT))
-    title = f"{step.name}: {step.seconds:.1f} s from {step.start:.1f} s{_told(step)}"
+    size = "" if step.bytes is None else f", {human(step.bytes)}"
+    title = f"{step.name}: {step.seconds:.1f} s from {step.start:.1f} s{size}"
     text = _cut(f"{step.seconds:.1f} s {step.name}", width - 8)
     label = Markup('<text x="{}" y="{}">{}</text>').format(_short(left + 4), top + 13, text) if text else Markup("")
     rectangle = Markup('<g class="{}"><title>{}</title><rect x="{}" y="{}" width="{}" height="{}" rx="2"/>{}</g>')
@@ -96,22 +97,18 @@ def _short(number: float) -> str:
 
 
 def _cut(text: str, width: float) -> str:
-    """As much of a text as fits; nothing where that would say nothing."""
+    """Cut a text to a width; return nothing if less than five letters fit."""
     most = int(width / _LETTER)
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…" if most >= 5 else ""
 
 
-def _told(step: Step) -> str:
-    return "" if step.bytes is None else f", {human(step.bytes)}"
-
-
 def kind_rows(steps: Sequence[Step]) -> list[tuple[str, ...]]:
-    """Kind, steps, seconds of all its steps, and its part of the build's time."""
+    """Return kind, number of steps, their seconds, and their share of the build's time."""
     return [(one.kind, str(one.steps), f"{one.seconds:.1f} s", f"{one.share:.1%}") for one in totals(steps)]
 
 
 def step_rows(steps: Sequence[Step]) -> list[tuple[str, ...]]:
-    """Stage, step, kind, start, seconds or that it was cached, bytes, and its part of the build's time."""
+    """Return stage, step, kind, start, seconds or "cached", bytes, and share of the build's time."""
     total = whole(steps) or 1.0
     return [
         (step.stage, step.name, step.kind, f"{step.start:.1f} s", "cached" if step.cached else f"{step.seconds:.1f} s",
@@ -125,7 +122,7 @@ STEP_HEAD = ("stage", "step", "kind", "start", "seconds", "bytes", "of the whole
 
 
 def render_page(steps: Sequence[Step], *, title: str) -> str:
-    """The page of a build; ``title`` is its image."""
+    """Render the page of a build; ``title`` is the image's name."""
     ran = [step for step in steps if not step.cached]
     kinds = dict.fromkeys(one.kind for one in totals(steps) if one.kind != "waiting" and one.seconds)
     legend = Markup(" ").join(Markup('<span class="key {}">{}</span>').format(kind, kind) for kind in kinds)

@@ -1,4 +1,4 @@
-"""Where the seconds of a build go: its steps out of BuildKit's progress, and what of the time each kind takes. Pure."""
+"""The steps of a build from BuildKit's progress, and the share of each kind in its time. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,8 +7,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-# What a step does, by the first of these that its name has. `wheels` installs, trims, strips and compiles, and says
-# nothing of when each begins: to BuildKit it is one step, and so it is here.
+# The kinds of steps: the first pattern that a step's name matches. `wheels` installs, trims, strips and compiles, which
+# is a single step for BuildKit.
 KINDS = {
     "context": r"\[internal\]|\[context ",
     "wheels": r"wheels(?:\.py)? (?:layers|site)|uv pip install|pip install --break-system-packages",
@@ -21,17 +21,17 @@ KINDS = {
     "naming": r"^naming to",
     "export": r"^exporting|^sending tarball",
 }
-# `[site 2/2] RUN …`, with the target before the stage where there are several; `[internal] …`, `[context NAME] …`.
+# `[site 2/2] RUN …`, with the target before the stage if there are several; `[internal] …`, `[context NAME] …`.
 _STEP = re.compile(r"^\[(?:\S+ )?(?P<stage>\S+) +(?P<number>\d+)/\d+\] (?P<words>.*)", re.DOTALL)
 _CONTEXT = re.compile(r"^\[(?:internal|context) ?(?P<name>[^\]]*)\] (?P<words>.*)", re.DOTALL)
-_LAYERS = "layers"  # our own event, the last: bytes of the layers of the image's last stage, from the lowest
+_LAYERS = "layers"  # an additional last event: bytes of the layers of the image's last stage, from the lowest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step that ended; ``start`` is in seconds since the build began.
+    """A finished step; ``start`` is in seconds since the start of the build.
 
-    ``bytes`` is None where nobody tells; ``number`` is of a step of a Dockerfile's stage, else 0.
+    ``bytes`` is None if unknown; ``number`` is the position in a stage of the Dockerfile, else 0.
     """
 
     stage: str
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class KindTotal:
-    """``seconds`` of all steps of a kind; ``share`` of the build's time, where steps that run side by side share it."""
+    """The seconds of all steps of a kind, and their share of the build's time, which parallel steps split."""
 
     kind: str
     steps: int
@@ -60,7 +60,7 @@ class KindTotal:
 
 @dataclass(kw_only=True)
 class _Work:
-    """A vertex or a status: BuildKit reports each several times, and may look it up in the cache before it runs."""
+    """A vertex or a status: BuildKit reports each several times, also for a look-up in the cache before the run."""
 
     name: str = ""
     began: datetime | None = None
@@ -81,7 +81,7 @@ class _Work:
 
 
 def steps_of(events: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
-    """Every step that ended, in the order in which they began."""
+    """Return the finished steps in the order of their starts."""
     works: dict[str, _Work] = {}
     layers: Sequence[int] = ()
     for event in events:
@@ -98,22 +98,22 @@ def steps_of(events: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
 
 
 def layers_event(sizes: Sequence[int]) -> dict[str, Any]:
-    """What is recorded beside BuildKit's events: bytes of the last stage's layers, from the lowest."""
+    """Return the additional event: bytes of the last stage's layers, from the lowest."""
     return {_LAYERS: list(sizes)}
 
 
 def last_stage(history: Iterable[tuple[str, int]]) -> list[int]:
-    """Bytes of the layers that steps of a Dockerfile made, from the lowest, of an image's history: newest first."""
+    """Return the bytes of the Dockerfile's layers, from the lowest, of an image's history, newest first."""
     return [size for words, size in history if re.match(r"(RUN|COPY|ADD|WORKDIR)\b", words)][::-1]
 
 
 def whole(steps: Iterable[Step]) -> float:
-    """How long the build took: to the end of the last step."""
+    """Return the seconds until the end of the last step."""
     return max((step.end for step in steps), default=0.0)
 
 
 def shares(steps: Sequence[Step]) -> list[float]:
-    """Each step's seconds where one that ran beside others has its part of them: with the waiting, they add up."""
+    """Return each step's seconds, which parallel steps split; with the waiting they add up to the build's time."""
     moments = sorted({moment for step in steps for moment in (step.start, step.end)})
     found = [0.0] * len(steps)
     for begin, end in pairwise(moments):
@@ -124,20 +124,15 @@ def shares(steps: Sequence[Step]) -> list[float]:
 
 
 def totals(steps: Sequence[Step]) -> list[KindTotal]:
-    """The kinds, those that cost most first; `waiting` is when no step ran."""
+    """Return the kinds in the order of their shares; `waiting` is the time without a step."""
     total, own = whole(steps) or 1.0, shares(steps)
     of_kind: dict[str, list[tuple[float, float]]] = {}
     for step, share in zip(steps, own, strict=True):
         of_kind.setdefault(step.kind, []).append((step.seconds, share))
-    found = [
-        KindTotal(
-            kind=kind,
-            steps=len(each),
-            seconds=sum(seconds for seconds, _ in each),
-            share=sum(share for _, share in each) / total,
-        )
-        for kind, each in of_kind.items()
-    ]
+    found = list[KindTotal]()
+    for kind, each in of_kind.items():
+        seconds, parts = (sum(column) for column in zip(*each, strict=True))
+        found.append(KindTotal(kind=kind, steps=len(each), seconds=seconds, share=parts / total))
     waiting = max(0.0, whole(steps) - sum(own))
     idle = KindTotal(kind="waiting", steps=0, seconds=waiting, share=waiting / total)
     return [*sorted(found, key=lambda one: (-one.share, one.kind)), idle]
@@ -148,7 +143,7 @@ def kind_of(name: str) -> str:
 
 
 def _spans(work: _Work) -> list[_Work]:
-    """An export's parts in place of it: it packs, unpacks and names one after the other."""
+    """Replace an export by its parts, which run one after the other: it packs, unpacks and names."""
     parts = [part for part in work.parts.values() if part.began]
     if work.name.startswith("exporting to") and parts:
         return parts
@@ -172,9 +167,9 @@ def _step(work: _Work, first: datetime) -> Step:
 
 
 def _with_layers(steps: Sequence[Step], layers: Sequence[int]) -> tuple[Step, ...]:
-    """The last stage's steps with the bytes that each wrote; the image's lower layers are other stages'."""
+    """Add the bytes of the last stage's layers to its steps; the image's lower layers are from other stages."""
     own = [step for step in steps if step.number and re.fullmatch(r"stage-\d+", step.stage)]
-    numbered = [step for step in own if not step.name.startswith("LINK ")]  # it puts a copy there, which is a step too
+    numbered = [step for step in own if not step.name.startswith("LINK ")]  # a link is followed by the step of its copy
     count = max((step.number for step in numbered), default=0)
     sizes = dict(enumerate(layers[-count:], start=1)) if 0 < count <= len(layers) else {}
     return tuple(replace(step, bytes=sizes.get(step.number)) if step in numbered else step for step in steps)

@@ -1,4 +1,4 @@
-"""An update of the base below an image: what it costs to build the image again, and what a node pulls of it."""
+"""An update of an image's base: the time to build the image again, and to pull it."""
 
 import argparse
 import statistics
@@ -20,7 +20,7 @@ from torchbake.matrix.project import Project
 from torchbake.ui import console
 
 REPOSITORY = "torchbake-bench/updated"
-# As an official base is: one layer, all of which another release of it replaces.
+# As in an official base: one layer, which another release replaces.
 BASE = """\
 FROM base AS before
 RUN echo updated > /etc/torchbake-bench
@@ -35,14 +35,14 @@ _HEAD = ("way", "cold", "base updated", "of its cold", "of tuned", "pull", "base
 
 @dataclass(frozen=True, kw_only=True)
 class Builds:
-    """Seconds of a build from nothing, and of the next one, on the updated base with all that the first one left."""
+    """The seconds of a cold build, and of the next build on the updated base with warm caches."""
 
     cold: float
     updated: float
 
 
 def update(args: argparse.Namespace) -> None:
-    """Build each way's image and its successor, and hand both to new engines in turn. Only root can."""
+    """Build each image and its successor, and pull both into new engines in turn. Needs root."""
     only_as_root("update")
     with tempfile.TemporaryDirectory() as folder, registry(cache_folder() / "tools", Path(folder, "registry")) as there:
         bench = Cold(args.selectors[0], Path(folder))
@@ -55,26 +55,21 @@ def update(args: argparse.Namespace) -> None:
 
 
 def updated(bench: Cold, there: Running) -> Project:
-    """The image in a project whose base is another image of the same Debian, in the registry."""
+    """Make a project with the image on another base of the same Debian, in the registry."""
     base, image = find_base(bench.spec.base, bench.project.state), f"{there.host}/bench/base:updated"
     assert base
     context = bench.folder / "base"
     context.mkdir()
     (context / "Dockerfile").write_text(BASE)
-    words = (
-        "--provenance=false",
-        "--push",
-        f"--tag={image}",
-        f"--build-context=base={base.context(bench.project.state)}",
-    )
-    command("docker", "buildx", "build", *words, str(context))
+    words = (f"--tag={image}", f"--build-context=base={base.context(bench.project.state)}", str(context))
+    command("docker", "buildx", "build", "--provenance=false", "--push", *words)
     project = bench.other("updated", with_base((TOOLKIT / "matrix.yaml").read_text(), bench.spec.base.name, image))
     torchbake("base", bench.spec.id, "--matrix", str(project.root / "matrix.yaml"))
     return project
 
 
 def with_base(matrix: str, name: str, image: str) -> str:
-    """The matrix with another image for one base. Its images get names of their own."""
+    """Return the matrix with another image for one base, and another repository."""
     document = yaml.safe_load(matrix)
     document["repository"] = REPOSITORY
     document["bases"][name]["image"] = image
@@ -82,7 +77,7 @@ def with_base(matrix: str, name: str, image: str) -> str:
 
 
 def _built(bench: Cold, after: Project, there: Running) -> tuple[dict[str, Builds], dict[str, list[str]]]:
-    """The times of each way, and what its two images are called in the registry."""
+    """Build both images each way; return the times, and the images' names in the registry."""
     ways: Mapping[str, Sequence[tuple[Callable[[], float], str]]] = {
         TUNED: ((bench.tuned, made("tuned")), (lambda: bench.tuned(after), made("tuned"))),
         OURS: ((bench.build, bench.ref), (lambda: bench.build(after), f"{REPOSITORY}:{bench.spec.id}")),
@@ -100,7 +95,7 @@ def _built(bench: Cold, after: Project, there: Running) -> tuple[dict[str, Build
 
 
 def rows(builds: Mapping[str, Builds], found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
-    """Each way's seconds, medians of its pulls; the goals come last."""
+    """Return the seconds of builds and the medians of pulls; the goals are last."""
     first = {way: statistics.median(one.pull for one in found[way]) for way in builds}
     next_one = {way: statistics.median(one.following or 0 for one in found[way]) for way in builds}
     table = [

@@ -1,4 +1,4 @@
-"""The init image's program against `chown -R`, on a file system of its own."""
+"""The init image's program against `chown -R`, on a temporary file system."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ _HEAD = ("tree", "state", "chown -R", "volume-permissions", "of chown -R")
 
 
 def volumes(args: argparse.Namespace) -> None:
-    """Print medians of rounds in which both ways take turns; each change is to an owner that no file had."""
+    """Print medians of rounds with both programs in turn; each changes to a new owner."""
     wanted = args.selectors or list(_TREES)
     if unknown := set(wanted) - set(_TREES):
         sys.exit(f"{', '.join(sorted(unknown))}: no such tree; there are {', '.join(_TREES)}")
@@ -47,7 +47,7 @@ def _compiled(folder: Path) -> Path:
 
 @contextmanager
 def _file_system(folder: Path) -> Iterator[Path]:
-    """ext4 in a file; what it caches goes when it is unmounted, and nobody else's cache does."""
+    """Mount ext4 in a file: unmounting it drops its caches, and no others."""
     image, volume = folder / "image", folder / "volume"
     with image.open("wb") as file:
         file.truncate(4 << 30)
@@ -106,7 +106,7 @@ def _compare(name: str, binary: Path, volume: Path, rounds: int) -> list[tuple[s
 
 
 def _prepare(tree: Path, volume: Path, *, cold: bool) -> None:
-    """What was written before is on the disk; each file is in the cache, or none is."""
+    """Write all data to the disk, and load all files into the cache, or none."""
     _run("sync", "-f", volume)
     if cold:
         _run("umount", volume)

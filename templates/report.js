@@ -3,7 +3,7 @@
   "use strict";
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-  // Without a clipboard (a page on plain HTTP, say) the command is selected, ready for Ctrl-C.
+  // Without a clipboard (as on plain HTTP) select the command, for Ctrl-C.
   const copy = async (code) => {
     try {
       await navigator.clipboard.writeText(code.textContent);
@@ -35,6 +35,6 @@
   box.addEventListener("input", filter);
   filter();
 
-  // Layers are worth their paper; browsers that know ::details-content need no help.
+  // Print the layers too; browsers with ::details-content do it without this.
   addEventListener("beforeprint", () => { for (const one of all("details")) one.open = true; });
 })();

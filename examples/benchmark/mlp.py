@@ -1,11 +1,11 @@
-"""A model of one's own: `bench` reads the class, and the shape of a sample and the number of classes from it."""
+"""A custom model: `bench` reads the shape of a sample and the number of classes from the class."""
 
 import torch
 from torch import nn
 
 
 class Mlp(nn.Module):
-    """Large matrix products, which use all cores that they get."""
+    """Large matrix products, which use all available cores."""
 
     input = (2048,)
     classes = 1000

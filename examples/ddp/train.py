@@ -1,7 +1,7 @@
 """Data-parallel training: each rank learns from its own part of the data, and all have one model.
 
 `run` sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and GROUP_TIMEOUT. Exit code 0: it learned, and all
-ranks have the same weights; 1: not so.
+ranks have the same weights; else 1.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main() -> int:
     model = nn.Sequential(nn.Linear(1, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1)).to(device)
     train(DistributedDataParallel(model), device, options)
     code: int = verdict(model, device, options.goal)
-    dist.barrier()  # none leaves while another still talks to it
+    dist.barrier()  # no rank leaves while another one still sends to it
     dist.destroy_process_group()
     return code
 
@@ -38,7 +38,7 @@ def arguments() -> argparse.Namespace:
 
 
 def join() -> torch.device:
-    """Becomes a rank of the job, by the variables that it was started with; the device that is this rank's."""
+    """Join the process group by the variables of `run`, and return this rank's device."""
     timeout = timedelta(seconds=int(os.environ.get("GROUP_TIMEOUT", "600")))
     if not torch.cuda.is_available():
         dist.init_process_group("gloo", timeout=timeout)
@@ -55,7 +55,7 @@ def train(model: nn.Module, device: torch.device, options: argparse.Namespace) -
     loader = DataLoader(data, batch_size=64, sampler=sampler)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for epoch in range(options.epochs):
-        sampler.set_epoch(epoch)  # or each epoch would have the order of the first
+        sampler.set_epoch(epoch)  # else each epoch has the order of the first
         for x, y in loader:
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
@@ -66,7 +66,7 @@ def train(model: nn.Module, device: torch.device, options: argparse.Namespace) -
 
 
 def curve(number: int, seed: int) -> TensorDataset:
-    """Points of sin(2x) + x/2, with noise of a twentieth."""
+    """Draw points of sin(2x) + x/2, with noise of a twentieth."""
     source = torch.Generator().manual_seed(seed)
     x = torch.rand(number, 1, generator=source) * 4 - 2
     return TensorDataset(x, torch.sin(2 * x) + x / 2 + 0.05 * torch.randn(number, 1, generator=source))
@@ -74,7 +74,7 @@ def curve(number: int, seed: int) -> TensorDataset:
 
 @torch.inference_mode()
 def verdict(model: nn.Module, device: torch.device, goal: float) -> int:
-    """The same on every rank, so that all end alike."""
+    """Return the exit code, the same on every rank."""
     x, y = (values.to(device) for values in curve(1024, seed=99).tensors)
     error = nn.functional.mse_loss(model(x), y)
     dist.all_reduce(error, dist.ReduceOp.MAX)
@@ -91,4 +91,4 @@ def verdict(model: nn.Module, device: torch.device, goal: float) -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # gloo's threads outlive the group, and Python's own end may abort when it meets them
+    os._exit(code)  # gloo's threads outlive the group, and Python may abort at its exit because of them

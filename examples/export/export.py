@@ -1,6 +1,6 @@
-"""A trained model leaves Python: as TorchScript, by torch.export, as ONNX. Each file is loaded again, and compared.
+"""Saves a trained model as TorchScript, by torch.export and as ONNX, loads each file again, and compares it.
 
-Exit code 0: what was loaded answers as the model does, to a batch of another size too; 1: it does not.
+Exit code 0: the loaded models give the same results, also for a batch of another size; else 1.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
 
 
 def trained(seed: int) -> nn.Module:
-    """A net that knows a curve: on the CPU, as what is exported should not depend on a GPU."""
+    """Train a net to a curve, on the CPU, as the export should not depend on a GPU."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -73,8 +73,8 @@ def export(model: nn.Module, folder: Path) -> Answer:
 
 
 def onnx(model: nn.Module, folder: Path) -> Answer:
-    """Answered by ONNX Runtime, which knows nothing of torch."""
-    import onnxruntime  # noqa: PLC0415 - only where its Dockerfile put it
+    """Save as ONNX, and run it by ONNX Runtime, without torch."""
+    import onnxruntime  # noqa: PLC0415 - only the image of the Dockerfile has it
 
     path = folder / "model.onnx"
     batch = torch.export.Dim("batch", min=1)

@@ -1,7 +1,7 @@
 """Fully sharded training (FSDP2): each rank holds its part of the weights, gradients and optimizer.
 
-A model that is not sharded learns beside it from the same data, to compare with. Exit code 0: it learned, and both are
-the same; 1: not so.
+A model without sharding learns from the same data, for comparison. Exit code 0: it learned, and both are the same;
+else 1.
 """
 
 import argparse
@@ -22,14 +22,14 @@ def main() -> int:
     options = arguments()
     device = join()
     plain, sharded = make_model(options, device), make_model(options, device)
-    for block in sharded.children():  # each is gathered when its turn comes, and let go after it
+    for block in sharded.children():  # each is gathered only while it computes
         if isinstance(block, Block):
             fully_shard(block)
     fully_shard(sharded)
     error = train(sharded, options, device, share=True)
     train(plain, options, device, share=False)
     code = verdict(plain, sharded, error, options.goal)
-    dist.barrier()  # none leaves while another still talks to it
+    dist.barrier()  # no rank leaves while another one still sends to it
     dist.destroy_process_group()
     return code
 
@@ -44,7 +44,7 @@ def arguments() -> argparse.Namespace:
 
 
 def join() -> torch.device:
-    """Becomes a rank of the job, by the variables that it was started with; the device that is this rank's."""
+    """Join the process group by the variables of `run`, and return this rank's device."""
     timeout = timedelta(seconds=int(os.environ.get("GROUP_TIMEOUT", "600")))
     if not torch.cuda.is_available():
         dist.init_process_group("gloo", timeout=timeout)
@@ -56,7 +56,7 @@ def join() -> torch.device:
 
 
 class Block(nn.Module):
-    """Part of a residual net: what large models are made of, and what is sharded one by one."""
+    """A block of a residual net, as in large models; each block is sharded separately."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -69,14 +69,14 @@ class Block(nn.Module):
 
 
 def make_model(options: argparse.Namespace, device: torch.device) -> nn.Sequential:
-    """The same on every rank, and each time."""
+    """Make the model, the same on every rank and in each call."""
     torch.manual_seed(options.seed)
     blocks = [Block(options.width) for _ in range(2)]
     return nn.Sequential(nn.Linear(8, options.width), *blocks, nn.Linear(options.width, 1)).to(device)
 
 
 def train(model: nn.Module, options: argparse.Namespace, device: torch.device, *, share: bool) -> float:
-    """Steps on this rank's share of each batch, or on all of it; the loss of the last step, of all ranks together."""
+    """Train on this rank's share of each batch, or on all of it; return the mean loss of all ranks in the last step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loss = torch.zeros(())
     for step in range(options.steps):
@@ -98,23 +98,23 @@ def batch(number: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def verdict(plain: nn.Module, sharded: nn.Module, error: float, goal: float) -> int:
-    """The same on every rank, so that all end alike."""
+    """Return the exit code, the same on every rank."""
     here = sum(value.to_local().numel() for value in sharded.parameters())
-    # As one would save it: gathered, on rank 0 alone.
+    # Gathered on rank 0, as for saving.
     whole = get_model_state_dict(sharded, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     wanted = plain.state_dict()
     apart = max((float((value - wanted[name].cpu()).abs().max()) for name, value in whole.items()), default=0.0)
-    told = [error, apart]
-    dist.broadcast_object_list(told)
+    results = [error, apart]
+    dist.broadcast_object_list(results)
     parts: list[int] = [0] * dist.get_world_size()
     dist.all_gather_object(parts, here)
     if dist.get_rank() == 0:
         print(f"weights on each rank: {parts}, of {sum(value.numel() for value in plain.parameters())}")
-        print(f"loss {told[0]:.4f}, the goal is {goal}; sharded and whole differ by {told[1]:.1e}")
-    return 0 if told[0] <= goal and told[1] <= TOLERANCE else 1
+        print(f"loss {results[0]:.4f}, the goal is {goal}; sharded and whole differ by {results[1]:.1e}")
+    return 0 if results[0] <= goal and results[1] <= TOLERANCE else 1
 
 
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # gloo's threads outlive the group, and Python's own end may abort when it meets them
+    os._exit(code)  # gloo's threads outlive the group, and Python may abort at its exit because of them

@@ -1,6 +1,6 @@
-"""A loader whose workers hand batches over in shared memory: more of it than the 64 MB that containers have by default.
+"""A loader whose workers pass batches through shared memory, more than the 64 MB that containers have by default.
 
-Exit code 0: every picture came once, whole, and the model learned; 1: not so, or /dev/shm was too small.
+Exit code 0: every picture came once, and the model learned; else 1, as with a small /dev/shm.
 """
 
 import argparse
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 SIDE = 224
-_PATIENCE = 60  # seconds; a batch that a worker finds no shared memory for never comes
+_PATIENCE = 60  # seconds; without shared memory a batch never arrives
 
 
 class Pictures(Dataset[tuple[Tensor, Tensor, int]]):
-    """Made up when asked for, as pictures would be decoded: red ones and blue ones, under noise."""
+    """Red and blue pictures with noise, generated on access, as pictures would be decoded."""
 
     def __init__(self, number: int, seed: int) -> None:
         self.number, self.seed = number, seed
@@ -25,7 +25,7 @@ class Pictures(Dataset[tuple[Tensor, Tensor, int]]):
         return self.number
 
     def __getitem__(self, place: int) -> tuple[Tensor, Tensor, int]:
-        source = torch.Generator().manual_seed(self.seed + place)  # its own, whichever worker makes it
+        source = torch.Generator().manual_seed(self.seed + place)  # the same for any worker
         picture = torch.rand(3, SIDE, SIDE, generator=source)
         red = torch.rand((), generator=source) < 0.5
         picture[0 if red else 2] += 0.2
@@ -36,8 +36,8 @@ def main() -> int:
     options = arguments()
     torch.manual_seed(options.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    held = options.batch * SIDE * SIDE * 3 * 4 * options.workers * 2  # two batches wait for each worker's turn
-    print(f"/dev/shm: {shutil.disk_usage('/dev/shm').total >> 20} MiB; batches that wait: {held >> 20} MiB", flush=True)
+    size = options.batch * SIDE * SIDE * 3 * 4 * options.workers * 2  # two batches of each worker wait
+    print(f"/dev/shm: {shutil.disk_usage('/dev/shm').total >> 20} MiB; batches that wait: {size >> 20} MiB", flush=True)
     model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 1)).to(device)
     seen, right = train(model, device, options)
     print(f"{len(seen)} pictures came, {len(set(seen))} different; {right:.1%} of the last batch were recognised")
@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
 
 
 def train(model: nn.Module, device: torch.device, options: argparse.Namespace) -> tuple[list[int], float]:
-    """One pass; which pictures came, and how many of the last batch were recognised."""
+    """Train for one epoch; return the numbers of the pictures, and the accuracy on the last batch."""
     loader = DataLoader(
         Pictures(options.pictures, options.seed), batch_size=options.batch, shuffle=True, num_workers=options.workers,
         pin_memory=device.type == "cuda", generator=torch.Generator().manual_seed(options.seed),

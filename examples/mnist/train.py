@@ -1,6 +1,6 @@
 """A small convolutional net learns digits, on one GPU or on CPUs.
 
-Exit code 0: it recognised --goal of the pictures that it had not seen; 1: fewer.
+Exit code 0: it recognised at least --goal of the unseen pictures; 1: fewer.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def arguments() -> argparse.Namespace:
 def train_epoch(
     model: nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[tuple[Tensor, ...]], device: torch.device
 ) -> float:
-    """One pass over the data; the mean loss."""
+    """Train for one epoch, and return the mean loss."""
     model.train()
     total = torch.zeros((), device=device)
     for x, y in loader:
@@ -64,14 +64,14 @@ def accuracy(model: nn.Module, loader: DataLoader[tuple[Tensor, ...]], device: t
 
 
 def data(folder: Path | None, seed: int) -> tuple[TensorDataset, TensorDataset]:
-    """What is learned, and what is judged by."""
+    """Return the data for training and for the test."""
     if folder:
         return mnist(folder, "train"), mnist(folder, "t10k")
     return made_up(4096, seed + 1), made_up(1024, seed + 2)
 
 
 def mnist(folder: Path, part: str) -> TensorDataset:
-    """A part of MNIST, from its two files in IDX format, gzipped or not."""
+    """Read a part of MNIST from its two files in IDX format, gzipped or not."""
     pictures, digits = idx(folder / f"{part}-images-idx3-ubyte"), idx(folder / f"{part}-labels-idx1-ubyte")
     return TensorDataset(pictures[:, None].float() / 255, digits.long())
 
@@ -85,7 +85,7 @@ def idx(path: Path) -> Tensor:
 
 
 def made_up(number: int, seed: int) -> TensorDataset:
-    """Pictures of 28 x 28 in ten classes: a pattern each, moved by up to two pixels, under noise."""
+    """Draw pictures of 28 x 28 in ten classes: a pattern each, moved by up to two pixels, with noise."""
     patterns = torch.rand(10, 1, 7, 7, generator=torch.Generator().manual_seed(0)).round()
     large = nn.functional.interpolate(patterns, scale_factor=4)
     source = torch.Generator().manual_seed(seed)

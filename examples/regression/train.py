@@ -1,6 +1,6 @@
 """One linear layer finds the coefficients of a polynomial, on CPUs.
 
-Exit code 0: each coefficient is found to --goal; 1: one is not.
+Exit code 0: each coefficient is within --goal of the true one; else 1.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
 
 
 def batch(number: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Points of the polynomial, with a little noise: the powers of x, and y."""
+    """Draw points of the polynomial, with a little noise: the powers of x, and y."""
     source = torch.Generator().manual_seed(seed)
     x = torch.rand(number, 1, generator=source) * 2 - 1
     powers = torch.cat([x**power for power in range(1, len(WANTED) + 1)], dim=1)

@@ -1,6 +1,6 @@
-"""Training that can be stopped: SIGTERM saves a checkpoint, and the next start goes on from it.
+"""Training that can be stopped: SIGTERM saves a checkpoint, and the next start continues from it.
 
-Exit code 0: all steps are done, and it learned; 1: it did not; 143: stopped, with all that was learned saved.
+Exit code 0: all steps are done, and it learned; 1: it did not; 143: stopped, with a checkpoint.
 """
 
 import argparse
@@ -18,14 +18,14 @@ STOPPED = 128 + signal.SIGTERM
 
 
 class Stop:
-    """Whether SIGTERM came. The step that runs then is finished first."""
+    """The handler of SIGTERM: training ends after the present step."""
 
     def __init__(self) -> None:
-        self.asked = False
-        signal.signal(signal.SIGTERM, self._ask)
+        self.requested = False
+        signal.signal(signal.SIGTERM, self._handle)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
 
 
 def main() -> int:
@@ -41,9 +41,9 @@ def main() -> int:
         loss = train_step(model, optimizer, *(values.to(device) for values in batch(step)))
         if step % 50 == 0:
             print(f"step {step}: loss {loss.item():.4f}", flush=True)
-        if stop.asked or (step + 1) % options.every == 0 or step + 1 == options.steps:
+        if stop.requested or (step + 1) % options.every == 0 or step + 1 == options.steps:
             save(path, model, optimizer, step + 1)
-        if stop.asked:
+        if stop.requested:
             print(f"stopped, and saved at step {step + 1}", flush=True)
             return STOPPED
     code: int = verdict(model, device, options.goal)
@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
 
 
 def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> int:
-    """Takes up the checkpoint, if there is one; the step to go on with."""
+    """Load the checkpoint if there is one, and return the step to continue with."""
     if not path.exists():
         return 0
     saved = torch.load(path, map_location=device, weights_only=True)
@@ -72,12 +72,12 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, device:
 
 
 def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Written beside and renamed: whoever is killed meanwhile leaves the last checkpoint whole."""
-    beside = path.with_suffix(".new")
-    with beside.open("wb") as file:
+    """Write a new file and rename it, so that the last checkpoint is complete even if the process is killed."""
+    new = path.with_suffix(".new")
+    with new.open("wb") as file:
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, file)
         os.fsync(file.fileno())
-    beside.replace(path)
+    new.replace(path)
 
 
 def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y:
 
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
-    """The step's own data, whenever it is taken: so a break changes nothing."""
+    """Return the data of a step, which do not depend on earlier steps, so that a break changes nothing."""
     x = torch.rand(512, 2, generator=torch.Generator().manual_seed(step)) * 4 - 2
     return x, (torch.sin(2 * x[:, :1]) * torch.cos(x[:, 1:]))
 

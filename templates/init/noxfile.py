@@ -1,7 +1,7 @@
 # /// script
 # dependencies = ["nox"]
 # ///
-"""The front door: `nox -l` lists the commands, `nox -s build -- cpu` runs one."""
+"""The sessions of torchbake: `nox -l` lists the commands, `nox -s build -- cpu` runs one."""
 
 from torchbake.sessions import define_sessions
 
