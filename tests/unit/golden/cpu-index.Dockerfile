@@ -8,20 +8,20 @@ ARG BELOW="whole"
 
 FROM debian:bookworm-slim AS base
 
-# The toolkit's own files. A build context of the same name takes this stage's place.
+# The toolkit's files. A build context of the same name replaces this stage.
 FROM scratch AS toolkit
 COPY entrypoints /entrypoints
 COPY layers /layers
 
-# Wheels from folders of the host: empty by hand, filled by a build context of the same name.
+# Wheels from folders of the host: empty in a build by hand, else replaced by a build context of the same name.
 FROM scratch AS wheels
 WORKDIR /builder
 WORKDIR /torch
 WORKDIR /needs
 WORKDIR /site
 
-# --- interpreter: the base's own Python, certificates, an init for PID 1. The image and all that installs wheels stand
-# on it, so that what the matrix says of users and other Debian packages does not change the wheels' layers.
+# --- interpreter: the base's Python, certificates, an init for PID 1. The image and the stages that install wheels are
+# based on it, so that the matrix's users and other Debian packages do not change the wheels' layers.
 FROM base AS interpreter
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
@@ -29,14 +29,14 @@ RUN --mount=type=secret,id=ca \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install ca-certificates python3 python3-pip-whl tini
 
-# --- python: with what the matrix adds to all, and the user
+# --- python: with the matrix's packages for all images, and the user
 FROM interpreter AS python
 RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
     && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
     && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
     && echo ". /opt/torchbake/login_profile" > /etc/profile.d/torchbake.sh
 
-# --- builder: uv and pip, which get the wheels; nothing of it reaches the image. It is made beside the stage above.
+# --- builder: uv and pip, which get the wheels. No file of it reaches the image. It is built in parallel to `python`.
 FROM interpreter AS builder
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
@@ -46,8 +46,8 @@ RUN --mount=type=secret,id=ca \
     python3 /run/install_uv.py /run/builder.lock /run/wheels /opt/uv \
     && python3 -m venv --without-pip /opt/venv
 
-# One list for each layer, so that a change of one does not build the others again. Lists are mounted and not copied:
-# all that installs wheels then starts from one file system, which an engine that hashes it hashes once.
+# One list for each layer, so that a change of one does not build the others again. Lists are mounted and not copied, so
+# that all stages that install wheels start from one file system, which an engine has to hash only once.
 FROM builder AS locks
 RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
     --mount=type=bind,source=images/2.13.0-cpu-runtime-debian12/requirements.lock,target=/run/requirements.lock \
@@ -89,12 +89,12 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
     PYTHONPATH=/run/layers python3 -m wheels site /locks/site.lock /opt/venv --path /pytorch --start /opt/torchbake/python_profile.py --trim /run/trim.toml \
     --index TORCHBAKE_INDEX_CPU https://wheels.example/cpu
 
-# --- tools: the entrypoint, run, bench and the rest, with bytecode that Python need not compare with its source
+# --- tools: the entrypoint, run, bench and others, with bytecode that Python does not compare with its source
 FROM builder AS tools
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
 RUN PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/torchbake
 
-# --- installers: what pip and uv read in the image, in one layer
+# --- installers: the configuration of pip and uv in the image, in one layer
 FROM scratch AS installers
 COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
 # What this image was built and tested with, and the versions of torchvision and torchaudio that are built for its torch.

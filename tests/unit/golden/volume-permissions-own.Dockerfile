@@ -5,7 +5,7 @@
 
 FROM debian:bookworm-slim AS base
 
-# The toolkit's own files. A build context of the same name takes this stage's place.
+# The toolkit's files. A build context of the same name replaces this stage.
 FROM scratch AS toolkit
 COPY entrypoints /entrypoints
 COPY layers /layers
