@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.unit.examples import FOLDER, FROM_GIT, JOBS, NAMES, lines_of, runs_here
+from tests.unit.jobs.schemas import check_manifest
 from torchbake.jobs.expressible import impossible, unsaid
-from torchbake.jobs.kubernetes_schema import check_manifest
 from torchbake.jobs.load import load_job
 from torchbake.jobs.prepare import prepare
 from torchbake.jobs.targets import TARGETS

@@ -550,7 +550,8 @@ class Pip:
         # Debian's Python has a folder of its own for it.
         kept = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
         (wheel,) = kept.glob("pip-*.whl")
-        (folder / "pip.whl").symlink_to(wheel)
+        shutil.unpack_archive(wheel, folder / "pip", "zip")  # Python keeps the bytecode of a folder, not of an archive
+        (folder / "pip.whl").symlink_to("pip")
         self.lock, self.wheels, self.cache = folder / "torch.lock", folder / "wheels", folder / "cache"
         monkeypatch.setattr(installs, "PIP", folder / "pip.whl")
         monkeypatch.setattr(installs, "WHEELS", self.wheels)

@@ -1,6 +1,8 @@
 """The chart, rendered by Helm itself: its library runs in this process, without a cluster and without a network."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import helm_python
@@ -14,7 +16,7 @@ Objects = dict[tuple[str, str], Any]  # by kind and name
 _LOADED = helm_python.Chart.load(CHART)
 
 
-class _Strict(yaml.SafeLoader):
+class _Strict(yaml.CSafeLoader):
     """A loader that refuses duplicate keys, as Kubernetes does."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -38,8 +40,13 @@ def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
 
 
 def render(values: Mapping[str, Any], namespace: str = "team") -> dict[str, str]:
-    """Return the rendered texts by the names of their templates."""
-    texts = _LOADED.render(dict(values), name=RELEASE, namespace=namespace)
+    """Render the chart: texts by the names of their templates."""
+    return dict(_rendered(json.dumps(values), namespace))
+
+
+@cache
+def _rendered(values: str, namespace: str) -> dict[str, str]:
+    texts = _LOADED.render(json.loads(values), name=RELEASE, namespace=namespace)
     return {name.removeprefix("pytorch/templates/"): text for name, text in texts.items() if text.strip()}
 
 

@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from tests.unit.jobs.cases import ALL_CASES, CASES, task_of, text_of
+from tests.unit.jobs.schemas import check_manifest
 from torchbake.errors import InstallError, JobError
-from torchbake.jobs.kubernetes_schema import OLDEST, check_manifest
+from torchbake.jobs.kubernetes_schema import OLDEST
 from torchbake.jobs.targets import TARGETS
 
 MANIFESTS = {case: TARGETS["kubernetes"].render(task_of(text_of(case))) for case in ALL_CASES}

@@ -17,7 +17,7 @@ from torchbake.store.layers import LayerStore, Packed
 from torchbake.store.layout import Layout
 from torchbake.store.verify import verify
 
-KILLS, SHARING = 200, 4
+KILLS, SHARING = 100, 4
 DATA = b"a layer" * 99
 
 
@@ -72,7 +72,7 @@ def kill(folder: Path) -> None:
     random = Random(41)
     for number in range(KILLS):
         child = fork(lambda seed=number: write_on(folder, seed))  # type: ignore[misc]
-        time.sleep(random.uniform(0.001, 0.05))
+        time.sleep(random.uniform(0.001, 0.025))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         found = verify(stores(folder), lambda path: None)

@@ -9,7 +9,7 @@ import yaml
 
 from tests.unit.charts.helm import CHART, env, merged, objects, one, pod, problem, render
 from tests.unit.charts.pytorch.test_parameters import OTHERS, at, holds, values_of
-from torchbake.jobs.kubernetes_schema import check_manifest
+from tests.unit.jobs.schemas import check_manifest
 
 FOLDER = Path(__file__).parents[1] / "values"
 FILES = {file.stem: yaml.safe_load(file.read_text()) for file in sorted(FOLDER.glob("*.yaml"))}

@@ -3,13 +3,14 @@
 import re
 from typing import Any
 
+import helm_python
 import pytest
 import yaml
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from tests.unit.charts.helm import CHART, container, env, merged, objects, one, pod, problem, render
+from tests.unit.jobs.schemas import check_manifest
 from tests.unit.jobs.targets.test_kubernetes import unrestricted
-from torchbake.jobs.kubernetes_schema import check_manifest
 
 SCRIPT = {"entrypoint": {"file": "train.py"}}
 GROUP = {"mode": "distributed", "worldSize": 4, **SCRIPT}
@@ -76,6 +77,13 @@ def contracts(values: dict[str, Any]) -> list[Contract]:
 @pytest.mark.parametrize("version", ["", "1.28"])
 def test_kubernetes_takes_it(case: str, version: str) -> None:
     check_manifest(yaml.safe_dump_all(objects(KINDS[case]).values()), version)
+
+
+def test_helm_lint_finds_nothing() -> None:
+    for case, values in KINDS.items():
+        report = helm_python.lint(CHART, values, strict=True)
+        assert report["errors"] == [], case
+        assert {message["error"] for message in report["messages"]} <= {"icon is recommended"}, case
 
 
 @pytest.mark.parametrize("case", KINDS)

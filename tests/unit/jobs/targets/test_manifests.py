@@ -2,8 +2,10 @@
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -15,7 +17,7 @@ from tests.unit.jobs.cases import LEAST, task_of, text_of
 from torchbake.errors import JobError
 from torchbake.jobs.expressible import Target, known_keys, said, unsaid
 from torchbake.jobs.model import SECTIONS, Job
-from torchbake.jobs.targets import TARGETS, meant
+from torchbake.jobs.targets import TARGETS, meant, yaml_text
 
 GOLDEN = Path(__file__).parents[2] / "golden/jobs"
 SUFFIXES = {"docker": "sh", "openpai-v1": "json", "slurm": "sh", "torchrun": "sh"}
@@ -33,6 +35,13 @@ def test_a_manifest_is_as_it_was_reviewed(target: str) -> None:
 
 def test_every_reviewed_manifest_is_of_a_target() -> None:
     assert {*GOLDEN.iterdir()} == {golden(target) for target in TARGETS}
+
+
+@contextmanager
+def written_by_libyaml() -> Iterator[None]:
+    """Write manifests without their layout, in a quarter of the time, for tests of their content."""
+    with mock.patch.object(yaml_text, "_Dumper", yaml.CSafeDumper):
+        yield
 
 
 VOLUME = "volumes: [{%s, mountPath: /data}]"
@@ -147,6 +156,7 @@ def test_every_key_of_the_model_is_tried() -> None:
     assert set(OTHER_VALUES) == set(known_keys())
 
 
+@written_by_libyaml()
 def test_a_target_writes_or_refuses_each_key() -> None:
     """A section of one target is neither written nor refused by the others."""
     wrong = []
@@ -204,6 +214,7 @@ def test_any_value_is_written_or_reported_and_no_traceback(place: tuple[str | in
         task = task_of(text)
     except JobError:
         return
-    for target in TARGETS.values():
-        assert target.render(task)
-        unsaid(task.job, target)
+    with written_by_libyaml():
+        for target in TARGETS.values():
+            assert target.render(task)
+            unsaid(task.job, target)
