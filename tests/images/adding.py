@@ -1,4 +1,4 @@
-"""What an image that is FROM one of ours may add and change for itself."""
+"""Additions and changes that an image may make to the torchbake image that it is FROM."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,10 @@ from tests.images.subject import Subject
 
 
 def holds(name: str, promised: str, found: Mapping[str, str]) -> bool:
-    """Whether a promised variable still does its work: PATH with more before or behind, another virtual environment
-    whose programs come first. Any other has to be as it was.
+    """Return True if a promised variable still has its effect.
+
+    PATH may have more folders before or after the promised ones, and VIRTUAL_ENV may name another environment if its
+    programs come first. Every other variable must have the promised value.
     """
     path = found.get("PATH", "")
     if name == "PATH":

@@ -1,4 +1,4 @@
-"""What an image may weigh: the figures of its last release, kept in budgets.toml, and how far it may grow."""
+"""Size limits of images: the figures of the last release, kept in budgets.toml, and the growth that is allowed."""
 
 import tomllib
 from dataclasses import dataclass

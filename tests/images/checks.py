@@ -1,4 +1,4 @@
-"""What a check is: an id, and why it is there. Also the catalogue of them all, docs/checks.md."""
+"""Image checks: the id and the reason of each, and the catalogue of all checks, docs/checks.md."""
 
 import importlib
 from collections.abc import Iterable, Iterator

@@ -95,7 +95,7 @@ def check_of(item: pytest.Item) -> Check:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is about other kinds of images, and what is not asked for."""
+    """Deselect the checks of other kinds of images, and the checks that `--only` excludes."""
     subject = config.stash.get(_SUBJECT, None)
     if subject is None:
         return
@@ -152,7 +152,7 @@ def _outcome(report: pytest.TestReport) -> Outcome:
 
 
 def _reason(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
-    """What an assertion says, without the expression that pytest adds; else the exception."""
+    """Return an assertion's message without the expression that pytest adds, or the exception as text."""
     if call.excinfo is None:
         return ""
     if report.skipped:
@@ -186,7 +186,7 @@ def subject(pytestconfig: pytest.Config) -> Subject:
 
 @pytest.fixture(scope="session")
 def row(subject: Subject) -> Row:
-    """What the matrix promises; without a row, a check that needs one is not run."""
+    """Return the image's row in the matrix; a check that needs a row is skipped for an image without one."""
     if subject.row is None:
         pytest.skip(NO_ROW)
     return subject.row
@@ -194,7 +194,7 @@ def row(subject: Subject) -> Row:
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What a check measures beside its outcome; kept with its result."""
+    """Return a mapping for the figures that a check measures; they are kept with its result."""
     measured: dict[str, Any] = {}
     request.node.stash[_FIGURES] = measured
     return measured
@@ -213,7 +213,7 @@ def containers(client: docker.DockerClient, subject: Subject) -> Iterator[Contai
 def facts(
     request: pytest.FixtureRequest, subject: Subject, client: docker.DockerClient, containers: Containers
 ) -> Iterator[Facts]:
-    """All that the collected checks will ask for, started at once."""
+    """Start to gather all facts that the collected checks use."""
     gathered = Facts(subject, client, containers, request.config.option.layers_cache)
     wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     gathered.start(name for name in GATHERERS if name in wanted)

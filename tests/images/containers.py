@@ -60,7 +60,7 @@ class Containers:
 
     @contextlib.contextmanager
     def started(self, *command: str, **options: Any) -> Iterator[Container]:
-        """A container that was started; a command that is not there is told by how it `end`s."""
+        """Start a container; if its command does not exist, `end` reports that."""
         container = self.create(*command, **options)
         try:
             self._runner.start(container)
@@ -75,7 +75,7 @@ class Containers:
         return self._runner.ended(container, "the container")
 
     def host(self, user: str = "") -> Host:
-        """The one container that stays, for testinfra, as the image's own user or another."""
+        """Return the long-running container as a testinfra host, as the image's own user or another."""
         name = self._stay().id
         return testinfra.get_host(f"docker://{user}@{name}" if user else f"docker://{name}")
 

@@ -1,4 +1,4 @@
-"""What a rendered Dockerfile promises of its image: the settings of its last stage, and what that inherits."""
+"""The image settings in a rendered Dockerfile: those of its last stage, and the settings that it inherits."""
 
 import copy
 import json

@@ -35,7 +35,7 @@ class Entry:
         return f"{self.path} {self.uid}:{self.gid} {self.mode:04o}"
 
     def below(self, *folders: str) -> bool:
-        """Whether it is one of ``folders``, or in one."""
+        """Return True if the path is one of ``folders`` or inside one."""
         return any(self.path == folder or self.path.startswith(f"{folder}/") for folder in folders)
 
     @property
@@ -50,7 +50,7 @@ def entries_of(rows: Iterable[Sequence[Any]]) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """What layers make together, and the bytes of files that a later layer replaced or deleted."""
+    """The merged files of all layers, and the bytes of files that a later layer replaced or deleted."""
 
     entries: tuple[Entry, ...]
     hidden: Mapping[str, int]

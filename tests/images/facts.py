@@ -1,4 +1,4 @@
-"""What is asked of an image, each once for all checks and side by side: probes in containers, and its layers."""
+"""Facts about an image: its layers and the output of probes in containers. Each is gathered once, in parallel."""
 
 import json
 import shlex
@@ -27,8 +27,8 @@ STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
 PART_LIMIT = 240  # and the probe of a part, beside the others
 FS_GROUP = 2000
 STRANGER = "54321:54321"  # neither a known uid nor of group 0
-# Ways to run an image: options of its container, and folders that its contract promises to be writable there; `home`
-# and `workdir` are the user's.
+# Options of a container for each way to run an image, and the folders that are writable in it. `home` and `workdir`
+# are the user's.
 WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "default": ({}, ("workdir", "home", "/tmp")),
     "arbitrary": ({"user": "54321:0"}, ("workdir", "/tmp")),
@@ -82,7 +82,7 @@ class Ending:
 
 
 class Facts:
-    """Facts by name. Each is gathered at most once; what went wrong meanwhile is raised to whoever asks."""
+    """Facts by name, each gathered at most once. `get` raises the error that gathering a fact has raised."""
 
     def __init__(self, subject: Subject, client: docker.DockerClient, containers: Containers, cache: Path) -> None:
         self._subject, self._client, self._containers, self._cache = subject, client, containers, cache
@@ -127,7 +127,7 @@ class Facts:
         return found
 
     def processes(self) -> list[dict[str, Any]]:
-        """Those of the container that stays. Asked as its user: root has no right to look at another's program."""
+        """List the processes of the long-running container, as its user: root may not read another user's program."""
         found: list[dict[str, Any]] = ask(self._containers.host(), "processes", json.dumps(STAYING))
         return found
 
@@ -139,10 +139,10 @@ class Facts:
         return {name: Ending(code=one["code"], seconds=one["seconds"]) for name, one in found.items()}
 
     def environments(self) -> dict[str, dict[str, dict[str, str]]]:
-        """What commands find that `docker exec` starts, as the image's own user and as one that nobody knows.
+        """Return the variables of commands that `docker exec` starts, as the image's own user and as an unknown uid.
 
-        In containers without the image's entrypoint, which have the same environment. Not in the one that stays, where
-        a stranger's home would be found.
+        The containers have no entrypoint, but the same environment. The long-running container would already have a
+        home of the unknown user.
         """
         script, entrypoint = (PROBES / "environments.py").read_text(), self._subject.config.get("Entrypoint") or []
         found = {}
@@ -152,17 +152,17 @@ class Facts:
         return found
 
     def trust(self) -> dict[str, Any]:
-        """Whom its Python trusts, and which certificates were added to the system's."""
+        """Return the certificates that Python trusts, and the certificates that were added to the system's."""
         found: dict[str, Any] = ask(self._containers.host(), "trust")
         return found
 
     def constraints(self) -> str | None:
-        """What its constraints file holds; None where there is none."""
+        """Return the text of the constraints file, or None if the image has no such file."""
         done = self._containers.host().run(f"cat {CONSTRAINTS}")
         return None if done.rc else str(done.stdout)
 
     def contents(self) -> dict[str, Any]:
-        """What is there of the files that the row adds."""
+        """Return the owner, mode and content of the files that the row adds."""
         row = self._subject.row
         paths = promised(row.project.root, row.spec.own) if row else {}
         found: dict[str, Any] = ask(self._containers.host("root"), "contents", json.dumps(list(paths)))
@@ -173,9 +173,9 @@ class Facts:
         return found
 
     def imports(self) -> dict[str, Any]:
-        """What comes of importing every module of every package but NVIDIA's, which have none to speak of; and more.
+        """Import every module of every package except NVIDIA's, which have hardly any, and return the results.
 
-        Through the image's own entrypoint, which says how torch reads a stack.
+        The probe runs through the image's entrypoint, which sets how torch reads a stack.
         """
         packages = [one for one in self.get("packages")["packages"] if not one["name"].startswith("nvidia")]
         below = [module for one in packages for module in BELOW.get(one["name"], ())]
@@ -184,7 +184,7 @@ class Facts:
         return found
 
     def part(self, name: str) -> list[str]:
-        """What is wrong with a part."""
+        """Return the problems of a part."""
         ended = self._probe("parts", name)
         if ended.code:
             return [f"exit {ended.code}: {ended.last_words}"]
@@ -192,12 +192,12 @@ class Facts:
         return found
 
     def _probe(self, name: str, argument: str) -> Ended:
-        """In a container of its own, as it may write into temporary folders."""
+        """Run a probe in a new container, because it may write into temporary folders."""
         script = (PROBES / f"{name}.py").read_text()
         return self._containers.run("python3", "-c", script, argument, timeout=PART_LIMIT)
 
     def ways(self) -> dict[str, Ended]:
-        """How the image runs in each way; stdout is what probe/user.py says."""
+        """Run the image in each way; stdout is the output of probe/user.py."""
         script = (PROBES / "user.py").read_text()
 
         def run(way: str) -> Ended:
@@ -219,7 +219,7 @@ class Facts:
         return {"tmpfs": {}, "volumes": mount}
 
     def zombies(self) -> Ended:
-        """A command that leaves orphans behind; stdout has those that nobody reaped."""
+        """Run a command that leaves orphaned processes; stdout lists the zombies among them."""
         return self._containers.run("sh", "-c", _UNREAPED)
 
     def stopped(self) -> Stopped:
@@ -264,7 +264,7 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
 
 
 def ask(host: Host, probe: str, *arguments: str) -> Any:
-    """Run a probe inside the container that stays, in one call. Raises ContainerError with what it said."""
+    """Run a probe inside the long-running container. Raises ContainerError with the last line of its stderr."""
     script = (PROBES / f"{probe}.py").read_text()
     done = host.run(shlex.join(["python3", "-c", script, *arguments]))
     if done.rc:
@@ -274,7 +274,7 @@ def ask(host: Host, probe: str, *arguments: str) -> Any:
 
 
 def _answer(ended: Ended, probe: str, how: str) -> Any:
-    """What a probe found in a container of its own. Raises ContainerError with what it said."""
+    """Parse a probe's output from its own container. Raises ContainerError with its last words."""
     if ended.code:
         raise ContainerError(f"the probe {probe} cannot run {how} (exit {ended.code}): {ended.last_words}")
     return json.loads(ended.stdout)

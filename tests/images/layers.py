@@ -1,8 +1,8 @@
 """The layers of an image, read from `docker save`: every file, also the hidden ones.
 
-A layer that was read once is remembered below a folder by its diff id, so that the layers that images share are
-read once. Layers are told apart from other blobs by their content, because both image stores are read alike: the
-containerd store saves an OCI layout of compressed layers, the older ones plain tar files.
+The list of a layer's files is cached in a folder by the layer's diff id, so a layer of several images is read once.
+Layers are recognised by their content, because the two image stores save them differently. The containerd store has
+compressed blobs of an OCI layout, the older store has plain tar files.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class LayersError(Exception):
 
 
 def read_layers(client: docker.DockerClient, image_id: str, diff_ids: Sequence[str], folder: Path) -> list[Layer]:
-    """The layers of an image, lowest first; those that ``folder`` does not know are read from the engine."""
+    """Return the layers of an image, lowest first; read the layers that the cache ``folder`` lacks from the engine."""
     known = {diff_id: layer for diff_id in diff_ids if (layer := _recall(folder, diff_id))}
     missing = set(diff_ids) - known.keys()
     if missing:
@@ -97,7 +97,7 @@ def _chunks(client: docker.DockerClient, image_id: str) -> Iterator[Iterable[byt
 
 
 def _layer(blob: IO[bytes], name: str) -> Layer | None:
-    """A blob as a layer; None for what is none."""
+    """Read a blob as a layer; return None if it is not a layer."""
     buffered = cast(io.BufferedReader, blob)  # as are files, and members of an archive
     head = buffered.peek(512)
     if head.startswith(b"\x28\xb5\x2f\xfd"):

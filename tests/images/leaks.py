@@ -1,4 +1,4 @@
-"""What must be in no layer: rules for paths, and for what files say. Each finding belongs to one check."""
+"""Rules for files that must be in no layer, by their paths and by their content. Each finding belongs to one check."""
 
 import hashlib
 import re
@@ -85,7 +85,7 @@ def private_keys(data: bytes) -> Iterator[str]:
 
 
 def secret_variable(name: str, value: str) -> bool:
-    """Whether a variable looks like a secret that somebody left: by its name, or by what it holds."""
+    """Return True if the name or the value of a variable looks like a secret."""
     if not value:
         return False
     return looks_secret(name) or secret_text(value)

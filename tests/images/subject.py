@@ -51,9 +51,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """An image in the engine. ``row`` is None where the matrix does not know it.
+    """An image in the engine. ``row`` is None if the matrix has no row for it.
 
-    ``origin`` is the image of ours that it is FROM, if it is: what it adds and changes for itself is its own then.
+    ``origin`` is the torchbake image that a derived image is FROM, else None. The derived image may add to it.
     """
 
     ref: str
@@ -85,7 +85,7 @@ class Subject:
 
     @property
     def user(self) -> User:
-        """Who it runs as: by its row; without one, by its own settings."""
+        """Return the image's user by its row, or by its own settings if it has no row."""
         if self.row:
             return self.row.spec.own.user
         usual, uid = User(), self.config.get("User", "").partition(":")[0]
@@ -127,9 +127,9 @@ def find_subject(
     origin: str | None = None,
     digest: str | None = None,
 ) -> Subject:
-    """The image, with the row that ``row`` names, else the one that its label names.
+    """Find the image, with the row of the id ``row``, or of the id in its label.
 
-    Raises NoSubjectError, also where the image is another than that of ``digest``.
+    Raises NoSubjectError, also if the image does not have the digest ``digest``.
     """
     try:
         image = client.images.get(ref)

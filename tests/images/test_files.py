@@ -13,7 +13,7 @@ from tests.images.tell import some
 from torchbake.core.sizes import human
 from torchbake.matrix.added_files import planned
 
-# Where anybody may write, each his own (sticky): https://refspecs.linuxfoundation.org/FHS_3.0/fhs/
+# Folders in which every user may write (sticky): https://refspecs.linuxfoundation.org/FHS_3.0/fhs/
 SHARED = {"/tmp", "/var/tmp", "/run/lock", "/run/shm", "/dev/shm"}
 EMPTY = ("/tmp", "/var/tmp", "/run", "/var/log", "/var/spool")
 WASTE_LIMIT = 16 << 20
@@ -112,7 +112,7 @@ def test_temporary(entries: tuple[Entry, ...]) -> None:
 
 
 def made(entry: Entry) -> bool:
-    """Whether an engine or a base puts it there on purpose: empty logs that programs append to."""
+    """Return True if an engine or a base makes this file on purpose, such as an empty log that programs append to."""
     return entry.size == 0 and entry.below("/var/log", "/run")
 
 
@@ -150,12 +150,12 @@ def members(group: list[str]) -> list[str]:
 
 
 def there(path: str, paths: set[str]) -> bool:
-    """Whether a path is in the image, also by the links that merge /bin into /usr/bin."""
+    """Return True if a path is in the image, also through the links that merge /bin into /usr/bin."""
     return path in paths or f"/usr{path}" in paths or path == "/"
 
 
 def leaked(layers: list[Layer], merged: Tree, name: str) -> str:
-    """Where layers hold what a check is about, and whether it can still be seen; empty for nowhere."""
+    """List a check's findings in the layers, and whether each is still visible; empty without findings."""
     seen = {entry.path for entry in merged.entries}
     found = [
         f"{path} in layer {number} of {len(layers)}" + ("" if path in seen else ", which a later one only hides")

@@ -17,7 +17,7 @@ _PARTS = {"cuda": "libcudart", "cudnn": "libcudnn", "nccl": "libnccl"}
 
 
 def wrong_in(answers: dict[str, list[str]]) -> dict[str, list[str]]:
-    """What files miss, without what they may."""
+    """Return the missing libraries by file, without the optional ones."""
     needed = {path: [name for name in names if not optional(path, name)] for path, names in answers.items()}
     return {path: names for path, names in needed.items() if names}
 
@@ -31,10 +31,10 @@ def optional(path: str, name: str) -> bool:
 
 
 def found_by_import(path: str, name: str, linking: dict[str, Any]) -> bool:
-    """Whether an extension module misses only what its package loads before it: torch's libraries, or its own.
+    """Return True if the missing library of an extension module is loaded by its package: torch's, or its own.
 
-    Python loads such a library by its path, and the loader then takes what is loaded already. A program that is run
-    has nobody to do that for it.
+    Python loads such a library by its path, and the loader then uses the loaded one. A program that is executed has
+    no such help.
     """
     top = next((folder for folder in linking["path"] if path.startswith(f"{folder}/")), None)
     if top is None or ".so" not in path:
@@ -49,7 +49,7 @@ def shown(answers: dict[str, list[str]]) -> str:
 
 
 def missing(linking: dict[str, Any]) -> dict[str, list[str]]:
-    """What is missing as the image is: without LD_LIBRARY_PATH."""
+    """Return the missing libraries by file, without LD_LIBRARY_PATH, which the image does not set."""
     left = {
         path: [name for name in names if not found_by_import(path, name, linking)]
         for path, names in wrong_in(linking["without"]).items()

@@ -1,4 +1,4 @@
-"""What an image says of itself: its settings, its labels and its tags, against its row."""
+"""The image's settings, labels and tags, compared with its row."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ from torchbake.core.secret_values import secret_text
 from torchbake.oci.labels import LABEL
 
 REVISION = "org.opencontainers.image.revision"
-# What a build fills in: https://github.com/opencontainers/image-spec/blob/main/annotations.md
+# Placeholders of a build: https://github.com/opencontainers/image-spec/blob/main/annotations.md
 FILLED_IN = {
     "${REVISION}": r"[0-9a-f]{40,64}(-dirty)?",
     "${CREATED}": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)",
@@ -31,7 +31,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  #
 @check("metadata.labels", "labels say exactly what the row promises: id, versions, flavor, license", kinds=KINDS)
 def test_labels(row: Row, subject: Subject) -> None:
     promised = {key: value for key, value in row.promise.labels.items() if value not in FILLED_IN}
-    if subject.origin:  # it may have a title, a version and a source of its own
+    if subject.origin:  # a derived image may have its own title, version and source
         promised = {key: value for key, value in promised.items() if key.startswith(f"{LABEL}.")}
     wrong = [
         f"{key} is {subject.labels.get(key)!r}, not {value!r}"
@@ -79,7 +79,7 @@ def cudnn(number: int | None) -> str:
 
 
 def agree(label: str, inside: str) -> bool:
-    """Whether two versions are one, as exactly as both tell: PyPI's wheels leave their local part to torch itself."""
+    """Compare two versions as far as both are exact: PyPI's wheels have no local part, torch itself has one."""
     if not inside:
         return False
     said, found = Version(label), Version(inside)

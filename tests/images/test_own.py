@@ -1,4 +1,4 @@
-"""What the user's matrix adds beside packages, variables and labels: it is there as it was given, and nothing else."""
+"""The image has the files and certificates that the user's matrix adds, and no others."""
 
 import hashlib
 import ssl

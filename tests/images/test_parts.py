@@ -1,4 +1,4 @@
-"""What trimming could have broken and no other check uses. Each line of layers/trim.toml names its checks."""
+"""Parts that trimming could break and that no other check uses. Each line of layers/trim.toml names its checks."""
 
 from typing import Any
 

@@ -30,7 +30,7 @@ def options_of(config: pytest.Config) -> Options:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each payload of each job. Which there are depends on the image's family, not on a GPU being there."""
+    """Make a test for each payload of each job. They depend on the image's family, not on the presence of a GPU."""
     unknown = Gpu(how="none", reason="nobody has looked yet")
     jobs = jobs_of(subject_of(metafunc.config).family, unknown, options_of(metafunc.config))
     cases = [(payload, job.check_id(payload)) for job in jobs for payload in job.payloads]
@@ -50,7 +50,7 @@ class Runs:
         self._run = cache(self._run_once)
 
     def result(self, name: str) -> CheckResult:
-        """What a check came to. Raises TorchbakeError when the engine does not do its part, for each of the job's."""
+        """Return a check's result. Raises TorchbakeError for each check of a job that the engine could not run."""
         found = self._run(self._jobs[name])
         if isinstance(found, TorchbakeError):
             raise found

@@ -1,4 +1,4 @@
-"""Whoever an image runs as, it is at home: each check looks at containers of other users and restrictions."""
+"""The image works with every user: each check looks at containers with other users and restrictions."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from torchbake.engine.runner import Ended
 
 
 def said(ways: Mapping[str, Ended], way: str) -> dict[str, Any]:
-    """What the command saw. Fails where it did not get to run."""
+    """Parse the output of the command in one way to run the image. Fails if the command did not run."""
     ended = ways[way]
     assert ended.code == 0, f"it does not start {describe(way)}: exit {ended.code}, {ended.last_words}"
     facts: dict[str, Any] = json.loads(ended.stdout)
@@ -37,7 +37,7 @@ def unwritable(facts: dict[str, Any]) -> str:
 
 
 def everywhere(ways: Mapping[str, Ended], judge: Callable[[dict[str, Any]], str]) -> list[str]:
-    """What is wrong in each way that starts at all; those that do not are another check's."""
+    """List the problems of each way in which the image starts; another check covers the others."""
     wrong = []
     for way in WAYS:
         if ways[way].code == 0 and (reason := judge(said(ways, way))):

@@ -61,7 +61,7 @@ def trial(volumes: Volumes) -> Iterator[Trial]:
 
 
 def strangers(seen: dict[str, Seen]) -> list[str]:
-    """What root does not own."""
+    """Return the paths that root does not own."""
     return [f"{name or 'the volume'} is {one.shown}" for name, one in seen.items() if one.uid != 0]
 
 

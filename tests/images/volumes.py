@@ -37,7 +37,7 @@ class Put:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What became of one."""
+    """A file of a volume after the run."""
 
     uid: int
     gid: int
@@ -92,7 +92,7 @@ def mounts(at: Mapping[str, Volume]) -> dict[str, dict[str, str]]:
 
 
 def counts(ended: Ended) -> dict[str, int]:
-    """What the last line of a run counts; empty where there is none."""
+    """Parse the counts in the last line of a run; empty if it has none."""
     match, names = _SUMMARY.search(ended.stderr), ("entries", "changed", "failed", "skipped")
     return dict(zip(names, map(int, match.groups()), strict=True)) if match else {}
 

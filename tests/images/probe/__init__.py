@@ -1,1 +1,1 @@
-"""What runs inside a container, by its own Python: each module is a script on its own, and imports no other."""
+"""Scripts that run inside a container with its Python. Each is complete in itself and imports no other."""

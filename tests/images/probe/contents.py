@@ -1,4 +1,4 @@
-"""What files hold and whose they are, by path; as root. One JSON document on stdout."""
+"""Print the content, owner and mode of files by path, as root. One JSON document on stdout."""
 
 # Probes look at thousands of paths, and as text they are several times as fast.
 # ruff: noqa: PTH123

@@ -1,7 +1,7 @@
-"""How commands end that are run through the image's ENTRYPOINT, and how long they take. One JSON document on stdout.
+"""Run commands through the image's ENTRYPOINT, and print their exit codes and times. One JSON document on stdout.
 
-The arguments are a JSON list, the ENTRYPOINT, and a JSON object of commands by name. Here, not each in a container of
-its own, because an engine takes its time before and after, under load far more than the image itself.
+The arguments are a JSON list, the ENTRYPOINT, and a JSON object of commands by name. The commands share one container,
+because under load the engine takes far more time to start and remove a container than the image takes to run a command.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Import modules, torch first and pip last; ask torch what it is and how it tells an error; load the CUDA libraries.
+"""Import modules, torch first and pip last; query torch's build and an error's stack; load the CUDA libraries.
 
 One JSON document on stdout.
 
@@ -55,7 +55,7 @@ def torch_facts() -> dict[str, Any]:
 
 
 def libraries() -> list[str]:
-    """NVIDIA's shared libraries that stand on Python's path, in the order of their names."""
+    """Return NVIDIA's shared libraries on Python's path, sorted by name."""
     found = {
         os.path.realpath(file) for path in sys.path for file in glob.glob(f"{path}/nvidia/**/lib/*.so*", recursive=True)
     }
@@ -122,7 +122,7 @@ def traces() -> Iterator[str]:
         yield f"with TORCH_SHOW_CPP_STACKTRACES=1 an error of torch says {said.strip()[:60]!r}"
     elif "at::_ops::mm" not in said:
         yield "the C++ stack of an error does not name torch's operator"
-    # Where `addr2line` is, the stack is read from this table; debuggers and profilers always read it.
+    # If `addr2line` is installed, torch reads the stack from this table; debuggers and profilers always read it.
     folder = os.path.join(os.path.dirname(torch.__file__), "lib")
     for path in (f"{folder}/libtorch_cpu.so", f"{folder}/libtorch_cuda.so"):
         if os.path.exists(path) and not names_functions(path):
@@ -130,7 +130,7 @@ def traces() -> Iterator[str]:
 
 
 def names_functions(path: str) -> bool:
-    """Whether a 64-bit ELF file has a symbol table beside the loader's."""
+    """Return True if a 64-bit ELF file has a symbol table in addition to the loader's."""
     with open(path, "rb") as file:
         head = file.read(64)
         start, size, count = (int.from_bytes(head[at:end], "little") for at, end in ((40, 48), (58, 60), (60, 62)))

@@ -1,7 +1,7 @@
-"""What the loader finds for every ELF file, with and without LD_LIBRARY_PATH. One JSON document on stdout.
+"""Print the libraries that the loader finds for every ELF file, with and without LD_LIBRARY_PATH, as one JSON document.
 
-It asks the loader as `ldd` does, in which a shell script stands between for each file: the same answers, ten times
-as fast. https://man7.org/linux/man-pages/man1/ldd.1.html
+The probe calls the loader directly. `ldd` gives the same answers, but is a shell script that takes ten times as long:
+https://man7.org/linux/man-pages/man1/ldd.1.html
 """
 
 # Probes look at thousands of paths, and as text they are several times as fast.
@@ -53,12 +53,12 @@ def is_elf(path: str) -> bool:
 
 
 def static(loader: str, path: str) -> bool:
-    """Whether a file needs no other: `--verify` answers 1 for a static one."""
+    """Return True if a file is linked statically: the loader's `--verify` exits with 1 for it."""
     return subprocess.run([loader, "--verify", path], capture_output=True, check=False).returncode == 1
 
 
 def ask(loader: str, files: list[str], library_path: str | None) -> dict[str, str]:
-    """What the loader says of each file."""
+    """Return the loader's output for each file."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     if library_path is not None:
         environment["LD_LIBRARY_PATH"] = library_path

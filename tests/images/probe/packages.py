@@ -1,4 +1,4 @@
-"""What Python finds installed: by metadata alone, nothing is imported. One JSON document on stdout."""
+"""Print the installed packages by their metadata, without importing any. One JSON document on stdout."""
 
 # Probes look at thousands of paths, and as text they are several times as fast.
 # ruff: noqa: PTH116

@@ -1,6 +1,6 @@
-"""What trimming could have taken from an image: each part is made to work, without a GPU. One JSON document on stdout.
+"""Run a part of an image that trimming could have broken, without a GPU. One JSON document on stdout.
 
-The argument is the name of a part; the answer is what is wrong with it.
+The argument is the name of the part; the document is the list of its problems.
 """
 
 # Probes look at thousands of paths, and as text they are several times as fast.
@@ -54,7 +54,7 @@ def triton() -> Iterator[str]:
 
 
 def load(folder: str, text: str) -> ModuleType:
-    """A module of its own file: Triton reads a kernel's source again."""
+    """Import a module from a file: Triton reads a kernel's source again."""
     path = os.path.join(folder, "kernel.py")
     with open(path, "w") as file:
         file.write(text)
@@ -102,8 +102,8 @@ def unloadable(paths: list[str], least: int = 0) -> Iterator[str]:
 def nvrtc() -> Iterator[str]:
     """https://docs.nvidia.com/cuda/nvrtc/
 
-    In a process that has torch, as it is used: CUDA 13.0's does not look beside itself for its other half, which torch
-    has loaded by then.
+    The process has imported torch, as in real use: CUDA 13.0's nvrtc does not search its own folder for its second
+    library, which torch has loaded by then.
     """
     import torch  # noqa: F401, PLC0415
 
@@ -130,7 +130,7 @@ def toolkit() -> Iterator[str]:
 
 
 def device_code() -> Iterator[str]:
-    """What Triton's kernels call of NVSHMEM; not every release has it under the name that torch looks for."""
+    """Load NVSHMEM's bitcode for Triton's kernels; some releases have it under a name that torch does not search."""
     found = of_nvidia("libnvshmem_device*.bc")
     if not found:
         yield "NVSHMEM's device code (libnvshmem_device.bc) is not there"

@@ -38,7 +38,7 @@ def processes() -> list[dict[str, Any]]:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             found.append(process(pid))
-        except OSError:  # it ended meanwhile, or is another probe's
+        except OSError:  # the process has ended, or belongs to another probe
             continue
     return found
 

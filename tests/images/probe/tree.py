@@ -12,7 +12,7 @@ MADE_BY_THE_ENGINE = {"/.dockerenv", "/run/.containerenv"}
 
 
 def mounts() -> set[str]:
-    """Where something is mounted: not of the image."""
+    """Return the mount points, whose files are not the image's."""
     with open("/proc/self/mountinfo") as lines:
         return {line.split()[4] for line in lines} - {"/"}
 

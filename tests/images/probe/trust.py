@@ -1,4 +1,4 @@
-"""Which certificates were added to the system's, and which of all Python trusts. One JSON document on stdout."""
+"""Print the certificates added to the system's, and the certificates that Python trusts. One JSON document on stdout."""
 
 # Probes look at thousands of paths, and as text they are several times as fast.
 # ruff: noqa: PTH118, PTH123
@@ -13,7 +13,7 @@ FOLDER = "/usr/local/share/ca-certificates"
 
 
 def digest(pem: str) -> str:
-    """The sha256 of a certificate itself, as `openssl x509 -fingerprint -sha256` has it; empty for what is none."""
+    """Return a certificate's fingerprint as `openssl x509 -fingerprint -sha256` prints it; empty for other text."""
     begin = pem.find("-----BEGIN CERTIFICATE-----")
     try:
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem[begin:].strip())).hexdigest() if begin >= 0 else ""

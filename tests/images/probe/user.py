@@ -1,4 +1,4 @@
-"""Who a container runs as and where it may write, as seen by the command. One JSON document on stdout.
+"""Print the user of a container's command and the folders that it can write to. One JSON document on stdout.
 
 The argument is a JSON list of folders to write in.
 """
@@ -17,7 +17,7 @@ import types
 
 
 def writing(folder: str) -> dict[str, object]:
-    """Make the folder if need be, and a file in it; what became of that."""
+    """Make the folder if it does not exist, write a file in it, and return the result."""
     try:
         os.makedirs(folder, exist_ok=True)
         file, path = tempfile.mkstemp(dir=folder)
@@ -40,18 +40,18 @@ def name() -> dict[str, object]:
 
 
 def variable(key: str) -> dict[str, object]:
-    """Whether the folder that a variable names can be written."""
+    """Try to write to the folder in a variable."""
     value = os.environ.get(key)
     return writing(value) | {"path": value} if value else {"ok": False, "reason": f"{key} is not set"}
 
 
 def inductor() -> dict[str, object]:
-    """Where torch itself would put what it compiles; ``None`` where there is no torch."""
+    """Try to write to torch's own cache of compiled code; the folder is ``None`` without torch."""
     found = importlib.util.find_spec("torch")
     if found is None or not found.submodule_search_locations:
         return {"ok": True, "path": None}
     for name in ("torch", "torch._inductor", "torch._inductor.runtime"):
-        # Packages that are only a place, so that this one function of torch costs no import of all of it.
+        # Empty packages with torch's paths: the function is imported without the rest of torch.
         empty = types.ModuleType(name)
         empty.__path__ = [os.path.join(found.submodule_search_locations[0], *name.split(".")[1:])]
         sys.modules[name] = empty
