@@ -28,7 +28,7 @@ def built() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def image() -> str:
-    """The one image that machines without Kubernetes need."""
+    """Return the one image that machines without Kubernetes need."""
     return ref_of(CPU)
 
 
@@ -52,7 +52,7 @@ def node(built: dict[str, str]) -> Iterator[Node]:
 
 @pytest.fixture
 def space(node: Node) -> Iterator[Space]:
-    """One that is gone with all that is in it when the test ends."""
+    """A namespace that is deleted, with its objects, at the end of the test."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     made = node.kubectl("create", "namespace", name)
     assert made.returncode == 0, made.stderr
@@ -61,7 +61,7 @@ def space(node: Node) -> Iterator[Space]:
 
 
 def script(name: str) -> Path:
-    """Where the script of this name is; a name in both folders would hide one."""
+    """Find the script of this name; a name in both folders is an error, as one would hide the other."""
     (source,) = (each / name for each in JOBS if (each / name).exists())
     return source
 

@@ -1,4 +1,4 @@
-"""Groups of the kernel's (cgroups) for what a machine starts, below those that are here."""
+"""Control groups (cgroups) for the processes of a machine, below the cgroups of this process."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def remove(name: str) -> None:
 
 
 def sweep(prefix: str) -> None:
-    """Remove those that end in the number of a process which is no more."""
+    """Remove the groups whose name ends in the id of a process that has ended."""
     for group in [path for each in controllers() for path in each.glob(f"{prefix}*")]:
         if not Path("/proc", group.name.removeprefix(prefix)).exists():
             remove(group.name)

@@ -1,6 +1,6 @@
-"""Helm's own library, in a process of its own that sees a node's network: `python -m tests.clusters.helm ACTION…`.
+"""Run Helm's library in a process of its own, in a node's network: `python -m tests.clusters.helm ACTION…`.
 
-ACTION is install, upgrade or uninstall. What it is told comes as one JSON object on stdin.
+ACTION is install, upgrade or uninstall. Its arguments are one JSON object on stdin.
 """
 
 import json

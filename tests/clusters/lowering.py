@@ -1,7 +1,7 @@
 """Newer Jobs, as Kubernetes 1.20 can run them: one Job for each index of an Indexed Job, and no reasons for failures.
 
-Each pod gets what the controller of Indexed Jobs gives it: its name, its number as a variable, as an annotation and as
-a label, and the job's name as a label. For tests alone.
+Each pod gets the same fields as from the controller of Indexed Jobs: its name, its number as a variable, annotation
+and label, and the job's name as a label. Only tests use this.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""What a Kubernetes node is made of, from Debian's packages alone: made once, and kept as a folder."""
+"""The file system of a Kubernetes node, made once of Debian's packages and kept as a folder."""
 
 import subprocess
 import tempfile
@@ -22,14 +22,14 @@ _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 
 
 def machine(kept: Path) -> Path:
-    """The root of a node's file system, below ``kept``; made anew when what makes it has changed."""
+    """Return the root of a node's file system, below ``kept``; make it again after a change of its sources."""
     kept.mkdir(parents=True, exist_ok=True)
     kubernetes = _made(kept, "kube-one.zst", [HERE / "compile", HERE / "kube_one.go"], compile_kubernetes)
     return _made(kept, "tree", [Path(__file__), kubernetes], lambda tree: bootstrap(tree, kubernetes))
 
 
 def _made(kept: Path, name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
-    """Made beside, and renamed when it is whole; beside it the digest of what it was made from."""
+    """Make a folder under another name and rename it when it is complete; a file holds the digest of its sources."""
     path, record = kept / name, kept / f"{name}.sha256"
     digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     if path.exists() and record.exists() and record.read_text() == digest:
@@ -45,7 +45,7 @@ def _made(kept: Path, name: str, sources: Sequence[Path], make: Callable[[Path],
 
 
 def compile_kubernetes(target: Path) -> None:
-    """In a Debian that is thrown away: five minutes of two cores, and 3 GB meanwhile."""
+    """Compile Kubernetes in a temporary Debian. This takes five minutes on two cores, and 3 GB of disk."""
     hooks = [f"copy-in {HERE} /", 'chroot "$1" bash /kubernetes/compile', f"copy-out /{target.name} {target.parent}"]
     debootstrap("null", Path("/dev/null"), _GO, hooks, sources=True)
 

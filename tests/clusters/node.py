@@ -1,4 +1,4 @@
-"""A Kubernetes node of one machine, in namespaces of its own: nothing of it is seen by, or left on, the host."""
+"""A Kubernetes node of one machine in its own namespaces, which leaves nothing on the host."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ Completed = subprocess.CompletedProcess[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A running node. ``pid`` is its first process, ``state`` the folder that it sees as /var/lib/node."""
+    """A running node. ``pid`` is its first process, ``state`` the folder that is mounted at /var/lib/node."""
 
     pid: int
     tree: Path
@@ -78,7 +78,7 @@ def start_node(tree: Path) -> Iterator[Node]:
     work.mkdir()
     for controller in groups.controllers():
         (controller / work.name).mkdir()
-    # It ends with its parent, whatever that ended by, and with it all that it has started.
+    # The kernel kills the node when its parent ends for any reason, and then all processes of the node.
     words = [str(HERE / "node"), str(tree), str(work), f"/{work.name}"]
     command = ["setpriv", "--pdeathsig=KILL", "unshare", *_NAMESPACES, *words]
     try:
@@ -104,7 +104,7 @@ def _sweep() -> None:
 
 
 def _first_of(pid: int) -> int:
-    """What `unshare` has forked."""
+    """Return the id of the process that `unshare` has forked."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
@@ -118,6 +118,6 @@ def _wait(process: "subprocess.Popen[bytes]", work: Path) -> None:
 
 
 def _clean(work: Path) -> None:
-    """What is left when no process is: files and cgroups."""
+    """Remove a stopped node's files and cgroups."""
     groups.remove(work.name)
     shutil.rmtree(work)

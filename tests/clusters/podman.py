@@ -33,12 +33,12 @@ firewall_driver = "nftables"
 
 @dataclass(frozen=True, kw_only=True)
 class Podman:
-    """One that is root's, with a network whose containers know each other's names."""
+    """Root's podman in a machine, with a network whose containers know each other's names."""
 
     box: Box
 
     def podman(self, *words: str, text: str | None = None) -> str:
-        """What root types there. Raises AssertionError where it fails."""
+        """Run a podman command as root in the machine. Raises AssertionError if it fails."""
         command = self.box.command("podman", *words, env=_ENV)
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, f"podman {' '.join(words)}: {done.stdout}{done.stderr}"
@@ -78,7 +78,7 @@ class Podman:
         self.podman("kube", "down", "--force", "-", text=last.text)
 
     def left(self) -> set[str]:
-        """The names of all that is there but for the image and the network."""
+        """Return the names of all objects except the image and the network."""
         asked = (("pod", "ps"), ("volume", "ls"), ("network", "ls"))
         names = [self.podman(*words, "--format={{.Name}}").split() for words in asked]
         containers = self.podman("ps", "--all", "--format={{.Names}}").split()
@@ -87,7 +87,7 @@ class Podman:
 
 @contextmanager
 def podman(tree: Path, folder: Path) -> Iterator[Podman]:
-    """One that is gone, with its containers, when this ends. Raises NoLauncherError."""
+    """Start a podman that ends with its containers at the end of the block. Raises NoLauncherError."""
     if os.geteuid() != 0:
         raise NoLauncherError("a machine wants root")
     groups.sweep(_PREFIX)  # of tests that were killed
@@ -103,7 +103,7 @@ def podman(tree: Path, folder: Path) -> Iterator[Podman]:
 
 
 def _ready(box: Box) -> Podman:
-    """What it keeps is in memory, as a swarm's: 0.9 GB of an image, and 0.3 GB more while it is loaded."""
+    """Load the image. Its storage is in memory, as a swarm's is: 0.9 GB, and 0.3 GB more during the load."""
     box.ask("mount", "--mkdir", "-t", "tmpfs", "tmpfs", _STORAGE)
     box.ask("mkdir", "-p", f"{_STORAGE}/storage/tmp")
     box.write("/etc/containers/containers.conf", _SETTINGS)

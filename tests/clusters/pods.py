@@ -1,8 +1,8 @@
 """Indexed Jobs, as `podman kube play` can run them: a Pod for each index. For tests alone.
 
-Each pod is what the controller of Indexed Jobs makes, to the letter, but for the names of its emptyDirs. Its name in
-the headless Service, which podman has not, is an alias in podman's network. What ends or restarts jobs is dropped, as
-podman has nobody who would: `backoffLimit` and `podFailurePolicy`.
+Each pod equals the controller's, except for the names of its emptyDirs. Podman has no headless Service: the pod's name
+in it is an alias in podman's network. `backoffLimit` and `podFailurePolicy` are dropped, because podman has no
+controller that would end or restart a job.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _OF_PODS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What is played at one time: the text; the pod that it becomes; its name for others; its one container."""
+    """One input of `podman kube play`: its text, and the names of its pod, its network alias and its container."""
 
     name: str
     alias: str

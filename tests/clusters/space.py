@@ -41,7 +41,7 @@ class Space:
         return done.stdout
 
     def said(self, pod: dict[str, Any]) -> str:
-        """What a pod's container has said so far; nothing while there is none, as between two starts."""
+        """Return the log of a pod's container; empty while it has no container, as between two starts."""
         return self.node.kubectl("--namespace", self.name, "logs", pod["metadata"]["name"]).stdout
 
     def found(self, kinds: str, *words: str) -> list[dict[str, Any]]:
@@ -53,13 +53,13 @@ class Space:
         return sorted(self.found("pods"), key=rank_of)
 
     def ready(self) -> list[bool]:
-        """Whether each pod is, by rank."""
+        """Return for each pod, by rank, whether it is ready."""
         return [is_ready(pod) for pod in self.pods()]
 
     def ends(self) -> list[Ended]:
-        """All pods, once every Job has completed or failed; in the order of their ranks, the last of each last.
+        """Wait until every Job has completed or failed, and return all pods by rank, a rank's last pod last.
 
-        Without those that were ended before their container had begun: they have no code.
+        Pods that were ended before their container had started have no exit code, and are left out.
         """
         until(lambda: all(map(_is_over, self.found("jobs"))), SLOW)
         until(lambda: not any(map(_runs, self.pods())), 60)
@@ -71,7 +71,7 @@ class Space:
         return Ended(rank=rank_of(pod), code=_state(pod)["terminated"]["exitCode"], log=log)
 
     def left(self) -> set[str]:
-        """What is here that Kubernetes did not make by itself."""
+        """Return the objects in the namespace, except those that Kubernetes makes by itself."""
         names = {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in self.found(_KINDS)}
         return names - _ITS_OWN
 

@@ -1,4 +1,4 @@
-"""What a job on the node finds its files and data in: a folder of the node's as a volume, and a git repository."""
+"""Files and data for a job on the node: a volume that is one of the node's folders, and a git repository."""
 
 import json
 import os

@@ -70,7 +70,7 @@ def restarts(space: Space) -> list[int]:
 
 
 def said_of(space: Space, reason: str) -> str:
-    """What Kubernetes has said under this reason, to whoever describes the pods."""
+    """Return the messages of the events with this reason, as `kubectl describe` shows them."""
     return "\n".join(each["message"] for each in space.found("events") if each["reason"] == reason)
 
 
@@ -94,7 +94,7 @@ def test_a_service_is_installed_and_changed_and_leaves_nothing(nodes: int, space
 def test_a_job_ends_with_the_scripts_code_and_an_upgrade_runs_it_again(
     version: int, space: Space, built: dict[str, str]
 ) -> None:
-    """The default kind. What an upgrade changes is run, and the Job before it is gone."""
+    """Of the default kind, an upgrade runs the changed job and deletes the previous one."""
     release = Release(space=space, version=version)
     ends = {"files": texts("end.py"), "extraEnvVars": [{"name": "COLOR", "value": "blue"}]}
     release.install(job(built[CPU], **ends, entrypoint={"file": "end.py", "args": [7, 0]}))

@@ -1,7 +1,7 @@
 """Jobs on a real Kubernetes node, version 1.20.2: as `job show` writes them, by kubectl.
 
-That version has no Indexed Jobs. What `job show kubernetes` writes is lowered for it, which is the one thing here that
-is not to the letter; what `job show kubernetes-1.20` writes is applied as it is.
+That version has no Indexed Jobs, so the output of `job show kubernetes` is lowered for it. The output of
+`job show kubernetes-1.20` is applied unchanged.
 """
 
 import json
@@ -43,7 +43,7 @@ def job_file(folder: Path, **job: Any) -> Path:
 
 
 def manifest(folder: Path, target: str, **job: Any) -> str:
-    """What a user's `job show` writes, for this Kubernetes, whose images no registry serves."""
+    """Return the output of `job show`, for a Kubernetes whose images come from no registry."""
     shown = torchbake("job", "show", target, str(job_file(folder, **job)), "--no-pin")
     assert shown.returncode == 0, shown.stderr
     return shown.stdout if target == TO_THE_LETTER else lowered(shown.stdout)
@@ -57,7 +57,7 @@ def submit(space: Space, text: str) -> float:
 
 
 def found_by(ended: list[Ended]) -> list[dict[str, Any]]:
-    """What each rank printed, by rank; all must have ended well."""
+    """Return the output of each rank, by rank, after a check that all ended well."""
     assert [each.code for each in ended] == [0] * len(ended), "\n".join(each.log for each in ended)[-3000:]
     lines = [line for each in ended for line in each.log.splitlines() if line.startswith("{")]
     return sorted((json.loads(line) for line in lines), key=lambda found: int(found["rank"]))

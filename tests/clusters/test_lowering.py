@@ -1,4 +1,4 @@
-"""What the tests on an old Kubernetes and on podman change of a manifest, and what they refuse to lose."""
+"""Changes of manifests for an old Kubernetes and for podman, and fields that must not be dropped."""
 
 from typing import Any
 

@@ -1,13 +1,13 @@
 """The job of all launchers by `podman kube play`, in a machine made of Debian's packages.
 
-The pods are those that `job show kubernetes` writes, one for each index; a job of one node is played as it is written.
-podman has no Jobs, Services or scheduler, and of what is in a pod it passes over:
+The pods are made of the output of `job show kubernetes`, one for each index; a job of one node is played unchanged.
+podman has no Jobs, Services or scheduler, and ignores some fields of a pod:
 
-- `runAsNonRoot`: with `runAsUser: 0` it starts as root;
-- `fsGroup`: its volumes are of the container's user at once;
-- `seccompProfile`: its own profile is on, said or not;
+- `runAsNonRoot`: with `runAsUser: 0` the container starts as root;
+- `fsGroup`: volumes always belong to the container's user;
+- `seccompProfile`: podman's own profile is always on;
 - `readinessProbe`, and `sizeLimit` of an emptyDir in memory;
-- an emptyDir at /tmp: there it mounts a folder in memory over it. So it cannot be seen here that a pod without the
+- an emptyDir at /tmp: podman mounts a folder in memory over it. So these tests do not show that a pod without the
   emptyDir could not write there.
 """
 
@@ -52,7 +52,7 @@ def test_a_rank_that_fails_gives_the_job_its_exit_code(machine: Podman, image: s
 
 @pytest.fixture
 def held(machine: Podman, image: str, tmp_path: Path, files: Callable[..., str]) -> Callable[..., Held]:
-    """What a job of one node is held to, where ``change`` has had its pod."""
+    """Return the limits of a job of one node, after ``change`` has edited its pod."""
     own = {"nodes": 1, "files": {"folder": files("held.py")}}
     text = manifest("kubernetes", tmp_path, image, ("held.py",), **own)
 

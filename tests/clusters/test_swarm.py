@@ -1,4 +1,4 @@
-"""The job of all launchers on a swarm: engines of its own, each in a machine made of Debian's packages."""
+"""The job of all launchers on a swarm of engines, each in a machine made of Debian's packages."""
 
 from collections.abc import Iterator
 

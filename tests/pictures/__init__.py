@@ -3,10 +3,10 @@
 from torchbake.core.paths import TOOLKIT
 
 FOLDER = TOOLKIT / "docs/pictures"
-# What the terminal shows, as words behind `nox`.
+# Commands of the terminal's pictures, as words after `nox`.
 COMMANDS = (
     ("-s", "test", "--", "cpu", "!devel"),
     ("-s", "tags", "--", "cpu"),
 )
-# What the report shows: one image of each kind.
+# Images in the report's picture: one of each kind.
 IMAGES = ("2.13.0-*", "2.7.1-*-runtime-debian12", "volume-permissions")

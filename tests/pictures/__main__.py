@@ -1,6 +1,6 @@
-"""`nox -s pictures`: the pictures in docs/pictures anew, from the images that the engine has.
+"""`nox -s pictures`: make the pictures in docs/pictures again, from the engine's images.
 
-They show what is there: build and test the images of IMAGES first, or the pictures say that they are not.
+Build and test the images of IMAGES first, or the pictures show them as missing.
 """
 
 import os

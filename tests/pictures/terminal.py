@@ -44,11 +44,11 @@ _FRAME = """\
 
 
 class CommandError(Exception):
-    """Which command failed, and what it wrote."""
+    """A command that failed, with its output."""
 
 
 def written(command: Sequence[str], env: Mapping[str, str]) -> str:
-    """All that a command writes to a terminal of its own. Raises CommandError where it fails."""
+    """Return the output of a command in a terminal of its own. Raises CommandError if it fails."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, COLUMNS, 0, 0))
     with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env, start_new_session=True) as process:

@@ -1,4 +1,4 @@
-"""What our jobs are compared with: a plain StatefulSet, and one as the charts of this field write it."""
+"""StatefulSets that jobs are compared with: a plain one, and one in the form of common charts."""
 
 from pathlib import Path
 

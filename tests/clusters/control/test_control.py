@@ -1,6 +1,6 @@
-"""Ours beside a plain StatefulSet with torch.distributed.launch, and one as the charts of this field write it.
+"""Jobs compared with a plain StatefulSet of torch.distributed.launch, and one in the form of common charts.
 
-What comes of a training is held; how long it takes is printed. docs/internals/performance.md has the figures.
+The tests assert a training's results and print its times. docs/internals/performance.md has the figures.
 """
 
 import time
@@ -66,7 +66,7 @@ def test_the_script_fails(way: str, training: Training) -> None:
 
 @pytest.mark.parametrize("way", [OURS, PLAIN])
 def test_a_rank_is_killed(way: str, training: Training) -> None:
-    """Ours ends, as of a script that fails. The StatefulSet begins anew, whatever it was."""
+    """A job ends as if the script had failed. The StatefulSet starts again after any end."""
     space = training.space
     submit(space, training.manifest(way, 1000, restarts=0))
     training.reaches(70)

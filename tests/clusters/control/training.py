@@ -47,7 +47,7 @@ class Training:
         return lowered(shown.stdout) if restarts else shown.stdout
 
     def steps(self) -> list[Step]:
-        """All that were done, in the order in which they were."""
+        """List the completed steps in their order."""
         path = self.folder / "steps"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(float(when), int(step)) for when, step in map(str.split, lines)]
@@ -71,7 +71,7 @@ class Training:
         return str(self.space.pods()[rank]["metadata"]["name"])
 
     def containers(self) -> list[dict[str, Any]]:
-        """What Kubernetes says of each rank's container, those of pods that were replaced included."""
+        """Return Kubernetes' status of each rank's container, including the containers of replaced pods."""
         return [pod["status"].get("containerStatuses", [{}])[0] for pod in self.space.pods()]
 
     def remove(self) -> None:

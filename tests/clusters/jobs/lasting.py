@@ -27,7 +27,7 @@ def save(step: int) -> None:
 
 
 signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
-# Half an hour is what torch waits unless told otherwise.
+# Torch's default is half an hour.
 dist.init_process_group("gloo", timeout=timedelta(seconds=int(os.environ.get("GROUP_TIMEOUT", "1800"))))
 rank, last = dist.get_rank(), dist.get_world_size() - 1
 (data / f"pid-{rank}").write_text(str(os.getpid()))
@@ -46,6 +46,6 @@ for step in range(first + 1, steps + 1):
     if stops:
         break
     time.sleep(0.1)
-dist.barrier()  # of those that stop, none leaves before all know it
+dist.barrier()  # no rank leaves before all ranks know that the job stops
 print(f"rank {rank} ends", flush=True)
 os._exit(STOPPED if stops else 0)

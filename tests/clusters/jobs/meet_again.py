@@ -1,6 +1,6 @@
-"""All ranks meet; those of the first time then stay until they are ended, those of another end well.
+"""All ranks meet. In the first run they then wait until they are ended; in a later run they end well.
 
-Whoever looks on says by a file that the first time is over.
+The test makes a file to say that the first run is over.
 """
 
 import runpy

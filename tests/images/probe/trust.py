@@ -1,4 +1,4 @@
-"""Print the certificates added to the system's, and the certificates that Python trusts. One JSON document on stdout."""
+"""Print the certificates added to the system's, and the certificates that Python trusts, as one JSON document."""
 
 # Probes look at thousands of paths, and as text they are several times as fast.
 # ruff: noqa: PTH118, PTH123
