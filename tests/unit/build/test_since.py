@@ -8,8 +8,9 @@ import pytest
 
 from tests.unit.builds import RUNTIME, small_project
 from tests.unit.conftest import SMALL, edited, image, init_image
-from torchbake.build.since import Earlier, Files, _specs, changed_below, files_of, why_changed
+from torchbake.build.since import Earlier, Files, _specs, changed_below, files_of, read_earlier, why_changed
 from torchbake.core.paths import TOOLKIT
+from torchbake.errors import UsageError
 from torchbake.matrix.project import load_project
 
 OURS = image()
@@ -32,6 +33,7 @@ def test_nothing_has_changed_where_row_and_files_are_the_same() -> None:
         (replace(THEN, specs={OURS.id: image(pip=("numpy", "einops"))}), "its row changed: pip"),
         (replace(THEN, specs={OURS.id: init_image(OURS.id)}), "its row changed: kind"),
         (replace(THEN, files={}), "changed: Dockerfile, requirements.lock, builder.lock +1"),
+        (replace(THEN, files={PATHS[3]: b"the same"}), "changed: Dockerfile, requirements.lock, builder.lock"),
     ],
 )
 def test_the_reason_says_what_has_changed(then: Earlier, reason: str) -> None:
@@ -58,6 +60,36 @@ def test_a_matrix_of_then_is_read_by_the_rules_of_now() -> None:
         assert not specs
         assert problem
     assert _specs(None, path) == ({}, "")
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_files_of_a_commit_are_read_from_git(tmp_path: Path) -> None:
+    """In a project below the repository's root, with files that git does not have, and one outside the repository."""
+    project = small_project(tmp_path / "repository/project")
+    inside = [project.root / name for name in ("empty", "of lines", "binary", "untracked", "folder")]
+    contents = (b"", b"a\nb blob 3\n", bytes(range(256)))
+    for path, data in zip(inside, contents, strict=False):
+        path.write_bytes(data)
+    git = ("git", "-C", str(tmp_path / "repository"), "-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    for path in inside[:4]:
+        path.write_bytes(b"changed since")
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"as it is now")
+    then = read_earlier(project, "HEAD", [*reversed(inside), outside])
+    assert {**then.files} == {
+        **dict(zip(inside, contents, strict=False)),
+        outside: b"as it is now",
+        project.document.path: project.document.path.read_bytes(),
+    }
+    assert {*then.specs} == {spec.id for spec in project.expansion.specs}
+    assert (then.ref, len(then.commit), then.problem) == ("HEAD", 40, "")
+    assert read_earlier(project, "0" * 40, inside) == Earlier(ref="no commit", commit="", files={}, specs={})
+    with pytest.raises(UsageError, match="git knows no commit 'gone' here"):
+        read_earlier(project, "gone", inside)
+    with pytest.raises(UsageError, match="is in no git repository"):
+        read_earlier(small_project(tmp_path / "alone"), "HEAD", [])
 
 
 def test_what_puts_own_files_into_an_image_is_one_of_the_files_of_such_images_alone(tmp_path: Path) -> None:

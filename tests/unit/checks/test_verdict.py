@@ -54,9 +54,11 @@ def test_a_check_is_what_was_found() -> None:
 
 def test_what_puts_checks_right_is_told_once_and_of_those_alone_that_failed() -> None:
     found = [
-        check(outcome=outcome, reason="r", remedy=word) for outcome in (FAILED, NOT_RUN) for word in ("a", "", "a")
+        check(outcome=outcome, reason="r", remedy=word)
+        for outcome, word in ((FAILED, "a"), (NOT_RUN, "c"), (FAILED, ""), (FAILED, "a"), (FAILED, "b"))
     ]
-    assert remedies([*found, check(outcome=FAILED, reason="r", remedy="b")]) == ("a", "b")
+    assert remedies(found) == ("a", "b")
+    assert verdict(*found).of(NOT_RUN) == (found[1],)
 
 
 def test_what_checks_add_up_to() -> None:

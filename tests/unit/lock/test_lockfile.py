@@ -158,6 +158,13 @@ def test_a_lock_holds_our_lines_alone(text: str) -> None:
         parse_lock(text, "x")
 
 
+def test_an_added_line_is_named_with_its_number() -> None:
+    with pytest.raises(
+        LockError, match=f"line {len(TEXT.splitlines()) + 1} was not written by torchbake: '-r more.txt'"
+    ):
+        parse_lock(TEXT + "-r more.txt\n", "x")
+
+
 @given(st.integers(0, len(TEXT)), st.text(min_size=1, max_size=30))
 def test_nothing_can_be_put_into_a_lock_unseen(at: int, more: str) -> None:
     text = TEXT[:at] + more + TEXT[at:]

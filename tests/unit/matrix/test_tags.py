@@ -98,6 +98,26 @@ def test_a_tag_that_two_forms_give_to_two_images_is_an_error() -> None:
         tags(image("2.10"), image("2.10.1"), forms=("{torch}", "{minor}"))
 
 
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ("-{torch}", "does not start with"),
+        (".{torch}", "does not start with"),
+        ("", "does not start with"),
+        ("{torch}+x", "a tag holds letters"),
+        ("{torch:>9}", "a tag holds letters"),
+        ("{torch!r}", "a tag holds letters"),
+        ("{torch", "write parts as"),
+        ("{python}", "unknown part 'python'"),
+    ],
+)
+def test_a_form_that_makes_no_tag_is_refused(form: str, reason: str) -> None:
+    with pytest.raises(MatrixError) as caught:
+        tags(image(), forms=(form,))
+    assert repr(form) in caught.value.message
+    assert reason in caught.value.message
+
+
 def test_a_cudnn_that_a_form_leaves_out_goes_to_the_higher() -> None:
     assert holder("latest", image(cudnn="8"), image(cudnn="9")) == image(cudnn="9").id
 

@@ -10,13 +10,16 @@ from torchbake.errors import UsageError
 from torchbake.oci.labels import LABEL
 from torchbake.oci.reference import parse_reference, parse_registry
 from torchbake.oci.tag_names import ImmutableTag
-from torchbake.release.decide import Held, Standing, decide, moves_to, rank_of
+from torchbake.release.decide import Held, Standing, as_json, decide, moves_to, rank_of
 
 OURS = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
 
 
-def labels(name: str = OURS, *, torch: str = "2.7.1", cuda: str = "12.6.77", inputs: str = "a") -> dict[str, str]:
-    return {f"{LABEL}.id": name, f"{LABEL}.torch": torch, f"{LABEL}.cuda": cuda, f"{LABEL}.inputs": inputs}
+def labels(
+    name: str = OURS, *, torch: str = "2.7.1", cuda: str = "12.6.77", cudnn: str = "9.10.2", inputs: str = "a"
+) -> dict[str, str]:
+    about = {"id": name, "torch": torch, "cuda": cuda, "cudnn": cudnn, "inputs": inputs}
+    return {f"{LABEL}.{key}": value for key, value in about.items()}
 
 
 def held(digest: str, **about: str) -> Held:
@@ -105,6 +108,7 @@ def test_versions_are_no_decimal_numbers() -> None:
     [
         ({"torch": "2.14.1+cu126", "cuda": "12.6.77"}, {"torch": "2.14.1", "cuda": "13.0.1"}),
         ({"cuda": "12.6.85"}, {"cuda": "12.6.77"}),  # of one minor version a matrix has no newer one
+        ({"cudnn": "9.10.2"}, {"cudnn": "9.7.0"}),  # nor of one major version of cuDNN
     ],
 )
 def test_what_a_wheel_adds_to_its_version_makes_no_image_newer(other: dict[str, str], ours: dict[str, str]) -> None:
@@ -113,10 +117,38 @@ def test_what_a_wheel_adds_to_its_version_makes_no_image_newer(other: dict[str, 
     assert ([move.tag for move in moves], held_back) == (["latest"], {})
 
 
-def test_a_tag_of_somebody_else_is_left_alone() -> None:
-    moves, held_back = moves_to("b", labels(), {"latest": Held(digest="sha256:123", labels={})})
+def test_an_image_with_an_older_cudnn_takes_no_tag() -> None:
+    newer = Held(digest="a", labels=labels("a", cudnn="9.1.0"))
+    assert moves_to("b", labels("b", cudnn="8.9.2"), {"latest": newer}) == ((), {"latest": "a is newer"})
+    moves, _ = moves_to("a", newer.labels, {"latest": Held(digest="b", labels=labels("b", cudnn="8.9.2"))})
+    assert [move.after for move in moves] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ({}, labels()),
+        (labels("other", torch="two"), labels()),
+        (labels("other"), labels(torch="two")),
+        (labels("other"), {}),
+    ],
+)
+def test_a_tag_stays_if_an_image_has_no_rank(theirs: dict[str, str], ours: dict[str, str]) -> None:
+    moves, held_back = moves_to("b", {f"{LABEL}.id": "b", **ours}, {"latest": Held(digest="sha256:123", labels=theirs)})
     assert moves == ()
     assert held_back == {"latest": "it holds an image that is not ours (123)"}
+
+
+def test_a_decision_is_shown_as_json() -> None:
+    assert as_json(
+        decide(OURS, "new", labels(), replace(EMPTY, rolling={OURS: None, "latest": held("x", name="y")}))
+    ) == {
+        "action": "release",
+        "tag": f"{OURS}-r0",
+        "digest": "new",
+        "moves": [{"tag": OURS, "before": None, "after": "new"}, {"tag": "latest", "before": "x", "after": "new"}],
+        "held_back": {},
+    }
 
 
 @pytest.mark.parametrize(
