@@ -60,6 +60,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
+    session.run("python", "-m", "tests.words")
     entrypoints = [f"entrypoints/pytorch/{name}" for name in ("entrypoint", "login_profile", "pip", "profile")]
     scripts = ["layers/apt-install", "layers/own-files", ".ci/run", "completion.bash", "ansible/sample/deploy_host"]
     session.run("shellcheck", *entrypoints, *scripts)

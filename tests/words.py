@@ -11,28 +11,27 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import NamedTuple
 
 ALLOWANCE = Path("tests/words.toml")
 PRODUCT = ("torchbake", "layers", "entrypoints")  # where a public class has a name of its own
 SHARED = {"Arguments"}  # each command has such a class
-FORMATS = {  # names that are keys of a file or a message, by the module that writes it
-    "failure.py": {"told"},
-    "layer_scan.py": {"found", "gone"},
-}
+# Names that are keys of a file, a message or the command line, by their module.
+FORMATS = {"failure.py": {"told"}, "model.py": {"made"}, "setup.py": {"shown"}, "layer_scan.py": {"found", "gone"}}
 WITH_COMMENTS = {".yaml", ".yml", ".j2", ".sh", ".tpl", ".toml"}
 LONGEST = 30  # words of a sentence
 
 # A clause that is used as a noun leaves its reader to find the noun.
 _OPENING = re.compile(
-    r"(What|Whether|Which|Those|Whoever|Whose|Where|Who|That which|All that|(The o|O)nes? (that|which|who))\b"
+    r"(What|Whether|Which|Those|Whoever|Whose|Who|Where [^.?]*,|That which|All that|(The o|O)nes? (that|which|who))\b"
 )
 _INSIDE = re.compile(
-    r"\b(those (?:that|who|which|of|with|in|on)|that which|all that (?!remains)|the ones? (?:that|which|who)|one that|"
-    r"(?:of|by|for|from|to|with|in|on|than|is|are|as) what\b|such ones?|that one|this one|the former|the latter)(?=\s)",
+    r"\b(those (?:that|who|which)|that which|all that (?=is|are|was|were|has|have|it|a|the)|such ones?|the ones? that|"
+    r"(?:of|by|for|from|to|with|in|on|than|is|are|as) what|(?:that|this) one(?=[,.;:)])|the former|the latter)\b",
     re.I,
 )
 PLAIN = {  # private or old words, and plain ones
@@ -70,15 +69,15 @@ Text = tuple[int, int, str]  # first and last line
 
 def sentences(text: str) -> Iterator[str]:
     """Split a text into sentences and list items; code in backquotes counts as one word."""
-    plain = re.sub(r"(`+)[^`]+\1", "CODE", text)
-    for part in re.split(r"(?<=[.!?])\s+(?=[A-Z])|\n\s*\n|\n\s*[-*] ", plain):
+    plain = re.sub(r"(`+)[^`]+\1", "CODE", cleandoc(text))
+    for part in re.split(r"(?<=[.!?])\s+(?=[A-Z])|\n\s*\n|\n(?=[-*] )|\n {2,}", plain):
         sentence = " ".join(part.split())
         if len(_WORD.findall(sentence)) > 2:
             yield sentence
 
 
 def problem(sentence: str) -> str | None:
-    """Name the rule of docs/internals/development.md that a sentence breaks."""
+    """Name the rule that a sentence breaks."""
     if _OPENING.match(sentence) and not sentence.endswith("?"):
         return "a clause in the place of the subject"
     if match := _INSIDE.search(sentence):
@@ -110,29 +109,26 @@ def python_texts(source: str, tree: ast.Module) -> Iterator[Text]:
 
 def comments(source: str, skip: Collection[int] = ()) -> Iterator[Text]:
     """Yield comments; adjacent lines are one text."""
-    block: list[Text] = []
+    texts, whole = list[Text](), 0  # the last line that is a comment alone
     for number, line in enumerate(source.splitlines(), 1):
         match = re.search(r"^\s*(?:#|\{#-?|\{\{/\*) ?(.*)", line) or re.search(r"\S  ()# (.*)", line)
         if match is None or number in skip:
             continue
         first, text = number, match[match.lastindex or 1]
-        if block and match.lastindex == 1 and number == block[-1][1] + 1:
-            first, text = block[-1][0], f"{block.pop()[2]}\n{text}"
-        block.append((first, number, text))
-    yield from block
+        if match.lastindex == 1:
+            if whole and whole == number - 1:
+                first, text = texts[-1][0], f"{texts.pop()[2]}\n{text}"
+            whole = number
+        texts.append((first, number, text))
+    yield from texts
 
 
 def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the names that a module defines: functions, parameters, variables, attributes."""
+    """Yield the names that a module defines: classes, functions, parameters, variables, attributes."""
+    fields = {ast.ClassDef: "name", ast.FunctionDef: "name", ast.arg: "arg", ast.Name: "id", ast.Attribute: "attr"}
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.lineno, node.name
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.attr
+        if (field := fields.get(type(node))) and isinstance(getattr(node, "ctx", ast.Store()), ast.Store):
+            yield getattr(node, "lineno", 0), getattr(node, field)
 
 
 def findings(path: str, source: str) -> Iterator[Finding]:
@@ -166,7 +162,7 @@ def twins(sources: dict[str, str]) -> Iterator[Finding]:
 def added(rev: str) -> dict[str, set[int]]:
     """Lines that were added since a commit, by file."""
     lines, name = defaultdict[str, set[int]](set), ""
-    diff = ["git", "diff", "--unified=0", "--no-color", rev, "--"]
+    diff = ["git", "diff", "--unified=0", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", rev, "--"]
     for line in subprocess.run(diff, capture_output=True, text=True, check=True).stdout.splitlines():
         if line.startswith("+++ "):
             name = line[6:]
@@ -178,16 +174,9 @@ def added(rev: str) -> dict[str, set[int]]:
 def read(paths: Iterable[str]) -> dict[str, str]:
     """The project's files that have prose, by name."""
     listed = subprocess.run(["git", "ls-files", "--", *paths], capture_output=True, text=True, check=True).stdout
-    files = [Path(name) for name in listed.splitlines() if "/golden/" not in name and not name.startswith("images/")]
-    return {
-        str(path): path.read_text(encoding="utf-8")
-        for path in files
-        if path.is_file() and path.suffix in {".py", *WITH_COMMENTS} and path.name != "test_words.py"
-    }
-
-
-def folder_of(path: str) -> str:
-    return path.partition("/")[0]
+    files = [Path(name) for name in listed.splitlines() if not re.search(r"/golden/|^images/|/test_words\.py$", name)]
+    files = [path for path in files if path.is_file() and path.suffix in {".py", *WITH_COMMENTS}]
+    return {str(path): path.read_text(encoding="utf-8") for path in files}
 
 
 def main(words: list[str]) -> int:
@@ -201,13 +190,14 @@ def main(words: list[str]) -> int:
     if args.since:
         lines = added(args.since)
         everything = [each for each in everything if lines[each.path] & {*range(each.first, each.last + 1)}]
-    counts = Counter(folder_of(each.path) for each in everything)
-    over = [each for each in everything if counts[folder_of(each.path)] > allowed.get(folder_of(each.path), 0)]
-    for each in over:
-        print(each)
-    spare = [folder for folder, most in allowed.items() if counts[folder] < most and not args.paths]
+    folders = defaultdict[str, list[Finding]](list)
+    for each in everything:
+        folders[each.path.partition("/")[0]].append(each)
+    over = [each for folder, some in folders.items() if len(some) > allowed.get(folder, 0) for each in some]
+    print("".join(f"{each}\n" for each in over), end="")
+    spare = [folder for folder, most in allowed.items() if len(folders[folder]) < most and not args.paths]
     for folder in spare:
-        print(f"{ALLOWANCE} allows more than there is in {folder}/: set it to {counts[folder]}.")
+        print(f"{ALLOWANCE} allows more than there is in {folder}/: set it to {len(folders[folder])}.")
     return 1 if over or spare else 0
 
 
