@@ -15,7 +15,8 @@ from torchbake import MATRIX_VARIABLE
 from torchbake.commands import COMMANDS
 from torchbake.commands._options import arguments_of
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
-from torchbake.ui.typed import as_typed, by_its_name
+from torchbake.ui.command import Command, by_its_name
+from torchbake.ui.typed import as_typed
 
 
 class _ShowVersion(argparse.Action):
@@ -56,9 +57,9 @@ def make_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one command, its help ending in examples."""
     module = load_command(name)
     parser = _Parser(
-        prog=as_typed(f"nox -s {name} --"),
+        prog=str(Command(name, "--help")).removesuffix(" --help"),
         description=COMMANDS[name],
-        epilog="examples:\n" + "\n".join(f"  {line}" for line in module.EXAMPLES),
+        epilog="examples:\n" + "\n".join(f"  {Command(name, words)}" for words in module.EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -69,9 +69,7 @@ def test_every_option_of_a_command_has_help() -> None:
 def test_the_examples_of_a_command_are_lines_that_it_takes() -> None:
     for command in COMMANDS:
         for example in cli.load_command(command).EXAMPLES:
-            line = re.search(rf"nox -s {command}(?: -- ([^|>)]*))?", example)
-            assert line, command
-            words = shlex.split(line[1] or "", comments=True)
+            words = shlex.split(re.split("[|>]", example)[0], comments=True)
             assert cli.make_parser(command).parse_args([*words, "--matrix", "x"]).matrix == Path("x"), command
 
 

@@ -12,7 +12,7 @@ from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.matrix.spec import bases_of
 from torchbake.ui import console
 
-EXAMPLES = ("nox -s base -- all", "nox -s base -- debian12 --source bootstrap --refresh")
+EXAMPLES = ("all", "debian12 --source bootstrap --refresh")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,13 +26,13 @@ from torchbake.ui import console
 __all__ = ["EXAMPLES", "Arguments", "add_arguments", "run"]
 
 EXAMPLES = (
-    "nox -s benchmark -- examples/benchmark/plan.yaml",
-    "nox -s benchmark -- examples/benchmark/plan.yaml --dry-run",
-    "nox -s benchmark -- examples/benchmark/plan.yaml --report",
-    "nox -s benchmark -- examples/benchmark/largest-batch.yaml -P net=resnet18 -P sizes='[8, 16]' --report",
-    "nox -s benchmark -- compare 2.13.0-cpu-runtime-debian12 ghcr.io/acme/pytorch:cpu --model resnet50",
-    "nox -s benchmark -- compare 2.13.0-cpu-runtime-debian12 --registry ghcr.io/acme --threshold 3%",
-    "nox -s benchmark -- schema > benchmark.schema.json",
+    "examples/benchmark/plan.yaml",
+    "examples/benchmark/plan.yaml --dry-run",
+    "examples/benchmark/plan.yaml --report",
+    "examples/benchmark/largest-batch.yaml -P net=resnet18 -P sizes='[8, 16]' --report",
+    "compare 2.13.0-cpu-runtime-debian12 ghcr.io/acme/pytorch:cpu --model resnet50",
+    "compare 2.13.0-cpu-runtime-debian12 --registry ghcr.io/acme --threshold 3%",
+    "schema > benchmark.schema.json",
 )
 _HEAD = ("experiment", "place", "state", "samples/s", "median", "95%")
 

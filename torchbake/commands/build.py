@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from torchbake.release.fetched_layers import FetchedLayers
 
 EXAMPLES = (
-    "nox -s build -- cpu",
-    "nox -s build -- cuda12 '!devel' --jobs 2",
-    "nox -s build -- 2.10.0 --dry-run",
-    "nox -s build -- cpu --no-engine",
-    "nox -s build -- cuda12 --layers-from ghcr.io/acme --layers-key cosign.pub",
-    "nox -s build -- all --prune --format json > images.json",
-    "nox -s build -- cuda12 --builder kube --cache-to type=registry,ref=HOST/cache:{id},mode=max "
+    "cpu",
+    "cuda12 '!devel' --jobs 2",
+    "2.10.0 --dry-run",
+    "cpu --no-engine",
+    "cuda12 --layers-from ghcr.io/acme --layers-key cosign.pub",
+    "all --prune --format json > images.json",
+    "cuda12 --builder kube --cache-to type=registry,ref=HOST/cache:{id},mode=max "
     "--cache-from type=registry,ref=HOST/cache:{id}",
 )
 _STYLES = {

@@ -23,11 +23,12 @@ from torchbake.registry.cosign import Verifier
 from torchbake.release.repository_view import Holdings
 from torchbake.release.verification import Verification
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
-    "nox -s chart -- package cpu runtime --registry ghcr.io/acme",
-    "nox -s chart -- push cpu runtime --registry ghcr.io/acme --key cosign.key --require-signature",
-    "nox -s chart -- validate cpu runtime --registry ghcr.io/acme --key cosign.pub --require-signature",
+    "package cpu runtime --registry ghcr.io/acme",
+    "push cpu runtime --registry ghcr.io/acme --key cosign.key --require-signature",
+    "validate cpu runtime --registry ghcr.io/acme --key cosign.pub --require-signature",
 )
 _INIT = "volume-permissions"
 
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Arguments) -> int:
     action, *selectors = args.words or ("",)
     if action not in _ACTIONS:
-        raise UsageError(f"What is to be done: {', '.join(_ACTIONS)}?", hint=f"As in: {EXAMPLES[0]}")
+        raise UsageError(f"What is to be done: {', '.join(_ACTIONS)}?", hint=f"As in: {Command('chart', EXAMPLES[0])}")
     if args.keyless and action != "push":
         raise UsageError("Only `chart push` signs.", hint="--identity and --issuer say whose signatures are trusted.")
     _ACTIONS[action](args, tuple(selectors))

@@ -17,10 +17,10 @@ from torchbake.store.layout import Layout
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s clean -- --dry-run",
-    "nox -s clean",
-    "nox -s clean -- --keep-layers 20GB",
-    "nox -s clean -- --format json",
+    "--dry-run",
+    "",
+    "--keep-layers 20GB",
+    "--format json",
 )
 # Folders that earlier versions wrote and that nothing reads.
 _OLD = ("exports", "layers", "stand-ins", "unchanged")

@@ -34,12 +34,12 @@ from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s host -- apply inventory",
-    "nox -s host -- apply inventory cuda12.8 runtime debian12 --limit gpus --serial 2",
-    "nox -s host -- check inventory",
-    "nox -s host -- smoke inventory --limit gpus --gpu require",
-    "nox -s host -- rollback inventory --limit foo_bar",
-    "nox -s host -- remove inventory --limit foo_bar -e pytorch_remove_user=true",
+    "apply inventory",
+    "apply inventory cuda12.8 runtime debian12 --limit gpus --serial 2",
+    "check inventory",
+    "smoke inventory --limit gpus --gpu require",
+    "rollback inventory --limit foo_bar",
+    "remove inventory --limit foo_bar -e pytorch_remove_user=true",
 )
 
 

@@ -37,10 +37,10 @@ from torchbake.render.dockerfile import dockerfile_path
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s images -- --registry 127.0.0.1:5000/team",
-    "nox -s images -- cuda12 '!devel' --registry ghcr.io/acme --keep-free 60",
-    "nox -s images -- --check",
-    "nox -s images -- --dry-run",
+    "--registry 127.0.0.1:5000/team",
+    "cuda12 '!devel' --registry ghcr.io/acme --keep-free 60",
+    "--check",
+    "--dry-run",
 )
 PAGE, PROOFS = Path("docs/images.md"), Path("images/proofs.json")
 _STYLES = {

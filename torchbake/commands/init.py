@@ -25,10 +25,10 @@ from torchbake.matrix.yaml_source import parse_document
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s init -- my-images",
-    "nox -s init -- my-images --cuda 12.8 --repository ghcr.io/acme/pytorch",
-    "nox -s init -- --cpu --cuda 12.8 --torch 2.10.0 --ci github",
-    "nox -s init -- --dry-run",
+    "my-images",
+    "my-images --cuda 12.8 --repository ghcr.io/acme/pytorch",
+    "--cpu --cuda 12.8 --torch 2.10.0 --ci github",
+    "--dry-run",
 )
 _TEMPLATES = TOOLKIT / "templates/init"
 

@@ -32,14 +32,14 @@ from torchbake.matrix.yaml_source import Document
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s job -- run job.yaml",
-    "nox -s job -- run job.yaml --target kubernetes --registry ghcr.io/acme",
-    "nox -s job -- show docker job.yaml | sh",
-    "nox -s job -- show kubernetes job.yaml | kubectl apply --server-side -f -",
-    "nox -s job -- show kubernetes job.yaml --kustomize base",
-    "nox -s job -- check job.yaml",
-    "nox -s job -- targets",
-    "nox -s job -- schema > job.schema.json",
+    "run job.yaml",
+    "run job.yaml --target kubernetes --registry ghcr.io/acme",
+    "show docker job.yaml | sh",
+    "show kubernetes job.yaml | kubectl apply --server-side -f -",
+    "show kubernetes job.yaml --kustomize base",
+    "check job.yaml",
+    "targets",
+    "schema > job.schema.json",
 )
 
 

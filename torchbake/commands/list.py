@@ -18,14 +18,14 @@ from torchbake.matrix.spec import SIZES, InitSpec, Spec
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s list -- all",
-    "nox -s list -- cuda12 '!devel' --explain",
-    "nox -s list -- cuda12 --format json | jq -r '.images[].id'",
-    "echo matrix=$(nox -s list -- all --format github --shard 1/4) >> $GITHUB_OUTPUT",
-    "nox -s list -- all --due --registry ghcr.io/acme",
-    "nox -s list -- cuda12 --due --registry ghcr.io/acme --bases keep --format json | jq -r '.images[].reason'",
-    "nox -s list -- all --changed-since origin/main",
-    "nox -s list -- all --changed-since HEAD~1 --size large --format ids > large.txt",
+    "all",
+    "cuda12 '!devel' --explain",
+    "cuda12 --format json | jq -r '.images[].id'",
+    "all --format github --shard 1/4",
+    "all --due --registry ghcr.io/acme",
+    "cuda12 --due --registry ghcr.io/acme --bases keep --format json | jq -r '.images[].reason'",
+    "all --changed-since origin/main",
+    "all --changed-since HEAD~1 --size large --format ids > large.txt",
 )
 
 

@@ -21,10 +21,10 @@ from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s lock -- cuda12",
-    "nox -s lock -- 2.10.0 --upgrade",
-    "nox -s lock -- all --check",
-    "nox -s lock -- all --check --resolve",
+    "cuda12",
+    "2.10.0 --upgrade",
+    "all --check",
+    "all --check --resolve",
 )
 
 

@@ -8,10 +8,10 @@ from torchbake.commands._signing import add_signing
 from torchbake.errors import UsageError
 
 EXAMPLES = (
-    "nox -s promote -- cpu --registry ghcr.io/acme",
-    "nox -s promote -- 2.7.1 --registry ghcr.io/acme --to r3 --dry-run",
-    "nox -s promote -- all --registry ghcr.io/acme --finish",
-    "nox -s promote -- cpu --registry ghcr.io/acme --to r3 --key cosign.pub",
+    "cpu --registry ghcr.io/acme",
+    "2.7.1 --registry ghcr.io/acme --to r3 --dry-run",
+    "all --registry ghcr.io/acme --finish",
+    "cpu --registry ghcr.io/acme --to r3 --key cosign.pub",
 )
 
 

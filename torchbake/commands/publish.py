@@ -42,14 +42,14 @@ from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 
 EXAMPLES = (
-    "nox -s publish -- cuda12 --registry ghcr.io/acme",
-    "nox -s publish -- all --registry 127.0.0.1:5000/team --dry-run",
-    "nox -s publish -- cpu --registry ghcr.io/acme --key cosign.key --require-signature",
-    "nox -s publish -- cuda12 --registry ghcr.io/acme --verdicts verdicts --verdict-key cosign.pub",
-    "nox -s publish -- cpu --registry ghcr.io/acme --no-engine --verdicts verdicts --verdict-key cosign.pub",
-    "nox -s publish -- cpu --registry ghcr.io/acme --benchmark examples/benchmark/plan.yaml",
-    "nox -s publish -- cpu --registry ghcr.io/acme --compression both",
-    "nox -s publish -- cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
+    "cuda12 --registry ghcr.io/acme",
+    "all --registry 127.0.0.1:5000/team --dry-run",
+    "cpu --registry ghcr.io/acme --key cosign.key --require-signature",
+    "cuda12 --registry ghcr.io/acme --verdicts verdicts --verdict-key cosign.pub",
+    "cpu --registry ghcr.io/acme --no-engine --verdicts verdicts --verdict-key cosign.pub",
+    "cpu --registry ghcr.io/acme --benchmark examples/benchmark/plan.yaml",
+    "cpu --registry ghcr.io/acme --compression both",
+    "cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
 )
 _HEAD = ("image", "result", "immutable tag", "rolling tags")
 _WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "held": "held back"}

@@ -14,7 +14,7 @@ from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.render.written import on_disk, stale, write
 from torchbake.ui import console
 
-EXAMPLES = ("nox -s render -- all", "nox -s render -- --check", "nox -s render -- cuda12 --check")
+EXAMPLES = ("all", "--check", "cuda12 --check")
 
 
 @dataclass(frozen=True, kw_only=True)

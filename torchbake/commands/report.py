@@ -22,11 +22,11 @@ from torchbake.report.model import Catalogue
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s report",
-    "nox -s report -- cuda12 --output cuda12.html",
-    "nox -s report -- --registry ghcr.io/acme",
-    "nox -s report -- --verdicts verdicts",
-    "nox -s report -- --format json | jq -r '.images[] | select(.presence == \"absent\").id'",
+    "",
+    "cuda12 --output cuda12.html",
+    "--registry ghcr.io/acme",
+    "--verdicts verdicts",
+    "--format json | jq -r '.images[] | select(.presence == \"absent\").id'",
 )
 PAGE = Path("reports/index.html")
 

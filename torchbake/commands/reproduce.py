@@ -31,10 +31,10 @@ from torchbake.ui import console
 from torchbake.ui.progress_board import board
 
 EXAMPLES = (
-    "nox -s reproduce -- cpu",
-    "nox -s reproduce -- volume-permissions --format json",
-    "nox -s reproduce -- cpu --builder default --builder kube",
-    "nox -s reproduce -- volume-permissions --no-engine",
+    "cpu",
+    "volume-permissions --format json",
+    "cpu --builder default --builder kube",
+    "volume-permissions --no-engine",
 )
 
 

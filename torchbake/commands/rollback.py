@@ -6,9 +6,9 @@ from torchbake.commands._rolling import Shifting, add_shift, run_shift
 from torchbake.commands._signing import add_verifying
 
 EXAMPLES = (
-    "nox -s rollback -- cpu --registry ghcr.io/acme",
-    "nox -s rollback -- cuda12 --registry ghcr.io/acme --to r1 --dry-run",
-    "nox -s rollback -- cpu --registry ghcr.io/acme --key cosign.pub",
+    "cpu --registry ghcr.io/acme",
+    "cuda12 --registry ghcr.io/acme --to r1 --dry-run",
+    "cpu --registry ghcr.io/acme --key cosign.pub",
 )
 Arguments = Shifting
 

@@ -26,10 +26,10 @@ from torchbake.store.layout import Layout
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s sbom -- cpu",
-    "nox -s sbom -- cuda12 --licenses",
-    "nox -s sbom -- all --output sboms",
-    "nox -s sbom -- cpu --licenses --format json | jq -r '.images[].licenses[].license'",
+    "cpu",
+    "cuda12 --licenses",
+    "all --output sboms",
+    "cpu --licenses --format json | jq -r '.images[].licenses[].license'",
 )
 FILE = "sbom.cdx.json"
 _CREATED = "org.opencontainers.image.created"

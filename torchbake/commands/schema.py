@@ -20,7 +20,7 @@ from torchbake.matrix.model import Matrix
 from torchbake.matrix.schema import editor_schema
 from torchbake.ui import console
 
-EXAMPLES = ("nox -s schema", "nox -s schema -- --check")
+EXAMPLES = ("", "--check")
 PAGE = TOOLKIT / "docs/matrix.md"  # this toolkit's own
 JOB_PAGE, JOB_SCHEMA = TOOLKIT / "docs/job.md", TOOLKIT / "job.schema.json"  # likewise
 PLAN_PAGE, PLAN_SCHEMA = TOOLKIT / "docs/benchmark-plans.md", TOOLKIT / "benchmark.schema.json"  # likewise

@@ -20,10 +20,10 @@ from torchbake.setup.sudo import with_sudo
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s setup",
-    "nox -s setup -- --dry-run              # show the steps, take none",
-    "nox -s setup -- --check                # exit code 0 when ready, 10 when not",
-    "nox -s setup -- --check --format json  # the same for a program",
+    "",
+    "--dry-run              # show the steps, take none",
+    "--check                # exit code 0 when ready, 10 when not",
+    "--check --format json  # the same for a program",
 )
 SHARES_COMMAND_LINE = True  # `nox -s setup build -- cpu`
 _APT_SECONDS = 1800

@@ -34,11 +34,11 @@ from torchbake.oci.labels import ID, versions_in
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s smoke -- cpu",
-    "nox -s smoke -- cpu --nodes 3 --nproc 2 --payload ddp",
-    "nox -s smoke -- cuda12 --gpu require --format json",
-    "nox -s smoke -- --image registry.example.com/team/pytorch:latest",
-    "nox -s smoke -- --host /usr/bin/python3",
+    "cpu",
+    "cpu --nodes 3 --nproc 2 --payload ddp",
+    "cuda12 --gpu require --format json",
+    "--image registry.example.com/team/pytorch:latest",
+    "--host /usr/bin/python3",
 )
 # Where torch's own version file is, without importing torch: that takes seconds, and may fail.
 _LOOK = """\

@@ -22,10 +22,10 @@ from torchbake.ui import console
 from torchbake.ui.progress_board import board
 
 EXAMPLES = (
-    "nox -s store -- ls",
-    "nox -s store -- ls --format json",
-    "nox -s store -- verify",
-    "nox -s store -- verify --remove-damaged",
+    "ls",
+    "ls --format json",
+    "verify",
+    "verify --remove-damaged",
 )
 
 

@@ -23,9 +23,9 @@ from torchbake.render.dockerfile import promised_labels
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s tags -- all",
-    "nox -s tags -- cuda12 --format json",
-    "nox -s tags -- cuda12 --registry ghcr.io/acme --diff",
+    "all",
+    "cuda12 --format json",
+    "cuda12 --registry ghcr.io/acme --diff",
 )
 _UNBUILT = "not built yet"
 

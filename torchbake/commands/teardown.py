@@ -12,8 +12,8 @@ from torchbake.setup.sudo import with_sudo
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s teardown",
-    "nox -s teardown -- --purge   # remove its images and build cache as well",
+    "",
+    "--purge   # remove its images and build cache as well",
 )
 
 

@@ -35,13 +35,13 @@ from torchbake.store.layout import Layout
 from torchbake.ui import console
 
 EXAMPLES = (
-    "nox -s test -- cpu",
-    "nox -s test -- cuda12 '!devel' --gpu require --jobs 2",
-    "nox -s test -- 2.13.0 --nodes 3 --nproc 2",
-    "nox -s test -- cpu --only 'files.*' --only 'users.*'",
-    "nox -s test -- --image registry.example.com/team/pytorch:latest",
-    "nox -s test -- cuda12 --gpu require --write-verdict verdicts --key cosign.key",
-    "nox -s test -- all --format json > results.json",
+    "cpu",
+    "cuda12 '!devel' --gpu require --jobs 2",
+    "2.13.0 --nodes 3 --nproc 2",
+    "cpu --only 'files.*' --only 'users.*'",
+    "--image registry.example.com/team/pytorch:latest",
+    "cuda12 --gpu require --write-verdict verdicts --key cosign.key",
+    "all --format json > results.json",
 )
 
 

@@ -34,11 +34,11 @@ from torchbake.validate.pull import Idle, InEngine
 from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
 
 EXAMPLES = (
-    "nox -s validate -- cuda12 --registry ghcr.io/acme",
-    "nox -s validate -- all --registry 127.0.0.1:5000/team --no-pull --format json > validation.json",
-    "nox -s validate -- cuda12 --registry ghcr.io/acme --key cosign.pub",
-    "nox -s validate -- 2.7.1 --registry ghcr.io/acme --suite --jobs 1",
-    "nox -s validate -- pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
+    "cuda12 --registry ghcr.io/acme",
+    "all --registry 127.0.0.1:5000/team --no-pull --format json > validation.json",
+    "cuda12 --registry ghcr.io/acme --key cosign.pub",
+    "2.7.1 --registry ghcr.io/acme --suite --jobs 1",
+    "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
 )
 _SHOWN = 5
 

@@ -33,8 +33,7 @@ def test_a_parser_gives_the_fields_of_its_commands_arguments_and_no_others() -> 
 
 def lines(name: str) -> list[list[str]]:
     """Command lines of a command: the shortest, and its examples."""
-    examples = [line.partition(f"nox -s {name} -- ")[2] for line in cli.load_command(name).EXAMPLES]
-    plain = (line.partition(" |")[0].partition(")")[0].partition(" >")[0] for line in examples)
+    plain = (line.partition(" |")[0].partition(" >")[0] for line in cli.load_command(name).EXAMPLES)
     return [needed(name), *(shlex.split(line, comments=True) for line in plain if line)]
 
 
