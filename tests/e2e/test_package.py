@@ -95,6 +95,7 @@ def test_a_command_says_how_it_was_typed(repository: Stranger) -> None:
     assert "nox -s" not in said
     assert "usage: torchbake build " in repository.types("torchbake", "build", "--help").stdout
     assert re.fullmatch(r"torchbake \d+\.\d+\S*\n", repository.types("torchbake", "--version").stdout)
+    assert repository.types("torchbake", "help", "tags").stdout == (ROOT / "docs/tags.md").read_text()
 
 
 @pytest.fixture(scope="module")

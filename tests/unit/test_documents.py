@@ -127,6 +127,17 @@ def test_what_is_named_is_there(project: Project) -> None:
     assert [f"{page}: {name}" for page, name in named if not (TOOLKIT / name).exists()] == []
 
 
+def test_every_page_that_a_message_names_is_there() -> None:
+    pattern = r"""Command\(["']help["'], ["']([\w-]+)(?:#([\w-]+))?["']\)"""
+    modules = (TOOLKIT / "torchbake").rglob("*.py")
+    for topic, section in {found for path in modules for found in re.findall(pattern, path.read_text())} - {
+        ("TOPIC", "")
+    }:
+        page = TOOLKIT / f"docs/{topic}.md"
+        assert page.exists(), topic
+        assert not section or section in anchors(page), (topic, section)
+
+
 def test_the_readme_leads_to_every_page() -> None:
     pages = {page for page in TEXTS if page.endswith(".md") and not page.startswith((".github/", "examples/"))}
     linked = {link.partition("#")[0] for link in links(TEXTS["README.md"])}

@@ -62,7 +62,7 @@ def test_commands_call_rooms_and_not_each_other() -> None:
         for path in MODULES
         if room_of(path) == "commands"
         for name in re.findall(pattern, path.read_text(), re.MULTILINE)
-        if not name.startswith("_")
+        if not name.startswith("_") and name != "COMMANDS"
     ] == []
 
 

@@ -28,4 +28,5 @@ COMMANDS = {
     "host": "install what an image has on bare machines, over ssh by Ansible: apply, check, smoke, rollback, remove",
     "report": "write one page with all images: versions, tags, sizes, verdicts, releases",
     "images": "build, test and release one image after another, and write docs/images.md; skip those that passed",
+    "help": "show a page of the documentation; without a topic, list all of them",
 }
