@@ -13,7 +13,7 @@ from typing import Any
 
 from torchbake import MATRIX_VARIABLE
 from torchbake.commands import COMMANDS
-from torchbake.commands._options import arguments_of
+from torchbake.commands._options import add_options, arguments_of
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 from torchbake.ui.command import Command, by_its_name
 from torchbake.ui.typed import as_typed
@@ -44,7 +44,7 @@ def _show_version() -> None:
 
 
 def load_command(name: str) -> ModuleType:
-    """The module behind a command: EXAMPLES, add_arguments(parser), Arguments and run(arguments) -> exit code."""
+    """Import the module of a command, which has EXAMPLES, Arguments and run(arguments) -> exit code."""
     gc.disable()  # while modules load there is nothing to collect, and looking takes a tenth of the time
     try:
         return importlib.import_module(f"torchbake.commands.{name}")
@@ -63,7 +63,7 @@ def make_parser(name: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    module.add_arguments(parser)
+    add_options(parser, module.Arguments)
     parser.add_argument(
         "--version", action=_ShowVersion, nargs=0, default=argparse.SUPPRESS, help="show the toolkit's version, and end"
     )

@@ -3,82 +3,30 @@
 import argparse
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torchbake.benchmark.compare import ROUNDS
 from torchbake.benchmark.field_types import DTYPES, PHASES
 from torchbake.benchmark.variables import KEYS, NAME
-from torchbake.commands._options import Format, add_format, add_registry, positive
+from torchbake.commands._options import (
+    Common,
+    Format,
+    argument,
+    format_option,
+    option,
+    plain_http_option,
+    positive,
+    registry_option,
+)
 from torchbake.engine.gpu import MODES
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.yaml_source import parse_document
 
-FOLDER = Path("reports/benchmark")  # beside the matrix
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    request: tuple[str, ...]
-    dry_run: bool
-    force: bool
-    report: bool
-    variable: tuple[str, ...]
-    gpu: str
-    plan: Path | None
-    model: tuple[str, ...]
-    batch_size: int | None
-    dtype: str | None
-    phase: str | None
-    num_batches: int | None
-    num_gpus: int | None
-    threshold: float | None
-    rounds: int | None
-    seed: int | None
-    registry: str | None
-    plain_http: bool
-    format: Format
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """The variables of -P by name. Raises UsageError."""
-        return dict(map(variable, self.variable))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("request", nargs="*", metavar="WORD", help="PLAN.yaml; compare A B; compare B; or schema")
-    parser.add_argument("--dry-run", action="store_true", help="print every command; run nothing")
-    parser.add_argument("--force", action="store_true", help="PLAN: measure again what was measured")
-    parser.add_argument("--report", action="store_true", help=f"PLAN: also write a page, {FOLDER}/PLAN.html")
-    parser.add_argument(
-        "-P", dest="variable", action="append", default=[], metavar="NAME=VALUE",
-        help="PLAN, and compare --plan: what ${NAME} stands for; a list in brackets; repeat for more",
-    )  # fmt: skip
-    parser.add_argument(
-        "--gpu", choices=MODES, default="auto",
-        help="auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
-    )  # fmt: skip
-    compare = parser.add_argument_group("compare", "B against A; of B alone, against its release in --registry")
-    compare.add_argument("--plan", type=Path, metavar="FILE", help="the experiments of this plan, in these two images")
-    compare.add_argument("--model", action="append", default=[], metavar="NAME", help="repeat for more (resnet50)")
-    compare.add_argument("--batch_size", "--batch-size", type=positive("--batch_size"), metavar="N", help="(16)")
-    compare.add_argument("--dtype", choices=DTYPES, help="(float32)")
-    compare.add_argument("--phase", choices=PHASES, help="(training)")
-    compare.add_argument("--num_batches", "--num-batches", type=positive("--num_batches"), metavar="N", help="(20)")
-    compare.add_argument("--num_gpus", "--num-gpus", type=int, metavar="N", help="0 is the CPU (0)")
-    compare.add_argument(
-        "--threshold", type=share, metavar="SHARE", help="the least difference that counts (default: 5%%)"
-    )
-    compare.add_argument(
-        "--rounds", type=positive("--rounds"), metavar="N",
-        help="rounds of four runs, A B B A, after as many of A alone; three times as many while it cannot be told. "
-        f"Of N below {ROUNDS} an interval is the range of all, which holds the median with 1 - 2^(1 - N), "
-        f"not 95%% (default: {ROUNDS})",
-    )  # fmt: skip
-    compare.add_argument("--seed", type=int, metavar="N", help="of the bootstrap (default: 0)")
-    add_registry(parser, required=False, text="compare: where the release of B is: ghcr.io/acme")
-    add_format(parser)
+FOLDER = Path("reports/benchmark")  # in the folder of the matrix
+_COMPARE = ("compare",)
+_of_compare = partial(option, group="compare: B against A; of B alone, against its release in --registry", of=_COMPARE)
 
 
 def share(text: str) -> float:
@@ -88,6 +36,47 @@ def share(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1; write 5% or 0.05")
     return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Common):
+    request: tuple[str, ...] = argument("PLAN.yaml; compare A B; compare B; or schema", nargs="*", metavar="WORD")
+    dry_run: bool = option("print every command; run nothing")
+    force: bool = option("PLAN: measure again what was measured", of=("PLAN",))
+    report: bool = option(f"PLAN: also write a page, {FOLDER}/PLAN.html", of=("PLAN",))
+    variable: tuple[str, ...] = option(
+        "PLAN, and compare --plan: what ${NAME} stands for; a list in brackets; repeat for more", "-P",
+        metavar="NAME=VALUE",
+    )  # fmt: skip
+    gpu: str = option(
+        "auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
+        choices=MODES, default="auto",
+    )  # fmt: skip
+    plan: Path | None = _of_compare("the experiments of this plan, in these two images", metavar="FILE")
+    model: tuple[str, ...] = _of_compare("repeat for more (resnet50)", metavar="NAME")
+    batch_size: int | None = _of_compare("(16)", "--batch-size", "--batch_size", type=positive, metavar="N")
+    dtype: str | None = _of_compare("(float32)", choices=DTYPES)
+    phase: str | None = _of_compare("(training)", choices=PHASES)
+    num_batches: int | None = _of_compare("(20)", "--num-batches", "--num_batches", type=positive, metavar="N")
+    num_gpus: int | None = _of_compare("0 is the CPU (0)", "--num-gpus", "--num_gpus", metavar="N")
+    threshold: float | None = _of_compare(
+        "the least difference that counts (default: 5%%)", type=share, metavar="SHARE"
+    )
+    rounds: int | None = _of_compare(
+        "rounds of four runs, A B B A, after as many of A alone; three times as many while it cannot be told. "
+        f"Of N below {ROUNDS} an interval is the range of all, which holds the median with 1 - 2^(1 - N), "
+        f"not 95%% (default: {ROUNDS})",
+        type=positive, metavar="N",
+    )  # fmt: skip
+    seed: int | None = _of_compare("of the bootstrap (default: 0)", metavar="N")
+    registry: str | None = registry_option("compare: where the release of B is: ghcr.io/acme", of=_COMPARE)
+    plain_http: bool = plain_http_option(of=_COMPARE)
+    format: Format = format_option()
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The variables of -P by name. Raises UsageError."""
+        return dict(map(variable, self.variable))
 
 
 def variable(text: str) -> tuple[str, Any]:
@@ -105,17 +94,6 @@ def variable(text: str) -> tuple[str, Any]:
     if isinstance(found, list) and any(not isinstance(one, str) for one in found):
         raise UsageError(f"-P {text} holds more than values.", hint="Write: -P sizes='[16, 32]'")
     return name, found
-
-
-def refuse_unused(args: Arguments, *, compare: bool) -> None:
-    """An option that would do nothing is a mistake: whoever wrote it counts on it."""
-    of_plan = {"--force": args.force or None, "--report": args.report or None}
-    of_compare = {f"--{name}": value for name, value in (axes(args) | judging(args)).items()} | {
-        "--plan": args.plan, "--registry": args.registry, "--plain-http": args.plain_http or None,
-    }  # fmt: skip
-    for option, value in (of_plan if compare else of_compare).items():
-        if value not in (None, ()):
-            raise UsageError(f"{option} does nothing here.", hint="See: nox -s benchmark -- --help")
 
 
 def axes(args: Arguments) -> dict[str, object]:

@@ -1,12 +1,17 @@
-"""Options that several commands share. Nothing heavy is imported here: a parser needs no matrix."""
+"""The options of commands. Each is a field of the command's `Arguments`, with its type and its help.
+
+Nothing heavy is imported here: a parser needs no matrix.
+"""
 
 import argparse
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Sequence
+from dataclasses import Field, dataclass, field, fields
+from inspect import get_annotations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from torchbake.errors import UsageError
 
@@ -16,8 +21,6 @@ if TYPE_CHECKING:
     Arguments = TypeVar("Arguments", bound=DataclassInstance)
 
 Format = Literal["table", "json"]
-# Options that not every action of a command has: by name, the actions that do, and its default.
-OfActions = Mapping[str, tuple[tuple[str, ...], Any]]
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
@@ -25,24 +28,88 @@ SELECTOR_HELP = (
 )
 
 
+def option(text: str, *flags: str, group: str = "", of: Sequence[str] = (), **more: Any) -> Any:
+    """Declare an option by a field of `Arguments`, with its help; ``more`` is as `add_argument` takes it.
+
+    Its name is that of the field, unless ``flags`` are given. Options of one ``group`` have a heading in the help; of a
+    group that begins with ``|``, which has no heading, only one can be given. ``of`` names the actions of the command
+    that have the option, if not all do.
+    """
+    return field(metadata={"flags": flags, "group": group, "of": of, "more": {"help": text, **more}})
+
+
+def argument(text: str, **more: Any) -> Any:
+    """Declare a positional argument, as `option` does an option."""
+    return field(metadata={"group": "", "of": (), "more": {"help": text, **more}})
+
+
+def add_options(parser: argparse.ArgumentParser, kind: "type[DataclassInstance]") -> None:
+    """Add the options of a dataclass to a parser: first those of the class, then those that it inherits."""
+    by_name = {each.name: each for each in fields(kind)}
+    groups: dict[str, argparse._ActionsContainer] = {"": parser}
+    for name in dict.fromkeys(name for cls in kind.__mro__ for name in get_annotations(cls)):
+        given = by_name[name].metadata
+        if not given:
+            continue
+        group = given["group"]
+        if group not in groups:
+            alone = group.startswith("|")
+            groups[group] = parser.add_mutually_exclusive_group() if alone else parser.add_argument_group(group)
+        if "flags" in given:
+            flags = given["flags"] or (_flag(name),)
+            groups[group].add_argument(*flags, dest=name, **_option_keywords(by_name[name]))
+        else:
+            parser.add_argument(name, **given["more"])
+
+
 def arguments_of(kind: "type[Arguments]", parsed: argparse.Namespace) -> "Arguments":
-    """What was given on the command line, as the command's own frozen dataclass: from here on every name is checked."""
-    given = {field.name: getattr(parsed, field.name) for field in fields(kind)}
+    """Return the values of a command line as the command's own frozen dataclass, whose fields mypy knows."""
+    given = {each.name: getattr(parsed, each.name) for each in fields(kind)}
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
-def refuse_unused(args: object, command: str, action: str, options: OfActions) -> None:
-    """An option that would do nothing is a mistake: whoever wrote it counts on it."""
-    for option, (of, default) in options.items():
-        if action not in of and getattr(args, option) != default:
-            name = f"--{option.replace('_', '-')}"
+def refuse_unused(args: "DataclassInstance", command: str, action: str) -> None:
+    """Raise UsageError for an option that the action does not have: whoever wrote it counts on it."""
+    for each in fields(args):
+        of = each.metadata.get("of")
+        if not of or action in of:
+            continue
+        default = _option_keywords(each).get("default")
+        if getattr(args, each.name) != (() if default == [] else default):
+            name = (each.metadata["flags"] or (_flag(each.name),))[-1]
             raise UsageError(
                 f"{name} is an option of `{command} {of[0]}`, not of `{command} {action}`.", hint="Leave it out."
             )
 
 
-def add_selectors(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("selectors", nargs="*", action=Words, metavar="SELECTOR", help=SELECTOR_HELP)
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _option_keywords(option: "Field[Any]") -> dict[str, Any]:
+    """Return the keywords of `add_argument`. What they do not say is derived from the type of the field."""
+    kind: Any = option.type
+    more: dict[str, Any] = option.metadata["more"]
+    found: dict[str, Any] = {}
+    if kind is bool:
+        return {"action": "store_true", "default": False, **more}
+    if kind is str and not more.get("required"):
+        found["default"] = ""
+    if choices := _choices(kind):
+        found["choices"] = choices
+    if "type" not in more:
+        if kinds := [each for each in (int, Path) if each in (kind, *get_args(kind))]:
+            found["type"] = kinds[0]
+        if get_origin(kind) is tuple:
+            found |= {"action": "append", "default": []}
+    return found | more
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The values of a `Literal`, alone or in a union."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return tuple(choice for part in get_args(kind) for choice in _choices(part))
 
 
 class Words(argparse.Action):
@@ -56,14 +123,16 @@ class Words(argparse.Action):
         setattr(namespace, self.dest, words)
 
 
-def add_waive(parser: argparse.ArgumentParser, what: str) -> None:
-    """``what`` is done although the check failed. `parse_waivers` reads what is given."""
-    parser.add_argument("--waive", action="append", default=[], metavar="CHECK=REASON", help=what)
+def positive(text: str) -> int:
+    """Parse a whole number from 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"it must be a whole number from 1, not {text!r}")
+    return int(text)
 
 
-def add_shard(parser: argparse.ArgumentParser) -> None:
-    """`load_selection` takes this part alone; one that holds no image is no error."""
-    parser.add_argument("--shard", type=_shard, metavar="I/N", help="the I-th of N equal parts, for N machines")
+def shard_option() -> Any:
+    """Declare `--shard`, the part of the selection that `load_selection` takes; a part without an image is no error."""
+    return option("the I-th of N equal parts, for N machines", type=_shard, metavar="I/N")
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -73,79 +142,67 @@ def _shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def positive(name: str) -> Callable[[str], int]:
-    """An argparse type: a whole number from 1."""
-
-    def parse(text: str) -> int:
-        if not text.isdigit() or int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{name} must be a whole number from 1, not {text!r}")
-        return int(text)
-
-    return parse
+def format_option(default: str = "table", *, text: str = "of the result", of: Sequence[str] = ()) -> Any:
+    return option(f"{text} (default: {default})", default=default, of=of)
 
 
-def add_format(parser: argparse.ArgumentParser, *choices: str, text: str = "of the result") -> None:
-    """How the result is printed; the first of ``choices`` is the default. Without any: a table, or JSON (`Format`)."""
-    choices = choices or ("table", "json")
-    parser.add_argument("--format", choices=choices, default=choices[0], help=f"{text} (default: {choices[0]})")
-
-
-def add_jobs(parser: argparse.ArgumentParser, *, by_cores: bool = False) -> None:
-    """How many images are worked on side by side: two, or as many as the cores can keep busy."""
+def jobs_option(*, by_cores: bool = False) -> Any:
+    """Declare `--jobs`, the number of images that are worked on in parallel."""
     default, words = (max(1, (os.cpu_count() or 1) // 2), "one for two cores") if by_cores else (2, "2")
-    text = f"images side by side (default: {words})"
-    parser.add_argument("--jobs", type=positive("--jobs"), default=default, metavar="N", help=text)
+    return option(f"images in parallel (default: {words})", type=positive, default=default, metavar="N")
 
 
-def add_registry(
-    parser: argparse.ArgumentParser,
-    *,
-    required: bool = True,
-    asked: bool = True,
-    text: str = "where releases are: ghcr.io/acme",
-) -> None:
-    """A registry; where it is only named, and never ``asked``, nobody chooses how to speak to it."""
-    parser.add_argument("--registry", required=required, metavar="HOST[:PORT]/NAMESPACE", help=text)
-    if asked:
-        _add_plain_http(parser)
+def timeout_option(default: int, text: str, *, of: Sequence[str] = ()) -> Any:
+    return option(f"{text} (default: {default})", type=positive, default=default, metavar="S", of=of)
+
+
+def registry_option(
+    text: str = "where releases are: ghcr.io/acme", *, required: bool = False, of: Sequence[str] = ()
+) -> Any:
+    return option(text, required=required, metavar="HOST[:PORT]/NAMESPACE", of=of)
+
+
+def plain_http_option(*, group: str = "", of: Sequence[str] = ()) -> Any:
+    return option("use plain HTTP; a registry on this machine may use it anyway", group=group, of=of)
+
+
+def no_log_option(group: str) -> Any:
+    return option("leave the public transparency log out (closed networks)", group=group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The arguments of every command. The command line itself adds `--matrix`."""
+
+    matrix: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithSelectors(Common):
+    """The arguments of a command on selected images."""
+
+    selectors: tuple[str, ...] = argument(SELECTOR_HELP, nargs="*", action=Words, metavar="SELECTOR")
+
+
+_LAYERS = "layers of released images, verified by cosign"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WithLayers:
-    """The options of `add_layers_from`."""
+    """The options of a build that takes layers from released images."""
 
-    layers_from: str
-    layers_key: str
-    plain_http: bool
-    no_transparency_log: bool
+    layers_from: str = option(
+        "fetch the packed wheels of images that are released there, in place of packing them", group=_LAYERS,
+        metavar="HOST[:PORT]/NAMESPACE",
+    )  # fmt: skip
+    layers_key: str = option(
+        "with --layers-from: trust images that this public key verifies; a file, or a KMS address", group=_LAYERS,
+        metavar="KEY",
+    )  # fmt: skip
+    plain_http: bool = plain_http_option(group=_LAYERS)
+    no_transparency_log: bool = no_log_option(_LAYERS)
 
     @property
     def unused(self) -> bool:
-        """Return whether `--layers-from` is missing beside options that need it."""
+        """Return whether `--layers-from` is missing and options are given that need it."""
         return not self.layers_from and bool(self.layers_key or self.plain_http or self.no_transparency_log)
-
-
-def add_layers_from(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("layers of released images, verified by cosign")
-    group.add_argument(
-        "--layers-from", default="", metavar="HOST[:PORT]/NAMESPACE",
-        help="fetch the packed wheels of images that are released there, in place of packing them",
-    )  # fmt: skip
-    group.add_argument(
-        "--layers-key", default="", metavar="KEY",
-        help="with --layers-from: trust images that this public key verifies; a file, or a KMS address",
-    )  # fmt: skip
-    _add_plain_http(group)
-    add_transparency_log(group)
-
-
-def add_transparency_log(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--no-transparency-log", action="store_true", help="leave the public transparency log out (closed networks)"
-    )
-
-
-def _add_plain_http(parser: "argparse._ActionsContainer") -> None:
-    parser.add_argument(
-        "--plain-http", action="store_true", help="use plain HTTP; a registry on this machine may use it anyway"
-    )

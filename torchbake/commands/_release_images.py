@@ -1,6 +1,5 @@
 """The images that can be released: those of the engine, or without an engine those of the store."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +19,6 @@ from torchbake.matrix.spec import Spec
 from torchbake.oci.variants import Transported
 from torchbake.release.transport import Transport, transport_of
 from torchbake.store.layout import Layout
-
-
-def add_no_engine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--no-engine",
-        action="store_true",
-        help="ask no container engine: release the images of the store, with verdicts of `reports/` or of --verdicts",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,9 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from torchbake.commands._options import Format, add_format, add_registry, add_selectors
+from torchbake.commands._options import Format, WithSelectors, format_option, option, registry_option
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import Signing, Verifying, mover_of, signer_of, trust_of
@@ -21,20 +20,28 @@ from torchbake.release.publisher import Publisher
 from torchbake.ui import console
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shifting(Verifying):
-    """What `add_shift` gives, and what options of signatures give with it."""
-
-    matrix: Path
-    selectors: tuple[str, ...]
-    registry: str
-    to: int | None
-    dry_run: bool
-    format: Format
+def _revision(text: str) -> int:
+    number = text.removeprefix("r")
+    if not number.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a release; write 3 or r3")
+    return int(number)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finishing(Shifting, Signing):
+class Shifting(WithSelectors, Verifying):
+    """The options of a command that moves rolling tags."""
+
+    registry: str = registry_option(required=True)
+    to: int | None = option(
+        "the release: 3 or r3 (default: promote takes the newest, rollback the one before the current one)",
+        type=_revision, metavar="N",
+    )  # fmt: skip
+    dry_run: bool = option("say what would be moved; move nothing")
+    format: Format = format_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finishing(Signing, Shifting):
     """The same with a key, by which records of signed releases are verified."""
 
 
@@ -45,14 +52,6 @@ class Ended:
     id: str
     shift: Shift | None = None
     problem: str = ""
-
-
-def add_shift(parser: argparse.ArgumentParser, *, to: str) -> None:
-    add_selectors(parser)
-    add_registry(parser)
-    parser.add_argument("--to", type=_revision, metavar="N", help=f"the release: 3 or r3 (default: {to})")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be moved; move nothing")
-    add_format(parser)
 
 
 def run_shift(args: Shifting, *, back: bool) -> int:
@@ -100,13 +99,6 @@ def _conclude(args: Shifting, ended: Sequence[Ended]) -> int:
             f"{len(bad)} of {len(ended)} were not moved: {', '.join(bad)}.", hint="Read the table above."
         )
     return 0
-
-
-def _revision(text: str) -> int:
-    number = text.removeprefix("r")
-    if not number.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a release; write 3 or r3")
-    return int(number)
 
 
 def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, back: bool) -> Ended:

@@ -1,9 +1,9 @@
 """Options of signing and of verifying, and who does it."""
 
-import argparse
 from dataclasses import dataclass
+from typing import Any
 
-from torchbake.commands._options import add_transparency_log
+from torchbake.commands._options import Common, no_log_option, option, plain_http_option
 from torchbake.errors import SignatureError, UsageError
 from torchbake.registry.cosign import (
     UNASKED,
@@ -21,58 +21,50 @@ _TWO_WAYS = "--key and --keyless are two ways to sign."
 _INSTALL = "Install cosign: docs/supply-chain.md"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verifying:
-    """What `add_verifying` gives, and `add_registry`: cosign speaks to the registry itself."""
+_GROUP = "signatures, by cosign"
 
-    plain_http: bool
-    key: str
-    identity: str
-    issuer: str
-    no_transparency_log: bool
-    require_signature: bool
+
+@dataclass(frozen=True, kw_only=True)
+class Verifying(Common):
+    """The options of a command that verifies signatures, and of the registry, with which cosign itself speaks."""
+
+    plain_http: bool = plain_http_option()
+    key: str = option("trust this public key: a file, or a KMS address", group=_GROUP, metavar="KEY")
+    identity: str = option("trust keyless signatures of this identity …", group=_GROUP, metavar="REGEXP")
+    issuer: str = option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
+    no_transparency_log: bool = no_log_option(_GROUP)
+    require_signature: bool = option("fail where no signature can be verified", group=_GROUP)
+
+
+def _key_option(group: str) -> Any:
+    return option("sign with this key: a file, or a KMS address", group=group, metavar="KEY")
+
+
+def _keyless_option(group: str) -> Any:
+    return option("sign as whoever runs this, by its OIDC identity", group=group)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signing(Verifying):
-    """What `add_signing` gives."""
+    """The options of a command that signs."""
 
-    keyless: bool
+    key: str = _key_option(_GROUP)
+    keyless: bool = _keyless_option(_GROUP)
+    identity: str = option("keyless: trust what this identity signed before …", group=_GROUP, metavar="REGEXP")
+    issuer: str = option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
+    require_signature: bool = option("fail where nothing can be signed", group=_GROUP)
+
+
+_OF_FILES = "signatures of verdicts, by cosign"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSigning:
-    """The options of `add_file_signing`."""
+    """The options of a command that signs files."""
 
-    key: str
-    keyless: bool
-    no_transparency_log: bool
-
-
-def add_file_signing(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("signatures of verdicts, by cosign")
-    group.add_argument("--key", default="", metavar="KEY", help="sign with this key: a file, or a KMS address")
-    group.add_argument("--keyless", action="store_true", help="sign as whoever runs this, by its OIDC identity")
-    add_transparency_log(group)
-
-
-def add_signing(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("signatures, by cosign")
-    group.add_argument("--key", default="", metavar="KEY", help="sign with this key: a file, or a KMS address")
-    group.add_argument("--keyless", action="store_true", help="sign as whoever runs this, by its OIDC identity")
-    group.add_argument(
-        "--identity", default="", metavar="REGEXP", help="keyless: trust what this identity signed before …"
-    )
-    group.add_argument("--issuer", default="", metavar="REGEXP", help="… that this OIDC issuer vouches for")
-    _add_common(group, "fail where nothing can be signed")
-
-
-def add_verifying(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("signatures, by cosign")
-    group.add_argument("--key", default="", metavar="KEY", help="trust this public key: a file, or a KMS address")
-    group.add_argument("--identity", default="", metavar="REGEXP", help="trust keyless signatures of this identity …")
-    group.add_argument("--issuer", default="", metavar="REGEXP", help="… that this OIDC issuer vouches for")
-    _add_common(group, "fail where no signature can be verified")
+    key: str = _key_option(_OF_FILES)
+    keyless: bool = _keyless_option(_OF_FILES)
+    no_transparency_log: bool = no_log_option(_OF_FILES)
 
 
 def signer_of(args: Signing) -> Signer:
@@ -173,8 +165,3 @@ def _idle(args: Verifying, reason: str) -> Idle:
             hint="Install cosign, and name a key or an identity: docs/supply-chain.md",
         )
     return Idle(skip_reason=reason)
-
-
-def _add_common(group: "argparse._ArgumentGroup", required: str) -> None:
-    add_transparency_log(group)
-    group.add_argument("--require-signature", action="store_true", help=required)

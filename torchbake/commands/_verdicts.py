@@ -1,6 +1,5 @@
 """Verdicts as files: `test` writes them on one machine, `publish` and `report` read them on another."""
 
-import argparse
 import contextlib
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from torchbake.checks.reports import Tested, file_name
 from torchbake.checks.statement import read_statement, statement_text
 from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Verdict
+from torchbake.commands._options import option
 from torchbake.commands._signing import Signing, file_trust_of
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem
@@ -26,21 +26,14 @@ from torchbake.ui import console
 
 @dataclass(frozen=True, kw_only=True)
 class WithVerdicts(Signing):
-    """The options of `add_verdicts`, and of the signatures of the command."""
+    """The options of verdicts of other machines, and of the signatures of the command."""
 
-    verdicts: Path | None
-    verdict_key: str
-
-
-def add_verdicts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--verdicts", type=Path, metavar="DIR",
-        help="signed verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below",
-    )  # fmt: skip
-    parser.add_argument(
-        "--verdict-key", default="", metavar="KEY",
-        help="trust verdicts that this public key verifies (default: the key of --key, or --identity)",
-    )  # fmt: skip
+    verdicts: Path | None = option(
+        "signed verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below", metavar="DIR"
+    )
+    verdict_key: str = option(
+        "trust verdicts that this public key verifies (default: the key of --key, or --identity)", metavar="KEY"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,10 @@
 """`base`: choose, fetch or bootstrap the bases of the selected images."""
 
-import argparse
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from torchbake.build.base_image import SOURCES, Source, find_base, make_base
-from torchbake.commands._options import add_selectors
+from torchbake.build.base_image import Source, find_base, make_base
+from torchbake.commands._options import WithSelectors, option
 from torchbake.commands._selection import load_selection
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.matrix.spec import bases_of
@@ -16,19 +14,10 @@ EXAMPLES = ("all", "debian12 --source bootstrap --refresh")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    source: Source
-    refresh: bool
-    dry_run: bool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    parser.add_argument("--source", choices=SOURCES, default="auto", help="default: auto, registry then bootstrap")
-    parser.add_argument("--refresh", action="store_true", help="get it again, also when one is recorded")
-    parser.add_argument("--dry-run", action="store_true", help="only show what is recorded")
+class Arguments(WithSelectors):
+    source: Source = option("default: auto, registry then bootstrap", default="auto")
+    refresh: bool = option("get it again, also when one is recorded")
+    dry_run: bool = option("only show what is recorded")
 
 
 def run(args: Arguments) -> int:

@@ -1,25 +1,23 @@
 """`build`: images in the engine, from bases and locks to tags."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from torchbake.build.executor import Choice
 from torchbake.build.images import ImageBuild, Request
 from torchbake.build.plan import not_built
 from torchbake.build.result import Result
-from torchbake.commands._executor import add_executor
+from torchbake.commands._executor import WithExecutor
 from torchbake.commands._options import (
+    Format,
     WithLayers,
-    add_format,
-    add_jobs,
-    add_layers_from,
-    add_selectors,
-    add_shard,
+    WithSelectors,
+    format_option,
+    jobs_option,
+    option,
+    shard_option,
 )
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
@@ -44,6 +42,7 @@ EXAMPLES = (
     "cuda12 --builder kube --cache-to type=registry,ref=HOST/cache:{id},mode=max "
     "--cache-from type=registry,ref=HOST/cache:{id}",
 )
+_CACHE = "as docker buildx takes it; {id} in it is the image's id: a cache each"
 _STYLES = {
     "built": "green",
     "up-to-date": "dim",
@@ -54,44 +53,21 @@ _STYLES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithLayers):
-    matrix: Path
-    selectors: tuple[str, ...]
-    shard: tuple[int, int] | None
-    dry_run: bool
-    format: str
-    jobs: int
-    no_cache: bool
-    pull: bool
-    locked: bool
-    prune: bool
-    builder: str | None
-    executor: Choice
-    no_engine: bool
-    cache_to: tuple[str, ...]
-    cache_from: tuple[str, ...]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    add_shard(parser)
-    parser.add_argument("--dry-run", action="store_true", help="show the plan and the bake file; build nothing")
-    add_format(parser)
-    add_jobs(parser)
-    parser.add_argument("--no-cache", action="store_true", help="run every step again")
-    parser.add_argument("--pull", action="store_true", help="get the bases again first")
-    parser.add_argument("--locked", action="store_true", help="never lock: a missing or stale lock is an error")
-    parser.add_argument("--prune", action="store_true", help="one image at a time, and drop the build cache after each")
-    parser.add_argument(
-        "--builder",
-        metavar="NAME",
-        help="a buildx builder, also a remote or Kubernetes one; not on podman, which builds by itself",
+class Arguments(WithSelectors, WithExecutor, WithLayers):
+    shard: tuple[int, int] | None = shard_option()
+    dry_run: bool = option("show the plan and the bake file; build nothing")
+    format: Format = format_option()
+    jobs: int = jobs_option()
+    no_cache: bool = option("run every step again")
+    pull: bool = option("get the bases again first")
+    locked: bool = option("never lock: a missing or stale lock is an error")
+    prune: bool = option("one image at a time, and drop the build cache after each")
+    builder: str | None = option(
+        "a buildx builder, also a remote or Kubernetes one; not on podman, which builds by itself", metavar="NAME"
     )
-    add_executor(parser, "keep the images in the store")
-    help_ = "as docker buildx takes it; {id} in it is the image's id: a cache each"
-    parser.add_argument("--cache-to", action="append", default=[], metavar="CACHE", help=help_)
-    parser.add_argument("--cache-from", action="append", default=[], metavar="CACHE", help=help_)
-    add_layers_from(parser)
+    no_engine: bool = option("ask no container engine: build by buildah, and keep the images in the store")
+    cache_to: tuple[str, ...] = option(_CACHE, metavar="CACHE")
+    cache_from: tuple[str, ...] = option(_CACHE, metavar="CACHE")
 
 
 def run(args: Arguments) -> int:

@@ -1,6 +1,5 @@
 """`chart`: the Helm chart with a release's images in it: packaged, pushed to a registry, and validated there."""
 
-import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,10 +8,10 @@ from pathlib import Path
 from torchbake.charts.judge import IMAGES, problems
 from torchbake.charts.package import Package, Place, package
 from torchbake.charts.push import push, tag_of
-from torchbake.commands._options import Words, add_registry
+from torchbake.commands._options import Words, argument, option, registry_option
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
-from torchbake.commands._signing import Signing, add_signing, signer_of, trust_of
+from torchbake.commands._signing import Signing, signer_of, trust_of
 from torchbake.core.files import replacing
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import PublishError, UsageError, ValidateError
@@ -35,32 +34,14 @@ _INIT = "volume-permissions"
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(Signing):
-    matrix: Path
-    words: tuple[str, ...]
-    registry: str
-    chart: Path
-    chart_version: str
-    output: Path
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words", nargs="*", action=Words, metavar="WORD",
-        help=f"{', '.join(_ACTIONS)}; and the image that the chart gets, one alone: cpu runtime",
+    words: tuple[str, ...] = argument(
+        "package, push, validate; and the image that the chart gets, one alone: cpu runtime", nargs="*", action=Words,
+        metavar="WORD",
     )  # fmt: skip
-    add_registry(parser)
-    folder = TOOLKIT / "charts/pytorch"
-    parser.add_argument("--chart", type=Path, default=folder, metavar="FOLDER", help="a changed copy of charts/pytorch")
-    parser.add_argument(
-        "--chart-version",
-        default="",
-        metavar="VERSION",
-        help="of the package (default: the chart's, and + the image's tag)",
-    )
-    parser.add_argument(
-        "--output", type=Path, default=Path(), metavar="FOLDER", help="package: where it goes (default: here)"
-    )
-    add_signing(parser)
+    registry: str = registry_option(required=True)
+    chart: Path = option("a changed copy of charts/pytorch", default=TOOLKIT / "charts/pytorch", metavar="FOLDER")
+    chart_version: str = option("of the package (default: the chart's, and + the image's tag)", metavar="VERSION")
+    output: Path = option("package: where it goes (default: here)", default=Path(), metavar="FOLDER")
 
 
 def run(args: Arguments) -> int:

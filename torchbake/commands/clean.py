@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from torchbake.commands._options import Format, add_format
+from torchbake.commands._options import Common, Format, format_option, option
 from torchbake.core.files import files_below, freed_by, remove_folder
 from torchbake.core.paths import cache_folder, layers_folder
 from torchbake.core.sizes import human, parse_size
@@ -26,12 +26,21 @@ EXAMPLES = (
 _OLD = ("exports", "layers", "stand-ins", "unchanged")
 
 
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    dry_run: bool
-    keep_layers: int
-    format: Format
+class Arguments(Common):
+    dry_run: bool = option("say what would be freed; remove nothing")
+    keep_layers: int = option(
+        "keep this much of the layers of wheels, those that were used last (default: 0)", type=_size, default=0,
+        metavar="SIZE",
+    )  # fmt: skip
+    format: Format = format_option()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,22 +61,6 @@ class _Part:
     files: Sequence[Path]
     remove: Callable[[], object]
     store: Blobs | None = None
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="say what would be freed; remove nothing")
-    parser.add_argument(
-        "--keep-layers", type=_size, default=0, metavar="SIZE",
-        help="keep this much of the layers of wheels, those that were used last (default: 0)",
-    )  # fmt: skip
-    add_format(parser)
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(args: Arguments) -> int:

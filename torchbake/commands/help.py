@@ -1,13 +1,12 @@
 """`help`: a page of the documentation, read from the toolkit itself."""
 
-import argparse
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.markdown import Markdown
 
 from torchbake.commands import COMMANDS
+from torchbake.commands._options import Common, argument
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.suggest import nearest
 from torchbake.errors import UsageError
@@ -20,18 +19,9 @@ _PAGES = TOOLKIT / "docs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    topic: str
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "topic",
-        nargs="?",
-        default="",
-        metavar="TOPIC[#SECTION]",
-        help="a page, or one section of it (default: list all)",
+class Arguments(Common):
+    topic: str = argument(
+        "the page to show, or one section of it (default: list all)", nargs="?", default="", metavar="TOPIC[#SECTION]"
     )
 
 

@@ -1,6 +1,5 @@
 """`host`: bare machines that get what an image has, by Ansible over ssh; and smoke tests on all of them together."""
 
-import argparse
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,17 @@ from torchbake.checks.smoke_jobs import PAYLOADS, Options
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
-from torchbake.commands._options import Format, OfActions, Words, add_format, positive, refuse_unused
+from torchbake.commands._options import (
+    Common,
+    Format,
+    Words,
+    argument,
+    format_option,
+    option,
+    positive,
+    refuse_unused,
+    timeout_option,
+)
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
@@ -32,6 +41,7 @@ from torchbake.hosts.variables import asked_for, shown
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
     "apply inventory",
@@ -41,77 +51,50 @@ EXAMPLES = (
     "rollback inventory --limit foo_bar",
     "remove inventory --limit foo_bar -e pytorch_remove_user=true",
 )
+_INSTALLS = ("apply", "check")
+_PLAYED = (*_INSTALLS, "rollback", "remove")  # the actions that are playbooks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    words: tuple[str, ...]
-    limit: str
-    extra_vars: tuple[str, ...]
-    serial: str
-    wheelhouse: tuple[Path, ...]
-    offline: bool
-    ask_become_pass: bool
-    vault_password_file: str
-    user: str
-    master: str
-    gpu: str
-    nproc: int
-    payload: tuple[str, ...]
-    timeout: int
-    dry_run: bool
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words", nargs="*", action=Words, metavar="WORD",
-        help=f"{', '.join(_ACTIONS)}; an inventory; and an image, where all hosts get the same: cpu runtime",
+class Arguments(Common):
+    words: tuple[str, ...] = argument(
+        f"{', '.join(_PLAYED)}, smoke; an inventory; and an image, where all hosts get the same: cpu runtime",
+        nargs="*", action=Words, metavar="WORD",
     )  # fmt: skip
-    parser.add_argument(
-        "--limit", default="", metavar="GROUP", help="only these hosts, as Ansible's --limit takes them"
+    limit: str = option("only these hosts, as Ansible's --limit takes them", metavar="GROUP")
+    extra_vars: tuple[str, ...] = option(
+        "a variable that wins over those of the inventory, or @FILE with some; repeat for more", "-e", "--extra-vars",
+        metavar="KEY=VALUE",
+    )  # fmt: skip
+    ask_become_pass: bool = option("ask for the password of sudo", "-K", "--ask-become-pass", of=_PLAYED)
+    vault_password_file: str = option("what opens Ansible's vaults", metavar="FILE")
+    serial: str = option("so many hosts at a time, or 25%%; a failure stops the rest", of=_PLAYED, metavar="N")
+    wheelhouse: tuple[Path, ...] = option(
+        "apply, check: a folder with wheels that are sent along, besides those of pip's settings; repeat for more",
+        of=_INSTALLS, metavar="FOLDER",
+    )  # fmt: skip
+    offline: bool = option(
+        "apply, check: the hosts reach no index: send every wheel, and first download here those that are missing",
+        of=_INSTALLS,
     )
-    parser.add_argument(
-        "-e", "--extra-vars", action="append", default=[], metavar="KEY=VALUE",
-        help="a variable that wins over those of the inventory, or @FILE with some; repeat for more",
+    user: str = option("smoke: who logs in (default: pytorch_user, pytorch)", of=("smoke",), metavar="NAME")
+    master: str = option(
+        "smoke: where the others find the first host (default: where ssh finds it, as it sees that itself)",
+        of=("smoke",), metavar="ADDRESS",
     )  # fmt: skip
-    parser.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
-    parser.add_argument("--vault-password-file", default="", metavar="FILE", help="what opens Ansible's vaults")
-    parser.add_argument(
-        "--serial",
-        default="",
+    gpu: str = option(
+        f"smoke: as for `{Command('smoke')}` (default: auto)", of=("smoke",), choices=MODES, default="auto"
+    )
+    nproc: int = option(
+        "smoke: processes on each host, where it has no GPU (default: 2)", of=("smoke",), type=positive, default=2,
         metavar="N",
-        help="so many hosts at a time, or 25%%; a failure stops the rest",
+    )  # fmt: skip
+    payload: tuple[str, ...] = option(
+        f"smoke: only this one; repeat for more: {', '.join(PAYLOADS)}", of=("smoke",), choices=PAYLOADS, metavar="NAME"
     )
-    parser.add_argument(
-        "--wheelhouse", action="append", default=[], type=Path, metavar="FOLDER",
-        help="apply, check: a folder with wheels that are sent along, besides those of pip's settings; repeat for more",
-    )  # fmt: skip
-    parser.add_argument(
-        "--offline", action="store_true",
-        help="apply, check: the hosts reach no index: send every wheel, and first download here those that are missing",
-    )  # fmt: skip
-    _add_smoke(parser)
-    parser.add_argument("--dry-run", action="store_true", help="show the commands; run none of them on a host")
-    add_format(parser)
-
-
-def _add_smoke(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--user", default="", metavar="NAME", help="smoke: who logs in (default: pytorch_user, pytorch)"
-    )
-    parser.add_argument(
-        "--master", default="", metavar="ADDRESS",
-        help="smoke: where the others find the first host (default: where ssh finds it, as it sees that itself)",
-    )  # fmt: skip
-    parser.add_argument("--gpu", choices=MODES, default="auto", help="smoke: as for `nox -s smoke` (default: auto)")
-    parser.add_argument("--nproc", type=positive("--nproc"), default=2, metavar="N",
-                        help="smoke: processes on each host, where it has no GPU (default: 2)")  # fmt: skip
-    parser.add_argument("--payload", action="append", default=[], choices=PAYLOADS, metavar="NAME",
-                        help=f"smoke: only this one; repeat for more: {', '.join(PAYLOADS)}")  # fmt: skip
-    parser.add_argument("--timeout", type=positive("--timeout"), default=300, metavar="S",
-                        help="smoke: seconds for each payload (default: 300)")  # fmt: skip
+    timeout: int = timeout_option(300, "smoke: seconds for each payload", of=("smoke",))
+    dry_run: bool = option("show the commands; run none of them on a host")
+    format: Format = format_option()
 
 
 def run(args: Arguments) -> int:
@@ -122,7 +105,7 @@ def run(args: Arguments) -> int:
         raise UsageError(f"`host` does not know {action!r}." if action else "What is to be done?", hint=meant)
     if not inventory:
         raise UsageError("Which hosts? Name an inventory of Ansible.", hint=f"As in: nox -s host -- {action} inventory")
-    refuse_unused(args, "host", action, _OPTIONS)
+    refuse_unused(args, "host", action)
     with interruptible():
         ansible = find_ansible()
         project, named = _project(args, selectors)
@@ -150,20 +133,6 @@ class Group:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(host.name for host in self.hosts)
-
-
-_OPTIONS: OfActions = {  # those that not every action has, with their defaults
-    "serial": (("apply", "check", "rollback", "remove"), ""),
-    "wheelhouse": (("apply", "check"), ()),
-    "offline": (("apply", "check"), False),
-    "ask_become_pass": (("apply", "check", "rollback", "remove"), False),
-    "user": (("smoke",), ""),
-    "master": (("smoke",), ""),
-    "gpu": (("smoke",), "auto"),
-    "nproc": (("smoke",), 2),
-    "payload": (("smoke",), ()),
-    "timeout": (("smoke",), 300),
-}
 
 
 def _project(args: Arguments, selectors: Sequence[str]) -> tuple[Project, ImageSpec | None]:

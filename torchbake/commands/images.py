@@ -1,6 +1,5 @@
 """`images`: every image of the matrix from its lock to a registry, and the page that says so."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +8,15 @@ from pathlib import Path
 from rich.text import Text
 
 from torchbake.build.own_inputs import own_inputs
-from torchbake.commands._options import Format, add_format, add_registry, add_selectors, positive
+from torchbake.commands._options import (
+    Format,
+    WithSelectors,
+    format_option,
+    option,
+    plain_http_option,
+    positive,
+    registry_option,
+)
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
@@ -53,33 +60,18 @@ _STYLES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    registry: str | None
-    plain_http: bool
-    check: bool
-    dry_run: bool
-    force: bool
-    gpu: str
-    keep_free: int
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    add_registry(parser, required=False)
-    parser.add_argument(
-        "--check", action="store_true", help="fail unless every image has passed as it is; build nothing"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done; build nothing")
-    parser.add_argument("--force", action="store_true", help="also images that passed and have not changed")
-    parser.add_argument("--gpu", choices=MODES, default="auto", help="as `test` takes it (default: auto)")
-    parser.add_argument(
-        "--keep-free", type=positive("--keep-free"), default=40, metavar="GB",
-        help="with less room, finished images and the build cache leave the engine (default: 40)",
+class Arguments(WithSelectors):
+    registry: str | None = registry_option()
+    plain_http: bool = plain_http_option()
+    check: bool = option("fail unless every image has passed as it is; build nothing")
+    dry_run: bool = option("show what would be done; build nothing")
+    force: bool = option("also images that passed and have not changed")
+    gpu: str = option("as `test` takes it (default: auto)", choices=MODES, default="auto")
+    keep_free: int = option(
+        "with less room, finished images and the build cache leave the engine (default: 40)", type=positive, default=40,
+        metavar="GB",
     )  # fmt: skip
-    add_format(parser)
+    format: Format = format_option()
 
 
 def run(args: Arguments) -> int:

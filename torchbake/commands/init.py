@@ -1,6 +1,5 @@
 """`init`: a repository of one's own, from two files."""
 
-import argparse
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from torchbake.commands._options import Common, argument, option
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.version import requirement, tag, version
@@ -34,39 +34,16 @@ _TEMPLATES = TOOLKIT / "templates/init"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    folder: Path
-    cpu: bool
-    cuda: tuple[str, ...]
-    torch: str
-    repository: str
-    ci: str
-    dry_run: bool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
-    parser.add_argument("--cpu", action="store_true", help="an image for the CPU (default where no --cuda is given)")
-    parser.add_argument(
-        "--cuda", action="append", default=[], metavar="VERSION", help="one for CUDA 12.8; repeat for more"
+class Arguments(Common):
+    folder: Path = argument("where (default: here)", nargs="?", type=Path, default=Path(), metavar="DIR")
+    cpu: bool = option("an image for the CPU (default where no --cuda is given)")
+    cuda: tuple[str, ...] = option("one for CUDA 12.8; repeat for more", metavar="VERSION")
+    torch: str = option("default: the newest that is known here for each", metavar="VERSION")
+    repository: str = option("of the images, such as ghcr.io/acme/pytorch (default: DIR/pytorch)", metavar="NAME")
+    ci: str = option(
+        "also the pipelines of that CI; github calls torchbake's, github-full has them all", choices=PIPELINES
     )
-    parser.add_argument(
-        "--torch", default="", metavar="VERSION", help="default: the newest that is known here for each"
-    )
-    parser.add_argument(
-        "--repository",
-        default="",
-        metavar="NAME",
-        help="of the images, such as ghcr.io/acme/pytorch (default: DIR/pytorch)",
-    )
-    parser.add_argument(
-        "--ci",
-        choices=PIPELINES,
-        default="",
-        help="also the pipelines of that CI; github calls torchbake's, github-full has them all",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be written; write nothing")
+    dry_run: bool = option("show what would be written; write nothing")
 
 
 def run(args: Arguments) -> int:

@@ -1,12 +1,20 @@
 """`job`: one job.yaml, checked, written as what a launcher takes, or run."""
 
-import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.commands._options import Format, OfActions, add_format, add_registry, refuse_unused
+from torchbake.commands._options import (
+    Common,
+    Format,
+    argument,
+    format_option,
+    option,
+    plain_http_option,
+    refuse_unused,
+    registry_option,
+)
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
 from torchbake.core.signals import interruptible
@@ -44,41 +52,26 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    request: tuple[str, ...]
-    registry: str | None
-    plain_http: bool
-    pin: bool
-    target: str
-    dry_run: bool
-    lenient: bool
-    check: bool
-    kustomize: Path | None
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "request", nargs="*", metavar="WORD",
-        help=f"run FILE, show TARGET FILE, check FILE, targets, or schema; targets: {', '.join(TARGETS)}",
+class Arguments(Common):
+    request: tuple[str, ...] = argument(
+        f"run FILE, show TARGET FILE, check FILE, targets, or schema; targets: {', '.join(TARGETS)}", nargs="*",
+        metavar="WORD",
     )  # fmt: skip
-    add_registry(parser, required=False, text="where the matrix's images are: ghcr.io/acme")
-    parser.add_argument(
-        "--no-pin", dest="pin", action="store_false",
-        help="keep the tags by which images are named (default: pin immutable tag and digest)",
+    registry: str | None = registry_option("where the matrix's images are: ghcr.io/acme")
+    plain_http: bool = plain_http_option()
+    pin: bool = option(
+        "keep the tags by which images are named (default: pin immutable tag and digest)", "--no-pin",
+        action="store_false", default=True,
     )  # fmt: skip
-    parser.add_argument(
-        "--target", choices=RUNNABLE, default=RUNNABLE[0],
-        help=f"run: the launcher; docker is the engine of this machine (default: {RUNNABLE[0]})",
+    target: str = option(
+        f"run: the launcher; docker is the engine of this machine (default: {RUNNABLE[0]})", choices=RUNNABLE,
+        default=RUNNABLE[0],
     )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="run: show what would be submitted; run nothing")
-    parser.add_argument(
-        "--lenient", action="store_true", help="warn about keys that the target cannot express, and go on"
-    )
-    parser.add_argument("--check", action="store_true", help="show: check it against the target's own schema, offline")
-    parser.add_argument("--kustomize", type=Path, metavar="FOLDER", help="show: write a kustomize base, not to stdout")
-    add_format(parser, text="targets, check: of the result")
+    dry_run: bool = option("run: show what would be submitted; run nothing", of=("run",))
+    lenient: bool = option("warn about keys that the target cannot express, and go on")
+    check: bool = option("show: check it against the target's own schema, offline", of=("show",))
+    kustomize: Path | None = option("show: write a kustomize base, not to stdout", of=("show",), metavar="FOLDER")
+    format: Format = format_option(text="targets, check: of the result", of=("targets", "check"))
 
 
 def run(args: Arguments) -> int:
@@ -89,16 +82,8 @@ def run(args: Arguments) -> int:
     if len(words) != len(names):
         what = " and ".join(names) or "nothing more"
         raise UsageError(f"`job {action}` takes {what}.", hint=f"Write: {' '.join(['job', action, *names])}")
-    refuse_unused(args, "job", action, _OPTIONS)
+    refuse_unused(args, "job", action)
     return act(args, *words) or 0
-
-
-_OPTIONS: OfActions = {  # those that not every action has, with their defaults
-    "dry_run": (("run",), False),
-    "check": (("show",), False),
-    "kustomize": (("show",), None),
-    "format": (("targets", "check"), "table"),
-}
 
 
 def _run(args: Arguments, file: str) -> int:

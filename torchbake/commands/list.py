@@ -1,20 +1,25 @@
 """`list`: what a selection holds, for people, programs and CI."""
 
-import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from rich.text import Text
 
-from torchbake.commands._options import add_format, add_registry, add_selectors, add_shard
+from torchbake.commands._options import (
+    WithSelectors,
+    format_option,
+    option,
+    plain_http_option,
+    registry_option,
+    shard_option,
+)
 from torchbake.commands._selection import load_selection, sharded
 from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
-from torchbake.matrix.spec import SIZES, InitSpec, Spec
+from torchbake.matrix.spec import InitSpec, Spec
 from torchbake.ui import console
 
 EXAMPLES = (
@@ -30,36 +35,21 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    shard: tuple[int, int] | None
-    due: bool
-    bases: Literal["ask", "keep"]
-    registry: str | None
-    plain_http: bool
-    changed_since: str | None
-    size: Literal["small", "large"] | None
-    format: Literal["table", "json", "github", "ids"]
-    explain: bool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    add_shard(parser)
-    parser.add_argument("--due", action="store_true", help="only what --registry does not have as it is today")
-    parser.add_argument(
-        "--bases", choices=("ask", "keep"), default="ask",
-        help="--due: ask the registries of the bases for newer ones, or keep those that releases have (default: ask)",
-    )  # fmt: skip
-    add_registry(parser, required=False, text="--due: where releases are: ghcr.io/acme")
-    parser.add_argument("--changed-since", metavar="REF", help="only what differs from this git commit")
-    parser.add_argument("--size", choices=SIZES, help="only what is built on small machines (CPU), or on large ones")
-    add_format(
-        parser, "table", "json", "github", "ids",
-        text="json; a matrix of GitHub; ids, one a line, which any command takes as @FILE",
-    )  # fmt: skip
-    parser.add_argument("--explain", action="store_true", help="also show what is left out, and why")
+class Arguments(WithSelectors):
+    shard: tuple[int, int] | None = shard_option()
+    due: bool = option("only what --registry does not have as it is today")
+    bases: Literal["ask", "keep"] = option(
+        "--due: ask the registries of the bases for newer ones, or keep those that releases have (default: ask)",
+        default="ask",
+    )
+    registry: str | None = registry_option("--due: where releases are: ghcr.io/acme")
+    plain_http: bool = plain_http_option()
+    changed_since: str | None = option("only what differs from this git commit", metavar="REF")
+    size: Literal["small", "large"] | None = option("only what is built on small machines (CPU), or on large ones")
+    format: Literal["table", "json", "github", "ids"] = format_option(
+        text="json; a matrix of GitHub; ids, one a line, which any command takes as @FILE"
+    )
+    explain: bool = option("also show what is left out, and why")
 
 
 def run(args: Arguments) -> int:

@@ -1,12 +1,10 @@
 """`lock`: exact wheels with hashes for every selected image."""
 
-import argparse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from torchbake.commands._options import add_selectors
+from torchbake.commands._options import WithSelectors, option
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.errors import LockError, TorchbakeError, UsageError
@@ -29,26 +27,11 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    upgrade: bool
-    upgrade_builder: bool
-    check: bool
-    resolve: bool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    parser.add_argument("--upgrade", action="store_true", help="take the newest versions that fit, not the locked ones")
-    parser.add_argument(
-        "--upgrade-builder", action="store_true",
-        help="also lock the builders' own uv again, after which every image is built again",
-    )  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="only say whether the locks fit the matrix; no network")
-    parser.add_argument(
-        "--resolve", action="store_true", help="with --check: resolve again, and tell where the indexes no longer agree"
-    )
+class Arguments(WithSelectors):
+    upgrade: bool = option("take the newest versions that fit, not the locked ones")
+    upgrade_builder: bool = option("also lock the builders' own uv again, after which every image is built again")
+    check: bool = option("only say whether the locks fit the matrix; no network")
+    resolve: bool = option("with --check: resolve again, and report where the indexes no longer agree")
 
 
 def run(args: Arguments) -> int:

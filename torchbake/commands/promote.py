@@ -1,10 +1,9 @@
 """`promote`: rolling tags forward to a release that is there."""
 
-import argparse
 from dataclasses import dataclass
 
-from torchbake.commands._rolling import Finishing, add_shift, run_finish, run_shift
-from torchbake.commands._signing import add_signing
+from torchbake.commands._options import option
+from torchbake.commands._rolling import Finishing, run_finish, run_shift
 from torchbake.errors import UsageError
 
 EXAMPLES = (
@@ -17,16 +16,9 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(Finishing):
-    finish: bool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_shift(parser, to="the newest")
-    parser.add_argument(
-        "--finish", action="store_true",
-        help="only what `publish --keep-rolling` began; what was rolled back, or has no release, is left alone",
-    )  # fmt: skip
-    add_signing(parser)
+    finish: bool = option(
+        "only what `publish --keep-rolling` began; what was rolled back, or has no release, is left alone"
+    )
 
 
 def run(args: Arguments) -> int:

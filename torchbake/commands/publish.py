@@ -1,6 +1,5 @@
 """`publish`: tested images to a registry, each under an immutable tag and then its rolling ones."""
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -11,19 +10,19 @@ from torchbake.checks.waivers import parse_waivers
 from torchbake.commands._candidates import candidate_of
 from torchbake.commands._options import (
     Format,
-    add_format,
-    add_jobs,
-    add_registry,
-    add_selectors,
-    add_shard,
-    add_waive,
+    WithSelectors,
+    format_option,
+    jobs_option,
+    option,
+    registry_option,
+    shard_option,
 )
 from torchbake.commands._registries import registry_of
-from torchbake.commands._release_images import add_no_engine, release_images
+from torchbake.commands._release_images import release_images
 from torchbake.commands._selection import load_selection, repository_of
-from torchbake.commands._signing import add_signing, signer_of
+from torchbake.commands._signing import signer_of
 from torchbake.commands._step_summary import append_table
-from torchbake.commands._verdicts import WithVerdicts, add_verdicts, signed_verdicts
+from torchbake.commands._verdicts import WithVerdicts, signed_verdicts
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import layers_folder
 from torchbake.core.signals import interruptible
@@ -32,7 +31,7 @@ from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Repository
-from torchbake.oci.variants import TRANSPORTED, Transported
+from torchbake.oci.variants import Transported
 from torchbake.registry.cosign import Signer
 from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Published, Supply
@@ -78,49 +77,27 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithVerdicts):
-    matrix: Path
-    selectors: tuple[str, ...]
-    shard: tuple[int, int] | None
-    registry: str
-    waive: tuple[str, ...]
-    compression: Transported | None
-    keep_rolling: bool
-    benchmark: Path | None
-    no_engine: bool
-    dry_run: bool
-    jobs: int
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    add_shard(parser)
-    add_registry(parser)
-    add_waive(parser, "release although this check failed; the reason stays in the release record; repeat for more")
-    add_verdicts(parser)
-    add_no_engine(parser)
-    parser.add_argument(
-        "--compression", choices=TRANSPORTED,
-        help="of layers in the registry; both: an index of two images, gzip first (default: the matrix's, else zstd)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--keep-rolling",
-        action="store_true",
-        help="the immutable tag alone; `promote --finish` then moves the rolling ones",
+class Arguments(WithSelectors, WithVerdicts):
+    shard: tuple[int, int] | None = shard_option()
+    registry: str = registry_option(required=True)
+    waive: tuple[str, ...] = option(
+        "release although this check failed; the reason stays in the release record; repeat for more",
+        metavar="CHECK=REASON",
     )
-    parser.add_argument(
-        "--benchmark", type=Path, metavar="PLAN",
-        help="do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
-    )  # fmt: skip
-    add_signing(parser)
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="say what would be done, and ask the registry whether it can; change nothing",
+    compression: Transported | None = option(
+        "of layers in the registry; both: an index of two images, gzip first (default: the matrix's, else zstd)"
     )
-    add_jobs(parser)
-    add_format(parser)
+    keep_rolling: bool = option("the immutable tag alone; `promote --finish` then moves the rolling ones")
+    benchmark: Path | None = option(
+        "do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
+        metavar="PLAN",
+    )
+    no_engine: bool = option(
+        "ask no container engine: release the images of the store, with verdicts of `reports/` or of --verdicts"
+    )
+    dry_run: bool = option("say what would be done, and ask the registry whether it can; change nothing")
+    jobs: int = jobs_option()
+    format: Format = format_option()
 
 
 def run(args: Arguments) -> int:

@@ -1,13 +1,12 @@
 """`render`: the Dockerfiles, committed and checked for drift."""
 
-import argparse
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.syntax import Syntax
 
-from torchbake.commands._options import add_selectors
+from torchbake.commands._options import WithSelectors, option
 from torchbake.commands._selection import load_selection, lock_of
 from torchbake.errors import RenderError
 from torchbake.render.dockerfile import dockerfile_path, render
@@ -18,17 +17,8 @@ EXAMPLES = ("all", "--check", "cuda12 --check")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    check: bool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; show drift as a diff (default: all images)"
-    )
+class Arguments(WithSelectors):
+    check: bool = option("change nothing; show drift as a diff (default: all images)")
 
 
 def run(args: Arguments) -> int:

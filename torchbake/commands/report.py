@@ -1,6 +1,5 @@
 """`report`: one page with everything that is known of the matrix's images."""
 
-import argparse
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Literal
 
 from torchbake.build.prepare import Preparation
 from torchbake.checks.verdict import Verdict
-from torchbake.commands._options import add_format, add_registry, add_selectors
+from torchbake.commands._options import WithSelectors, format_option, option, plain_http_option, registry_option
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._verdicts import check_folder, read_verdicts
@@ -32,27 +31,15 @@ PAGE = Path("reports/index.html")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    registry: str | None
-    plain_http: bool
-    verdicts: Path | None
-    output: Path | None
-    format: Literal["html", "json"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    add_registry(parser, required=False, text="also tell what is released there: ghcr.io/acme")
-    parser.add_argument(
-        "--verdicts", type=Path, metavar="DIR",
-        help="also verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below; not verified",
-    )  # fmt: skip
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help=f"default: {PAGE} beside the matrix; JSON goes to stdout"
+class Arguments(WithSelectors):
+    registry: str | None = registry_option("also report what is released there: ghcr.io/acme")
+    plain_http: bool = plain_http_option()
+    verdicts: Path | None = option(
+        "also verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below; not verified",
+        metavar="DIR",
     )
-    add_format(parser, "html", "json")
+    output: Path | None = option(f"default: {PAGE} beside the matrix; JSON goes to stdout", metavar="FILE")
+    format: Literal["html", "json"] = format_option("html")
 
 
 def run(args: Arguments) -> int:

@@ -1,8 +1,6 @@
 """`reproduce`: two cold builds of an image, and whether they are the same to the byte."""
 
-import argparse
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from rich.text import Text
 
@@ -10,12 +8,11 @@ from torchbake.build.backend import backend_of
 from torchbake.build.bakefile import Options
 from torchbake.build.base_image import Base, find_base, make_base
 from torchbake.build.base_look import check_version
-from torchbake.build.executor import Choice
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.build.source_date import created, revision
-from torchbake.commands._executor import add_executor
-from torchbake.commands._options import Format, add_format, add_selectors
+from torchbake.commands._executor import WithExecutor
+from torchbake.commands._options import Format, WithSelectors, format_option, option
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import builder_folder
@@ -39,23 +36,12 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    builder: tuple[str, ...]
-    executor: Choice
-    no_engine: bool
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    parser.add_argument(
-        "--builder", action="append", default=[], metavar="NAME",
-        help="a buildx builder; given twice, the second build is on another one",
-    )  # fmt: skip
-    add_executor(parser, "compare them in the store")
-    add_format(parser)
+class Arguments(WithSelectors, WithExecutor):
+    builder: tuple[str, ...] = option(
+        "a buildx builder; given twice, the second build is on another one", metavar="NAME"
+    )
+    no_engine: bool = option("ask no container engine: build by buildah, and compare the images in the store")
+    format: Format = format_option()
 
 
 def run(args: Arguments) -> int:

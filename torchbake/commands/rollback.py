@@ -1,9 +1,6 @@
 """`rollback`: rolling tags back to the release before; its immutable tag stays, and publish leaves them there."""
 
-import argparse
-
-from torchbake.commands._rolling import Shifting, add_shift, run_shift
-from torchbake.commands._signing import add_verifying
+from torchbake.commands._rolling import Shifting, run_shift
 
 EXAMPLES = (
     "cpu --registry ghcr.io/acme",
@@ -11,11 +8,6 @@ EXAMPLES = (
     "cpu --registry ghcr.io/acme --key cosign.pub",
 )
 Arguments = Shifting
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_shift(parser, to="the one before the current one")
-    add_verifying(parser)
 
 
 def run(args: Arguments) -> int:

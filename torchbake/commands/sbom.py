@@ -1,6 +1,5 @@
 """`sbom`: what built images hold, as an SBOM each, and under which licenses."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.reports import file_name
-from torchbake.commands._options import Format, add_format, add_selectors
+from torchbake.commands._options import Format, WithSelectors, format_option, option
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
@@ -53,21 +52,10 @@ class Listed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    licenses: bool
-    format: Format
-    output: Path | None
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    parser.add_argument("--licenses", action="store_true", help="show each image's licenses, with their packages")
-    add_format(parser)
-    parser.add_argument(
-        "--output", type=Path, metavar="FOLDER", help=f"write FOLDER/<id>/{FILE} (default: reports, beside the matrix)"
-    )
+class Arguments(WithSelectors):
+    licenses: bool = option("show each image's licenses, with their packages")
+    format: Format = format_option()
+    output: Path | None = option(f"write FOLDER/<id>/{FILE} (default: reports, beside the matrix)", metavar="FOLDER")
 
 
 def run(args: Arguments) -> int:

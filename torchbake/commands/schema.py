@@ -4,12 +4,12 @@ This toolkit's own checkout has the same of job.yaml and of benchmarks' plans, a
 its README.
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.benchmark import manual as plans
 from torchbake.charts.manual import with_parameters
+from torchbake.commands._options import Common, option
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError, UsageError
@@ -28,13 +28,8 @@ CHART_PAGE, CHART_VALUES = TOOLKIT / "charts/pytorch/README.md", TOOLKIT / "char
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    check: bool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--check", action="store_true", help="only say whether the files are up to date")
+class Arguments(Common):
+    check: bool = option("only say whether the files are up to date")
 
 
 def run(args: Arguments) -> int:

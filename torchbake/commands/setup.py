@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from torchbake.commands._options import add_format
+from torchbake.commands._options import Common, format_option, option
 from torchbake.core.files import write_text
 from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.errors import SetupError
@@ -42,21 +42,12 @@ _APT_ENVIRONMENT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    check: bool
-    dry_run: bool
-    shown: bool
-    format: Literal["text", "json"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    only = parser.add_mutually_exclusive_group()
-    only.add_argument("--check", action="store_true", help="only tell what is there and what would be done")
-    only.add_argument("--dry-run", action="store_true", help="show the steps and stop")
-    # Sudo's half of a run: the steps were shown by the half that called it.
-    only.add_argument("--shown", action="store_true", help=argparse.SUPPRESS)
-    add_format(parser, "text", "json")
+class Arguments(Common):
+    check: bool = option("only report what is there and what would be done", group="|")
+    dry_run: bool = option("show the steps and stop", group="|")
+    # The half of a run that sudo starts: the half that called it has shown the steps.
+    shown: bool = option(argparse.SUPPRESS, group="|")
+    format: Literal["text", "json"] = format_option("text")
 
 
 def run(args: Arguments) -> int:

@@ -1,6 +1,5 @@
 """`smoke`: tensors, gradients and distributed training, in real containers or on a host's Python."""
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -18,7 +17,15 @@ from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import InContainers, OnHost, Session, SmokeRun, Subject, own_toolbox
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
-from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, positive
+from torchbake.commands._options import (
+    Format,
+    WithSelectors,
+    format_option,
+    jobs_option,
+    option,
+    positive,
+    timeout_option,
+)
 from torchbake.commands._selection import load_selection
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.signals import interruptible
@@ -60,69 +67,29 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    image: tuple[str, ...]
-    host: str | None
-    gpu: str
-    nodes: int | None
-    nproc: int
-    payload: tuple[str, ...]
-    order: Order | Literal["both"]
-    timeout: int
-    toolbox: Path | None
-    jobs: int
-    keep: bool
-    dry_run: bool
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--image", action="append", default=[], metavar="REF",
-        help="instead of a selector: any image in the engine; repeat for more",
-    )  # fmt: skip
-    where.add_argument("--host", metavar="PYTHON", help="instead of images: this Python of this machine")
-    parser.add_argument(
-        "--gpu", choices=MODES, default="auto",
-        help="auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
-    )  # fmt: skip
-    _add_job_arguments(parser)
-
-
-def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is run, and on how many nodes."""
-    parser.add_argument(
-        "--nodes", type=positive("--nodes"), metavar="N", help="containers of a distributed job (default: 2)"
+class Arguments(WithSelectors):
+    image: tuple[str, ...] = option(
+        "instead of a selector: any image in the engine; repeat for more", group="|", metavar="REF"
     )
-    parser.add_argument(
-        "--nproc", type=positive("--nproc"), default=2, metavar="N", help="processes in each of them (default: 2)"
-    )
-    parser.add_argument(
-        "--payload", action="append", default=[], choices=PAYLOADS, metavar="NAME",
-        help=f"only this one; repeat for more: {', '.join(PAYLOADS)}",
+    host: str | None = option("instead of images: this Python of this machine", group="|", metavar="PYTHON")
+    gpu: str = option(
+        "auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
+        choices=MODES, default="auto",
     )  # fmt: skip
-    parser.add_argument(
-        "--order", choices=(*ORDERS, "both"), default="both", help="how nodes are started (default: both, in turn)"
+    nodes: int | None = option("containers of a distributed job (default: 2)", type=positive, metavar="N")
+    nproc: int = option("processes in each of them (default: 2)", type=positive, default=2, metavar="N")
+    payload: tuple[str, ...] = option(
+        f"only this one; repeat for more: {', '.join(PAYLOADS)}", choices=PAYLOADS, metavar="NAME"
     )
-    parser.add_argument(
-        "--timeout",
-        type=positive("--timeout"),
-        default=300,
-        metavar="S",
-        help="seconds for each payload (default: 300)",
+    order: Order | Literal["both"] = option("how nodes are started (default: both, in turn)", default="both")
+    timeout: int = timeout_option(300, "seconds for each payload")
+    toolbox: Path | None = option(
+        "mount this folder in the place of an image's own payloads, to try changed ones without a build", metavar="DIR"
     )
-    parser.add_argument(
-        "--toolbox", type=Path, metavar="DIR",
-        help="mount this folder in the place of an image's own payloads, to try changed ones without a build",
-    )  # fmt: skip
-    add_jobs(parser, by_cores=True)
-    parser.add_argument("--keep", action="store_true", help="keep containers and networks, to look at them")
-    parser.add_argument("--dry-run", action="store_true", help="show what would run; run nothing")
-    add_format(parser)
+    jobs: int = jobs_option(by_cores=True)
+    keep: bool = option("keep containers and networks, to look at them")
+    dry_run: bool = option("show what would run; run nothing")
+    format: Format = format_option()
 
 
 def run(args: Arguments) -> int:

@@ -1,14 +1,12 @@
 """`store`: what the store on this machine holds, and whether it is sound. It asks no engine and no registry."""
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
-from torchbake.commands._options import Format, add_format, refuse_unused
+from torchbake.commands._options import Common, Format, argument, format_option, option, refuse_unused
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import gzip_layout_of, layers_folder, layers_limit, layout_of
 from torchbake.core.sizes import human
@@ -30,26 +28,17 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    action: Literal["ls", "verify"]
-    remove_damaged: bool
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "action", nargs="?", choices=("ls", "verify"), default="ls",
-        help="ls (default): the layers of wheels, of all projects, and this project's images; verify: hash every blob",
+class Arguments(Common):
+    action: Literal["ls", "verify"] = argument(
+        "ls (default): the layers of wheels, of all projects, and this project's images; verify: hash every blob",
+        nargs="?", choices=("ls", "verify"), default="ls",
     )  # fmt: skip
-    parser.add_argument(
-        "--remove-damaged", action="store_true", help="verify: remove what is damaged; the next build makes it again"
-    )
-    add_format(parser)
+    remove_damaged: bool = option("verify: remove what is damaged; the next build makes it again", of=("verify",))
+    format: Format = format_option()
 
 
 def run(args: Arguments) -> int:
-    refuse_unused(args, "store", args.action, {"remove_damaged": (("verify",), False)})
+    refuse_unused(args, "store", args.action)
     root, layers = args.matrix.absolute().parent, LayerStore(folder=layers_folder())
     images, gzip = Layout(folder=layout_of(root)), Layout(folder=gzip_layout_of(root))
     if args.action == "ls":

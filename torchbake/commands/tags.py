@@ -1,12 +1,10 @@
 """`tags`: which image holds which tag; against a registry, what a release would move."""
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from torchbake.build.plan import ref_of
-from torchbake.commands._options import Format, add_format, add_registry, add_selectors
+from torchbake.commands._options import Format, WithSelectors, format_option, option, plain_http_option, registry_option
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.core.digest import short_digest
@@ -42,20 +40,11 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    selectors: tuple[str, ...]
-    registry: str | None
-    plain_http: bool
-    diff: bool
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    add_registry(parser, required=False)
-    parser.add_argument("--diff", action="store_true", help="with --registry: only what a release would move")
-    add_format(parser)
+class Arguments(WithSelectors):
+    registry: str | None = registry_option()
+    plain_http: bool = plain_http_option()
+    diff: bool = option("with --registry: only what a release would move")
+    format: Format = format_option()
 
 
 def run(args: Arguments) -> int:

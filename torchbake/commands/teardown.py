@@ -1,10 +1,9 @@
 """`teardown`: stops what `setup` started, and nothing else."""
 
-import argparse
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
+from torchbake.commands._options import Common, option
 from torchbake.errors import SetupError
 from torchbake.setup import dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
@@ -18,13 +17,8 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    matrix: Path
-    purge: bool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--purge", action="store_true", help="also remove the engine's images and build cache")
+class Arguments(Common):
+    purge: bool = option("also remove the engine's images and build cache")
 
 
 def run(args: Arguments) -> int:

@@ -1,6 +1,5 @@
 """`test`: what images are and do, checked in the engine, with verdicts that answer the same question again."""
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,9 +16,18 @@ from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import DERIVED, Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
 from torchbake.commands._cases import Case, find_cases
-from torchbake.commands._options import Format, add_format, add_jobs, add_selectors, add_shard, add_waive, positive
+from torchbake.commands._options import (
+    Format,
+    WithSelectors,
+    format_option,
+    jobs_option,
+    option,
+    positive,
+    shard_option,
+    timeout_option,
+)
 from torchbake.commands._selection import load_selection
-from torchbake.commands._signing import FileSigning, add_file_signing, file_signer_of
+from torchbake.commands._signing import FileSigning, file_signer_of
 from torchbake.commands._verdicts import check_target, write_verdicts
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
@@ -46,58 +54,29 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(FileSigning):
-    matrix: Path
-    selectors: tuple[str, ...]
-    shard: tuple[int, int] | None
-    image: tuple[str, ...]
-    gpu: str
-    nodes: int | None
-    nproc: int | None
-    only: tuple[str, ...]
-    skip: tuple[str, ...]
-    waive: tuple[str, ...]
-    jobs: int
-    timeout: int
-    force: bool
-    dry_run: bool
-    write_verdict: Path | None
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selectors(parser)
-    add_shard(parser)
-    parser.add_argument(
-        "--image", action="append", default=[], metavar="REF",
-        help="instead of a selector: any image in the engine; repeat for more",
+class Arguments(WithSelectors, FileSigning):
+    shard: tuple[int, int] | None = shard_option()
+    image: tuple[str, ...] = option("instead of a selector: any image in the engine; repeat for more", metavar="REF")
+    gpu: str = option(
+        "auto: GPU checks are not run where there is no GPU; require: then they fail (default: auto)", choices=MODES,
+        default="auto",
     )  # fmt: skip
-    parser.add_argument(
-        "--gpu", choices=MODES, default="auto",
-        help="auto: GPU checks are not run where there is no GPU; require: then they fail (default: auto)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--nodes", type=positive("--nodes"), metavar="N", help="containers of a distributed job (default: the checks')"
+    nodes: int | None = option("containers of a distributed job (default: the checks')", type=positive, metavar="N")
+    nproc: int | None = option("processes in each of them (default: the checks')", type=positive, metavar="N")
+    only: tuple[str, ...] = option("checks by id; repeat for more", metavar="GLOB")
+    skip: tuple[str, ...] = option("leave checks out; repeat for more", metavar="GLOB")
+    waive: tuple[str, ...] = option(
+        "a check that may fail, and why: it is then reported as waived, never as passed; repeat for more",
+        metavar="CHECK=REASON",
     )
-    parser.add_argument(
-        "--nproc", type=positive("--nproc"), metavar="N", help="processes in each of them (default: the checks')"
+    jobs: int = jobs_option(by_cores=True)
+    timeout: int = timeout_option(1800, "seconds that the checks of an image may take together")
+    force: bool = option("check again what has passed already")
+    dry_run: bool = option("show what would be checked; check nothing")
+    write_verdict: Path | None = option(
+        "also write each verdict as a file, for another machine: a folder, or for one image FILE.json", metavar="PATH"
     )
-    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="checks by id; repeat for more")
-    parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="leave checks out; repeat for more")
-    add_waive(parser, "a check that may fail, and why: it is then reported as waived, never as passed; repeat for more")
-    add_jobs(parser, by_cores=True)
-    parser.add_argument(
-        "--timeout", type=positive("--timeout"), default=1800, metavar="S",
-        help="seconds that the checks of an image may take together (default: 1800)",
-    )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="check again what has passed already")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be checked; check nothing")
-    parser.add_argument(
-        "--write-verdict", type=Path, metavar="PATH",
-        help="also write each verdict as a file, for another machine: a folder, or for one image FILE.json",
-    )  # fmt: skip
-    add_format(parser)
-    add_file_signing(parser)
+    format: Format = format_option()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,19 @@ from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, remedies
-from torchbake.commands._options import SELECTOR_HELP, Format, Words, add_format, add_jobs, add_registry, positive
+from torchbake.commands._options import (
+    SELECTOR_HELP,
+    Format,
+    Words,
+    argument,
+    format_option,
+    jobs_option,
+    option,
+    registry_option,
+    timeout_option,
+)
 from torchbake.commands._selection import load_selection, lock_of, repository_of
-from torchbake.commands._signing import Verifying, add_verifying, verifier_of
+from torchbake.commands._signing import Verifying, verifier_of
 from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.core.problem import problem_of
 from torchbake.core.signals import interruptible
@@ -27,6 +37,7 @@ from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
 from torchbake.registry.transport import Transport
 from torchbake.ui import console
+from torchbake.ui.command import Command
 from torchbake.validate.expect import parse_expected
 from torchbake.validate.judge import Promise, promise_of
 from torchbake.validate.judge_image import SILENT
@@ -43,40 +54,28 @@ EXAMPLES = (
 _SHOWN = 5
 
 
+def _expected(text: str) -> dict[str, str | None]:
+    try:
+        return parse_expected(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arguments(Verifying):
-    matrix: Path
-    words: tuple[str, ...]
-    registry: str | None
-    expect: dict[str, str | None]
-    no_pull: bool
-    suite: bool
-    timeout: int
-    jobs: int
-    format: Format
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words", nargs="*", action=Words, metavar="SELECTOR|REF",
-        help=f"{SELECTOR_HELP}; with '/' or ':' in it, any image reference",
-    )  # fmt: skip
-    add_registry(parser, required=False)
-    parser.add_argument(
-        "--expect", type=_expected, default={}, metavar="NAME=VERSION,…",
-        help="what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not",
-    )  # fmt: skip
-    add_verifying(parser)
-    parser.add_argument("--no-pull", action="store_true", help="look into no image: start no container, ask no engine")
-    parser.add_argument(
-        "--suite", action="store_true", help="also run all image checks (`nox -s test`) on what was pulled"
+    words: tuple[str, ...] = argument(
+        f"{SELECTOR_HELP}; with '/' or ':' in it, any image reference", nargs="*", action=Words, metavar="SELECTOR|REF"
     )
-    parser.add_argument(
-        "--timeout", type=positive("--timeout"), default=300, metavar="S",
-        help="seconds for the container of an image (default: 300)",
+    registry: str | None = registry_option()
+    expect: dict[str, str | None] = option(
+        "what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not", type=_expected,
+        default={}, metavar="NAME=VERSION,…",
     )  # fmt: skip
-    add_jobs(parser)
-    add_format(parser)
+    no_pull: bool = option("look into no image: start no container, ask no engine")
+    suite: bool = option(f"also run all image checks (`{Command('test')}`) on what was pulled")
+    timeout: int = timeout_option(300, "seconds for the container of an image")
+    jobs: int = jobs_option()
+    format: Format = format_option()
 
 
 def run(args: Arguments) -> int:
@@ -179,13 +178,6 @@ def _engine(args: Arguments) -> tuple[Engine | None, str]:
     except EngineError as error:
         return None, error.message
     return engine, ""
-
-
-def _expected(text: str) -> dict[str, str | None]:
-    try:
-        return parse_expected(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class _Registries:

@@ -4,7 +4,7 @@ import argparse
 import json
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from tests.unit.validate.test_judge import (
     shelf,
 )  # fmt: skip
 from torchbake.checks.verdict import Outcome, remedies
-from torchbake.commands._options import arguments_of
-from torchbake.commands._signing import Signing, Verifying, add_signing, add_verifying, signer_of, verifier_of
+from torchbake.commands._options import add_options, arguments_of
+from torchbake.commands._signing import Signing, Verifying, signer_of, verifier_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.problem import Problem
 from torchbake.errors import SignatureError, UsageError
@@ -360,19 +360,19 @@ def test_a_survey_does_not_ask_for_what_is_not_listed() -> None:
     assert len(registry.requests) == 1
 
 
-def _parsed(add: Callable[[argparse.ArgumentParser], None], *words: str) -> argparse.Namespace:
+def _parsed(kind: type[Verifying], *words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--plain-http", action="store_true")
-    add(parser)
+    parser.set_defaults(matrix=Path("matrix.yaml"))
+    add_options(parser, kind)
     return parser.parse_args(words)
 
 
 def signing(*words: str) -> Signing:
-    return arguments_of(Signing, _parsed(add_signing, *words))
+    return arguments_of(Signing, _parsed(Signing, *words))
 
 
 def verifying(*words: str) -> Verifying:
-    return arguments_of(Verifying, _parsed(add_verifying, *words))
+    return arguments_of(Verifying, _parsed(Verifying, *words))
 
 
 @pytest.fixture
