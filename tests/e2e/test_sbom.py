@@ -170,5 +170,5 @@ def test_the_licenses_are_a_table_an_image(built: Built, folder: Path) -> None:
     assert lines[0].strip() == CPU
     rows = {columns[0]: int(columns[1]) for line in lines[2:] if len(columns := re.split(r"\s{2,}", line.strip())) > 2}
     assert rows["MIT"] > 10
-    assert rows["(not said)"] > 0
+    assert rows["(not known)"] > 0
     assert "\x1b" not in done.stdout

@@ -1,6 +1,6 @@
-"""One module a command, thin: its options, a call into a room, and what is shown."""
+"""The commands, one module each: its options, a call into another package, and its output."""
 
-# Every command with what it is for, in the order of the flow; `nox -l` and `--help` show them so.
+# The summary of each command, in the order in which `nox -l` and `--help` show them: that of a project's work.
 COMMANDS = {
     "init": "begin a repository of your own: matrix.yaml, noxfile.py and what belongs to them",
     "setup": "make this machine ready to build: install and start what is missing of container engine and buildx",

@@ -1,4 +1,4 @@
-"""`benchmark compare`: two images, or one and its release."""
+"""`benchmark compare`: measure two images, or an image and its release."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +71,7 @@ def compare(args: Arguments, *words: str) -> None:
 
 
 def _released(args: Arguments, word: str, project: Project | None, engine: Engine | None) -> str:
-    """The reference of an image's release; of a dry run by its tag, since nothing is pulled.
+    """Return the reference of an image's release: its digest, or its tag in a dry run, which pulls nothing.
 
     Raises UsageError, BenchmarkError, RegistryError and EngineError.
     """
@@ -93,7 +93,7 @@ def _released(args: Arguments, word: str, project: Project | None, engine: Engin
 
 
 def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | None]:
-    """Of a plan, or of the options. Raises PlanError and UsageError."""
+    """Return the plan, which the options describe unless `--plan` names a file. Raises PlanError and UsageError."""
     given = {name: value for name, value in axes(args).items() if value not in (None, ())}
     if args.plan:
         if given:
@@ -105,14 +105,14 @@ def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | N
     try:
         plan = Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in given.items()})
     except ValidationError as error:
-        (key, *_), said = explain(error.errors()[0], Plan)
+        (key, *_), problem = explain(error.errors()[0], Plan)
         option = next((name for name, plural in keys.items() if plural == key), key)
-        raise UsageError(f"--{option} {said}.", hint="See: nox -s benchmark -- --help") from None
+        raise UsageError(f"--{option} {problem}.", hint="See: nox -s benchmark -- --help") from None
     return plan, None
 
 
 def _planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> Sequence[Experiment]:
-    """Raises BenchmarkError where the plan excludes everything."""
+    """Raises BenchmarkError if the plan excludes all experiments."""
     found = planned(plan, project, images)
     if not found:
         raise BenchmarkError(

@@ -1,4 +1,4 @@
-"""Before a release: is the image slower than the one that its tag holds?"""
+"""The comparison before a release: an image that is slower than the release of its tag is not published."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ Find = Callable[[], Candidate]
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """Compares images with their releases by a plan, one after the other: nothing is sent meanwhile."""
+    """Compares images with their releases by a plan, one after the other and before anything is uploaded."""
 
     plan: Plan
     folder: Path
@@ -43,9 +43,9 @@ class Gate:
     plain_http: bool
 
     def judged(self, find: Find, decide: Callable[[Candidate], Decision], spec: Spec, repository: Repository) -> Find:
-        """The candidate as ``find`` has it, or what raises CheckError with the reason not to release it.
+        """Return ``find``, or a function that raises CheckError if the image must not be released.
 
-        What would not be released anyway is not compared.
+        An image for which no release is due is not compared.
         """
         try:
             candidate = find()
@@ -56,7 +56,7 @@ class Gate:
         return find
 
     def _compare(self, candidate: Candidate, spec: ImageSpec, repository: Repository) -> None:
-        """Raises SlowerError and NoisyError, and BenchmarkError where it cannot be measured."""
+        """Raises SlowerError and NoisyError, and BenchmarkError if the images cannot be measured."""
         cases = planned(self.plan, self.project, (Named(kind="image", word=spec.id, name=spec.id),))
         if not cases:
             console.say(f"{spec.id}: the plan excludes all of its experiments", style="yellow")
@@ -86,7 +86,7 @@ def _refusing(error: TorchbakeError) -> Find:
 
 
 def gate_of(path: Path, project: Project, engine: Engine, *, plain_http: bool) -> Gate:
-    """Raises PlanError."""
+    """Read the plan of a gate. Raises PlanError."""
     return Gate(
         plan=read_plan(path, engine), folder=folder_of(path), project=project, engine=engine, plain_http=plain_http
     )

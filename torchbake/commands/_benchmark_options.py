@@ -1,4 +1,4 @@
-"""The options of `benchmark`: of a plan's run, and of a comparison."""
+"""The options of `benchmark`, for the run of a plan and for a comparison."""
 
 import argparse
 import re
@@ -30,7 +30,7 @@ _of_compare = partial(option, group="compare: B against A; of B alone, against i
 
 
 def share(text: str) -> float:
-    """An argparse type: ``5%`` or ``0.05``."""
+    """Parse a share: ``5%`` or ``0.05``."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(%?)", text)
     value = float(match[1]) / (100 if match[2] else 1) if match else 0
     if not 0 < value < 1:
@@ -80,7 +80,7 @@ class Arguments(Common):
 
 
 def variable(text: str) -> tuple[str, Any]:
-    """A name with its value: text as it stands, or what YAML has in brackets or double quotes. Raises UsageError."""
+    """Parse NAME=VALUE. A value in brackets or double quotes is YAML, any other is text. Raises UsageError."""
     name, given, value = text.partition("=")
     if not given or not re.match(NAME, name) or name in KEYS:
         why = "names a key of an experiment" if name in KEYS else "is not NAME=VALUE"
@@ -97,12 +97,12 @@ def variable(text: str) -> tuple[str, Any]:
 
 
 def axes(args: Arguments) -> dict[str, object]:
-    """What the command line says of experiments, by the names of options."""
+    """Return the options that describe experiments, by name."""
     names = ("model", "batch_size", "dtype", "phase", "num_batches", "num_gpus")
     return {name: getattr(args, name) for name in names}
 
 
 def judging(args: Arguments) -> dict[str, Any]:
-    """What the command line says of how a comparison is judged, by the names of options."""
+    """Return the options that were given for the judgement of a comparison, by name."""
     given = {"threshold": args.threshold, "rounds": args.rounds, "seed": args.seed}
     return {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What commands do with benchmarks: a plan's places found, and two images compared."""
+"""The steps that `benchmark` and the gate of `publish` share: plans, places, and the comparison of two images."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ HEAD = ("experiment", "first", "second", "verdict")
 
 
 def one_image(word: str, project: Project | None) -> tuple[Named, str | Host]:
-    """The one image that a word means. Raises SelectorError and UsageError."""
+    """Return the image that a word selects. Raises SelectorError if it selects several, and UsageError."""
     images = names_of([word], (), project)
     if len(images) != 1:
         names = ", ".join(named.name for named, _ in images[:3]) + (", …" if len(images) > 3 else "")
@@ -41,12 +41,12 @@ def one_image(word: str, project: Project | None) -> tuple[Named, str | Host]:
 
 
 def image_place(finder: Finder, word: str, project: Project | None) -> Place:
-    """Where it runs. Raises SelectorError, BenchmarkError and EngineError."""
+    """Return the place of the image that a word selects. Raises SelectorError, BenchmarkError and EngineError."""
     return finder.place(*one_image(word, project))
 
 
 def engine_of(*, dry: bool) -> Engine | None:
-    """None where none answers a dry run, which shows commands without one too. Raises EngineError."""
+    """Connect to the engine. A dry run, which only shows commands, goes on without one. Raises EngineError."""
     try:
         return connect()
     except EngineError as error:
@@ -57,7 +57,7 @@ def engine_of(*, dry: bool) -> Engine | None:
 
 
 def clean_up(engine: Engine) -> None:
-    """Remove what runs left that were killed: it would go on measuring beside us."""
+    """Remove the containers of killed runs, which would still use CPU and GPU."""
     left = remove_leftovers(engine)
     if left:
         console.say(f"removed {left} containers, networks and volumes that a killed run had left", style="yellow")
@@ -69,9 +69,9 @@ def words_of_rules(plan: Plan) -> list[str]:
 
 
 def planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> tuple[Experiment, ...]:
-    """The experiments that the plan excludes in none of these images, whichever of its words mean them.
+    """Return the experiments that no rule of the plan excludes in any of these images.
 
-    Raises SelectorError and UsageError for such a word.
+    Raises SelectorError and UsageError for a word of a rule that selects no image.
     """
     names = {named.name for named in images}
     meant = [named for word in words_of_rules(plan) for named, _ in names_of([word], (), project)]
@@ -79,9 +79,10 @@ def planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> tup
 
 
 def runnable(places: Sequence[Place], experiments: Sequence[Experiment], gpu: str) -> list[Experiment]:
-    """Those that every place can run; what none can is left out and said, unless a GPU is required.
+    """Return the experiments that every place can run. An experiment that no place can run is left out with a warning.
 
-    Raises BenchmarkError for one that only some can run, and where nothing is left.
+    Raises BenchmarkError if only some places can run an experiment, if none can and ``gpu`` is `require`, and if
+    nothing is left.
     """
     able, left_out = list[Experiment](), list[str]()
     for each in experiments:
@@ -103,7 +104,7 @@ def runnable(places: Sequence[Place], experiments: Sequence[Experiment], gpu: st
 def compare_all(
     comparison: Comparison, experiments: Sequence[Experiment], session: Session, engine: Engine | None
 ) -> list[Compared]:
-    """One after the other. Raises BenchmarkError where a run fails."""
+    """Compare experiments one after the other. Raises BenchmarkError if a run fails."""
     with board(len(experiments), doing="comparing") as shown, contextlib.ExitStack() as ending:
         return run_all(
             experiments,
@@ -126,17 +127,14 @@ def _compare(comparison: Comparison, experiment: Experiment, shown: Board) -> Co
 
 
 def demand_speed(compared: Sequence[Compared], *, quieter: str) -> Verdict:
-    """The verdict of all. Raises SlowerError and NoisyError, with what makes it ``quieter`` beside less to do."""
+    """Return the verdict of all comparisons. Raises SlowerError and NoisyError; ``quieter`` is advice against noise."""
     verdict = overall(compared)
     bad = [each for each in compared if each.judgement.verdict == verdict]
-    told = "; ".join(f"{each.experiment.name}: {sentence(each.judgement)}" for each in bad)
+    results = "; ".join(f"{each.experiment.name}: {sentence(each.judgement)}" for each in bad)
     if verdict == "slower":
-        raise SlowerError(f"The second image is slower. {told}.", hint="Look for what changed: `nox -s sbom`.")
+        raise SlowerError(f"The second image is slower. {results}.", hint="Look for what changed: `nox -s sbom`.")
     if verdict == "too noisy":
-        raise NoisyError(
-            f"This machine is too noisy to tell. {told}.",
-            hint=f"End what else runs, or {quieter}.",
-        )
+        raise NoisyError(f"This machine is too noisy to tell. {results}.", hint=f"End what else runs, or {quieter}.")
     return verdict
 
 
@@ -145,27 +143,27 @@ def show(compared: Sequence[Compared], title: str) -> None:
 
 
 def read_plan(path: Path, engine: Engine | None, given: Mapping[str, Any] | None = None) -> Plan:
-    """A plan for images that the command line names, with its variables. Raises PlanError with every problem."""
+    """Read a plan whose images the command line names. Raises PlanError with every problem."""
     plan, document = load_plan(path, places=False, given=given)
     check_files(plan, document, folder_of(path), engine)
     return plan
 
 
 def check_files(plan: Plan, document: Document, folder: Path, engine: Engine | None) -> None:
-    """Raises PlanError for files that are missing; those of an engine elsewhere are not to be seen from here."""
+    """Raise PlanError for missing files. The files of an engine on another machine cannot be checked."""
     if engine is None or engine.address.local:
         demand_files(plan, document, folder)
 
 
 def folder_of(path: Path | None) -> Path:
-    """What paths of a plan are relative to."""
+    """Return the folder to which the paths of a plan are relative."""
     return (path.absolute().parent if path else Path.cwd()).resolve()
 
 
 def released_image(spec: Spec, repository: Repository, engine: Engine, *, plain_http: bool) -> str:
-    """The release that an image's own tag points at, by digest, pulled where the engine has it not.
+    """Return the reference, by digest, of the release that an image's own tag names, and pull it if it is missing.
 
-    Empty where the image has no release. Raises RegistryError and EngineError.
+    It is empty if the image has no release. Raises RegistryError and EngineError.
     """
     digest = registry_of(repository, plain_http=plain_http).digest(spec.own_tag)
     if digest is None:

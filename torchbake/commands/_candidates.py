@@ -1,4 +1,4 @@
-"""What may be released: an image of the engine that was tested as it is, with the verdict."""
+"""Candidates for a release: images that are up to date and passed their tests, with their verdicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _SHOWN = 5  # checks that a message names
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """The ``place`` of images, and how an image comes there or is tested, with its id for ``{id}``."""
+    """The ``place`` of images, and the commands that build and test an image there, with ``{id}`` for its id."""
 
     place: str
     build: str
@@ -45,9 +45,9 @@ def candidate_of(
     preparation: Preparation, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str],
     *, prepare: Callable[[str], Ready], others: SignedVerdicts | None = None, advice: Advice = IN_ENGINE,
 ) -> Candidate:  # fmt: skip
-    """Raises CheckError unless the image is up to date, was tested as it is, and passed or was waived.
+    """Return the candidate of an image. Raises CheckError unless it is up to date, and passed its tests or was waived.
 
-    ``images`` are those of the place that ``advice`` names; ``prepare`` makes one ready to be sent, by its ID there.
+    ``images`` are in the place that ``advice`` names; ``prepare`` makes one ready for the upload, by its ID there.
     ``others`` are verdicts of other machines. They are merged with this machine's, if it has one of today's suite.
     Raises LockError for a bad lock. An image counts as up to date if its base was never fetched here.
     """
@@ -98,7 +98,7 @@ def _whole(
 
 
 def _named(files: Sequence[VerdictFile]) -> str:
-    """The files of a verdict in a message; empty if it is this machine's alone."""
+    """Name the files of a verdict in a message; nothing for a verdict of this machine alone."""
     return f" (in {', '.join(str(file.path) for file in files)})" if files else ""
 
 

@@ -1,4 +1,4 @@
-"""Which images are tested: rows of the matrix, and any others by their references."""
+"""The images that `test` checks: rows of the matrix, and other images by their references."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from torchbake.matrix.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An image that is asked for: its row, if it has one, and what the engine holds under its reference.
+    """An image to test, with its row and the engine's image, if there are any.
 
-    ``origin`` is the image of ours that it is FROM, where it is; ``remark`` says how it is judged.
+    ``origin`` is the matrix's image that it is built FROM; ``remark`` says by which row it is checked.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Case:
 
 
 def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str], engine: Engine) -> list[Case]:
-    """The images that are asked for, each once. A reference that is a tag of the matrix has that row."""
+    """Find the images to test, each once. A reference that is a tag of the matrix gets the row of that tag."""
     images = engine.images()
     cases = []
     for spec in specs:
@@ -46,7 +46,7 @@ def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str
 
 
 def _with_origin(case: Case, project: Project, images: Mapping[str, Image], engine: Engine) -> Case:
-    """An image that is not a tag of the matrix, with the one of ours that it is FROM, if any."""
+    """Add the matrix's image that a foreign image is built FROM, if there is one."""
     if case.image is None:
         return case
     origin = origin_of(case.image, project, images, engine.layers)
@@ -54,7 +54,7 @@ def _with_origin(case: Case, project: Project, images: Mapping[str, Image], engi
 
 
 def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:
-    """An image by what is not one of its tags as the engine writes them: a short name, a digest, an id."""
+    """Find an image by a short name, a digest or an id, where the engine lists full tags."""
     digest = engine.find([ref])
     if digest is None:
         return None

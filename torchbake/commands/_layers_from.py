@@ -1,4 +1,4 @@
-"""The layers that a build fetches from released images. Only with `--layers-from` a build loads the HTTP client."""
+"""Layers that a build fetches from released images. Only `--layers-from` imports this module, and with it HTTP."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def layers_from(args: WithLayers, project: Project, specs: Sequence[Spec]) -> Fe
 
 
 def _places(args: WithLayers, project: Project, specs: Sequence[Spec]) -> list[Place]:
-    """The own tags of the images that are built, then those of the other images with the same torch."""
+    """List the own tags of the images to build, then of other images with the same torch."""
     chosen = [spec for spec in specs if isinstance(spec, ImageSpec)]
     torches = {spec.torch for spec in chosen}
     rows = (spec for spec in project.expansion.specs if isinstance(spec, ImageSpec) and spec.torch in torches)

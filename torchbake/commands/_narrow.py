@@ -1,4 +1,4 @@
-"""`list --due` and `list --changed-since`: what is left of a selection, each image with the reason."""
+"""`list --due` and `list --changed-since`: filters of a selection that give a reason for each image."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,23 +27,23 @@ _PATIENCE = 20  # seconds for the registry of a base; a closed network may swall
 def narrowed(
     selection: Selection, findings: Mapping[str, Finding], reasons: Mapping[str, str]
 ) -> tuple[Selection, dict[str, str]]:
-    """The images that are due by these findings, with their reasons behind earlier ones; the others are left out."""
+    """Keep the images that are due by these findings, and append the reasons of the findings to earlier reasons."""
     due = tuple(spec for spec in selection.specs if findings[spec.id].due)
     others = [spec for spec in selection.specs if not findings[spec.id].due]
     left_out = tuple(LeftOut(id=spec.id, reason=findings[spec.id].reason) for spec in others)
-    told = {spec.id: "; ".join(filter(None, (reasons.get(spec.id), findings[spec.id].reason))) for spec in due}
-    return replace(selection, specs=due, left_out=(*selection.left_out, *left_out)), told
+    combined = {spec.id: "; ".join(filter(None, (reasons.get(spec.id), findings[spec.id].reason))) for spec in due}
+    return replace(selection, specs=due, left_out=(*selection.left_out, *left_out)), combined
 
 
 def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str, Finding]:
-    """Each image, and what of it differs from an earlier commit. Raises UsageError where git knows no such commit."""
+    """Find what differs in each image from an earlier commit. Raises UsageError if git knows no such commit."""
     files = files_of(project)
     every = {path for spec in specs for path in files[spec.id]}
     now, then = read_now(every), read_earlier(project, ref, every)
-    below = cache(partial(changed_below, project, then))  # git is asked once for images that take the same files
+    below = cache(partial(changed_below, project, then))  # one call of git for images that take the same files
 
     def find(spec: Spec) -> Finding:
-        try:  # as it would be rendered now, whatever is on the disk
+        try:  # the Dockerfile that the matrix renders now, not the file on disk
             text = render(spec, lock_of(project, spec), project.templates)
             own = tuple(own_sources(text))
         except (LockError, RenderError) as error:
@@ -57,10 +57,11 @@ def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str
 
 @dataclass(frozen=True, kw_only=True)
 class DueQuestion:
-    """Which images a registry does not have as they are today. ``bases``: with `keep` those of the releases count as
-    today's; else a base is the recorded one, as for a build here, or what its registry serves now.
+    """Finds the images of which a registry does not have today's state.
 
-    Raises RegistryError where the registry does not answer, and UsageError where none is named.
+    If ``bases`` is `keep`, the bases of the releases count as today's. Else a base is the one recorded on this machine,
+    as for a build, or the one in its registry. Raises RegistryError if the registry does not answer, and
+    UsageError if none is named.
     """
 
     project: Project
@@ -93,7 +94,7 @@ class DueQuestion:
         found: Mapping[tuple[str, str], Release],
         todays: Callable[[BaseSpec], tuple[str, str]],
     ) -> Today:
-        """The image as its files say, and what counts as its base; of one without a release no base is asked for."""
+        """Return today's state of an image, with the digests that count as its base if it has a release."""
         today = Today(id=spec.id, base=spec.base.name, inputs=partial(self._inputs, spec))
         release = found.get(self._own(spec))
         if release is None:
@@ -102,13 +103,13 @@ class DueQuestion:
             return replace(today, bases=(release.base,))
         digest, doubt = todays(spec.base)
         known = {digest}
-        if self.bases == "keep":  # an init image does not say its base; those beside it on the same one do
+        if self.bases == "keep":  # an init image has no label of its base; releases of other images on this base have
             siblings = [found.get(self._own(other)) for other in specs if other.base == spec.base]
             known |= {sibling.base for sibling in siblings if sibling}
         return replace(today, bases=sorted(known - {""}), doubt=doubt)
 
     def _own(self, spec: Spec) -> tuple[str, str]:
-        """By what its releases are known: its repository, and its own tag there."""
+        """Return the key of an image's releases: its repository, and its own tag there."""
         return spec.repository, self.project.tags[spec.id][0]
 
     def _inputs(self, spec: Spec, digest: str) -> str:
@@ -117,14 +118,14 @@ class DueQuestion:
         return preparation.job(spec, base).inputs
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:
-        """The digest of the base as a build here would take it, else why it is not known."""
+        """Return the digest of the base that a build would take, and the reason if it is not known."""
         recorded = find_base(spec, self.project.state)
         return (recorded.digest, "") if recorded else _served_base(spec.image)
 
 
 @cache
 def _served_base(image: str) -> tuple[str, str]:
-    """The digest of a base as its registry serves it now, else why it does not."""
+    """Return the digest that a registry serves for a base, and the reason if it serves none."""
     reference, until = parse_reference(image), time.monotonic() + _PATIENCE
 
     def sleep(seconds: float) -> None:
@@ -135,5 +136,5 @@ def _served_base(image: str) -> tuple[str, str]:
     try:
         digest = Registry(Transport(reference.repository.host, sleep=sleep), reference.repository).digest(reference.key)
     except RegistryError as error:
-        return "", error.message.partition(": ")[0].rstrip(".")  # a reason in a table; what broke is no news there
+        return "", error.message.partition(": ")[0].rstrip(".")  # a short reason, for a table
     return digest or "", "" if digest else f"{image} is not there"

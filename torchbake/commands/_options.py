@@ -31,9 +31,9 @@ SELECTOR_HELP = (
 def option(text: str, *flags: str, group: str = "", of: Sequence[str] = (), **more: Any) -> Any:
     """Declare an option by a field of `Arguments`, with its help; ``more`` is as `add_argument` takes it.
 
-    Its name is that of the field, unless ``flags`` are given. Options of one ``group`` have a heading in the help; of a
-    group that begins with ``|``, which has no heading, only one can be given. ``of`` names the actions of the command
-    that have the option, if not all do.
+    Its name is that of the field, unless ``flags`` are given. ``group`` is a heading in the help. If it begins with
+    ``|``, there is no heading, and the options of the group exclude each other. If only
+    some actions of the command have the option, ``of`` names them.
     """
     return field(metadata={"flags": flags, "group": group, "of": of, "more": {"help": text, **more}})
 
@@ -44,7 +44,7 @@ def argument(text: str, **more: Any) -> Any:
 
 
 def add_options(parser: argparse.ArgumentParser, kind: "type[DataclassInstance]") -> None:
-    """Add the options of a dataclass to a parser: first those of the class, then those that it inherits."""
+    """Add the options of a dataclass to a parser: the options of the class before inherited ones."""
     by_name = {each.name: each for each in fields(kind)}
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for name in dict.fromkeys(name for cls in kind.__mro__ for name in get_annotations(cls)):
@@ -87,7 +87,7 @@ def _flag(name: str) -> str:
 
 
 def _option_keywords(option: "Field[Any]") -> dict[str, Any]:
-    """Return the keywords of `add_argument`. What they do not say is derived from the type of the field."""
+    """Return the keywords of `add_argument`. The type of the field gives defaults for them."""
     kind: Any = option.type
     more: dict[str, Any] = option.metadata["more"]
     found: dict[str, Any] = {}

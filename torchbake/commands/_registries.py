@@ -1,4 +1,4 @@
-"""The registry that a command's options name. Commands without one do not load its HTTP client: see common.py."""
+"""The client of a registry. It imports HTTP, so only commands that use a registry import this module."""
 
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry

@@ -1,4 +1,4 @@
-"""The images that can be released: those of the engine, or without an engine those of the store."""
+"""The images that can be released: images of the engine, or without an engine images of the store."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class ReleaseImages:
 
     @property
     def advice(self) -> Advice:
-        """The words for an image that cannot be released."""
+        """The advice for an image that cannot be released."""
         return IN_ENGINE if self.engine else IN_STORE
 
     @property
@@ -53,21 +53,21 @@ class ReleaseImages:
         return config_digest(self.engine, self.layout, digest)
 
     def transport(self, images: Mapping[str, Image], compression: Transported) -> Transport:
-        """The source of what is sent. Raises EngineError if an engine must hand out images, and cannot."""
+        """Return the source of the uploads. Raises EngineError if it must be the engine, which cannot export images."""
         source = transport_of(self.engine, self.layout, Layout(folder=self.project.gzip_layout), compression)
         if self.engine and any(source.built.find(image.digest) is None for image in images.values()):
             require(self.engine.capabilities, Need.CONTENT)
         return source
 
     def _as_tested(self, name: str, image: Image) -> Image:
-        """An image of the store by the digest that its verdict here names: some engines know it by its config."""
+        """Give an image of the store the digest of its verdict: for some engines that is the digest of its config."""
         reports, config = Reports(folder=self.project.root / "reports"), self.config(image.digest)
         by_config = reports.find(name, config) and not reports.find(name, image.digest)
         return replace(image, digest=config) if by_config else image
 
 
 def release_images(project: Project, *, no_engine: bool, benchmark: Path | None) -> ReleaseImages:
-    """Connect to the engine, unless there shall be none. Raises EngineError and UsageError."""
+    """Connect to the engine, unless `--no-engine` is given. Raises EngineError and UsageError."""
     if no_engine and benchmark:
         raise UsageError("--benchmark measures in an engine, and --no-engine asks none.", hint="Leave one of them out.")
     if no_engine:

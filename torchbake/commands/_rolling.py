@@ -1,4 +1,4 @@
-"""What `promote` and `rollback` share: rolling tags are moved to a release that is there."""
+"""The steps that `promote` and `rollback` share: move rolling tags to an existing release."""
 
 import argparse
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ class Shifting(WithSelectors, Verifying):
 
 @dataclass(frozen=True, kw_only=True)
 class Finishing(Signing, Shifting):
-    """The same with a key, by which records of signed releases are verified."""
+    """The options of `promote`, which verifies the records of signed releases by the key that signs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """What became of one image; ``problem`` is why its tags were not moved."""
+    """The result of one image; ``problem`` is the reason why its tags were not moved."""
 
     id: str
     shift: Shift | None = None
@@ -64,9 +64,9 @@ def run_shift(args: Shifting, *, back: bool) -> int:
 
 
 def run_finish(args: Finishing) -> int:
-    """Finish what was begun of every selected image."""
+    """Finish the interrupted release of every selected image."""
     if args.to is not None:
-        raise UsageError("--finish is about the newest release.", hint="Leave --to out.")
+        raise UsageError("--finish completes the newest release.", hint="Leave --to out.")
     project, selection = load_selection(args.matrix, args.selectors)
     signer = mover_of(args, signer_of(args))
     with interruptible():

@@ -1,4 +1,4 @@
-"""What several commands begin with: the matrix, the images that are selected of it, and what is committed of them."""
+"""The start of most commands: read the matrix, and select images of it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from torchbake.oci.reference import Repository, parse_registry
 def load_selection(
     matrix: Path, selectors: Sequence[str], shard: tuple[int, int] | None = None
 ) -> tuple[Project, Selection]:
-    """The project and what is selected. Raises UsageError when nothing is named: never everything by surprise."""
+    """Load the project and select images. Raises UsageError if nothing is named; `all` must be typed."""
     project = load_project(matrix)
     if not selectors:
         raise UsageError(
@@ -27,16 +27,16 @@ def load_selection(
 
 
 def sharded(selection: Selection, shard: tuple[int, int] | None) -> Selection:
-    """The I-th of N parts; one that holds no image is no error."""
+    """Return the I-th of N parts; a part without an image is no error."""
     part, parts = shard or (1, 1)
     return replace(selection, specs=selection.specs[part - 1 :: parts])
 
 
 def _selected(project: Project, selectors: Sequence[str]) -> Selection:
-    """`@FILE` stands for the words in a file, such as `list --format ids` writes.
+    """Select images by words; `@FILE` names a file with words, such as `list --format ids` writes.
 
-    Empty files select nothing, whatever is beside them: with nothing due, `publish @due.txt '!devel'` must not be all
-    but devel.
+    Empty files select nothing, whatever other words say. If nothing is due, `publish @due.txt '!devel'` must not
+    publish everything except devel.
     """
     names = [selector for selector in selectors if selector.startswith("@")]
     words = [word for name in names for word in _words(name)]
@@ -60,10 +60,10 @@ def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:
 
 
 def lock_of(project: Project, spec: Spec) -> Lock | None:
-    """The image's lock; None for an init image. Raises LockError."""
+    """Read the lock of an image; None for an init image. Raises LockError."""
     return find_lock(project.root, spec)
 
 
 def repository_of(registry: str, spec: Spec) -> Repository:
-    """Where an image is released: the last part of its repository's name, in the registry's namespace."""
+    """Return the repository of an image's releases: the last part of its name, in the namespace of the registry."""
     return parse_registry(registry) / spec.repository.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Options of signing and of verifying, and who does it."""
+"""The options of signatures, and the signers and verifiers that they choose."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +68,7 @@ class FileSigning:
 
 
 def signer_of(args: Signing) -> Signer:
-    """Raises UsageError for options that contradict each other, and SignatureError where one must sign and cannot."""
+    """Choose the signer. Raises UsageError for a contradiction, and SignatureError if nothing can sign and it must."""
     if args.key and args.keyless:
         raise UsageError(_TWO_WAYS, hint="Give one of them.")
     trust = _trust(args)
@@ -119,21 +119,18 @@ def file_trust_of(args: Signing, key: str) -> CosignSigner:
 
 
 def mover_of(args: Signing, signer: Signer) -> Signer:
-    """The same for who moves tags to what is there. Raises SignatureError where it should be verified and cannot be."""
+    """Return a signer that can verify existing releases. Raises SignatureError if a key is given and it cannot."""
     if signer.skip_reason and (args.key or args.keyless):
         raise _unverifiable(signer.skip_reason)
     return signer
 
 
 def _unverifiable(reason: str) -> SignatureError:
-    return SignatureError(
-        f"The release that tags would move to cannot be verified: {reason}.",
-        hint=_INSTALL,
-    )
+    return SignatureError(f"The release that tags would move to cannot be verified: {reason}.", hint=_INSTALL)
 
 
 def trust_of(args: Verifying) -> Signer:
-    """Who verifies by a key, public or private, or by an identity, and signs nothing. Raises as `signer_of` does."""
+    """Choose a verifier by a key, public or private, or by an identity. Raises as `signer_of` does."""
     trust = _trust(args)
     if not trust:
         return _idle(args, UNASKED)
@@ -144,7 +141,7 @@ def trust_of(args: Verifying) -> Signer:
 
 
 def verifier_of(args: Verifying) -> Verifier:
-    """Raises UsageError for half an identity, and SignatureError where one must verify and cannot."""
+    """Choose a verifier. Raises UsageError for half an identity, SignatureError if nothing can verify and it must."""
     trust = _trust(args)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if not trust:

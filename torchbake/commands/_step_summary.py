@@ -1,4 +1,4 @@
-"""The page that a CI system shows of a step."""
+"""The summary that GitHub Actions shows of a step."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _PAGE = "GITHUB_STEP_SUMMARY"
 
 
 def append_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Add a table to the page, where there is one.
+    """Add a table to the summary, if the variable GITHUB_STEP_SUMMARY names its file.
 
     https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#adding-a-job-summary
     """

@@ -38,7 +38,7 @@ class WithVerdicts(Signing):
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictFile:
-    """A file with its bytes, and the verdict that it says it is."""
+    """A file of a verdict, with its bytes."""
 
     path: Path
     data: bytes
@@ -107,7 +107,7 @@ class SignedVerdicts:
     config: Callable[[str], str]
 
     def of(self, project: Project, spec: Spec, image: Image) -> list[VerdictFile]:
-        """The verdicts on an image. Raises CheckError if a file that names its row does not count, and says why."""
+        """Return the verdicts on an image. Raises CheckError with the reason if a file for its row does not count."""
         files = [file for file in self._files if file.verdict.id == spec.id and not file.verdict.derived]
         again = f"Test it again: nox -s test -- {spec.id} --write-verdict DIR --key KEY; or remove the file."
         for file in files:
@@ -121,7 +121,7 @@ class SignedVerdicts:
         return files
 
     def _problem(self, file: VerdictFile) -> Problem | None:
-        """Verify the bytes that were read: a file of a shared folder may be another one by now."""
+        """Verify a copy of the bytes that were read: another machine may replace a file of a shared folder."""
         with tempfile.TemporaryDirectory(prefix="torchbake-verdict-") as folder:
             copy = Path(folder, file.path.name)
             copy.write_bytes(file.data)
@@ -134,7 +134,7 @@ class SignedVerdicts:
         return read_verdicts(self.folder)
 
     def _is_about(self, verdict: Verdict, image: Image) -> bool:
-        """Manifests differ with the compression and the engine's store; then the config decides."""
+        """Compare manifests and configs: the manifest changes with the compression and with the engine's store."""
         names = {verdict.digest, verdict.config}
         return image.digest in names or self.config(image.digest) in names
 

@@ -1,4 +1,4 @@
-"""`base`: choose, fetch or bootstrap the bases of the selected images."""
+"""`base`: find, fetch or bootstrap the bases of the selected images."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +22,7 @@ class Arguments(WithSelectors):
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
-    apt = cache(read_apt_config)  # apt is asked once, and only where something is made
+    apt = cache(read_apt_config)  # read once, and only if a base is made
     for spec in bases_of(selection.specs):
         known = find_base(spec, project.state)
         fits = known is not None and args.source in ("auto", known.source)

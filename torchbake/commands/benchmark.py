@@ -1,4 +1,4 @@
-"""`benchmark`: a plan of experiments on images and hosts, and two images compared."""
+"""`benchmark`: run a plan of experiments on images and hosts, or compare two images."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -86,7 +86,7 @@ def _run_plan(args: Arguments, file: str) -> None:
 
 
 def _found(finder: Finder, named: Named, what: str | Host) -> Place | Problem:
-    """A place, or why it cannot be used: one that is missing is no reason to leave the others."""
+    """Find a place; return the problem of a place that cannot be used, so that the others are still measured."""
     try:
         return finder.place(named, what)
     except BenchmarkError as error:
@@ -94,7 +94,7 @@ def _found(finder: Finder, named: Named, what: str | Host) -> Place | Problem:
 
 
 def _show_commands(begun: Sequence[Begun], form: str) -> None:
-    """As a shell takes them; what is not run is a comment with the reason."""
+    """Print commands for a shell. An experiment that is not run is a comment with the reason."""
     entries = [(each, each.place.command(each.case.experiment) if each.place else "") for each in begun]
     if form == "json":
         shown = [{**_names(each.case), "command": command, **_state(each.done)} for each, command in entries]

@@ -1,4 +1,4 @@
-"""`build`: images in the engine, from bases and locks to tags."""
+"""`build`: build and tag the selected images."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -43,13 +43,7 @@ EXAMPLES = (
     "--cache-from type=registry,ref=HOST/cache:{id}",
 )
 _CACHE = "as docker buildx takes it; {id} in it is the image's id: a cache each"
-_STYLES = {
-    "built": "green",
-    "up-to-date": "dim",
-    "failed": "bold red",
-    "skipped": "yellow",
-    "planned": "cyan",
-}
+_STYLES = {"built": "green", "up-to-date": "dim", "failed": "bold red", "skipped": "yellow", "planned": "cyan"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,31 +67,20 @@ class Arguments(WithSelectors, WithExecutor, WithLayers):
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
     shared = _shared(args, project, selection.specs)
+    request = Request(
+        dry_run=args.dry_run, locked=args.locked, no_cache=args.no_cache, pull=args.pull, prune=args.prune,
+        jobs=args.jobs, builder=args.builder, executor=args.executor, cache_to=args.cache_to,
+        cache_from=args.cache_from,
+    )  # fmt: skip
     with interruptible():
         engine = None if args.no_engine else connect()
-        build = ImageBuild(project=project, request=_request(args), engine=engine)
+        build = ImageBuild(project=project, request=request, engine=engine)
         build = replace(build, fetch=shared.fetch) if shared else build
         results = build.run(selection.specs)
     _show(results, args, shared)
-    error = not_built(results)
-    if error:
+    if error := not_built(results):
         raise error
     return 0
-
-
-def _request(args: Arguments) -> Request:
-    return Request(
-        dry_run=args.dry_run,
-        locked=args.locked,
-        no_cache=args.no_cache,
-        pull=args.pull,
-        prune=args.prune,
-        jobs=args.jobs,
-        builder=args.builder,
-        executor=args.executor,
-        cache_to=args.cache_to,
-        cache_from=args.cache_from,
-    )
 
 
 def _shared(args: Arguments, project: Project, specs: Sequence[Spec]) -> "FetchedLayers | None":
@@ -122,17 +105,15 @@ def _show(results: list[Result], args: Arguments, shared: "FetchedLayers | None"
     if args.format == "json":
         console.show_json({"images": [asdict(result) for result in results], **fetched})
         return
-    rows = [_row(result) for result in results]
+    rows = [
+        (
+            Text(result.id, style="bold"),
+            Text(result.status, style=_STYLES[result.status]),
+            human(result.size_bytes) if result.size_bytes else "",
+            f"{result.seconds:.1f} s" if result.seconds else "",
+            short_digest(result.digest or ""),
+            result.reason.partition("\n")[0],
+        )
+        for result in results
+    ]
     console.show_table(("id", "status", "size", "time", "digest", "reason"), rows)
-
-
-def _row(result: Result) -> tuple[Text | str, ...]:
-    size = human(result.size_bytes) if result.size_bytes else ""
-    return (
-        Text(result.id, style="bold"),
-        Text(result.status, style=_STYLES[result.status]),
-        size,
-        f"{result.seconds:.1f} s" if result.seconds else "",
-        short_digest(result.digest or ""),
-        result.reason.partition("\n")[0],
-    )

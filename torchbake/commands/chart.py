@@ -1,4 +1,4 @@
-"""`chart`: the Helm chart with a release's images in it: packaged, pushed to a registry, and validated there."""
+"""`chart`: package the Helm chart with a release's images, push it to a registry, or validate it there."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ from torchbake.commands._signing import Signing, signer_of, trust_of
 from torchbake.core.files import replacing
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import PublishError, UsageError, ValidateError
-from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec, pytorch_of
 from torchbake.oci.reference import Reference, Repository, parse_registry
 from torchbake.registry.cosign import Verifier
@@ -74,11 +73,11 @@ def _push(args: Arguments, selectors: tuple[str, ...]) -> None:
 
 
 def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
-    """The chart of the newest release, or the one that --chart-version names."""
+    """Validate the chart of the newest release, or of `--chart-version`."""
     verifier = trust_of(args)
     try:
         images = _images(args, selectors, verifier)
-    except PublishError as error:  # nothing was to be released: it is the registry that is not as promised
+    except PublishError as error:  # here the registry is wrong, and no release failed
         raise ValidateError(error.message, hint=error.hint) from None
     made = package(args.chart, images, args.chart_version)
     repository = _repository(args, made)
@@ -89,7 +88,7 @@ def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
     if wrong:
         raise ValidateError(
             f"{repository}:{tag_of(made.version)}: " + "; ".join(wrong) + ".",
-            hint="Do not install it: docs/chart.md#a-chart-that-is-not-as-it-was-pushed",
+            hint=f"Do not install it: {Command('help', 'chart#a-chart-that-is-not-as-it-was-pushed')}",
         )
     print(f"{repository}:{tag_of(made.version)} is as it was pushed, and its images are served as it names them.")
 
@@ -102,7 +101,7 @@ _ACTIONS: Mapping[str, Callable[[Arguments, tuple[str, ...]], None]] = {
 
 
 def _repository(args: Arguments, made: Package) -> Repository:
-    """Beside the images, where none of them is: a chart is named as its repository's last part."""
+    """Return the repository of the chart, next to those of the images. Its last part must be the name of the chart."""
     return parse_registry(args.registry) / "charts" / made.name
 
 
@@ -111,29 +110,29 @@ def _made(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Pa
 
 
 def _images(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Mapping[Place, Reference]:
-    """The newest releases of the image and of volume-permissions, by their places in the values."""
+    """Find the newest releases of the image and of volume-permissions, by their places in the values."""
     project, selection = load_selection(args.matrix, selectors)
     specs = pytorch_of(selection.specs)
     if len(specs) != 1:
         names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")
         raise UsageError(f"A chart has one image, and these are {len(specs)} ({names}): name one.")
-    images = [_released(args, spec, verifier) for spec in (specs[0], _init(project))]
-    return dict(zip(IMAGES, images, strict=True))
-
-
-def _init(project: Project) -> Spec:
-    found = next((spec for spec in project.expansion.specs if spec.id == _INIT), None)
-    if found is None:
-        raise PublishError(f"The matrix has no {_INIT}, which the chart names.", hint="Add it: docs/matrix.md, `init`.")
-    return found
+    init = next((spec for spec in project.expansion.specs if spec.id == _INIT), None)
+    if init is None:
+        raise PublishError(
+            f"The matrix has no {_INIT}, which the chart names.",
+            hint=f"Add it below `init`: {Command('help', 'matrix#init')}",
+        )
+    return dict(zip(IMAGES, [_released(args, spec, verifier) for spec in (specs[0], init)], strict=True))
 
 
 def _released(args: Arguments, spec: Spec, verifier: Verifier) -> Reference:
-    """Its newest release, which must be ours by its record and, where they are verified, by signatures."""
+    """Find the newest release of an image. Its record must verify, and its signatures if they are asked for."""
     repository = repository_of(args.registry, spec)
     registry = registry_of(repository, plain_http=args.plain_http)
     standing = Holdings(registry).standing(spec.own_tag, ())
     if standing.newest_tag is None or standing.newest is None:
-        raise PublishError(f"{repository} has no release of {spec.id}.", hint=f"nox -s publish -- {spec.id}")
+        raise PublishError(
+            f"{repository} has no release of {spec.id}.", hint=f"Release it: {Command('publish', spec.id)}"
+        )
     Verification(registry=registry, verifier=verifier).record(standing.newest_tag, standing.newest)
     return Reference(repository=repository, tag=str(standing.newest_tag), digest=standing.newest.digest)

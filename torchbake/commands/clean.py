@@ -1,4 +1,4 @@
-"""`clean`: frees what can be made again, and says how much of it there was."""
+"""`clean`: remove caches, and report how much space that frees."""
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +16,7 @@ from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 from torchbake.ui import console
 
-EXAMPLES = (
-    "--dry-run",
-    "",
-    "--keep-layers 20GB",
-    "--format json",
-)
+EXAMPLES = ("--dry-run", "", "--keep-layers 20GB", "--format json")
 # Folders that earlier versions wrote and that nothing reads.
 _OLD = ("exports", "layers", "stand-ins", "unchanged")
 

@@ -1,4 +1,4 @@
-"""`host`: bare machines that get what an image has, by Ansible over ssh; and smoke tests on all of them together."""
+"""`host`: install the software of an image on bare hosts, by Ansible over ssh, and run smoke tests on them."""
 
 import json
 import shlex
@@ -104,12 +104,14 @@ def run(args: Arguments) -> int:
         meant = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_ACTIONS)}."
         raise UsageError(f"`host` does not know {action!r}." if action else "What is to be done?", hint=meant)
     if not inventory:
-        raise UsageError("Which hosts? Name an inventory of Ansible.", hint=f"As in: nox -s host -- {action} inventory")
+        raise UsageError(
+            "Which hosts? Name an inventory of Ansible.", hint=f"As in: {Command('host', f'{action} inventory')}"
+        )
     refuse_unused(args, "host", action)
     with interruptible():
         ansible = find_ansible()
         project, named = _project(args, selectors)
-        # As -e does, the words win over the inventory; as it comes later, -e wins over them.
+        # The image of the command line wins over the inventory, and a later -e wins over both.
         extra = (*((f"{IMAGE}={named.id}",) if named else ()), *args.extra_vars)
         hosts = ansible.inventory(inventory, args.limit, extra, _vault(args))
         return _ACTIONS[action](args, Group(action, inventory, ansible, project, named, extra, hosts))
@@ -117,9 +119,9 @@ def run(args: Arguments) -> int:
 
 @dataclass(frozen=True)
 class Group:
-    """What an action is for: hosts of an inventory, and the image that the command line names for all of them.
+    """The hosts of an action, and the image that the command line names for all of them.
 
-    ``extra``: values of Ansible's ``-e``, of which that image is one.
+    ``extra`` are values of Ansible's ``-e``, among them this image.
     """
 
     action: str
@@ -159,8 +161,8 @@ def _install(args: Arguments, group: Group) -> int:
         project=group.project, pip=read_pip_config(), folders=args.wheelhouse, offline=args.offline, dry=args.dry_run
     )
     variables = preparation.variables(choose(group.project, group.hosts))
-    asked = asked_for(variables, offline=args.offline, wheelhouse=bool(args.wheelhouse))
-    return _play(args, group, "apply", variables, asked)
+    overrides = asked_for(variables, offline=args.offline, wheelhouse=bool(args.wheelhouse))
+    return _play(args, group, "apply", variables, overrides)
 
 
 def _take_back(args: Arguments, group: Group) -> int:
@@ -170,25 +172,28 @@ def _take_back(args: Arguments, group: Group) -> int:
     return _play(args, group, group.action, {}, {})
 
 
-def _play(args: Arguments, group: Group, playbook: str, variables: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
-    """``variables``: what the inventory wins over; ``asked``: what wins over it, but not over ``-e``."""
-    asked = {**asked, **({"pytorch_serial": args.serial} if args.serial else {})}
+def _play(
+    args: Arguments, group: Group, playbook: str, variables: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> int:
+    """Run a playbook. The inventory wins over ``variables``, ``overrides`` over the inventory, and ``-e`` over both."""
+    if args.serial:
+        overrides = {**overrides, "pytorch_serial": args.serial}
     request = Request(
         playbook=playbook, inventory=group.inventory, limit=args.limit, check=group.action == "check",
-        extra=(*((json.dumps(asked),) if asked else ()), *group.extra),
+        extra=(*((json.dumps(overrides),) if overrides else ()), *group.extra),
         words=(*(("--ask-become-pass",) if args.ask_become_pass else ()), *_vault(args)),
     )  # fmt: skip
     if args.dry_run:
         _show_commands([group.ansible.shown(request)], args.format, variables=shown(variables))
         return 0
-    played = group.ansible.play(request, variables, group.names)
-    _show(played, args.format)
-    _judge(group, played)
+    found = group.ansible.play(request, variables, group.names)
+    _show(found, args.format)
+    _judge(group, found)
     return 0
 
 
 def _judge(group: Group, played: Sequence[HostResult]) -> None:
-    """Raises HostError where not every host is as it should be."""
+    """Raise HostError if a host failed, or if `check` found differences."""
     bad = [result for result in played if not result.good]
     if bad:
         names = ", ".join(f"{result.host} ({result.state})" for result in bad)
@@ -200,7 +205,7 @@ def _judge(group: Group, played: Sequence[HostResult]) -> None:
     if group.action == "check" and different:
         raise HostError(
             f"{len(different)} of {len(played)} hosts would be changed: {', '.join(different)}.",
-            hint=f"Change them: nox -s host -- apply {group.inventory}",
+            hint=f"Change them: {Command('host', f'apply {group.inventory}')}",
         )
 
 

@@ -1,4 +1,4 @@
-"""`images`: every image of the matrix from its lock to a registry, and the page that says so."""
+"""`images`: build, test and release every image of the matrix, and write the page of the results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +42,7 @@ from torchbake.proof.run import ProofRun
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
     "--registry 127.0.0.1:5000/team",
@@ -49,6 +50,7 @@ EXAMPLES = (
     "--check",
     "--dry-run",
 )
+_HINT = f"Run: {Command('images', '--registry HOST/NAMESPACE')}"
 PAGE, PROOFS = Path("docs/images.md"), Path("images/proofs.json")
 _STYLES = {
     State.PASSED: "green",
@@ -86,7 +88,9 @@ def run(args: Arguments) -> int:
     engine = connect()
     require(engine.capabilities, Need.CONTENT)
     if selection.specs:
-        repository_of(args.registry, selection.specs[0])  # a registry that cannot be is told before anything is built
+        repository_of(
+            args.registry, selection.specs[0]
+        )  # raises UsageError for a wrong registry before anything is built
     try:
         with interruptible():
             due = [spec for spec in selection.specs if args.force or states[spec.id] is not State.PASSED]
@@ -110,7 +114,7 @@ def _prove(run: ProofRun, due: Sequence[Spec], proofs: dict[str, Proof]) -> None
     for number, spec in enumerate(due, 1):
         _say(f"{number} of {len(due)}: {spec.id}")
         proofs[spec.id] = run.prove(spec, partial(_digests, run.project))
-        # Not beside the matrix yet: a changed file there would make the commit of the next image a `-dirty` one.
+        # In the state folder: a changed file next to the matrix would make the commit of the next image `-dirty`.
         write_text(run.project.state / PROOFS.name, format_proofs(proofs.values()))
 
 
@@ -119,7 +123,7 @@ def _say(message: str) -> None:
 
 
 def _read(project: Project) -> dict[str, Proof]:
-    """Committed records and, newer, those of a run that was killed."""
+    """Read the committed records, and newer records of a run that was killed."""
     proofs: dict[str, Proof] = {}
     for path in (project.root / PROOFS, project.state / PROOFS.name):
         if path.is_file():
@@ -130,7 +134,7 @@ def _read(project: Project) -> dict[str, Proof]:
 
 
 def _write(project: Project, proofs: dict[str, Proof]) -> None:
-    """The records of images that the matrix still has, and their page."""
+    """Write the records of the images that the matrix still has, and their page."""
     known = {spec.id: proofs[spec.id] for spec in project.expansion.specs if spec.id in proofs}
     write_text(project.root / PROOFS, format_proofs(known.values()))
     write_text(project.root / PAGE, page(project.expansion.specs, known))
@@ -140,10 +144,7 @@ def _write(project: Project, proofs: dict[str, Proof]) -> None:
 def _digests(project: Project, spec: Spec) -> Digests:
     dockerfile, lock = _text(dockerfile_path(project.root, spec)), lock_text(project.root, spec)
     own = own_inputs(project.root, own_sources(dockerfile))
-    return Digests(
-        files=files_digest(spec, dockerfile=dockerfile, lock_text=lock, own=own),
-        lock=lock_digest(lock),
-    )
+    return Digests(files=files_digest(spec, dockerfile=dockerfile, lock_text=lock, own=own), lock=lock_digest(lock))
 
 
 def _text(path: Path) -> str:
@@ -169,13 +170,13 @@ def _show(states: Mapping[str, State], proofs: Mapping[str, Proof], form: str) -
 
 
 def _conclude(project: Project, states: Mapping[str, State], proofs: Mapping[str, Proof]) -> int:
-    """Raises CheckError unless every image has passed as it is, and the page says so."""
+    """Raise CheckError unless every image has passed in today's state, and the page is up to date."""
     bad = [f"{name} ({state})" for name, state in states.items() if state is not State.PASSED]
     if bad:
         raise CheckError(
             f"{len(bad)} of {len(states)} images have not passed as they are: {', '.join(bad)}.",
-            hint="nox -s images -- --registry HOST/NAMESPACE",
+            hint=_HINT,
         )
     if _text(project.root / PAGE) != page(project.expansion.specs, proofs):
-        raise CheckError(f"{PAGE} is not what {PROOFS} says.", hint="nox -s images -- --registry HOST/NAMESPACE")
+        raise CheckError(f"{PAGE} is not what {PROOFS} says.", hint=_HINT)
     return 0

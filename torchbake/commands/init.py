@@ -1,4 +1,4 @@
-"""`init`: a repository of one's own, from two files."""
+"""`init`: write the files of a new repository of images."""
 
 import re
 from collections import defaultdict
@@ -23,6 +23,7 @@ from torchbake.matrix.starter import Choice, newest_torch, starter
 from torchbake.matrix.tags import tags_of
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
     "my-images",
@@ -53,14 +54,14 @@ def run(args: Arguments) -> int:
     if not args.dry_run:
         if folder != Path.cwd():
             console.say(f"next: cd {args.folder}")
-        console.say("next: nox -s setup")
-        console.say("next: nox -s build -- all")
+        console.say(f"next: {Command('setup')}")
+        console.say(f"next: {Command('build', 'all')}")
         console.say("The first build writes images/, the exact versions and the Dockerfiles: commit it with the rest.")
     return 0
 
 
 def _files(args: Arguments, folder: Path) -> dict[str, str]:
-    """What a new repository holds, by name. Raises UsageError for what would be no matrix."""
+    """Return the files of a new repository by name. Raises UsageError for options that make no valid matrix."""
     known = version()
     files = {
         "matrix.yaml": _matrix(_repository(args.repository, folder), _choices(args)),
@@ -77,26 +78,26 @@ def _files(args: Arguments, folder: Path) -> dict[str, str]:
 
 
 def _matrix(repository: str, choices: Sequence[Choice]) -> str:
-    """The text of the matrix, read back: what `init` writes, `list` takes."""
+    """Return the text of the matrix, which is parsed again to find mistakes. Raises UsageError."""
     text = starter((TOOLKIT / "matrix.yaml").read_text(encoding="utf-8"), repository, choices)
     try:
         document = parse_document(text, Path("matrix.yaml"))
         matrix = validate_matrix(document)
         tags_of(expand(matrix, document).specs, matrix.tags, document)
     except MatrixError as error:
-        said = error.message.partition(": ")[2] or error.message
-        raise UsageError(f"These options make no valid matrix: {said}", hint=error.hint) from None
+        problem = error.message.partition(": ")[2] or error.message
+        raise UsageError(f"These options make no valid matrix: {problem}", hint=error.hint) from None
     return text
 
 
 def _noxfile(text: str, version: str) -> str:
-    """A release can be had again by its number; anything else is to be installed beside nox by hand."""
+    """Require the version of a release. Any other version of torchbake must be installed by hand, where nox is."""
     wanted = requirement(version)
     return text.replace('["nox"]', f'["nox", "{wanted.replace("==", ">=")}"]') if "==" in wanted else text
 
 
 def _write(path: Path, text: str, *, dry_run: bool) -> None:
-    """What is there already is somebody's, and stays."""
+    """Write a file, unless there is one already."""
     if path.exists() or path.is_symlink():
         console.say(f"{path}: is there already, left alone", style="yellow")
         _tell_lacking(path, text)
@@ -110,7 +111,7 @@ def _write(path: Path, text: str, *, dry_run: bool) -> None:
 
 
 def _tell_lacking(path: Path, text: str) -> None:
-    """Without these lines gigabytes of state would be committed."""
+    """Name the lines that an existing .gitignore lacks: without them, gigabytes of state would be committed."""
     if path.name == ".gitignore" and path.is_file():
         there = set(path.read_text(encoding="utf-8", errors="replace").split())
         lacking = [line for line in text.split() if line not in there]
@@ -119,7 +120,7 @@ def _tell_lacking(path: Path, text: str) -> None:
 
 
 def _choices(args: Arguments) -> list[Choice]:
-    """The rows that are asked for, each with its torch. Raises UsageError."""
+    """Return the rows that the options name, each with its torch. Raises UsageError."""
     if args.torch:
         try:
             Version(args.torch)
@@ -135,7 +136,7 @@ def _choices(args: Arguments) -> list[Choice]:
 
 
 def _versions() -> dict[str, set[str]]:
-    """The versions of torch that the toolkit's own matrix has, by accelerator."""
+    """Return the versions of torch in the toolkit's own matrix, by accelerator."""
     versions = defaultdict(set)
     for spec in pytorch_of(load_project(TOOLKIT / "matrix.yaml").expansion.specs):
         versions[str(spec.accelerator)].add(spec.torch)
@@ -143,6 +144,6 @@ def _versions() -> dict[str, set[str]]:
 
 
 def _repository(name: str, folder: Path) -> str:
-    """The repository's name: as it was given, or after the folder."""
+    """Return the name of the repository, by default that of the folder."""
     plain = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
     return name or f"{plain or 'images'}/pytorch"

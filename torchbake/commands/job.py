@@ -1,4 +1,4 @@
-"""`job`: one job.yaml, checked, written as what a launcher takes, or run."""
+"""`job`: check a job.yaml, write it for a launcher, or run it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.spec import Spec
 from torchbake.matrix.yaml_source import Document
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
     "run job.yaml",
@@ -87,7 +88,7 @@ def run(args: Arguments) -> int:
 
 
 def _run(args: Arguments, file: str) -> int:
-    """The job's own exit code."""
+    """Run a job; return its exit code."""
     task, target = _task(args, _target(args.target), file, kept_by_running(args.target))
     if args.dry_run:
         manifest, commands = shown(task, target)
@@ -102,7 +103,7 @@ def _run(args: Arguments, file: str) -> int:
 
 
 def _show(args: Arguments, name: str, file: str) -> None:
-    """The manifest alone on stdout."""
+    """Print the manifest, and nothing else, on stdout."""
     if args.kustomize and not isinstance(_target(name), OfKubernetes):
         raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
     task, target = _task(args, _target(name), file)
@@ -117,9 +118,9 @@ def _show(args: Arguments, name: str, file: str) -> None:
 
 
 def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = frozenset()) -> tuple[Task, Target]:
-    """The job for a target, its images pinned, and which target its file makes of that.
+    """Prepare a job for a target, with pinned images; its file may choose a variant of the target.
 
-    ``kept``: keys that the target need not express. Raises JobError.
+    ``kept`` are the keys that the target need not express. Raises JobError.
     """
     job, document = load_job(Path(file))
     target = meant(target, job)
@@ -141,7 +142,7 @@ def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = fro
 
 
 def _names_image(task: Task, target: Target) -> bool:
-    """Not so for bare hosts, where a comment alone says what their Python must have."""
+    """Return whether a manifest names the image. For bare hosts, only a comment names what Python must have."""
     lines = target.render(task).splitlines()
     return any(task.image in line for line in lines if not line.startswith("#"))
 
@@ -157,21 +158,21 @@ def _places(args: Arguments, target: Target) -> Places:
 
 
 def _check(args: Arguments, file: str) -> None:
-    """Whether the file is right, and for which targets."""
+    """Check a file against every target."""
     job, document = load_job(Path(file))
     project, refer = _project(args.matrix), _refer(args.registry)
     for note in foreign.notes(prepare(job, document, TARGETS[docker.NAME], project, refer)):
         console.say(note, style="dim")
-    said = {name: _against(job, document, meant(target, job), project, refer) for name, target in TARGETS.items()}
+    problems = {name: _against(job, document, meant(target, job), project, refer) for name, target in TARGETS.items()}
     if args.format == "json":
-        console.show_json({"targets": [{"name": name, "problem": why or None} for name, why in said.items()]})
+        console.show_json({"targets": [{"name": name, "problem": why or None} for name, why in problems.items()]})
         return
-    for name, why in said.items():
+    for name, why in problems.items():
         print(f"{name}: {why or 'can express all of it'}")
 
 
 def _against(job: Job, document: Document, target: Target, project: Project | None, refer: Refer) -> str:
-    """What is wrong with a job for one target; raises JobError for what is wrong for all."""
+    """Return the problem of a job with one target. Raises JobError for a problem with all of them."""
     try:
         prepare(job, document, target, project, refer)
     except JobError as error:
@@ -189,15 +190,11 @@ def _targets(args: Arguments) -> None:
     rows = [(name, target.ABOUT, str(target.MOST_NODES)) for name, target in TARGETS.items()]
     console.show_table(("target", "what it writes", "nodes at most"), rows)
     print()
-    console.show_table(("target", "key", "why it cannot be expressed, or must be set"), list(_reasons()))
-
-
-def _reasons() -> list[tuple[str, str, str]]:
-    rows = list[tuple[str, str, str]]()
+    reasons = list[tuple[str, str, str]]()
     for name, target in TARGETS.items():
-        rows += [(name, no.key, no.why + (f" ({no.only})" if no.only else "")) for no in target.CANNOT]
-        rows += [(name, need.key, f"must be set: {need.why}") for need in target.NEEDS]
-    return rows
+        reasons += [(name, no.key, no.why + (f" ({no.only})" if no.only else "")) for no in target.CANNOT]
+        reasons += [(name, need.key, f"must be set: {need.why}") for need in target.NEEDS]
+    console.show_table(("target", "key", "why it cannot be expressed, or must be set"), reasons)
 
 
 def _entry(target: Target) -> dict[str, Any]:
@@ -226,7 +223,7 @@ _ACTIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., int | None]]] = {
 
 def _target(name: str) -> Target:
     if name not in TARGETS:
-        raise UsageError(_unknown("target", name, TARGETS), hint="`nox -s job -- targets` shows what there is.")
+        raise UsageError(_unknown("target", name, TARGETS), hint=f"List them: {Command('job', 'targets')}")
     return TARGETS[name]
 
 
@@ -237,12 +234,12 @@ def _unknown(what: str, word: str, choices: Mapping[str, object]) -> str:
 
 
 def _project(matrix: Path) -> Project | None:
-    """The matrix, if there is one: a job whose image is a reference needs none."""
+    """Load the matrix, if there is one: a job whose image is a reference needs none."""
     return load_project(matrix) if matrix.exists() else None
 
 
 def _refer(registry: str | None) -> Refer:
-    """An image of the matrix by its own tag, the most specific; in a registry, where it is released to."""
+    """Return a function that names an image of the matrix by its own tag, in the registry if one is given."""
 
     def refer(spec: Spec) -> str:
         where = str(repository_of(registry, spec)) if registry else spec.repository

@@ -1,4 +1,4 @@
-"""`list`: what a selection holds, for people, programs and CI."""
+"""`list`: show the selected images, for people, programs and CI."""
 
 import json
 from collections.abc import Mapping
@@ -54,18 +54,19 @@ class Arguments(WithSelectors):
 
 def run(args: Arguments) -> int:
     of_due = {"--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http}
-    idle = [name for name, said in of_due.items() if said]
+    idle = [name for name, given in of_due.items() if given]
     if idle and not args.due:
         raise UsageError(f"{idle[0]} needs --due: without it no registry is asked.", hint="Give --due with it.")
     project, selection = load_selection(args.matrix, args.selectors)
     selection, reasons = _narrowed(args, project, selection)
-    selection = sharded(selection, args.shard)  # parts are made of what is left
+    selection = sharded(selection, args.shard)
     specs = list(selection.specs)
     if args.format == "json":
-        told = [_entry(project, spec) | ({"reason": reasons[spec.id]} if reasons else {}) for spec in specs]
-        console.show_json({"images": told, "excluded": _excluded(project, selection)})
+        images = [_entry(project, spec) | ({"reason": reasons[spec.id]} if reasons else {}) for spec in specs]
+        console.show_json({"images": images, "excluded": _excluded(project, selection)})
     elif args.format == "github":
-        print(json.dumps({"include": [_job(spec) for spec in specs]}))
+        jobs = [{"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size} for spec in specs]
+        print(json.dumps({"include": jobs}))
     elif args.format == "ids":
         print("".join(f"{spec.id}\n" for spec in specs), end="")
     else:
@@ -74,11 +75,14 @@ def run(args: Arguments) -> int:
 
 
 def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[Selection, Mapping[str, str]]:
-    """What is left by size, change and release, and why each image is."""
-    selection, reasons = _of_size(selection, args.size), dict[str, str]()
+    """Filter a selection by size, change and release; return it with the reason for each image."""
+    reasons = dict[str, str]()
+    fit = tuple(spec for spec in selection.specs if args.size in (None, spec.size))
+    others = (LeftOut(id=spec.id, reason=f"it is {spec.size}") for spec in selection.specs if spec not in fit)
+    selection = replace(selection, specs=fit, left_out=(*selection.left_out, *others))
     if not args.due and args.changed_since is None:
         return selection, reasons
-    from torchbake.commands import _narrow  # noqa: PLC0415 - the client of a registry is not loaded for a list
+    from torchbake.commands import _narrow  # noqa: PLC0415 - a plain list needs no HTTP
 
     if args.changed_since is not None:
         selection, reasons = _narrow.narrowed(
@@ -90,12 +94,6 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         )
         selection, reasons = _narrow.narrowed(selection, question.findings(selection.specs), reasons)
     return selection, reasons
-
-
-def _of_size(selection: Selection, size: str | None) -> Selection:
-    fit = tuple(spec for spec in selection.specs if size in (None, spec.size))
-    others = (LeftOut(id=spec.id, reason=f"it is {spec.size}") for spec in selection.specs if spec not in fit)
-    return replace(selection, specs=fit, left_out=(*selection.left_out, *others))
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:
@@ -117,10 +115,6 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
     }
 
 
-def _job(spec: Spec) -> dict[str, str]:
-    return {"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size}
-
-
 def _excluded(project: Project, selection: Selection) -> list[dict[str, str]]:
     excluded = [{"id": item.id, "reason": item.reason} for item in project.expansion.excluded]
     return excluded + [{"id": item.id, "reason": f"not selected: {item.reason}"} for item in selection.left_out]
@@ -139,7 +133,7 @@ def _table(
 
 
 def _short(tags: tuple[str, ...], *, most: int = 3) -> str:
-    """The widest tags, which tell the most; `tags` shows all."""
+    """Name the least specific tags; `tags` shows all."""
     more = f" +{len(tags) - most}" if len(tags) > most else ""
     return ", ".join(tags[-most:][::-1]) + more
 

@@ -1,4 +1,4 @@
-"""`lock`: exact wheels with hashes for every selected image."""
+"""`lock`: resolve exact wheels, with hashes, for the selected images."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +18,7 @@ from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 
-EXAMPLES = (
-    "cuda12",
-    "2.10.0 --upgrade",
-    "all --check",
-    "all --check --resolve",
-)
+EXAMPLES = ("cuda12", "2.10.0 --upgrade", "all --check", "all --check --resolve")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +47,7 @@ def run(args: Arguments) -> int:
 
 
 def _check(project: Project, specs: list[ImageSpec], config: PipConfig | None) -> None:
-    """With a ``config`` the indexes are asked too."""
+    """Check locks, with a ``config`` also against the package indexes. Raises LockError."""
 
     def check(spec: ImageSpec) -> str:
         lock = read_lock(project.root, spec)
@@ -67,7 +62,7 @@ def _check(project: Project, specs: list[ImageSpec], config: PipConfig | None) -
 
 
 def _each(specs: list[ImageSpec], work: Callable[[ImageSpec], str]) -> None:
-    """Do it for every image, also after one has failed; then raise what failed."""
+    """Do the work for every image. Raises one LockError for all failures at the end."""
     failed: list[str] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
         futures = [(spec, pool.submit(work, spec)) for spec in specs]

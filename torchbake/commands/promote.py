@@ -1,4 +1,4 @@
-"""`promote`: rolling tags forward to a release that is there."""
+"""`promote`: move rolling tags to a release."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""`publish`: tested images to a registry, each under an immutable tag and then its rolling ones."""
+"""`publish`: release tested images, each under an immutable tag, then under its rolling tags."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -38,6 +38,7 @@ from torchbake.release.candidate import Candidate, Published, Supply
 from torchbake.release.decide import as_json as decision_json
 from torchbake.release.publisher import Publisher
 from torchbake.ui import console
+from torchbake.ui.command import Command
 from torchbake.ui.progress_board import Board, board
 
 EXAMPLES = (
@@ -56,7 +57,7 @@ _WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "
 
 @dataclass(frozen=True, kw_only=True)
 class Due:
-    """An image that may be released, and where. ``candidate`` raises CheckError where it may not."""
+    """An image to release, and its repository. ``candidate`` raises CheckError if the image must not be released."""
 
     spec: Spec
     candidate: Callable[[], Candidate]
@@ -67,7 +68,7 @@ class Due:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """What became of one image; ``problem`` is why it was not released, ``waived`` what it was released in spite of."""
+    """The result of one image; ``problem`` is why it was not released, ``waived`` are the checks that may fail."""
 
     id: str
     repository: Repository
@@ -121,10 +122,10 @@ def run(args: Arguments) -> int:
     ]
     judged = None
     if args.benchmark and built.engine:
-        from torchbake.commands._benchmark_gate import gate_of  # noqa: PLC0415 - half of what else a release loads
+        from torchbake.commands._benchmark_gate import gate_of  # noqa: PLC0415 - it is as large as the rest of a release
 
         judged = gate_of(args.benchmark, project, built.engine, plain_http=args.plain_http).judged
-    with interruptible(), built.layout.in_use():  # a build removes no image meanwhile
+    with interruptible(), built.layout.in_use():  # no build removes an image of the store in this time
         if judged and not args.dry_run:
             due = [
                 replace(image, candidate=judged(image.candidate, image.publisher.plan, image.spec, image.repository))
@@ -134,10 +135,6 @@ def run(args: Arguments) -> int:
     source.tidy()
     _show(ended, args.format, dry=args.dry_run)
     append_table(_HEAD, [_row(image, dry=args.dry_run) for image in ended])
-    return _conclude(ended)
-
-
-def _conclude(ended: Sequence[Ended]) -> int:
     if bad := [image.id for image in ended if image.problem]:
         reason = f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}."
         raise PublishError(reason, hint="Read the table above.")
@@ -145,7 +142,7 @@ def _conclude(ended: Sequence[Ended]) -> int:
 
 
 def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:
-    """One for each repository; what one of them holds can be mounted into the others."""
+    """Make a publisher for each repository, which mounts layers from the other repositories."""
     where = {spec.repository: repository_of(args.registry, spec) for spec in specs}
     paths = {repository.path for repository in where.values()}
     return {
@@ -169,7 +166,7 @@ def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
 
 
 def _tell_of_stopping() -> None:
-    """A release that was begun goes on to its end; the next publish does the rest."""
+    """Report that begun releases are finished, and no other is begun."""
     console.say("stopping; the next publish resumes what was begun …", style="yellow")
 
 
@@ -185,7 +182,7 @@ def _one(due: Due, shown: Board) -> Ended:
 
 
 def _ended(due: Due, work: Callable[[Candidate], Published]) -> Ended:
-    """One image's problem is no reason to leave the others."""
+    """Release one image; a failure is a result, so that the others are released."""
     try:
         candidate = due.candidate()
         published = work(candidate)
@@ -195,7 +192,7 @@ def _ended(due: Due, work: Callable[[Candidate], Published]) -> Ended:
 
 
 class _Count:
-    """Layers on their way, as words."""
+    """The progress of the layers of an upload, as text."""
 
     def __init__(self, look: Callable[[str], None]) -> None:
         self._look, self._sent = look, dict[Blob, int]()
@@ -223,15 +220,15 @@ def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
         console.show_json({"images": [_entry(image, dry=dry) for image in ended]})
     else:
         console.show_table(_HEAD, [_row(image, dry=dry) for image in ended])
-        rows = [(where, name.replace("_", " "), said) for where, name, said in _abilities(ended)]
+        found = {str(one.repository): one.published.abilities for one in ended if one.published}
+        rows = [
+            (repository, name.replace("_", " "), answer)
+            for repository, abilities in found.items()
+            if abilities
+            for name, answer in asdict(abilities).items()
+        ]
         if rows:
             console.show_table(("repository", "ability", "answer"), rows)
-
-
-def _abilities(ended: Sequence[Ended]) -> list[tuple[str, str, str]]:
-    """List the abilities of each repository that was asked for them."""
-    found = {str(one.repository): one.published.abilities for one in ended if one.published and one.published.abilities}
-    return [(where, name, said) for where, abilities in found.items() for name, said in asdict(abilities).items()]
 
 
 def _row(image: Ended, *, dry: bool) -> tuple[str, str, str, str]:
@@ -247,7 +244,7 @@ def _row(image: Ended, *, dry: bool) -> tuple[str, str, str, str]:
 def _moves(published: Published) -> str:
     decision = published.decision
     if decision.action == "held":
-        return "rolled back by hand; `nox -s promote` takes it forward"
+        return f"rolled back by hand; `{Command('promote')}` moves its tags forward"
     words = [", ".join(move.tag for move in decision.due)] if decision.due else []
     words += [f"{tag} stays: {reason}" for tag, reason in decision.held_back.items()]
     if published.released_by:

@@ -1,4 +1,4 @@
-"""`render`: the Dockerfiles, committed and checked for drift."""
+"""`render`: write the Dockerfiles, or check that the committed ones are up to date."""
 
 import difflib
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from torchbake.errors import RenderError
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.render.written import on_disk, stale, write
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = ("all", "--check", "cuda12 --check")
 
@@ -35,7 +36,7 @@ def run(args: Arguments) -> int:
     if args.check and differ:
         raise RenderError(
             f"{differ} of {len(selection.specs)} Dockerfiles differ from what the matrix renders.",
-            hint="Run: nox -s render -- all",
+            hint=f"Run: {Command('render', 'all')}",
         )
     done = "rendered" if not args.check else "differ"
     console.say(f"{differ} {done}, {len(selection.specs) - differ} up to date")

@@ -1,4 +1,4 @@
-"""`report`: one page with everything that is known of the matrix's images."""
+"""`report`: write a page about all images of the matrix."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,7 +66,7 @@ def run(args: Arguments) -> int:
 
 
 def _shards(folder: Path | None) -> list[Verdict]:
-    """The verdicts of other machines. Raises UsageError without such a folder, and CheckError for a damaged file."""
+    """Read the verdicts of other machines. Raises UsageError without such a folder, CheckError for a damaged file."""
     if folder is None:
         return []
     check_folder(folder)
@@ -74,7 +74,7 @@ def _shards(folder: Path | None) -> list[Verdict]:
 
 
 def _engine() -> tuple[Engine | None, str]:
-    """The engine, or why there is none: the page is worth having without one too."""
+    """Connect to the engine; return the problem if there is none, since the page can be made without one."""
     try:
         return connect(), ""
     except EngineError as error:

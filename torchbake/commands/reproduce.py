@@ -1,4 +1,4 @@
-"""`reproduce`: two cold builds of an image, and whether they are the same to the byte."""
+"""`reproduce`: build an image twice without a cache, and compare the builds byte for byte."""
 
 from dataclasses import asdict, dataclass
 
@@ -25,6 +25,7 @@ from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec
 from torchbake.ui import console
+from torchbake.ui.command import Command
 from torchbake.ui.progress_board import board
 
 EXAMPLES = (
@@ -50,18 +51,17 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     engine = None if args.no_engine else connect()
     reproduction = _reproduction(args, project, engine)
-    # One after the other: builds of one image side by side would share steps, and be one build.
+    # One after the other: parallel builds of one image would share their steps.
     with interruptible(), board(len(selection.specs), doing="reproducing") as shown:
         results = [
             reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction)), shown)
             for spec in selection.specs
         ]
     _show(results, args.format)
-    bad = [result.id for result in results if not result.good]
-    if bad:
+    if bad := [result.id for result in results if not result.good]:
         raise ReproduceError(
             f"{len(bad)} of {len(results)} are not the same twice: {', '.join(bad)}.",
-            hint="docs/reproducible.md says what can differ, and why.",
+            hint=f"Read what can differ, and why: {Command('help', 'reproducible')}",
         )
     return 0
 
@@ -70,18 +70,10 @@ def _reproduction(args: Arguments, project: Project, engine: Engine | None) -> R
     backends = [backend_of(project, engine, args.executor, builder, {}) for builder in args.builder or (None,)]
     return Reproduction(
         preparation=Preparation(
-            project=project,
-            pip=read_pip_config(),
-            locked=True,
-            dry_run=False,
-            say=console.say,
-            kept=builder_folder(),
+            project=project, pip=read_pip_config(), locked=True, dry_run=False, say=console.say, kept=builder_folder()
         ),
         options=Options(
-            output="",
-            created=created(project.root),
-            revision=revision(project.root),
-            proxies=proxy_variables(),
+            output="", created=created(project.root), revision=revision(project.root), proxies=proxy_variables()
         ),
         apt=read_apt_config(),
         backends=(backends[0], backends[-1]),

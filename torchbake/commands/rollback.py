@@ -1,4 +1,4 @@
-"""`rollback`: rolling tags back to the release before; its immutable tag stays, and publish leaves them there."""
+"""`rollback`: move rolling tags back to an earlier release, where `publish` then leaves them."""
 
 from torchbake.commands._rolling import Shifting, run_shift
 

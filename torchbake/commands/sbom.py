@@ -1,4 +1,4 @@
-"""`sbom`: what built images hold, as an SBOM each, and under which licenses."""
+"""`sbom`: write an SBOM of each built image, and list licenses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from torchbake.sbom.licenses import Licenses, licenses_of
 from torchbake.sbom.packages import Contents, Package
 from torchbake.store.layout import Layout
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
     "cpu",
@@ -37,7 +38,7 @@ _NAMES = 6  # packages in a row of a table; JSON has all of them
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """An image that was looked into, or the problem that kept it from that."""
+    """An image with its contents, or the problem why they could not be read."""
 
     id: str
     ref: str
@@ -71,17 +72,16 @@ def run(args: Arguments) -> int:
         _show_licenses(listed)
     else:
         _show(listed)
-    bad = [image.id for image in listed if image.problem]
-    if bad:
+    if bad := [image.id for image in listed if image.problem]:
         raise EngineError(
             f"{len(bad)} of {len(listed)} images have no SBOM: {', '.join(bad)}.",
-            hint=f"nox -s build sbom -- {' '.join(bad)}",
+            hint=f"Run: {Command('build sbom', ' '.join(bad))}",
         )
     return 0
 
 
 def _list(project: Project, spec: Spec, images: Mapping[str, Image], source: Source, folder: Path) -> Listed:
-    """Read an image and write its SBOM. Its failure is its own, but for a disk's: that raises OSError."""
+    """Read an image and write its SBOM; a failure is part of the result. Raises OSError for a full disk."""
     ref = ref_of(spec, project.tags[spec.id])
     image = images.get(ref)
     if image is None:
@@ -109,7 +109,7 @@ def _failed(image: Listed) -> Listed:
 
 
 def _entry(image: Listed, *, licenses: bool) -> dict[str, Any]:
-    """An image for programs; what is not known is null."""
+    """Return an image as JSON, with null for unknown values."""
     contents, licenses_ = image.contents, image.licenses
     entry = {
         "id": image.id,
@@ -143,14 +143,8 @@ def _row(image: Listed) -> tuple[str, ...]:
         return image.id, "", "", "", "", f"none: {image.problem}"
     bundled = len(contents.bundled)
     python = f"{len(contents.of('python')) - bundled}" + (f" + {bundled} bundled" if bundled else "")
-    return (
-        image.id,
-        python,
-        str(len(contents.of("debian"))),
-        str(len(licenses.held)),
-        str(len(licenses.unsaid)),
-        str(image.path),
-    )
+    counts = [len(contents.of("debian")), len(licenses.held), len(licenses.unsaid)]
+    return image.id, python, *map(str, counts), str(image.path)
 
 
 def _show_licenses(listed: Sequence[Listed]) -> None:
@@ -158,7 +152,7 @@ def _show_licenses(listed: Sequence[Listed]) -> None:
         licenses = image.licenses
         rows = [(name, str(len(own)), _some(own)) for name, own in licenses.held]
         if licenses.unsaid:
-            rows.append(("(not said)", str(len(licenses.unsaid)), _some(licenses.unsaid)))
+            rows.append(("(not known)", str(len(licenses.unsaid)), _some(licenses.unsaid)))
         console.show_table(("license", "packages", "which"), rows, title=image.id)
         console.out().print()
 

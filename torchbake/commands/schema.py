@@ -1,7 +1,7 @@
-"""`schema`: what each key of matrix.yaml may be, as JSON Schema for editors and as a page for people.
+"""`schema`: write the keys of matrix.yaml as JSON Schema for editors.
 
-This toolkit's own checkout has the same of job.yaml and of benchmarks' plans, and of the chart's values the table of
-its README.
+In the toolkit's own checkout it also writes the schemas of job.yaml and of benchmark plans. There it writes the pages of
+docs/ on all three, too, and the table of values in the chart's README.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from torchbake.matrix.manual import with_reference
 from torchbake.matrix.model import Matrix
 from torchbake.matrix.schema import editor_schema
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = ("", "--check")
 PAGE = TOOLKIT / "docs/matrix.md"  # this toolkit's own
@@ -45,7 +46,7 @@ def run(args: Arguments) -> int:
     current = {path: _text(path) for path in wanted}
     old = [path for path in wanted if current[path] != wanted[path]]
     if args.check and old:
-        raise RenderError(f"{' and '.join(path.name for path in old)}: out of date.", hint="Run: nox -s schema")
+        raise RenderError(f"{' and '.join(path.name for path in old)}: out of date.", hint=f"Run: {Command('schema')}")
     for path, text in wanted.items():
         if path in old:
             write_text(path, text)

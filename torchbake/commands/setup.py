@@ -1,4 +1,4 @@
-"""`setup`: from a bare machine to an engine that builds."""
+"""`setup`: make this machine ready to build images."""
 
 import argparse
 import os
@@ -25,20 +25,15 @@ EXAMPLES = (
     "--check                # exit code 0 when ready, 10 when not",
     "--check --format json  # the same for a program",
 )
-SHARES_COMMAND_LINE = True  # `nox -s setup build -- cpu`
+SHARES_COMMAND_LINE = True  # nox hands `cpu` to both sessions of `nox -s setup build -- cpu`
 _APT_SECONDS = 1800
-_LOOK_SECONDS = 0.2  # between two looks at an engine that is starting
+_LOOK_SECONDS = 0.2  # between two checks of an engine that is starting
 _APT_OPTIONS = (
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30"),
     *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
 )
-# RUNLEVEL=1: where no systemd runs, the package must not start an engine of its own; setup starts one.
-_APT_ENVIRONMENT = {
-    "DEBIAN_FRONTEND": "noninteractive",
-    "NEEDRESTART_SUSPEND": "1",
-    "LC_ALL": "C",
-    "RUNLEVEL": "1",
-}
+# RUNLEVEL=1: without systemd, the package would start an engine itself; setup starts it.
+_APT_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C", "RUNLEVEL": "1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +65,7 @@ def run(args: Arguments) -> int:
 
 
 def _look_when_it_is_up(paths: EnginePaths) -> Host:
-    """What is here, once the engine that another setup is just starting answers, or has had its time."""
+    """Probe the host. If another setup is starting an engine, wait until it answers or has had its time."""
     host = probe.look(paths)
     if not _starts(host, paths):
         return host
@@ -83,13 +78,13 @@ def _look_when_it_is_up(paths: EnginePaths) -> Host:
 
 
 def _starts(host: Host, paths: EnginePaths) -> bool:
-    """Whether our own dockerd runs, and listens before it can answer: it takes connections while it still loads."""
+    """Return whether our own dockerd is starting: it accepts connections before it can answer them."""
     silent = host.docker is not None and host.engine is None and host.chosen_by is None
     return silent and host.socket in ("hangs", "answers") and leftovers.daemon(paths) is not None
 
 
 def _refuse(plan: Plan) -> None:
-    """Raises SetupError for what only a person can put right."""
+    """Raise SetupError for a problem that only a person can solve."""
     if plan.problem and plan.problem.remedy:
         raise SetupError(plan.problem.reason, hint=plan.problem.remedy)
 
@@ -151,7 +146,7 @@ def _command(need: Need, engine: Capabilities) -> dict[str, Any]:
 
 
 def _notes(host: Host, paths: EnginePaths) -> Iterator[str]:
-    """What works with less than it could."""
+    """Describe what is missing for some commands, or could be better."""
     if host.engine:
         yield from (f"{need.value}: {problem.sentence}" for need in Need for problem in problems(host.engine, need))
     if paths.own_folder and host.chosen_by is None and "DOCKER_HOST" not in os.environ:
@@ -161,11 +156,11 @@ def _notes(host: Host, paths: EnginePaths) -> Iterator[str]:
 
 
 def _carry_out(paths: EnginePaths) -> int:
-    """Take the steps. They are planned again under the lock: another setup may have just taken some."""
+    """Take the steps. They are planned again under the lock, since another setup may have taken some."""
     with dockerd.only_one(paths):
         plan = make_plan(probe.look(paths), paths)
         _refuse(plan)
-        # Before anything is installed: a package may start these itself, and teardown must know.
+        # Before the installation: a package may start these units, and teardown stops only units that were idle.
         idle = dockerd.idle_units() if StartUnit() in plan.steps else ()
         for number, step in enumerate(plan.steps, 1):
             console.say(f"{number}/{len(plan.steps)} {step.title}")
@@ -186,7 +181,7 @@ def _take(step: Step, paths: EnginePaths, idle: Sequence[str]) -> None:
 
 
 def _install(packages: Sequence[str]) -> None:
-    """apt-get update may fail for sources that have nothing to do with us: what counts is the install."""
+    """Install packages. A failed `apt-get update` is no error, since other sources than Debian's may have caused it."""
     complaints = [line for line in _apt("update").stdout.splitlines() if line.startswith(("W:", "E:"))]
     if complaints:
         console.say("apt-get update could not reach all sources; going on with the rest", style="yellow")
@@ -216,13 +211,12 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
         )
     except subprocess.TimeoutExpired as late:
         raise SetupError(
-            f"apt-get {words[0]} did not end in {_APT_SECONDS // 60} minutes.",
-            hint="Run it by hand to see why.",
+            f"apt-get {words[0]} did not end in {_APT_SECONDS // 60} minutes.", hint="Run it by hand to see why."
         ) from late
 
 
 def _confirm(paths: EnginePaths, form: str) -> int:
-    """What counts is what the host shows afterwards, to this user."""
+    """Probe the host again, as this user. Raises SetupError if it is not ready."""
     host = probe.look(paths)
     plan = make_plan(host, paths)
     if plan.problem:

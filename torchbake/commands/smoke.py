@@ -1,4 +1,4 @@
-"""`smoke`: tensors, gradients and distributed training, in real containers or on a host's Python."""
+"""`smoke`: test tensors, gradients and distributed training, in containers or with a Python of this host."""
 
 import json
 import shutil
@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
-
-from rich.text import Text
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, family_of_build, find_gpu
@@ -39,6 +37,7 @@ from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.spec import pytorch_of
 from torchbake.oci.labels import ID, versions_in
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
     "cpu",
@@ -47,7 +46,7 @@ EXAMPLES = (
     "--image registry.example.com/team/pytorch:latest",
     "--host /usr/bin/python3",
 )
-# Where torch's own version file is, without importing torch: that takes seconds, and may fail.
+# Print torch's version file without importing torch, which takes seconds and may fail.
 _LOOK = """\
 import importlib.util, pathlib
 spec = importlib.util.find_spec("torch")
@@ -57,7 +56,7 @@ print(pathlib.Path(spec.origin).with_name("version.py").read_text() if spec and 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An image that is asked for, and what the engine holds under its reference."""
+    """An image to test, with the engine's image of its reference, if there is one."""
 
     name: str
     ref: str
@@ -109,9 +108,10 @@ def run(args: Arguments) -> int:
         results = [*SmokeRun(options=options, session=session, engine=engine).run(subjects, jobs=args.jobs), *missing]
     show_each(results, args.format)
     if args.keep:
-        _tell_kept(session)
-    bad = [result.name for result in results if result.outcome is not Outcome.PASSED]
-    if bad:
+        label = json.dumps(f"label={RUN}={session.id}")
+        console.say("kept. Remove it all by:", style="yellow")
+        console.say(f"    docker rm -fv $(docker ps -aq --filter {label}); docker network prune -f --filter {label}")
+    if bad := [result.name for result in results if result.outcome is not Outcome.PASSED]:
         raise CheckError(f"{len(bad)} of {len(results)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
     return 0
 
@@ -141,7 +141,7 @@ def _cases(args: Arguments, engine: Engine) -> list[Case]:
     project, selection = load_selection(args.matrix, args.selectors)
     specs = pytorch_of(selection.specs)
     if not specs:
-        raise UsageError("An init image has no torch to test.", hint="Check it by: nox -s test")
+        raise UsageError("An init image has no torch to test.", hint=f"Check it: {Command('test')}")
     images, cases = engine.images(), []
     for spec in specs:
         ref = ref_of(spec, project.tags[spec.id])
@@ -150,7 +150,7 @@ def _cases(args: Arguments, engine: Engine) -> list[Case]:
 
 
 def _case(engine: Engine, ref: str) -> Case:
-    """Any image, which need not be of the matrix."""
+    """Find an image by a reference, also an image that is not of the matrix."""
     digest = engine.find([ref])
     if digest is None:
         return Case(name=ref, ref=ref, row="", image=None)
@@ -171,7 +171,7 @@ def _subjects(args: Arguments, cases: Sequence[Case], engine: Engine, session: S
 
 
 def _in_containers(args: Arguments, case: Case, image: Image, engine: Engine, session: Session) -> Subject:
-    """Raises CheckError, before any payload is started, where a GPU must be and is not."""
+    """Prepare an image. Raises CheckError before any payload is started if a GPU is required and missing."""
     gpu = find_gpu(engine, image.digest, case.family, args.gpu, session, dry=args.dry_run)
     if case.family == "cuda":
         _required(args, gpu)
@@ -188,7 +188,7 @@ def _in_containers(args: Arguments, case: Case, image: Image, engine: Engine, se
 def _required(args: Arguments, gpu: Gpu) -> None:
     problem = gpu.problem(args.gpu)
     if args.gpu == "require" and problem:
-        raise CheckError(f"{problem.reason[0].upper()}{problem.reason[1:]}.", hint="See docs/gpu.md.")
+        raise CheckError(f"{problem.reason[0].upper()}{problem.reason[1:]}.", hint=f"Read: {Command('help', 'gpu')}")
 
 
 def _host(host: str, args: Arguments, session: Session) -> Subject:
@@ -198,8 +198,8 @@ def _host(host: str, args: Arguments, session: Session) -> Subject:
     python = Path(found).absolute()
     done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, check=False)
     if done.returncode or not done.stdout.strip():
-        said = (done.stderr.strip().splitlines() or ["there is no such module"])[-1]
-        raise CheckError(f"{python} has no torch: {said}", hint=f"Install it: {python} -m pip install torch")
+        reason = (done.stderr.strip().splitlines() or ["there is no such module"])[-1]
+        raise CheckError(f"{python} has no torch: {reason}", hint=f"Install it: {python} -m pip install torch")
     family = family_of_build(done.stdout)
     gpu = gpu_of_host()
     if family == "cpu":
@@ -224,17 +224,10 @@ def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: 
     if form == "json":
         console.show_json({"checks": rows})
     else:
-        # As Text: to rich, what stands in brackets in a plain string is a style.
-        console.show_table(("image", "check", "step"), [tuple(map(Text, row.values())) for row in rows])
+        console.show_table(("image", "check", "step"), [tuple(row.values()) for row in rows])
 
 
 def _step(job: Job) -> str:
     if job.problem:
         return f"not run: {job.problem.reason}"
     return "run" if job.layout is None else f"run on {job.layout.nodes} {'nodes' if job.layout.nodes > 1 else 'node'}"
-
-
-def _tell_kept(session: Session) -> None:
-    label = json.dumps(f"label={RUN}={session.id}")
-    console.say("kept. Remove it all by:", style="yellow")
-    console.say(f"    docker rm -fv $(docker ps -aq --filter {label}); docker network prune -f --filter {label}")

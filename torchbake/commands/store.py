@@ -1,4 +1,4 @@
-"""`store`: what the store on this machine holds, and whether it is sound. It asks no engine and no registry."""
+"""`store`: list or verify the store of this machine. It needs no engine and no registry."""
 
 import time
 from collections.abc import Sequence
@@ -17,14 +17,10 @@ from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 from torchbake.store.verify import Verified, remove_damaged, verify
 from torchbake.ui import console
+from torchbake.ui.command import Command
 from torchbake.ui.progress_board import board
 
-EXAMPLES = (
-    "ls",
-    "ls --format json",
-    "verify",
-    "verify --remove-damaged",
-)
+EXAMPLES = ("ls", "ls --format json", "verify", "verify --remove-damaged")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +82,7 @@ def _verify(stores: Sequence[Blobs], args: Arguments) -> None:
     if found.damages and not args.remove_damaged:
         raise DamagedError(
             f"{len(found.damages)} blobs are damaged or missing.",
-            hint="nox -s store -- verify --remove-damaged; the next build makes them again.",
+            hint=f"Run: {Command('store', 'verify --remove-damaged')}; the next build makes them again.",
         )
 
 

@@ -1,4 +1,4 @@
-"""`tags`: which image holds which tag; against a registry, what a release would move."""
+"""`tags`: show the tags of images, or the tags that a release would move in a registry."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,17 +20,13 @@ from torchbake.release.planner import Planner
 from torchbake.render.dockerfile import promised_labels
 from torchbake.ui import console
 
-EXAMPLES = (
-    "all",
-    "cuda12 --format json",
-    "cuda12 --registry ghcr.io/acme --diff",
-)
+EXAMPLES = ("all", "cuda12 --format json", "cuda12 --registry ghcr.io/acme --diff")
 _UNBUILT = "not built yet"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A tag in a registry: what it points at, and what a release would do about it; ``due``: it would set it."""
+    """A tag in a registry: the digest that it names now, and the change by a release, if one is ``due``."""
 
     tag: str
     id: str
@@ -79,7 +75,7 @@ def _show_registries(args: Arguments, project: Project, registries: Mapping[Spec
 
 
 def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str, Image]) -> list[Line]:
-    """Every rolling tag of an image, the immutable one of its next release first."""
+    """List the immutable tag of an image's next release, then its rolling tags."""
     repository, tags = registry.repository, project.tags[spec.id]
     decision = Planner(registry).decide(_candidate(project, spec, images))
     now = {move.tag: move.before for move in decision.moves}
@@ -102,7 +98,7 @@ def _then(decision: Decision, tag: str) -> str:
 
 
 def _candidate(project: Project, spec: Spec, images: Mapping[str, Image]) -> Candidate:
-    """As the engine has it; else as the lock promises it, whose inputs are not known: a new release."""
+    """Describe the engine's image; without one, the image that the lock promises, which counts as a new release."""
     tags = project.tags[spec.id]
     image = images.get(ref_of(spec, tags))
     labels = image.labels if image else promised_labels(spec, lock_of(project, spec))

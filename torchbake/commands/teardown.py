@@ -1,4 +1,4 @@
-"""`teardown`: stops what `setup` started, and nothing else."""
+"""`teardown`: stop the engine that `setup` started, and no other."""
 
 import os
 from dataclasses import dataclass
@@ -10,10 +10,7 @@ from torchbake.setup.paths import EnginePaths
 from torchbake.setup.sudo import with_sudo
 from torchbake.ui import console
 
-EXAMPLES = (
-    "",
-    "--purge   # remove its images and build cache as well",
-)
+EXAMPLES = ("", "--purge   # also remove its images and build cache")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`test`: what images are and do, checked in the engine, with verdicts that answer the same question again."""
+"""`test`: run the checks on images in the engine, and keep the verdicts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +41,7 @@ from torchbake.matrix.spec import Spec
 from torchbake.registry.cosign import CosignSigner
 from torchbake.store.layout import Layout
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
     "cpu",
@@ -81,7 +82,7 @@ class Arguments(WithSelectors, FileSigning):
 
 @dataclass(frozen=True, kw_only=True)
 class Tester:
-    """Tests the images of one project in one way. ``gpus``: by name, how the images that can use one get a GPU."""
+    """Tests images of one project with the same options. ``gpus`` names how the images that can use a GPU get it."""
 
     project: Project
     options: Options
@@ -90,7 +91,7 @@ class Tester:
     gpus: Mapping[str, str] = field(default_factory=dict)
 
     def known(self, case: Case) -> Tested | None:
-        """What can be said without checking: that the image is not there, or that it has passed already."""
+        """Return the result without a test: of a missing image, or of an image that has passed already."""
         if case.image is None:
             return absent(case.name, case.ref, case.spec.id if case.spec else "")
         if self.force or self.options.partial:
@@ -104,7 +105,7 @@ class Tester:
         return Tested(name=case.name, ref=case.ref, verdict=verdict, report=page, reused=True)
 
     def test(self, cases: Sequence[tuple[Case, Image]], *, jobs: int) -> list[Tested]:
-        """Check images that the engine has; each verdict is kept as soon as it is there."""
+        """Check images that the engine has, and keep each verdict at once."""
         labels = {case.name: image.labels for case, image in cases}
         pages: dict[str, Path] = {}
 
@@ -123,11 +124,11 @@ class Tester:
         ]
 
     def waivers(self, case: Case) -> dict[str, str]:
-        """What may fail: by the matrix, and by the command line, whose reason stands where both have one."""
+        """Return the waivers of an image by check, of the matrix and of the command line, which wins."""
         return {**dict(case.judged_by.waivers if case.judged_by else ()), **self.options.waivers}
 
     def idle(self, case: Case, tested: Tested) -> str:
-        """Which waivers waive nothing; a part of the checks cannot tell."""
+        """Name the waivers of checks that passed; nothing for a run of some checks only."""
         if tested.verdict is None or self.options.partial:
             return ""
         return "; ".join(idle(tested.checks, self.waivers(case)))
@@ -172,8 +173,8 @@ def run(args: Arguments) -> int:
             _show_plan(cases, known, args.format)
             return 0
         known |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
-    said = {case.name: (warnings.get(case.name, ""), tester.idle(case, known[case.name])) for case in cases}
-    results = [replace(known[name], warning="; ".join(filter(None, words))) for name, words in said.items()]
+    words = {case.name: (warnings.get(case.name, ""), tester.idle(case, known[case.name])) for case in cases}
+    results = [replace(known[name], warning="; ".join(filter(None, each))) for name, each in words.items()]
     page = tester.reports.summarise(results)
     if args.write_verdict:
         config = partial(config_digest, engine, Layout(folder=project.layout))
@@ -182,7 +183,11 @@ def run(args: Arguments) -> int:
         console.show_json(as_json(results))
     else:
         show_run(results)
-    return _conclude(results, page)
+    if bad := [result.name for result in results if result.outcome is not Outcome.PASSED]:
+        raise CheckError(
+            f"{len(bad)} of {len(results)} images did not pass: {', '.join(bad)}.", hint=f"Read {page}, or the table."
+        )
+    return 0
 
 
 def _signer(args: Arguments) -> CosignSigner | None:
@@ -190,15 +195,6 @@ def _signer(args: Arguments) -> CosignSigner | None:
     if args.write_verdict is None and (args.key or args.keyless):
         raise UsageError("--key and --keyless sign the files of --write-verdict.", hint="Give --write-verdict PATH.")
     return file_signer_of(args)
-
-
-def _conclude(results: Sequence[Tested], page: Path) -> int:
-    bad = [result.name for result in results if result.outcome is not Outcome.PASSED]
-    if bad:
-        raise CheckError(
-            f"{len(bad)} of {len(results)} images did not pass: {', '.join(bad)}.", hint=f"Read {page}, or the table."
-        )
-    return 0
 
 
 def _selection(args: Arguments) -> tuple[Project, tuple[Spec, ...]]:
@@ -214,18 +210,13 @@ def _selection(args: Arguments) -> tuple[Project, tuple[Spec, ...]]:
 
 def _options(args: Arguments) -> Options:
     return Options(
-        gpu=args.gpu,
-        nodes=args.nodes,
-        nproc=args.nproc,
-        only=args.only,
-        skip=args.skip,
-        timeout=args.timeout,
+        gpu=args.gpu, nodes=args.nodes, nproc=args.nproc, only=args.only, skip=args.skip, timeout=args.timeout,
         waivers=parse_waivers(args.waive),
-    )
+    )  # fmt: skip
 
 
 def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dict[str, str]:
-    """How images get a GPU, by name; those that can use none are left out."""
+    """Find how each image that can use a GPU gets it, by name."""
     if mode == "off":
         return {}
     session = Session()
@@ -241,7 +232,7 @@ def _family(spec: Spec | None, image: Image, engine: Engine) -> str:
 
 
 def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
-    """Say which images are not what their rows would build today; they are tested all the same."""
+    """Warn of images that are out of date, which are tested nevertheless; return the warnings by name."""
     preparation = Preparation.to_ask(project, console.say)
     warnings = {}
     for case in cases:
@@ -250,12 +241,12 @@ def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
             console.say(f"{case.name}: {case.remark}.")
         if case.spec and case.image and (reason := preparation.why_old(case.spec, case.image)):
             warning = warnings[case.name] = f"out of date: {reason}"
-            console.say(f"{case.name} is {warning}. Build it: nox -s build -- {case.spec.id}", style="yellow")
+            console.say(f"{case.name} is {warning}. Build it: {Command('build', case.spec.id)}", style="yellow")
     return warnings
 
 
 def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) -> None:
-    """What a run would do, image by image."""
+    """Show the step of each image."""
     plan = []
     for case in cases:
         tested = known.get(case.name)

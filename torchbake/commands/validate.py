@@ -1,4 +1,4 @@
-"""`validate`: what a registry serves is what the matrix promised."""
+"""`validate`: compare the images of a registry with the matrix."""
 
 import argparse
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def run(args: Arguments) -> int:
         subjects = _subjects(args, session, verifier)
         engine, reason = _engine(args)
         if args.suite and engine is None:
-            raise EngineError(f"--suite runs the checks in an engine: {reason}", hint="nox -s setup")
+            raise EngineError(f"--suite runs the checks in an engine: {reason}", hint=f"Run: {Command('setup')}")
         looker = _looker(args, engine, session) if engine else Idle(reason=reason)
         reports = Reports(folder=args.matrix.absolute().parent / "reports" / "validate")
         results = ValidateRun(looker=looker, reports=reports, session=session, engine=engine).run(
@@ -108,7 +108,7 @@ def _looker(args: Arguments, engine: Engine, session: Session) -> InEngine:
 
 
 def _conclude(results: Sequence[Tested], page: Path) -> int:
-    """Raises RegistryError where silence is all that is wrong, and ValidateError for anything else."""
+    """Raise RegistryError if the only failures are tags without an answer, and ValidateError for other failures."""
     bad = [result for result in results if result.outcome is not Outcome.PASSED]
     if not bad:
         return 0
@@ -132,10 +132,7 @@ def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[Sub
     parsed = list(dict.fromkeys(map(parse_reference, references)))
     foreign = [
         Foreign(
-            reference=reference,
-            registry=registries.of(reference.repository),
-            expected=args.expect,
-            verifier=verifier,
+            reference=reference, registry=registries.of(reference.repository), expected=args.expect, verifier=verifier
         )
         for reference in parsed
     ]
@@ -161,7 +158,7 @@ def _rows(args: Arguments, selectors: list[str], registries: "_Registries", veri
 
 
 def _promise(project: Project, spec: Spec) -> Promise:
-    """A lock that cannot be read leaves what the id says."""
+    """Return the promise of an image, from its id alone if its lock cannot be read."""
     try:
         return promise_of(spec, project.tags[spec.id], lock_of(project, spec))
     except LockError as error:
@@ -169,7 +166,7 @@ def _promise(project: Project, spec: Spec) -> Promise:
 
 
 def _engine(args: Arguments) -> tuple[Engine | None, str]:
-    """The engine; without one, why there is none."""
+    """Connect to the engine; return the reason if there is none."""
     if args.no_pull:
         return None, "nothing is pulled (--no-pull)"
     try:
@@ -181,7 +178,7 @@ def _engine(args: Arguments) -> tuple[Engine | None, str]:
 
 
 class _Registries:
-    """Repositories by name, with one connection for each host; an interrupt ends their waiting."""
+    """Clients of repositories, with one connection for each host; an interrupt ends their pauses."""
 
     def __init__(self, session: Session, *, plain: bool) -> None:
         self._session, self._plain = session, plain
