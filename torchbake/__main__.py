@@ -1,4 +1,4 @@
-"""``python -m torchbake COMMAND`` is the same front door as ``nox -s COMMAND``."""
+"""The program: ``torchbake COMMAND`` or ``python -m torchbake COMMAND``, which ``nox -s COMMAND`` starts."""
 
 import atexit
 import os
@@ -11,30 +11,30 @@ from torchbake.errors import InstallError
 
 
 def main() -> int:
-    """Run a command; its exit code. A package that is missing is no traceback."""
+    """Run a command and return its exit code. A missing package is reported as an error."""
     try:
-        from torchbake import cli  # noqa: PLC0415 - it needs packages
+        from torchbake import cli  # noqa: PLC0415 - it imports packages, which may be missing
 
         if "_ARGCOMPLETE" in os.environ:
-            from torchbake import completion  # noqa: PLC0415 - for a shell that asks alone
+            from torchbake import completion  # noqa: PLC0415 - only for a shell that completes a line
 
             completion.answer(list(COMMANDS), cli.make_parser)
         return cli.main(sys.argv[1:])
     except ModuleNotFoundError as error:
         missing = InstallError(
             f"The toolkit needs the Python package {error.name!r}, which {sys.executable} does not have.",
-            hint="Run `nox -s COMMAND -- …`, which installs what is needed, or once: pip install -e .",
+            hint="Use nox, which installs the packages (nox -s COMMAND), or install them: pip install -e .",
         )
         print(missing.text, file=sys.stderr)
         return missing.exit_code
 
 
 def run() -> NoReturn:
-    """Run a command, and end the process as soon as it has.
+    """Run a command, and end the process without Python's own clean-up.
 
-    Python would take some 500 modules apart first, which is a tenth of a build with nothing to do.
+    To free the objects of some 500 modules takes a tenth of the time of a build that has nothing to do.
     """
-    code = 1  # of a traceback
+    code = 1  # if there is a traceback
 
     def end() -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -42,7 +42,7 @@ def run() -> NoReturn:
                 stream.flush()
         os._exit(code)
 
-    atexit.register(end)  # the first that is registered is the last that runs
+    atexit.register(end)  # what is registered first runs last
     code = main()
     sys.exit(code)
 

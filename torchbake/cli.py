@@ -20,7 +20,7 @@ from torchbake.ui.typed import as_typed
 
 
 class _ShowVersion(argparse.Action):
-    """Asks which version this is only when somebody wants to know."""
+    """Show the version, which git is asked for only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         _show_version()
@@ -38,23 +38,23 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _show_version() -> None:
-    from torchbake.core.version import version  # noqa: PLC0415 - hardly anybody asks
+    from torchbake.core.version import version  # noqa: PLC0415 - seldom needed
 
     print(f"torchbake {version()}")
 
 
 def load_command(name: str) -> ModuleType:
     """Import the module of a command, which has EXAMPLES, Arguments and run(arguments) -> exit code."""
-    gc.disable()  # while modules load there is nothing to collect, and looking takes a tenth of the time
+    gc.disable()  # imports make no garbage, and the collector would take a tenth of their time
     try:
         return importlib.import_module(f"torchbake.commands.{name}")
     finally:
-        gc.freeze()  # modules stay for good: no later collection need walk them
+        gc.freeze()  # no later collection walks the modules, which stay until the end
         gc.enable()
 
 
 def make_parser(name: str) -> argparse.ArgumentParser:
-    """The parser of one command, its help ending in examples."""
+    """Make the parser of a command, whose help ends with examples."""
     module = load_command(name)
     parser = _Parser(
         prog=str(Command(name, "--help")).removesuffix(" --help"),
@@ -86,7 +86,7 @@ def _overview() -> str:
             "",
             *lines,
             "",
-            "Each command has --help; --version says which toolkit this is.",
+            "Each command has --help; --version shows the version; `help` shows the documentation.",
         ]
     )
 
@@ -110,11 +110,11 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _parse(name: str, words: list[str]) -> argparse.Namespace:
-    """The options of a command. `nox -s setup build -- cpu` hands `cpu` to both; setup leaves it to the other."""
+    """Parse the options of a command. With `nox -s setup build -- cpu`, setup gets `cpu` too, and ignores it."""
     parser = make_parser(name)
     if not getattr(load_command(name), "SHARES_COMMAND_LINE", False):
-        return parser.parse_intermixed_args(words)  # words may stand before, between and behind options
-    # Only with a selector among them can the words be meant for another command; `--yes` alone is a mistake.
+        return parser.parse_intermixed_args(words)  # positional arguments before, between and after options
+    # Unknown words are meant for another command only if there is a selector; `--yes` alone is a mistake.
     args, others = parser.parse_known_args(words)
     if not any(word for word in others if not word.startswith("-")):
         return parser.parse_args(words)
@@ -123,29 +123,29 @@ def _parse(name: str, words: list[str]) -> argparse.Namespace:
 
 
 def _console() -> ModuleType:
-    """Imported when there is something to say: it is half of what a command needs to begin."""
+    """Import the console when there is a message: rich takes half of the time in which a command starts."""
     from torchbake.ui import console  # noqa: PLC0415
 
     return console
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command and return its exit code; never raises for what a user can cause."""
-    # nox shows every library's debug lines; a line for each request would bury ours.
+    """Run a command and return its exit code. An error that a user can cause is shown, never raised."""
+    # nox shows debug messages of libraries; one for each request would hide ours.
     for library in ("docker", "urllib3"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         code = _run(argv)
-        sys.stdout.flush()  # here, where a reader that has gone or a full disk is still told as such
+        sys.stdout.flush()  # here, where a closed pipe or a full disk is still reported as such
         return code
     except TorchbakeError as error:
         _console().show_error(error)
         return error.exit_code
     except KeyboardInterrupt:
-        _console().say("interrupted; what was finished is kept", style="yellow")
+        _console().say("interrupted; finished work is kept", style="yellow")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output (`| head`) has gone: nothing more to say, and nothing is wrong.
+        # The reader of our output (`| head`) has ended, which is no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What TAB offers: commands, their options, and the words that choose images. See docs/completion.md."""
+"""Completion by TAB of commands, their options, and the words that select images. See docs/completion.md."""
 
 import argparse
 import os
@@ -13,15 +13,15 @@ from torchbake.matrix.project import load_project
 from torchbake.matrix.select import ALL, FACETS
 from torchbake.matrix.spec import pytorch_of
 
-_START = "_ARGCOMPLETE"  # which word of the line is the program, from 1; argcomplete's own protocol
+_START = "_ARGCOMPLETE"  # the number of the program's word in the line, from 1: the protocol of argcomplete
 
 
 def answer(commands: Sequence[str], make_parser: Any) -> None:
-    """Answer the question that a shell asks by variables, and end the process."""
+    """Answer a shell, which passes the line in variables, and end the process."""
     line, start = os.environ["COMP_LINE"], int(os.environ[_START])
-    words = split_line(line, int(os.environ["COMP_POINT"]))[3]  # those before the one at the cursor
+    words = split_line(line, int(os.environ["COMP_POINT"]))[3]  # the words before the cursor's
     if len(words) > start and words[start] in commands:
-        os.environ[_START] = str(start + 1)  # to argcomplete the command is the program
+        os.environ[_START] = str(start + 1)  # for argcomplete, the command is the program
         parser = make_parser(words[start])
     else:
         parser = argparse.ArgumentParser()
@@ -33,7 +33,7 @@ def answer(commands: Sequence[str], make_parser: Any) -> None:
 
 
 def _selectors(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Every word that an image answers to; those that take away where the word begins so."""
+    """List the words that select images, or that exclude images if ``prefix`` begins with `!`."""
     try:
         specs = load_project(parsed_args.matrix).expansion.specs
     except TorchbakeError:

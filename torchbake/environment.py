@@ -1,7 +1,7 @@
 """The Python environment in which nox runs the commands of a checkout: made once, by uv or pip, from pyproject.toml.
 
-nox could do it by a header in the noxfile, but then pip writes to stdout at every call. The standard library alone
-is imported here: of nox's own environment nothing but nox is known. An installed torchbake has its packages beside it.
+nox could make it from a header in the noxfile, but then pip writes to stdout at every call. This module runs in nox's
+environment, so it imports the standard library alone. An installed torchbake needs no such environment.
 """
 
 import fcntl
@@ -20,11 +20,11 @@ from torchbake.core.inherited import ToolName, inherited, note_of_ignored
 from torchbake.core.paths import CHECKOUT, TOOLKIT
 from torchbake.errors import InstallError, TorchbakeError
 
-_READY = "torchbake-ready"  # written last: an environment without it was cut off
+_READY = "torchbake-ready"  # written last: an environment without it is incomplete
 
 
 def run_command(words: Sequence[str], *, project: Path, folder: Path) -> int:
-    """Run a command on the matrix in the folder ``project``, as if typed in ``folder``; its exit code."""
+    """Run a command in ``folder``, on the matrix of the folder ``project``; return its exit code."""
     try:
         start = [str(ensure(TOOLKIT)), str(TOOLKIT)] if CHECKOUT else [sys.executable, "-m", "torchbake"]
     except TorchbakeError as error:
@@ -35,7 +35,7 @@ def run_command(words: Sequence[str], *, project: Path, folder: Path) -> int:
 
 
 def ensure(root: Path) -> Path:
-    """The Python of the environment, which is made where it is not there yet. Raises InstallError."""
+    """Return the Python of the environment, which is made if it is missing. Raises InstallError."""
     packages = requirements(root)
     folder = root / ".nox" / f"torchbake-{_digest(packages)}"
     python = folder / "bin/python"
@@ -51,14 +51,14 @@ def ensure(root: Path) -> Path:
 
 
 def requirements(root: Path) -> list[str]:
-    """What the toolkit needs."""
+    """Return the packages that the toolkit requires."""
     with (root / "pyproject.toml").open("rb") as file:
         packages: list[str] = tomllib.load(file)["project"]["dependencies"]
     return packages
 
 
 def _digest(packages: Sequence[str]) -> str:
-    """Other packages or another Python: another environment, so that one in use is never changed."""
+    """Name the environment by its packages and its Python, so that an environment in use never changes."""
     parts = [*packages, sys.version, os.path.realpath(sys.executable)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
@@ -68,24 +68,24 @@ def _make(root: Path, folder: Path, packages: Sequence[str]) -> None:
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (folder / _READY).exists() and (folder / "bin/python").exists():
-            return  # another nox has made it meanwhile
+            return  # another process made it while this process waited
         _say(f"installing its Python packages into {folder.relative_to(root)}; this is done once")
         _install(folder, packages, lock.fileno())
         (folder / _READY).touch()
 
 
 def _install(folder: Path, packages: Sequence[str], lock: int) -> None:
-    """By the first tool that can. Each holds the lock itself: it may outlive a nox that is killed."""
+    """Install by the first tool that succeeds. Each inherits the lock, since it may outlive a killed nox."""
     if note := note_of_ignored(os.environ, "uv", "pip"):
         _say(note)
     for name, commands in _tools(folder, packages):
         shutil.rmtree(folder, ignore_errors=True)
-        # What they print is not a result, so it goes where messages go.
+        # Their output is not a result, so it goes to stderr.
         if all(_run(name, words, lock) for words in commands):
             return
         _say(f"{name} could not install them")
     raise InstallError(
-        "The toolkit's Python packages could not be installed; the reason stands above.",
+        "The toolkit's Python packages could not be installed; see the messages above.",
         hint="pip's own settings (index, proxy, certificate) are used: try `pip download pydantic`, then run again.",
     )
 

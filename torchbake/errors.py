@@ -1,7 +1,7 @@
-"""Every way a command can end badly, each with its own exit code.
+"""The errors of commands, each with its own exit code.
 
-An error says what is wrong, where, and what to do next. It is raised anywhere and caught once, in
-``torchbake.cli.main``. ``docs/exit-codes.md`` is checked against this module by a test.
+An error says what is wrong, where, and what to do next. ``torchbake.cli.main`` alone catches and shows errors. A test
+compares ``docs/exit-codes.md`` with this module.
 """
 
 import errno
@@ -13,8 +13,8 @@ from typing import ClassVar
 class TorchbakeError(Exception):
     """A failure that the user can act on.
 
-    ``message`` is one sentence: what and where. ``hint`` is the next step. ``exit_code`` is unique to
-    the class.
+    ``message`` is one sentence with the problem and its place, ``hint`` is the next step. Each class has its own
+    ``exit_code``.
     """
 
     exit_code: ClassVar[int] = 1
@@ -27,12 +27,12 @@ class TorchbakeError(Exception):
 
     @property
     def sentence(self) -> str:
-        """All of it on one line, for a row of a table."""
+        """The message and the hint on one line, for a row of a table."""
         return " ".join(filter(None, (self.message, self.hint)))
 
     @property
     def text(self) -> str:
-        """It in full, for where nothing but Python is installed."""
+        """The error as plain text, for a Python without rich."""
         return f"error: {self.message}" + (f"\n  next: {self.hint}" if self.hint else "")
 
 
@@ -164,7 +164,7 @@ class DamagedError(TorchbakeError):
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# These say something of a file only where they name one: a connection can be refused by EACCES too.
+# These are errors of storage only if they name a file: EACCES can also refuse a connection.
 _FORBIDDEN = {
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
@@ -172,7 +172,7 @@ _FORBIDDEN = {
 
 
 def sentence_of(error: Exception) -> str:
-    """Any error on one line, for a row of a table: one odd image must not end a run of many."""
+    """Return any error on one line, for a row of a table: the failure of one image does not end the run."""
     if isinstance(error, TorchbakeError):
         return error.sentence
     where = traceback.extract_tb(error.__traceback__)[-1:]
@@ -189,14 +189,14 @@ def all_errors() -> list[type[TorchbakeError]]:
 
 
 def of_os_error(error: OSError) -> TorchbakeError:
-    """What the system refused, as an error of ours: storage where it is that, else by its own name.
+    """Convert an error of the system: StorageError for files and disks, else TorchbakeError with the system's name.
 
-    Errors of a network are OSErrors too, among them all of requests'.
+    Network errors are OSErrors too, among them all errors of requests.
     """
     where = f": {error.filename}" if error.filename else ""
     if error.errno in _FULL:
         return StorageError(f"{error.strerror}{where}", hint="Free some space, then run again.")
     if error.errno in _FORBIDDEN and where:
         return StorageError(f"{error.strerror}{where}", hint="Make it writable, or name another place; then run again.")
-    words = f"{error.strerror}{where}" if error.strerror else " ".join(str(error).split()) or "it says no more"
+    words = f"{error.strerror}{where}" if error.strerror else " ".join(str(error).split()) or "no details"
     return TorchbakeError(f"{type(error).__name__}: {words}")

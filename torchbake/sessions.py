@@ -1,6 +1,6 @@
-"""torchbake's commands as nox sessions, for a noxfile: ``from torchbake.sessions import define_sessions``.
+"""The commands of torchbake as nox sessions, for a noxfile: ``from torchbake.sessions import define_sessions``.
 
-The standard library and nox alone are imported here: of nox's own environment nothing else is known.
+This module imports the standard library and nox alone, since nox's environment may have no other packages.
 """
 
 from collections.abc import Callable
@@ -13,18 +13,18 @@ from torchbake.commands import COMMANDS
 
 
 def define_sessions() -> None:
-    """A session for each command, named as it is. Call this once, in a noxfile: its folder has the `matrix.yaml`.
+    """Define a session for each command, with its name. Call this once, in a noxfile next to the `matrix.yaml`.
 
-    What stands behind ``--`` is handed on as it is, and the command's exit code is nox's.
+    A session passes the words after ``--`` to its command, and ends nox with the exit code of the command.
     """
     for name, summary in COMMANDS.items():
-        # None of them is what a plain `nox` should run.
+        # default=False: a plain `nox` runs none of them.
         nox.session(name=name, venv_backend="none", default=False)(_session(name, summary))
 
 
 def _session(name: str, summary: str) -> Callable[[nox.Session], None]:
     def session(session: nox.Session) -> None:
-        folder = Path.cwd()  # nox has gone to the noxfile's
+        folder = Path.cwd()  # nox runs sessions in the folder of the noxfile
         code = environment.run_command([name, *session.posargs], project=folder, folder=Path(session.invoked_from))
         if code:
             raise SystemExit(code)

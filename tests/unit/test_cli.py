@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_written_is_a_storage_error(tmp_path: Path, capsys
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "git"), 1, "No such file or directory: git"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), 1, "ConnectionRefusedError: "),
         (requests.TooManyRedirects("Exceeded 30 redirects."), 1, "TooManyRedirects: Exceeded 30 redirects."),
-        (requests.ConnectionError(), 1, "ConnectionError: it says no more"),
+        (requests.ConnectionError(), 1, "ConnectionError: no details"),
     ],
 )
 def test_what_the_system_refuses_is_called_by_its_name(

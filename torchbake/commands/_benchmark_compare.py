@@ -33,6 +33,7 @@ from torchbake.errors import BenchmarkError, UsageError
 from torchbake.matrix.problems import explain
 from torchbake.matrix.project import Project
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 _WITHOUT_A_PLAN = {"models": ("resnet50",), "num_batches": 20}
 
@@ -107,7 +108,7 @@ def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | N
     except ValidationError as error:
         (key, *_), problem = explain(error.errors()[0], Plan)
         option = next((name for name, plural in keys.items() if plural == key), key)
-        raise UsageError(f"--{option} {problem}.", hint="See: nox -s benchmark -- --help") from None
+        raise UsageError(f"--{option} {problem}.", hint=f"See: {Command('benchmark', '--help')}") from None
     return plan, None
 
 

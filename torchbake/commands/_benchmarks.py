@@ -25,9 +25,10 @@ from torchbake.matrix.yaml_source import Document
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import login_for_engine
 from torchbake.ui import console
+from torchbake.ui.command import Command
 from torchbake.ui.progress_board import Board, board
 
-_GPUS = "See docs/gpu.md."
+_GPUS = f"Read: {Command('help', 'gpu')}"
 HEAD = ("experiment", "first", "second", "verdict")
 
 
@@ -132,7 +133,7 @@ def demand_speed(compared: Sequence[Compared], *, quieter: str) -> Verdict:
     bad = [each for each in compared if each.judgement.verdict == verdict]
     results = "; ".join(f"{each.experiment.name}: {sentence(each.judgement)}" for each in bad)
     if verdict == "slower":
-        raise SlowerError(f"The second image is slower. {results}.", hint="Look for what changed: `nox -s sbom`.")
+        raise SlowerError(f"The second image is slower. {results}.", hint=f"Compare their packages: {Command('sbom')}")
     if verdict == "too noisy":
         raise NoisyError(f"This machine is too noisy to tell. {results}.", hint=f"End what else runs, or {quieter}.")
     return verdict

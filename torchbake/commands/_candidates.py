@@ -19,6 +19,7 @@ from torchbake.matrix.spec import Spec
 from torchbake.release.candidate import Candidate
 from torchbake.release.record import Judgement
 from torchbake.release.transport import Ready
+from torchbake.ui.command import Command
 
 _SHOWN = 5  # checks that a message names
 
@@ -32,11 +33,11 @@ class Advice:
     test: str
 
 
-IN_ENGINE = Advice(place="the engine", build="nox -s build test -- {id}", test="nox -s test -- {id}")
-_ELSEWHERE = "on a machine whose engine has it: nox -s test -- {id} --write-verdict DIR --key KEY"
+IN_ENGINE = Advice(place="the engine", build=str(Command("build test", "{id}")), test=str(Command("test", "{id}")))
+_ELSEWHERE = f"on a machine whose engine has it: {Command('test', '{id} --write-verdict DIR --key KEY')}"
 IN_STORE = Advice(
     place="the store",
-    build=f"nox -s build -- {{id}} --no-engine; then test it {_ELSEWHERE}",
+    build=f"{Command('build', '{id} --no-engine')}; then test it {_ELSEWHERE}",
     test=f"Test it {_ELSEWHERE}; then publish it with --verdicts DIR",
 )
 

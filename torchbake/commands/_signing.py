@@ -16,9 +16,10 @@ from torchbake.registry.cosign import (
     Verifier,
     find_cosign,
 )
+from torchbake.ui.command import Command
 
 _TWO_WAYS = "--key and --keyless are two ways to sign."
-_INSTALL = "Install cosign: docs/supply-chain.md"
+_INSTALL = f"Install cosign: {Command('help', 'supply-chain')}"
 
 
 _GROUP = "signatures, by cosign"
@@ -159,6 +160,6 @@ def _idle(args: Verifying, reason: str) -> Idle:
     if args.require_signature:
         raise SignatureError(
             f"--require-signature: {reason}.",
-            hint="Install cosign, and name a key or an identity: docs/supply-chain.md",
+            hint=f"Install cosign, and name a key or an identity: {Command('help', 'supply-chain')}",
         )
     return Idle(skip_reason=reason)

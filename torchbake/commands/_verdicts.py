@@ -22,6 +22,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.registry.cosign import CosignSigner, signature_of
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +92,8 @@ def check_folder(folder: Path) -> None:
     """Raise UsageError unless there is such a folder."""
     if not folder.is_dir():
         raise UsageError(
-            f"--verdicts {folder}: there is no such folder.", hint="`nox -s test -- … --write-verdict DIR` makes one."
+            f"--verdicts {folder}: there is no such folder.",
+            hint=f"Write verdicts into it: {Command('test', '… --write-verdict DIR')}",
         )
 
 
@@ -109,7 +111,7 @@ class SignedVerdicts:
     def of(self, project: Project, spec: Spec, image: Image) -> list[VerdictFile]:
         """Return the verdicts on an image. Raises CheckError with the reason if a file for its row does not count."""
         files = [file for file in self._files if file.verdict.id == spec.id and not file.verdict.derived]
-        again = f"Test it again: nox -s test -- {spec.id} --write-verdict DIR --key KEY; or remove the file."
+        again = f"Test it again: {Command('test', f'{spec.id} --write-verdict DIR --key KEY')}; or remove the file."
         for file in files:
             if problem := self._problem(file):
                 raise CheckError(f"{spec.id}: {file.path} is refused: {problem.reason}.", hint=problem.remedy or again)

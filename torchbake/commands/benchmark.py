@@ -23,6 +23,7 @@ from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
 from torchbake.errors import BenchmarkError, UsageError
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 __all__ = ["EXAMPLES", "Arguments", "run"]
 
@@ -40,12 +41,14 @@ _HEAD = ("experiment", "place", "state", "samples/s", "median", "95%")
 
 def run(args: Arguments) -> int:
     if not args.request:
-        raise UsageError("Which plan?", hint="Write: nox -s benchmark -- PLAN.yaml, or: compare A B")
+        raise UsageError(
+            "Which plan?", hint=f"Write: {Command('benchmark', 'PLAN.yaml')}, or: {Command('benchmark', 'compare A B')}"
+        )
     action, *words = args.request
     act, most = _ACTIONS.get(action, (_run_plan, 0))
     if len(words) > most or (action == "compare" and not words):
         takes = {"compare": "two images, or one and --registry", "schema": "nothing more"}.get(action, "one plan")
-        raise UsageError(f"`benchmark {action}` takes {takes}.", hint="See: nox -s benchmark -- --help")
+        raise UsageError(f"`benchmark {action}` takes {takes}.", hint=f"See: {Command('benchmark', '--help')}")
     refuse_unused(args, "benchmark", action if action in _ACTIONS else "PLAN")
     return act(args, *(words if action in _ACTIONS else args.request)) or 0
 

@@ -1,1 +1,1 @@
-"""What people see: messages, tables, JSON results, and the progress of long work."""
+"""The output for people and programs: messages, tables, JSON results, and the progress of long work."""

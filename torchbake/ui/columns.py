@@ -1,4 +1,4 @@
-"""How wide the columns of a table are on a terminal, which of them are shown, and which are of figures. Pure."""
+"""The layout of a table on a terminal: widths of columns, empty columns, and columns of numbers. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 GAP = 2  # between two columns
-_LAST = 12  # what the last column, which is of prose or many names, gets at least
-_FIGURE = re.compile(r"\d+|\d+(\.\d+)? (s|B|kB|MB|GB)")  # a version is none
+_LAST = 12  # the least width of the last column, which has prose or many names
+_FIGURE = re.compile(r"\d+|\d+(\.\d+)? (s|B|kB|MB|GB)")  # a version is not a figure
 
 
 def filled(columns: Sequence[Sequence[str]]) -> list[int]:
-    """Which columns say something; each begins with its heading."""
+    """Return the numbers of the columns that are not empty. Each column begins with its heading."""
     return [place for place, cells in enumerate(columns) if any(cells[1:])]
 
 
 def is_of_figures(cells: Sequence[str]) -> bool:
-    """Whether a column is read by its last digit; it begins with its heading."""
+    """Return whether the cells below the heading are all figures, which are aligned right."""
     return all(not cell or _FIGURE.fullmatch(cell) for cell in cells[1:])
 
 
 def widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """The width of each column, so that all and their gaps fit into ``room``. There is at least one column.
+    """Return the width of each column, so that all and their gaps fit into ``room``. There is at least one column.
 
-    What is too wide is wrapped between words, so that a name can be copied from a line. Words are broken in the last
-    column first, and in the others only where the names alone do not fit.
+    Lines are wrapped between words, so that a name can be copied. If words must be broken, those of the last column are
+    broken first.
     """
     room -= GAP * (len(columns) - 1)
     whole = [_widest(cells, "\n") for cells in columns]
@@ -41,7 +41,7 @@ def _widest(cells: Sequence[str], separator: str | None) -> int:
 
 
 def _shrunk(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """The widest columns made smaller until all fit, or none can be."""
+    """Shrink the widest column again and again until all fit, or all have their least width."""
     found = list(whole)
     while sum(found) > room:
         can = [place for place, width in enumerate(found) if width > least[place]]

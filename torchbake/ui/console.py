@@ -1,4 +1,4 @@
-"""What people see: messages on stderr, results on stdout; colour only on a terminal."""
+"""The console: messages on stderr, results on stdout; colour only on a terminal."""
 
 import json
 import sys
@@ -15,14 +15,15 @@ from torchbake.errors import TorchbakeError
 from torchbake.ui.columns import filled, is_of_figures, widths
 from torchbake.ui.typed import as_typed
 
-# What steers a terminal, in words of a registry or a tool: C0 but for tab and newline, C1, and changes of direction.
+# Characters that control a terminal: C0 without tab and newline, C1, and changes of direction. Registries and tools
+# may send them.
 _STEERING = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _ESCAPED = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _STEERING - {0x09, 0x0A}}
 _IN_JSON = {code: f"\\u{code:04x}" for code in _STEERING if code > 0x20}
 
 
 class _Console(Console):
-    """Shows as text what would steer a terminal; its own colours are not text."""
+    """A console that shows control characters in texts as escapes; rich's own colours are no texts."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
@@ -32,36 +33,36 @@ class _Console(Console):
                 yield segment._replace(text=segment.text.translate(_ESCAPED))
 
 
-# highlight=False: rich would colour numbers inside messages, which distracts in a build log.
+# highlight=False: rich would colour the numbers in messages.
 err = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def out() -> Console:
-    """The console of results. A pipe has no width of its own: nothing is cut there."""
+    """Return the console of results. A pipe has no width, so a wide one is assumed and nothing is cut."""
     if sys.stdout.isatty():
         return _Console(highlight=False)
     return _Console(highlight=False, width=500)
 
 
 def say(message: str, *, style: str | None = None) -> None:
-    """One line for a person, on stderr."""
+    """Print a message on stderr."""
     err.print(Text(as_typed(message), style=style or ""))
 
 
 def show_error(error: TorchbakeError) -> None:
-    """What is wrong, and the next step."""
+    """Print an error and its hint on stderr."""
     err.print(Text("error: ", style="bold red") + Text(as_typed(error.message), style="not bold"))
     if error.hint:
         err.print(Text("  next: ", style="bold") + Text(as_typed(error.hint), style="not bold"))
 
 
 def show_json(value: Any) -> None:
-    """A result for a program: JSON alone on stdout."""
+    """Print a result for programs: JSON on stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False).translate(_IN_JSON))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, title: str | None = None) -> None:
-    """A result for a person. Without a terminal: plain columns, no borders, nothing cut."""
+    """Print a table for people. Without a terminal it has plain columns, no borders, and nothing is cut."""
     console = out()
     cells = [[Text(as_typed(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]  # no markup
     if console.is_terminal:
@@ -75,7 +76,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, 
 
 
 def _framed(names: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> Table:
-    """For a terminal: a rule below the headings, columns that say nothing left out, figures below each other."""
+    """Lay out a table for a terminal: a rule below the headings, no empty columns, figures aligned right."""
     texts = [[name, *(row[place].plain for row in rows)] for place, name in enumerate(names)]
     shown = filled(texts) if rows else range(len(names))
     texts = [texts[place] for place in shown]

@@ -1,4 +1,4 @@
-"""The live view of a run: a row for each image at work on a terminal, plain lines elsewhere."""
+"""The progress of a run: on a terminal a live row for each image, elsewhere plain lines."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ _WORTH_A_LINE = 2.0  # seconds; shorter steps would bury the long ones in a CI l
 
 
 class Board:
-    """Told what happens to each image; shows it. Thread-safe."""
+    """Shows the progress of each image. Thread-safe."""
 
     def __init__(self, bars: Bars | None, total: int, doing: str) -> None:
         self._bars = bars
@@ -36,13 +36,13 @@ class Board:
                 console.say(f"{self._clock()} {name}: {self._doing}, {reason}")
 
     def look(self, name: str, place: str) -> None:
-        """How far an image is; too much for a plain log, so on a terminal only."""
+        """Show how far an image is, on a terminal only: a log would get too many lines."""
         with self._lock:
             if self._bars and name in self._tasks:
                 self._bars.update(self._tasks[name], step=place)  # type: ignore[arg-type]
 
     def log(self, name: str, step: str, seconds: float) -> None:
-        """A step of an image that is done; for a plain log, and there only where it took its time."""
+        """Write a finished step of an image into a plain log, if it took long."""
         if self._bars or seconds < _WORTH_A_LINE:
             return
         with self._lock:
@@ -64,7 +64,7 @@ class Board:
 
 @contextmanager
 def board(total: int, *, doing: str) -> Iterator[Board]:
-    """A board for ``total`` images. On a terminal its rows go when it ends; the lines stay, parted from the result."""
+    """Make a board for ``total`` images. At its end, a terminal's live rows disappear, and its lines stay."""
     if not console.err.is_terminal:
         yield Board(None, total, doing)
         return
@@ -72,7 +72,7 @@ def board(total: int, *, doing: str) -> Iterator[Board]:
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
         TimeElapsedColumn(table_column=Column(no_wrap=True)),
-        # What is too long for the line is cut here, and nowhere else.
+        # A line that is too long is cut in this column only.
         TextColumn("{task.fields[step]}", style="dim", markup=False, table_column=Column(no_wrap=True, ratio=1)),
     )
     bars = Bars(*columns, console=console.err, transient=True, expand=True)

@@ -1,4 +1,4 @@
-"""The environment of a tool that a command starts, with one line about the variables that it does not inherit."""
+"""The environment of a tool that a command starts, with a note about variables that the tool does not inherit."""
 
 import os
 import threading
@@ -7,11 +7,11 @@ from functools import cache
 from torchbake.core.inherited import ToolName, inherited, note_of_ignored
 from torchbake.ui import console
 
-_NOTING = threading.Lock()  # several images are locked, packed or built at once
+_NOTING = threading.Lock()  # several images are locked, packed or built in parallel
 
 
 def environment_of(tool: ToolName) -> dict[str, str]:
-    """Return what a tool inherits of this process's environment.
+    """Return the variables that a tool inherits from this process.
 
     Variables that are ignored and would change its answer are named on stderr once.
     """
