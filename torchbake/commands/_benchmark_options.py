@@ -10,23 +10,16 @@ from typing import Any
 from torchbake.benchmark.compare import ROUNDS
 from torchbake.benchmark.field_types import DTYPES, PHASES
 from torchbake.benchmark.variables import KEYS, NAME
-from torchbake.commands._options import (
-    Common,
-    Format,
-    argument,
-    format_option,
-    option,
-    plain_http_option,
-    positive,
-    registry_option,
-)
+from torchbake.commands import _options as opt
 from torchbake.engine.gpu import MODES
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.yaml_source import parse_document
 
 FOLDER = Path("reports/benchmark")  # in the folder of the matrix
 _COMPARE = ("compare",)
-_of_compare = partial(option, group="compare: B against A; of B alone, against its release in --registry", of=_COMPARE)
+_of_compare = partial(
+    opt.option, group="compare: B against A; of B alone, against its release in --registry", of=_COMPARE
+)
 
 
 def share(text: str) -> float:
@@ -39,25 +32,25 @@ def share(text: str) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    request: tuple[str, ...] = argument("PLAN.yaml; compare A B; compare B; or schema", nargs="*", metavar="WORD")
-    dry_run: bool = option("print every command; run nothing")
-    force: bool = option("PLAN: measure again what was measured", of=("PLAN",))
-    report: bool = option(f"PLAN: also write a page, {FOLDER}/PLAN.html", of=("PLAN",))
-    variable: tuple[str, ...] = option(
+class Arguments(opt.Common):
+    request: tuple[str, ...] = opt.argument("PLAN.yaml; compare A B; compare B; or schema", nargs="*", metavar="WORD")
+    dry_run: bool = opt.option("print every command; run nothing")
+    force: bool = opt.option("PLAN: measure again what was measured", of=("PLAN",))
+    report: bool = opt.option(f"PLAN: also write a page, {FOLDER}/PLAN.html", of=("PLAN",))
+    variable: tuple[str, ...] = opt.option(
         "PLAN, and compare --plan: what ${NAME} stands for; a list in brackets; repeat for more", "-P",
         metavar="NAME=VALUE",
     )  # fmt: skip
-    gpu: str = option(
+    gpu: str = opt.option(
         "auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
         choices=MODES, default="auto",
     )  # fmt: skip
     plan: Path | None = _of_compare("the experiments of this plan, in these two images", metavar="FILE")
     model: tuple[str, ...] = _of_compare("repeat for more (resnet50)", metavar="NAME")
-    batch_size: int | None = _of_compare("(16)", "--batch-size", "--batch_size", type=positive, metavar="N")
+    batch_size: int | None = _of_compare("(16)", "--batch-size", "--batch_size", type=opt.positive, metavar="N")
     dtype: str | None = _of_compare("(float32)", choices=DTYPES)
     phase: str | None = _of_compare("(training)", choices=PHASES)
-    num_batches: int | None = _of_compare("(20)", "--num-batches", "--num_batches", type=positive, metavar="N")
+    num_batches: int | None = _of_compare("(20)", "--num-batches", "--num_batches", type=opt.positive, metavar="N")
     num_gpus: int | None = _of_compare("0 is the CPU (0)", "--num-gpus", "--num_gpus", metavar="N")
     threshold: float | None = _of_compare(
         "the least difference that counts (default: 5%%)", type=share, metavar="SHARE"
@@ -66,12 +59,12 @@ class Arguments(Common):
         "rounds of four runs, A B B A, after as many of A alone; three times as many while it cannot be told. "
         f"Of N below {ROUNDS} an interval is the range of all, which holds the median with 1 - 2^(1 - N), "
         f"not 95%% (default: {ROUNDS})",
-        type=positive, metavar="N",
+        type=opt.positive, metavar="N",
     )  # fmt: skip
     seed: int | None = _of_compare("of the bootstrap (default: 0)", metavar="N")
-    registry: str | None = registry_option("compare: where the release of B is: ghcr.io/acme", of=_COMPARE)
-    plain_http: bool = plain_http_option(of=_COMPARE)
-    format: Format = format_option()
+    registry: str | None = opt.registry("compare: where the release of B is: ghcr.io/acme", of=_COMPARE)
+    plain_http: bool = opt.plain_http(of=_COMPARE)
+    format: opt.Format = opt.result_format()
 
     @property
     def variables(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.commands._options import WithLayers
+from torchbake.commands._build_options import WithLayers
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
 from torchbake.commands._signing import needed_cosign

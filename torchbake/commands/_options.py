@@ -130,7 +130,7 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def shard_option() -> Any:
+def shard() -> Any:
     """Declare `--shard`, the part of the selection that `load_selection` takes; a part without an image is no error."""
     return option("the I-th of N equal parts, for N machines", type=_shard, metavar="I/N")
 
@@ -142,31 +142,29 @@ def _shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def format_option(default: str = "table", *, text: str = "of the result", of: Sequence[str] = ()) -> Any:
+def result_format(default: str = "table", *, text: str = "of the result", of: Sequence[str] = ()) -> Any:
     return option(f"{text} (default: {default})", default=default, of=of)
 
 
-def jobs_option(*, by_cores: bool = False) -> Any:
+def jobs(*, by_cores: bool = False) -> Any:
     """Declare `--jobs`, the number of images that are worked on in parallel."""
     default, words = (max(1, (os.cpu_count() or 1) // 2), "one for two cores") if by_cores else (2, "2")
     return option(f"images in parallel (default: {words})", type=positive, default=default, metavar="N")
 
 
-def timeout_option(default: int, text: str, *, of: Sequence[str] = ()) -> Any:
+def timeout(default: int, text: str, *, of: Sequence[str] = ()) -> Any:
     return option(f"{text} (default: {default})", type=positive, default=default, metavar="S", of=of)
 
 
-def registry_option(
-    text: str = "where releases are: ghcr.io/acme", *, required: bool = False, of: Sequence[str] = ()
-) -> Any:
+def registry(text: str = "where releases are: ghcr.io/acme", *, required: bool = False, of: Sequence[str] = ()) -> Any:
     return option(text, required=required, metavar="HOST[:PORT]/NAMESPACE", of=of)
 
 
-def plain_http_option(*, group: str = "", of: Sequence[str] = ()) -> Any:
+def plain_http(*, group: str = "", of: Sequence[str] = ()) -> Any:
     return option("use plain HTTP; a registry on this machine may use it anyway", group=group, of=of)
 
 
-def no_log_option(group: str) -> Any:
+def no_transparency_log(group: str) -> Any:
     return option("leave the public transparency log out (closed networks)", group=group)
 
 
@@ -182,27 +180,3 @@ class WithSelectors(Common):
     """The arguments of a command on selected images."""
 
     selectors: tuple[str, ...] = argument(SELECTOR_HELP, nargs="*", action=Words, metavar="SELECTOR")
-
-
-_LAYERS = "layers of released images, verified by cosign"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithLayers:
-    """The options of a build that takes layers from released images."""
-
-    layers_from: str = option(
-        "fetch the packed wheels of images that are released there, in place of packing them", group=_LAYERS,
-        metavar="HOST[:PORT]/NAMESPACE",
-    )  # fmt: skip
-    layers_key: str = option(
-        "with --layers-from: trust images that this public key verifies; a file, or a KMS address", group=_LAYERS,
-        metavar="KEY",
-    )  # fmt: skip
-    plain_http: bool = plain_http_option(group=_LAYERS)
-    no_transparency_log: bool = no_log_option(_LAYERS)
-
-    @property
-    def unused(self) -> bool:
-        """Return whether `--layers-from` is missing and options are given that need it."""
-        return not self.layers_from and bool(self.layers_key or self.plain_http or self.no_transparency_log)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchbake.commands._options import Format, WithSelectors, format_option, option, registry_option
+from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import Signing, Verifying, mover_of, signer_of, trust_of
@@ -28,16 +28,16 @@ def _revision(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shifting(WithSelectors, Verifying):
+class Shifting(opt.WithSelectors, Verifying):
     """The options of a command that moves rolling tags."""
 
-    registry: str = registry_option(required=True)
-    to: int | None = option(
+    registry: str = opt.registry(required=True)
+    to: int | None = opt.option(
         "the release: 3 or r3 (default: promote takes the newest, rollback the one before the current one)",
         type=_revision, metavar="N",
     )  # fmt: skip
-    dry_run: bool = option("say what would be moved; move nothing")
-    format: Format = format_option()
+    dry_run: bool = opt.option("say what would be moved; move nothing")
+    format: opt.Format = opt.result_format()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from torchbake.commands._options import Common, no_log_option, option, plain_http_option
+from torchbake.commands import _options as opt
 from torchbake.errors import SignatureError, UsageError
 from torchbake.registry.cosign import (
     UNASKED,
@@ -26,23 +26,23 @@ _GROUP = "signatures, by cosign"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verifying(Common):
+class Verifying(opt.Common):
     """The options of a command that verifies signatures, and of the registry, with which cosign itself speaks."""
 
-    plain_http: bool = plain_http_option()
-    key: str = option("trust this public key: a file, or a KMS address", group=_GROUP, metavar="KEY")
-    identity: str = option("trust keyless signatures of this identity …", group=_GROUP, metavar="REGEXP")
-    issuer: str = option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
-    no_transparency_log: bool = no_log_option(_GROUP)
-    require_signature: bool = option("fail where no signature can be verified", group=_GROUP)
+    plain_http: bool = opt.plain_http()
+    key: str = opt.option("trust this public key: a file, or a KMS address", group=_GROUP, metavar="KEY")
+    identity: str = opt.option("trust keyless signatures of this identity …", group=_GROUP, metavar="REGEXP")
+    issuer: str = opt.option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
+    no_transparency_log: bool = opt.no_transparency_log(_GROUP)
+    require_signature: bool = opt.option("fail where no signature can be verified", group=_GROUP)
 
 
 def _key_option(group: str) -> Any:
-    return option("sign with this key: a file, or a KMS address", group=group, metavar="KEY")
+    return opt.option("sign with this key: a file, or a KMS address", group=group, metavar="KEY")
 
 
 def _keyless_option(group: str) -> Any:
-    return option("sign as whoever runs this, by its OIDC identity", group=group)
+    return opt.option("sign as whoever runs this, by its OIDC identity", group=group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class Signing(Verifying):
 
     key: str = _key_option(_GROUP)
     keyless: bool = _keyless_option(_GROUP)
-    identity: str = option("keyless: trust what this identity signed before …", group=_GROUP, metavar="REGEXP")
-    issuer: str = option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
-    require_signature: bool = option("fail where nothing can be signed", group=_GROUP)
+    identity: str = opt.option("keyless: trust what this identity signed before …", group=_GROUP, metavar="REGEXP")
+    issuer: str = opt.option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
+    require_signature: bool = opt.option("fail where nothing can be signed", group=_GROUP)
 
 
 _OF_FILES = "signatures of verdicts, by cosign"
@@ -65,7 +65,7 @@ class FileSigning:
 
     key: str = _key_option(_OF_FILES)
     keyless: bool = _keyless_option(_OF_FILES)
-    no_transparency_log: bool = no_log_option(_OF_FILES)
+    no_transparency_log: bool = opt.no_transparency_log(_OF_FILES)
 
 
 def signer_of(args: Signing) -> Signer:

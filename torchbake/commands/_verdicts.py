@@ -12,7 +12,7 @@ from torchbake.checks.reports import Tested, file_name
 from torchbake.checks.statement import read_statement, statement_text
 from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Verdict
-from torchbake.commands._options import option
+from torchbake.commands import _options as opt
 from torchbake.commands._signing import Signing, file_trust_of
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem
@@ -29,10 +29,10 @@ from torchbake.ui.command import Command
 class WithVerdicts(Signing):
     """The options of verdicts of other machines, and of the signatures of the command."""
 
-    verdicts: Path | None = option(
+    verdicts: Path | None = opt.option(
         "signed verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below", metavar="DIR"
     )
-    verdict_key: str = option(
+    verdict_key: str = opt.option(
         "trust verdicts that this public key verifies (default: the key of --key, or --identity)", metavar="KEY"
     )
 

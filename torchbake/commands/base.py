@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from torchbake.build.base_image import Source, find_base, make_base
-from torchbake.commands._options import WithSelectors, option
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.matrix.spec import bases_of
@@ -14,10 +14,10 @@ EXAMPLES = ("all", "debian12 --source bootstrap --refresh")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    source: Source = option("default: auto, registry then bootstrap", default="auto")
-    refresh: bool = option("get it again, also when one is recorded")
-    dry_run: bool = option("only show what is recorded")
+class Arguments(opt.WithSelectors):
+    source: Source = opt.option("default: auto, registry then bootstrap", default="auto")
+    refresh: bool = opt.option("get it again, also when one is recorded")
+    dry_run: bool = opt.option("only show what is recorded")
 
 
 def run(args: Arguments) -> int:

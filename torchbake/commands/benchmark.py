@@ -14,10 +14,10 @@ from torchbake.benchmark.places import Finder, Place, names_of, project_of
 from torchbake.benchmark.records import Records, write_csv, write_monitor
 from torchbake.benchmark.run import Begun, Done, PlanRun, begin, figure, milliseconds, unfinished
 from torchbake.checks.smoke_run import Session
+from torchbake.commands import _options as opt
 from torchbake.commands._benchmark_compare import compare
 from torchbake.commands._benchmark_options import FOLDER, Arguments
 from torchbake.commands._benchmarks import check_files, clean_up, engine_of, folder_of
-from torchbake.commands._options import refuse_unused
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
@@ -49,7 +49,7 @@ def run(args: Arguments) -> int:
     if len(words) > most or (action == "compare" and not words):
         takes = {"compare": "two images, or one and --registry", "schema": "nothing more"}.get(action, "one plan")
         raise UsageError(f"`benchmark {action}` takes {takes}.", hint=f"See: {Command('benchmark', '--help')}")
-    refuse_unused(args, "benchmark", action if action in _ACTIONS else "PLAN")
+    opt.refuse_unused(args, "benchmark", action if action in _ACTIONS else "PLAN")
     return act(args, *(words if action in _ACTIONS else args.request)) or 0
 
 

@@ -9,16 +9,8 @@ from rich.text import Text
 from torchbake.build.images import ImageBuild, Request
 from torchbake.build.plan import not_built
 from torchbake.build.result import Result
-from torchbake.commands._executor import WithExecutor
-from torchbake.commands._options import (
-    Format,
-    WithLayers,
-    WithSelectors,
-    format_option,
-    jobs_option,
-    option,
-    shard_option,
-)
+from torchbake.commands import _options as opt
+from torchbake.commands._build_options import WithExecutor, WithLayers
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.signals import interruptible
@@ -47,21 +39,21 @@ _STYLES = {"built": "green", "up-to-date": "dim", "failed": "bold red", "skipped
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors, WithExecutor, WithLayers):
-    shard: tuple[int, int] | None = shard_option()
-    dry_run: bool = option("show the plan and the bake file; build nothing")
-    format: Format = format_option()
-    jobs: int = jobs_option()
-    no_cache: bool = option("run every step again")
-    pull: bool = option("get the bases again first")
-    locked: bool = option("never lock: a missing or stale lock is an error")
-    prune: bool = option("one image at a time, and drop the build cache after each")
-    builder: str | None = option(
+class Arguments(opt.WithSelectors, WithExecutor, WithLayers):
+    shard: tuple[int, int] | None = opt.shard()
+    dry_run: bool = opt.option("show the plan and the bake file; build nothing")
+    format: opt.Format = opt.result_format()
+    jobs: int = opt.jobs()
+    no_cache: bool = opt.option("run every step again")
+    pull: bool = opt.option("get the bases again first")
+    locked: bool = opt.option("never lock: a missing or stale lock is an error")
+    prune: bool = opt.option("one image at a time, and drop the build cache after each")
+    builder: str | None = opt.option(
         "a buildx builder, also a remote or Kubernetes one; not on podman, which builds by itself", metavar="NAME"
     )
-    no_engine: bool = option("ask no container engine: build by buildah, and keep the images in the store")
-    cache_to: tuple[str, ...] = option(_CACHE, metavar="CACHE")
-    cache_from: tuple[str, ...] = option(_CACHE, metavar="CACHE")
+    no_engine: bool = opt.option("ask no container engine: build by buildah, and keep the images in the store")
+    cache_to: tuple[str, ...] = opt.option(_CACHE, metavar="CACHE")
+    cache_from: tuple[str, ...] = opt.option(_CACHE, metavar="CACHE")
 
 
 def run(args: Arguments) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from torchbake.charts.judge import IMAGES, problems
 from torchbake.charts.package import Package, Place, package
 from torchbake.charts.push import push, tag_of
-from torchbake.commands._options import Words, argument, option, registry_option
+from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import Signing, signer_of, trust_of
@@ -33,14 +33,14 @@ _INIT = "volume-permissions"
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(Signing):
-    words: tuple[str, ...] = argument(
-        "package, push, validate; and the image that the chart gets, one alone: cpu runtime", nargs="*", action=Words,
-        metavar="WORD",
+    words: tuple[str, ...] = opt.argument(
+        "package, push, validate; and the image that the chart gets, one alone: cpu runtime", nargs="*",
+        action=opt.Words, metavar="WORD",
     )  # fmt: skip
-    registry: str = registry_option(required=True)
-    chart: Path = option("a changed copy of charts/pytorch", default=TOOLKIT / "charts/pytorch", metavar="FOLDER")
-    chart_version: str = option("of the package (default: the chart's, and + the image's tag)", metavar="VERSION")
-    output: Path = option("package: where it goes (default: here)", default=Path(), metavar="FOLDER")
+    registry: str = opt.registry(required=True)
+    chart: Path = opt.option("a changed copy of charts/pytorch", default=TOOLKIT / "charts/pytorch", metavar="FOLDER")
+    chart_version: str = opt.option("of the package (default: the chart's, and + the image's tag)", metavar="VERSION")
+    output: Path = opt.option("package: where it goes (default: here)", default=Path(), metavar="FOLDER")
 
 
 def run(args: Arguments) -> int:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from torchbake.commands._options import Common, Format, format_option, option
+from torchbake.commands import _options as opt
 from torchbake.core.files import files_below, freed_by, remove_folder
 from torchbake.core.paths import cache_folder, layers_folder
 from torchbake.core.sizes import human, parse_size
@@ -29,13 +29,13 @@ def _size(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    dry_run: bool = option("say what would be freed; remove nothing")
-    keep_layers: int = option(
+class Arguments(opt.Common):
+    dry_run: bool = opt.option("say what would be freed; remove nothing")
+    keep_layers: int = opt.option(
         "keep this much of the layers of wheels, those that were used last (default: 0)", type=_size, default=0,
         metavar="SIZE",
     )  # fmt: skip
-    format: Format = format_option()
+    format: opt.Format = opt.result_format()
 
 
 @dataclass(frozen=True, kw_only=True)

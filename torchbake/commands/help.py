@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.markdown import Markdown
 
 from torchbake.commands import COMMANDS
-from torchbake.commands._options import Common, argument
+from torchbake.commands import _options as opt
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.suggest import nearest
 from torchbake.errors import UsageError
@@ -19,8 +19,8 @@ _PAGES = TOOLKIT / "docs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    topic: str = argument(
+class Arguments(opt.Common):
+    topic: str = opt.argument(
         "the page to show, or one section of it (default: list all)", nargs="?", default="", metavar="TOPIC[#SECTION]"
     )
 

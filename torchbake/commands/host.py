@@ -11,17 +11,7 @@ from torchbake.checks.smoke_jobs import PAYLOADS, Options
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
-from torchbake.commands._options import (
-    Common,
-    Format,
-    Words,
-    argument,
-    format_option,
-    option,
-    positive,
-    refuse_unused,
-    timeout_option,
-)
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
@@ -56,45 +46,45 @@ _PLAYED = (*_INSTALLS, "rollback", "remove")  # the actions that are playbooks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    words: tuple[str, ...] = argument(
+class Arguments(opt.Common):
+    words: tuple[str, ...] = opt.argument(
         f"{', '.join(_PLAYED)}, smoke; an inventory; and an image, where all hosts get the same: cpu runtime",
-        nargs="*", action=Words, metavar="WORD",
+        nargs="*", action=opt.Words, metavar="WORD",
     )  # fmt: skip
-    limit: str = option("only these hosts, as Ansible's --limit takes them", metavar="GROUP")
-    extra_vars: tuple[str, ...] = option(
+    limit: str = opt.option("only these hosts, as Ansible's --limit takes them", metavar="GROUP")
+    extra_vars: tuple[str, ...] = opt.option(
         "a variable that wins over those of the inventory, or @FILE with some; repeat for more", "-e", "--extra-vars",
         metavar="KEY=VALUE",
     )  # fmt: skip
-    ask_become_pass: bool = option("ask for the password of sudo", "-K", "--ask-become-pass", of=_PLAYED)
-    vault_password_file: str = option("what opens Ansible's vaults", metavar="FILE")
-    serial: str = option("so many hosts at a time, or 25%%; a failure stops the rest", of=_PLAYED, metavar="N")
-    wheelhouse: tuple[Path, ...] = option(
+    ask_become_pass: bool = opt.option("ask for the password of sudo", "-K", "--ask-become-pass", of=_PLAYED)
+    vault_password_file: str = opt.option("what opens Ansible's vaults", metavar="FILE")
+    serial: str = opt.option("so many hosts at a time, or 25%%; a failure stops the rest", of=_PLAYED, metavar="N")
+    wheelhouse: tuple[Path, ...] = opt.option(
         "apply, check: a folder with wheels that are sent along, besides those of pip's settings; repeat for more",
         of=_INSTALLS, metavar="FOLDER",
     )  # fmt: skip
-    offline: bool = option(
+    offline: bool = opt.option(
         "apply, check: the hosts reach no index: send every wheel, and first download here those that are missing",
         of=_INSTALLS,
     )
-    user: str = option("smoke: who logs in (default: pytorch_user, pytorch)", of=("smoke",), metavar="NAME")
-    master: str = option(
+    user: str = opt.option("smoke: who logs in (default: pytorch_user, pytorch)", of=("smoke",), metavar="NAME")
+    master: str = opt.option(
         "smoke: where the others find the first host (default: where ssh finds it, as it sees that itself)",
         of=("smoke",), metavar="ADDRESS",
     )  # fmt: skip
-    gpu: str = option(
+    gpu: str = opt.option(
         f"smoke: as for `{Command('smoke')}` (default: auto)", of=("smoke",), choices=MODES, default="auto"
     )
-    nproc: int = option(
-        "smoke: processes on each host, where it has no GPU (default: 2)", of=("smoke",), type=positive, default=2,
+    nproc: int = opt.option(
+        "smoke: processes on each host, where it has no GPU (default: 2)", of=("smoke",), type=opt.positive, default=2,
         metavar="N",
     )  # fmt: skip
-    payload: tuple[str, ...] = option(
+    payload: tuple[str, ...] = opt.option(
         f"smoke: only this one; repeat for more: {', '.join(PAYLOADS)}", of=("smoke",), choices=PAYLOADS, metavar="NAME"
     )
-    timeout: int = timeout_option(300, "smoke: seconds for each payload", of=("smoke",))
-    dry_run: bool = option("show the commands; run none of them on a host")
-    format: Format = format_option()
+    timeout: int = opt.timeout(300, "smoke: seconds for each payload", of=("smoke",))
+    dry_run: bool = opt.option("show the commands; run none of them on a host")
+    format: opt.Format = opt.result_format()
 
 
 def run(args: Arguments) -> int:
@@ -107,7 +97,7 @@ def run(args: Arguments) -> int:
         raise UsageError(
             "Which hosts? Name an inventory of Ansible.", hint=f"As in: {Command('host', f'{action} inventory')}"
         )
-    refuse_unused(args, "host", action)
+    opt.refuse_unused(args, "host", action)
     with interruptible():
         ansible = find_ansible()
         project, named = _project(args, selectors)

@@ -8,15 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from torchbake.build.own_inputs import own_inputs
-from torchbake.commands._options import (
-    Format,
-    WithSelectors,
-    format_option,
-    option,
-    plain_http_option,
-    positive,
-    registry_option,
-)
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
@@ -62,18 +54,18 @@ _STYLES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    registry: str | None = registry_option()
-    plain_http: bool = plain_http_option()
-    check: bool = option("fail unless every image has passed as it is; build nothing")
-    dry_run: bool = option("show what would be done; build nothing")
-    force: bool = option("also images that passed and have not changed")
-    gpu: str = option("as `test` takes it (default: auto)", choices=MODES, default="auto")
-    keep_free: int = option(
-        "with less room, finished images and the build cache leave the engine (default: 40)", type=positive, default=40,
-        metavar="GB",
+class Arguments(opt.WithSelectors):
+    registry: str | None = opt.registry()
+    plain_http: bool = opt.plain_http()
+    check: bool = opt.option("fail unless every image has passed as it is; build nothing")
+    dry_run: bool = opt.option("show what would be done; build nothing")
+    force: bool = opt.option("also images that passed and have not changed")
+    gpu: str = opt.option("as `test` takes it (default: auto)", choices=MODES, default="auto")
+    keep_free: int = opt.option(
+        "with less room, finished images and the build cache leave the engine (default: 40)", type=opt.positive,
+        default=40, metavar="GB",
     )  # fmt: skip
-    format: Format = format_option()
+    format: opt.Format = opt.result_format()
 
 
 def run(args: Arguments) -> int:
@@ -174,8 +166,7 @@ def _conclude(project: Project, states: Mapping[str, State], proofs: Mapping[str
     bad = [f"{name} ({state})" for name, state in states.items() if state is not State.PASSED]
     if bad:
         raise CheckError(
-            f"{len(bad)} of {len(states)} images have not passed as they are: {', '.join(bad)}.",
-            hint=_HINT,
+            f"{len(bad)} of {len(states)} images have not passed as they are: {', '.join(bad)}.", hint=_HINT
         )
     if _text(project.root / PAGE) != page(project.expansion.specs, proofs):
         raise CheckError(f"{PAGE} is not what {PROOFS} says.", hint=_HINT)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from torchbake.commands._options import Common, argument, option
+from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.version import requirement, tag, version
@@ -35,16 +35,16 @@ _TEMPLATES = TOOLKIT / "templates/init"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    folder: Path = argument("where (default: here)", nargs="?", type=Path, default=Path(), metavar="DIR")
-    cpu: bool = option("an image for the CPU (default where no --cuda is given)")
-    cuda: tuple[str, ...] = option("one for CUDA 12.8; repeat for more", metavar="VERSION")
-    torch: str = option("default: the newest that is known here for each", metavar="VERSION")
-    repository: str = option("of the images, such as ghcr.io/acme/pytorch (default: DIR/pytorch)", metavar="NAME")
-    ci: str = option(
+class Arguments(opt.Common):
+    folder: Path = opt.argument("where (default: here)", nargs="?", type=Path, default=Path(), metavar="DIR")
+    cpu: bool = opt.option("an image for the CPU (default where no --cuda is given)")
+    cuda: tuple[str, ...] = opt.option("one for CUDA 12.8; repeat for more", metavar="VERSION")
+    torch: str = opt.option("default: the newest that is known here for each", metavar="VERSION")
+    repository: str = opt.option("of the images, such as ghcr.io/acme/pytorch (default: DIR/pytorch)", metavar="NAME")
+    ci: str = opt.option(
         "also the pipelines of that CI; github calls torchbake's, github-full has them all", choices=PIPELINES
     )
-    dry_run: bool = option("show what would be written; write nothing")
+    dry_run: bool = opt.option("show what would be written; write nothing")
 
 
 def run(args: Arguments) -> int:

@@ -5,16 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.commands._options import (
-    Common,
-    Format,
-    argument,
-    format_option,
-    option,
-    plain_http_option,
-    refuse_unused,
-    registry_option,
-)
+from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
 from torchbake.core.signals import interruptible
@@ -53,26 +44,26 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    request: tuple[str, ...] = argument(
+class Arguments(opt.Common):
+    request: tuple[str, ...] = opt.argument(
         f"run FILE, show TARGET FILE, check FILE, targets, or schema; targets: {', '.join(TARGETS)}", nargs="*",
         metavar="WORD",
     )  # fmt: skip
-    registry: str | None = registry_option("where the matrix's images are: ghcr.io/acme")
-    plain_http: bool = plain_http_option()
-    pin: bool = option(
+    registry: str | None = opt.registry("where the matrix's images are: ghcr.io/acme")
+    plain_http: bool = opt.plain_http()
+    pin: bool = opt.option(
         "keep the tags by which images are named (default: pin immutable tag and digest)", "--no-pin",
         action="store_false", default=True,
     )  # fmt: skip
-    target: str = option(
+    target: str = opt.option(
         f"run: the launcher; docker is the engine of this machine (default: {RUNNABLE[0]})", choices=RUNNABLE,
         default=RUNNABLE[0],
     )  # fmt: skip
-    dry_run: bool = option("run: show what would be submitted; run nothing", of=("run",))
-    lenient: bool = option("warn about keys that the target cannot express, and go on")
-    check: bool = option("show: check it against the target's own schema, offline", of=("show",))
-    kustomize: Path | None = option("show: write a kustomize base, not to stdout", of=("show",), metavar="FOLDER")
-    format: Format = format_option(text="targets, check: of the result", of=("targets", "check"))
+    dry_run: bool = opt.option("run: show what would be submitted; run nothing", of=("run",))
+    lenient: bool = opt.option("warn about keys that the target cannot express, and go on")
+    check: bool = opt.option("show: check it against the target's own schema, offline", of=("show",))
+    kustomize: Path | None = opt.option("show: write a kustomize base, not to stdout", of=("show",), metavar="FOLDER")
+    format: opt.Format = opt.result_format(text="targets, check: of the result", of=("targets", "check"))
 
 
 def run(args: Arguments) -> int:
@@ -83,7 +74,7 @@ def run(args: Arguments) -> int:
     if len(words) != len(names):
         what = " and ".join(names) or "nothing more"
         raise UsageError(f"`job {action}` takes {what}.", hint=f"Write: {' '.join(['job', action, *names])}")
-    refuse_unused(args, "job", action)
+    opt.refuse_unused(args, "job", action)
     return act(args, *words) or 0
 
 

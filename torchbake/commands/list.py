@@ -7,14 +7,7 @@ from typing import Any, Literal
 
 from rich.text import Text
 
-from torchbake.commands._options import (
-    WithSelectors,
-    format_option,
-    option,
-    plain_http_option,
-    registry_option,
-    shard_option,
-)
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection, sharded
 from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
@@ -35,21 +28,21 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    shard: tuple[int, int] | None = shard_option()
-    due: bool = option("only what --registry does not have as it is today")
-    bases: Literal["ask", "keep"] = option(
+class Arguments(opt.WithSelectors):
+    shard: tuple[int, int] | None = opt.shard()
+    due: bool = opt.option("only what --registry does not have as it is today")
+    bases: Literal["ask", "keep"] = opt.option(
         "--due: ask the registries of the bases for newer ones, or keep those that releases have (default: ask)",
         default="ask",
     )
-    registry: str | None = registry_option("--due: where releases are: ghcr.io/acme")
-    plain_http: bool = plain_http_option()
-    changed_since: str | None = option("only what differs from this git commit", metavar="REF")
-    size: Literal["small", "large"] | None = option("only what is built on small machines (CPU), or on large ones")
-    format: Literal["table", "json", "github", "ids"] = format_option(
+    registry: str | None = opt.registry("--due: where releases are: ghcr.io/acme")
+    plain_http: bool = opt.plain_http()
+    changed_since: str | None = opt.option("only what differs from this git commit", metavar="REF")
+    size: Literal["small", "large"] | None = opt.option("only what is built on small machines (CPU), or on large ones")
+    format: Literal["table", "json", "github", "ids"] = opt.result_format(
         text="json; a matrix of GitHub; ids, one a line, which any command takes as @FILE"
     )
-    explain: bool = option("also show what is left out, and why")
+    explain: bool = opt.option("also show what is left out, and why")
 
 
 def run(args: Arguments) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from torchbake.commands._options import WithSelectors, option
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.errors import LockError, TorchbakeError, UsageError
@@ -22,11 +22,11 @@ EXAMPLES = ("cuda12", "2.10.0 --upgrade", "all --check", "all --check --resolve"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    upgrade: bool = option("take the newest versions that fit, not the locked ones")
-    upgrade_builder: bool = option("also lock the builders' own uv again, after which every image is built again")
-    check: bool = option("only say whether the locks fit the matrix; no network")
-    resolve: bool = option("with --check: resolve again, and report where the indexes no longer agree")
+class Arguments(opt.WithSelectors):
+    upgrade: bool = opt.option("take the newest versions that fit, not the locked ones")
+    upgrade_builder: bool = opt.option("also lock the builders' own uv again, after which every image is built again")
+    check: bool = opt.option("only say whether the locks fit the matrix; no network")
+    resolve: bool = opt.option("with --check: resolve again, and report where the indexes no longer agree")
 
 
 def run(args: Arguments) -> int:

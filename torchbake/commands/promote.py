@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from torchbake.commands._options import option
+from torchbake.commands import _options as opt
 from torchbake.commands._rolling import Finishing, run_finish, run_shift
 from torchbake.errors import UsageError
 
@@ -16,7 +16,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(Finishing):
-    finish: bool = option(
+    finish: bool = opt.option(
         "only what `publish --keep-rolling` began; what was rolled back, or has no release, is left alone"
     )
 

@@ -7,16 +7,8 @@ from pathlib import Path
 
 from torchbake.build.prepare import Preparation
 from torchbake.checks.waivers import parse_waivers
+from torchbake.commands import _options as opt
 from torchbake.commands._candidates import candidate_of
-from torchbake.commands._options import (
-    Format,
-    WithSelectors,
-    format_option,
-    jobs_option,
-    option,
-    registry_option,
-    shard_option,
-)
 from torchbake.commands._registries import registry_of
 from torchbake.commands._release_images import release_images
 from torchbake.commands._selection import load_selection, repository_of
@@ -78,27 +70,27 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors, WithVerdicts):
-    shard: tuple[int, int] | None = shard_option()
-    registry: str = registry_option(required=True)
-    waive: tuple[str, ...] = option(
+class Arguments(opt.WithSelectors, WithVerdicts):
+    shard: tuple[int, int] | None = opt.shard()
+    registry: str = opt.registry(required=True)
+    waive: tuple[str, ...] = opt.option(
         "release although this check failed; the reason stays in the release record; repeat for more",
         metavar="CHECK=REASON",
     )
-    compression: Transported | None = option(
+    compression: Transported | None = opt.option(
         "of layers in the registry; both: an index of two images, gzip first (default: the matrix's, else zstd)"
     )
-    keep_rolling: bool = option("the immutable tag alone; `promote --finish` then moves the rolling ones")
-    benchmark: Path | None = option(
+    keep_rolling: bool = opt.option("the immutable tag alone; `promote --finish` then moves the rolling ones")
+    benchmark: Path | None = opt.option(
         "do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
         metavar="PLAN",
     )
-    no_engine: bool = option(
+    no_engine: bool = opt.option(
         "ask no container engine: release the images of the store, with verdicts of `reports/` or of --verdicts"
     )
-    dry_run: bool = option("say what would be done, and ask the registry whether it can; change nothing")
-    jobs: int = jobs_option()
-    format: Format = format_option()
+    dry_run: bool = opt.option("say what would be done, and ask the registry whether it can; change nothing")
+    jobs: int = opt.jobs()
+    format: opt.Format = opt.result_format()
 
 
 def run(args: Arguments) -> int:

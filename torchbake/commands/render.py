@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.syntax import Syntax
 
-from torchbake.commands._options import WithSelectors, option
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection, lock_of
 from torchbake.errors import RenderError
 from torchbake.render.dockerfile import dockerfile_path, render
@@ -18,8 +18,8 @@ EXAMPLES = ("all", "--check", "cuda12 --check")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    check: bool = option("change nothing; show drift as a diff (default: all images)")
+class Arguments(opt.WithSelectors):
+    check: bool = opt.option("change nothing; show drift as a diff (default: all images)")
 
 
 def run(args: Arguments) -> int:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torchbake.build.prepare import Preparation
 from torchbake.checks.verdict import Verdict
-from torchbake.commands._options import WithSelectors, format_option, option, plain_http_option, registry_option
+from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._verdicts import check_folder, read_verdicts
@@ -31,15 +31,15 @@ PAGE = Path("reports/index.html")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    registry: str | None = registry_option("also report what is released there: ghcr.io/acme")
-    plain_http: bool = plain_http_option()
-    verdicts: Path | None = option(
+class Arguments(opt.WithSelectors):
+    registry: str | None = opt.registry("also report what is released there: ghcr.io/acme")
+    plain_http: bool = opt.plain_http()
+    verdicts: Path | None = opt.option(
         "also verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below; not verified",
         metavar="DIR",
     )
-    output: Path | None = option(f"default: {PAGE} beside the matrix; JSON goes to stdout", metavar="FILE")
-    format: Literal["html", "json"] = format_option("html")
+    output: Path | None = opt.option(f"default: {PAGE} beside the matrix; JSON goes to stdout", metavar="FILE")
+    format: Literal["html", "json"] = opt.result_format("html")
 
 
 def run(args: Arguments) -> int:

@@ -11,8 +11,8 @@ from torchbake.build.base_look import check_version
 from torchbake.build.prepare import Preparation
 from torchbake.build.reproduce import Reproduced, Reproduction
 from torchbake.build.source_date import created, revision
-from torchbake.commands._executor import WithExecutor
-from torchbake.commands._options import Format, WithSelectors, format_option, option
+from torchbake.commands import _options as opt
+from torchbake.commands._build_options import WithExecutor
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import builder_folder
@@ -37,12 +37,12 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors, WithExecutor):
-    builder: tuple[str, ...] = option(
+class Arguments(opt.WithSelectors, WithExecutor):
+    builder: tuple[str, ...] = opt.option(
         "a buildx builder; given twice, the second build is on another one", metavar="NAME"
     )
-    no_engine: bool = option("ask no container engine: build by buildah, and compare the images in the store")
-    format: Format = format_option()
+    no_engine: bool = opt.option("ask no container engine: build by buildah, and compare the images in the store")
+    format: opt.Format = opt.result_format()
 
 
 def run(args: Arguments) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.reports import file_name
-from torchbake.commands._options import Format, WithSelectors, format_option, option
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
@@ -53,10 +53,12 @@ class Listed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    licenses: bool = option("show each image's licenses, with their packages")
-    format: Format = format_option()
-    output: Path | None = option(f"write FOLDER/<id>/{FILE} (default: reports, beside the matrix)", metavar="FOLDER")
+class Arguments(opt.WithSelectors):
+    licenses: bool = opt.option("show each image's licenses, with their packages")
+    format: opt.Format = opt.result_format()
+    output: Path | None = opt.option(
+        f"write FOLDER/<id>/{FILE} (default: reports, beside the matrix)", metavar="FOLDER"
+    )
 
 
 def run(args: Arguments) -> int:

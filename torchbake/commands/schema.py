@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torchbake.benchmark import manual as plans
 from torchbake.charts.manual import with_parameters
-from torchbake.commands._options import Common, option
+from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError, UsageError
@@ -29,8 +29,8 @@ CHART_PAGE, CHART_VALUES = TOOLKIT / "charts/pytorch/README.md", TOOLKIT / "char
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    check: bool = option("only say whether the files are up to date")
+class Arguments(opt.Common):
+    check: bool = opt.option("only say whether the files are up to date")
 
 
 def run(args: Arguments) -> int:

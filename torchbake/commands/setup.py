@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from torchbake.commands._options import Common, format_option, option
+from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
 from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.errors import SetupError
@@ -37,12 +37,12 @@ _APT_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    check: bool = option("only report what is there and what would be done", group="|")
-    dry_run: bool = option("show the steps and stop", group="|")
+class Arguments(opt.Common):
+    check: bool = opt.option("only report what is there and what would be done", group="|")
+    dry_run: bool = opt.option("show the steps and stop", group="|")
     # The half of a run that sudo starts: the half that called it has shown the steps.
-    shown: bool = option(argparse.SUPPRESS, group="|")
-    format: Literal["text", "json"] = format_option("text")
+    shown: bool = opt.option(argparse.SUPPRESS, group="|")
+    format: Literal["text", "json"] = opt.result_format("text")
 
 
 def run(args: Arguments) -> int:

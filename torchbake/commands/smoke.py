@@ -15,15 +15,7 @@ from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
 from torchbake.checks.smoke_run import InContainers, OnHost, Session, SmokeRun, Subject, own_toolbox
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
-from torchbake.commands._options import (
-    Format,
-    WithSelectors,
-    format_option,
-    jobs_option,
-    option,
-    positive,
-    timeout_option,
-)
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.signals import interruptible
@@ -66,29 +58,29 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    image: tuple[str, ...] = option(
+class Arguments(opt.WithSelectors):
+    image: tuple[str, ...] = opt.option(
         "instead of a selector: any image in the engine; repeat for more", group="|", metavar="REF"
     )
-    host: str | None = option("instead of images: this Python of this machine", group="|", metavar="PYTHON")
-    gpu: str = option(
+    host: str | None = opt.option("instead of images: this Python of this machine", group="|", metavar="PYTHON")
+    gpu: str = opt.option(
         "auto: what needs a GPU is not run where there is none; require: that is an error (default: auto)",
         choices=MODES, default="auto",
     )  # fmt: skip
-    nodes: int | None = option("containers of a distributed job (default: 2)", type=positive, metavar="N")
-    nproc: int = option("processes in each of them (default: 2)", type=positive, default=2, metavar="N")
-    payload: tuple[str, ...] = option(
+    nodes: int | None = opt.option("containers of a distributed job (default: 2)", type=opt.positive, metavar="N")
+    nproc: int = opt.option("processes in each of them (default: 2)", type=opt.positive, default=2, metavar="N")
+    payload: tuple[str, ...] = opt.option(
         f"only this one; repeat for more: {', '.join(PAYLOADS)}", choices=PAYLOADS, metavar="NAME"
     )
-    order: Order | Literal["both"] = option("how nodes are started (default: both, in turn)", default="both")
-    timeout: int = timeout_option(300, "seconds for each payload")
-    toolbox: Path | None = option(
+    order: Order | Literal["both"] = opt.option("how nodes are started (default: both, in turn)", default="both")
+    timeout: int = opt.timeout(300, "seconds for each payload")
+    toolbox: Path | None = opt.option(
         "mount this folder in the place of an image's own payloads, to try changed ones without a build", metavar="DIR"
     )
-    jobs: int = jobs_option(by_cores=True)
-    keep: bool = option("keep containers and networks, to look at them")
-    dry_run: bool = option("show what would run; run nothing")
-    format: Format = format_option()
+    jobs: int = opt.jobs(by_cores=True)
+    keep: bool = opt.option("keep containers and networks, to look at them")
+    dry_run: bool = opt.option("show what would run; run nothing")
+    format: opt.Format = opt.result_format()
 
 
 def run(args: Arguments) -> int:

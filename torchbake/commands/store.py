@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from torchbake.commands._options import Common, Format, argument, format_option, option, refuse_unused
+from torchbake.commands import _options as opt
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import gzip_layout_of, layers_folder, layers_limit, layout_of
 from torchbake.core.sizes import human
@@ -24,17 +24,17 @@ EXAMPLES = ("ls", "ls --format json", "verify", "verify --remove-damaged")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    action: Literal["ls", "verify"] = argument(
+class Arguments(opt.Common):
+    action: Literal["ls", "verify"] = opt.argument(
         "ls (default): the layers of wheels, of all projects, and this project's images; verify: hash every blob",
         nargs="?", choices=("ls", "verify"), default="ls",
     )  # fmt: skip
-    remove_damaged: bool = option("verify: remove what is damaged; the next build makes it again", of=("verify",))
-    format: Format = format_option()
+    remove_damaged: bool = opt.option("verify: remove what is damaged; the next build makes it again", of=("verify",))
+    format: opt.Format = opt.result_format()
 
 
 def run(args: Arguments) -> int:
-    refuse_unused(args, "store", args.action)
+    opt.refuse_unused(args, "store", args.action)
     root, layers = args.matrix.absolute().parent, LayerStore(folder=layers_folder())
     images, gzip = Layout(folder=layout_of(root)), Layout(folder=gzip_layout_of(root))
     if args.action == "ls":
@@ -44,7 +44,7 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _list(layers: LayerStore, images: Layout, gzip: Layout, form: Format) -> None:
+def _list(layers: LayerStore, images: Layout, gzip: Layout, form: opt.Format) -> None:
     kept, built, packed = layers.entries(), images.entries(), gzip.entries()
     if form == "json":
         console.show_json(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchbake.build.plan import ref_of
-from torchbake.commands._options import Format, WithSelectors, format_option, option, plain_http_option, registry_option
+from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.core.digest import short_digest
@@ -36,11 +36,11 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors):
-    registry: str | None = registry_option()
-    plain_http: bool = plain_http_option()
-    diff: bool = option("with --registry: only what a release would move")
-    format: Format = format_option()
+class Arguments(opt.WithSelectors):
+    registry: str | None = opt.registry()
+    plain_http: bool = opt.plain_http()
+    diff: bool = opt.option("with --registry: only what a release would move")
+    format: opt.Format = opt.result_format()
 
 
 def run(args: Arguments) -> int:

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from torchbake.commands._options import Common, option
+from torchbake.commands import _options as opt
 from torchbake.errors import SetupError
 from torchbake.setup import dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
@@ -14,8 +14,8 @@ EXAMPLES = ("", "--purge   # also remove its images and build cache")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Common):
-    purge: bool = option("also remove the engine's images and build cache")
+class Arguments(opt.Common):
+    purge: bool = opt.option("also remove the engine's images and build cache")
 
 
 def run(args: Arguments) -> int:

@@ -15,17 +15,8 @@ from torchbake.checks.suite_digest import CHECKS, promise_digest, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import DERIVED, Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
+from torchbake.commands import _options as opt
 from torchbake.commands._cases import Case, find_cases
-from torchbake.commands._options import (
-    Format,
-    WithSelectors,
-    format_option,
-    jobs_option,
-    option,
-    positive,
-    shard_option,
-    timeout_option,
-)
 from torchbake.commands._selection import load_selection
 from torchbake.commands._signing import FileSigning, file_signer_of
 from torchbake.commands._verdicts import check_target, write_verdicts
@@ -55,29 +46,33 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithSelectors, FileSigning):
-    shard: tuple[int, int] | None = shard_option()
-    image: tuple[str, ...] = option("instead of a selector: any image in the engine; repeat for more", metavar="REF")
-    gpu: str = option(
+class Arguments(opt.WithSelectors, FileSigning):
+    shard: tuple[int, int] | None = opt.shard()
+    image: tuple[str, ...] = opt.option(
+        "instead of a selector: any image in the engine; repeat for more", metavar="REF"
+    )
+    gpu: str = opt.option(
         "auto: GPU checks are not run where there is no GPU; require: then they fail (default: auto)", choices=MODES,
         default="auto",
     )  # fmt: skip
-    nodes: int | None = option("containers of a distributed job (default: the checks')", type=positive, metavar="N")
-    nproc: int | None = option("processes in each of them (default: the checks')", type=positive, metavar="N")
-    only: tuple[str, ...] = option("checks by id; repeat for more", metavar="GLOB")
-    skip: tuple[str, ...] = option("leave checks out; repeat for more", metavar="GLOB")
-    waive: tuple[str, ...] = option(
+    nodes: int | None = opt.option(
+        "containers of a distributed job (default: the checks')", type=opt.positive, metavar="N"
+    )
+    nproc: int | None = opt.option("processes in each of them (default: the checks')", type=opt.positive, metavar="N")
+    only: tuple[str, ...] = opt.option("checks by id; repeat for more", metavar="GLOB")
+    skip: tuple[str, ...] = opt.option("leave checks out; repeat for more", metavar="GLOB")
+    waive: tuple[str, ...] = opt.option(
         "a check that may fail, and why: it is then reported as waived, never as passed; repeat for more",
         metavar="CHECK=REASON",
     )
-    jobs: int = jobs_option(by_cores=True)
-    timeout: int = timeout_option(1800, "seconds that the checks of an image may take together")
-    force: bool = option("check again what has passed already")
-    dry_run: bool = option("show what would be checked; check nothing")
-    write_verdict: Path | None = option(
+    jobs: int = opt.jobs(by_cores=True)
+    timeout: int = opt.timeout(1800, "seconds that the checks of an image may take together")
+    force: bool = opt.option("check again what has passed already")
+    dry_run: bool = opt.option("show what would be checked; check nothing")
+    write_verdict: Path | None = opt.option(
         "also write each verdict as a file, for another machine: a folder, or for one image FILE.json", metavar="PATH"
     )
-    format: Format = format_option()
+    format: opt.Format = opt.result_format()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,17 +11,7 @@ from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, remedies
-from torchbake.commands._options import (
-    SELECTOR_HELP,
-    Format,
-    Words,
-    argument,
-    format_option,
-    jobs_option,
-    option,
-    registry_option,
-    timeout_option,
-)
+from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import Verifying, verifier_of
 from torchbake.core.paths import TOOLKIT, state_of
@@ -63,19 +53,22 @@ def _expected(text: str) -> dict[str, str | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(Verifying):
-    words: tuple[str, ...] = argument(
-        f"{SELECTOR_HELP}; with '/' or ':' in it, any image reference", nargs="*", action=Words, metavar="SELECTOR|REF"
+    words: tuple[str, ...] = opt.argument(
+        f"{opt.SELECTOR_HELP}; with '/' or ':' in it, any image reference",
+        nargs="*",
+        action=opt.Words,
+        metavar="SELECTOR|REF",
     )
-    registry: str | None = registry_option()
-    expect: dict[str, str | None] = option(
+    registry: str | None = opt.registry()
+    expect: dict[str, str | None] = opt.option(
         "what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not", type=_expected,
         default={}, metavar="NAME=VERSION,…",
     )  # fmt: skip
-    no_pull: bool = option("look into no image: start no container, ask no engine")
-    suite: bool = option(f"also run all image checks (`{Command('test')}`) on what was pulled")
-    timeout: int = timeout_option(300, "seconds for the container of an image")
-    jobs: int = jobs_option()
-    format: Format = format_option()
+    no_pull: bool = opt.option("look into no image: start no container, ask no engine")
+    suite: bool = opt.option(f"also run all image checks (`{Command('test')}`) on what was pulled")
+    timeout: int = opt.timeout(300, "seconds for the container of an image")
+    jobs: int = opt.jobs()
+    format: opt.Format = opt.result_format()
 
 
 def run(args: Arguments) -> int:
