@@ -28,8 +28,11 @@ def layers_from(args: WithLayers, project: Project, specs: Sequence[Spec]) -> Fe
     cosign = needed_cosign(
         "--layers-from: no signature can be verified", plain=args.plain_http, log=not args.no_transparency_log
     )  # fmt: skip
+    verifier = CosignVerifier(cosign=cosign, trust=Trust(key=args.layers_key))
     return FetchedLayers(
-        places=places, verifier=CosignVerifier(cosign=cosign, trust=Trust(key=args.layers_key)), warn=_warn
+        places=places,
+        verifier=verifier,
+        warn=lambda text: console.say(f"warning: --layers-from: {text}", style="yellow"),
     )
 
 
@@ -41,7 +44,3 @@ def _places(args: WithLayers, project: Project, specs: Sequence[Spec]) -> list[P
     ordered = {spec.id: repository_of(args.layers_from, spec) for spec in (*chosen, *rows)}
     registries = {one: registry_of(one, plain_http=args.plain_http) for one in ordered.values()}
     return [Place(registry=registries[where], tag=project.tags[name][0]) for name, where in ordered.items()]
-
-
-def _warn(words: str) -> None:
-    console.say(f"warning: --layers-from: {words}", style="yellow")

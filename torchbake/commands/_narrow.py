@@ -8,12 +8,12 @@ from functools import cache, partial
 from torchbake.build.base_image import Base, find_base
 from torchbake.build.prepare import Preparation
 from torchbake.build.since import changed_below, files_of, read_earlier, read_now, told, why_changed
-from torchbake.commands._selection import lock_of
+from torchbake.commands._selection import lock_of, repository_of
 from torchbake.errors import LockError, RegistryError, RenderError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
 from torchbake.matrix.spec import BaseSpec, Spec
-from torchbake.oci.reference import Repository, parse_reference, parse_registry
+from torchbake.oci.reference import parse_reference
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import Transport
 from torchbake.release.due import Finding, Release, Today, judge, newest_releases
@@ -72,7 +72,7 @@ class DueQuestion:
     def findings(self, specs: Sequence[Spec]) -> dict[str, Finding]:
         if not self.registry:
             raise UsageError("--due compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
-        where = {spec.repository: self._repository(spec) for spec in specs}
+        where = {spec.repository: repository_of(self.registry, spec) for spec in specs}
         hosts = {one.host: Transport(one.host, plain=self.plain) for one in where.values()}
         registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
         todays = cache(self._base)
@@ -83,9 +83,6 @@ class DueQuestion:
             else judge(self._today(spec, specs, found, todays), found.get(self._own(spec)))
             for spec in specs
         }
-
-    def _repository(self, spec: Spec) -> Repository:
-        return parse_registry(self.registry) / spec.repository.rpartition("/")[2]
 
     def _today(
         self,

@@ -113,14 +113,12 @@ def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, ba
 
 
 def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
-    if form == "json":
-        console.show_json({"images": [_entry(image, dry=dry) for image in ended]})
-        return
     rows = [
         (image.id, *_words(image.shift, dry=dry)) if image.shift else (image.id, "", "", image.problem or "no release")
         for image in ended
     ]
-    console.show_table(("image", "from", "to", "rolling tags"), rows)
+    entries = [_entry(image, dry=dry) for image in ended]
+    console.show_result(form, {"images": entries}, ("image", "from", "to", "rolling tags"), rows)
 
 
 def _words(moved: Shift, *, dry: bool) -> tuple[str, str, str]:

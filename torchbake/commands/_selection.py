@@ -10,7 +10,7 @@ from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import Selection, select
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
 from torchbake.oci.reference import Repository, parse_registry
 
 
@@ -24,6 +24,16 @@ def load_selection(
             "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
         )
     return project, sharded(_selected(project, selectors), shard)
+
+
+def load_image(matrix: Path, selectors: Sequence[str], owner: str, hint: str) -> tuple[Project, ImageSpec]:
+    """Load the project and select a PyTorch image. Raises UsageError unless it is one, the image of ``owner``."""
+    project, selection = load_selection(matrix, selectors)
+    specs = pytorch_of(selection.specs)
+    if len(specs) != 1:
+        names = f" ({', '.join(spec.id for spec in specs[:3])}{', …' if len(specs) > 3 else ''})" if specs else ""
+        raise UsageError(f"{owner} gets one image, but this selects {len(specs)}{names}.", hint=hint)
+    return project, specs[0]
 
 
 def sharded(selection: Selection, shard: tuple[int, int] | None) -> Selection:

@@ -84,7 +84,7 @@ def _run_plan(args: Arguments, file: str) -> None:
         write_monitor(records.path.with_name("monitor.csv"), records.all())
     if args.report:
         _write_page(records.path.with_name(f"{path.stem}.html"), path.name, done)
-    _show(done, args.format)
+    console.show_result(args.format, {"experiments": list(map(_entry, done))}, _HEAD, map(_row, done))
     _judge(done, args.gpu, stop=stop)
 
 
@@ -123,13 +123,6 @@ def _write_page(path: Path, plan: str, done: Sequence[Done]) -> None:
     made = datetime.now(UTC).isoformat(timespec="seconds")
     write_text(path, render_page(summarise(done), plan=plan, made=made))
     console.say(f"the page: {path}")
-
-
-def _show(done: Sequence[Done], form: str) -> None:
-    if form == "json":
-        console.show_json({"experiments": [_entry(each) for each in done]})
-    else:
-        console.show_table(_HEAD, [_row(each) for each in done])
 
 
 def _entry(done: Done) -> dict[str, object]:

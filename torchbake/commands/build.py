@@ -94,9 +94,6 @@ def _show(results: list[Result], args: Arguments, shared: "FetchedLayers | None"
         layers, size = len(shared.sizes), sum(shared.sizes)
         fetched = {"layers_from": {"registry": args.layers_from, "layers": layers, "bytes": size}}
         console.say(f"--layers-from {args.layers_from}: {layers} layers of wheels came from there ({human(size)})")
-    if args.format == "json":
-        console.show_json({"images": [asdict(result) for result in results], **fetched})
-        return
     rows = [
         (
             Text(result.id, style="bold"),
@@ -108,4 +105,5 @@ def _show(results: list[Result], args: Arguments, shared: "FetchedLayers | None"
         )
         for result in results
     ]
-    console.show_table(("id", "status", "size", "time", "digest", "reason"), rows)
+    value = {"images": [asdict(result) for result in results], **fetched}
+    console.show_result(args.format, value, ("id", "status", "size", "time", "digest", "reason"), rows)

@@ -10,12 +10,12 @@ from torchbake.charts.package import Package, Place, package
 from torchbake.charts.push import push, tag_of
 from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
-from torchbake.commands._selection import load_selection, repository_of
+from torchbake.commands._selection import load_image, repository_of
 from torchbake.commands._signing import Signing, signer_of, trust_of
 from torchbake.core.files import replacing
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import PublishError, UsageError, ValidateError
-from torchbake.matrix.spec import Spec, pytorch_of
+from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Reference, Repository, parse_registry
 from torchbake.registry.cosign import Verifier
 from torchbake.release.repository_view import Holdings
@@ -111,18 +111,14 @@ def _made(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Pa
 
 def _images(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Mapping[Place, Reference]:
     """Find the newest releases of the image and of volume-permissions, by their places in the values."""
-    project, selection = load_selection(args.matrix, selectors)
-    specs = pytorch_of(selection.specs)
-    if len(specs) != 1:
-        names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")
-        raise UsageError(f"A chart has one image, and these are {len(specs)} ({names}): name one.")
+    project, image = load_image(args.matrix, selectors, "A chart", "Name one.")
     init = next((spec for spec in project.expansion.specs if spec.id == _INIT), None)
     if init is None:
         raise PublishError(
             f"The matrix has no {_INIT}, which the chart names.",
             hint=f"Add it below `init`: {Command('help', 'matrix#init')}",
         )
-    return dict(zip(IMAGES, [_released(args, spec, verifier) for spec in (specs[0], init)], strict=True))
+    return dict(zip(IMAGES, [_released(args, spec, verifier) for spec in (image, init)], strict=True))
 
 
 def _released(args: Arguments, spec: Spec, verifier: Verifier) -> Reference:

@@ -12,7 +12,7 @@ from torchbake.checks.smoke_run import Session
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
 from torchbake.commands import _options as opt
-from torchbake.commands._selection import load_selection
+from torchbake.commands._selection import load_image
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
 from torchbake.engine.gpu import MODES
@@ -29,7 +29,7 @@ from torchbake.hosts.smoke import SmokeOfHosts, options_for
 from torchbake.hosts.ssh import SshHost, ssh_host
 from torchbake.hosts.variables import asked_for, shown
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import ImageSpec, pytorch_of
+from torchbake.matrix.spec import ImageSpec
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
@@ -130,15 +130,8 @@ class Group:
 def _project(args: Arguments, selectors: Sequence[str]) -> tuple[Project, ImageSpec | None]:
     if not selectors:
         return load_project(args.matrix), None
-    project, selection = load_selection(args.matrix, selectors)
-    specs = pytorch_of(selection.specs)
-    if len(specs) != 1:
-        names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")
-        raise UsageError(
-            f"A host gets one image, but this selects {len(specs)}{f' ({names})' if names else ''}.",
-            hint="Name one; or none, and set pytorch_image or pytorch_install_type for each host in the inventory.",
-        )
-    return project, specs[0]
+    hint = "Name one; or none, and set pytorch_image or pytorch_install_type for each host in the inventory."
+    return load_image(args.matrix, selectors, "A host", hint)
 
 
 def _vault(args: Arguments) -> tuple[str, ...]:
@@ -177,7 +170,9 @@ def _play(
         _show_commands([group.ansible.shown(request)], args.format, variables=shown(variables))
         return 0
     found = group.ansible.play(request, variables, group.names)
-    _show(found, args.format)
+    rows = [(each.host, str(each.state), str(each.stats.ok), str(each.stats.changed), each.remark) for each in found]
+    head = ("host", "state", "ok", "changed", "remark")
+    console.show_result(args.format, {"hosts": results.as_json(found)}, head, rows)
     _judge(group, found)
     return 0
 
@@ -197,14 +192,6 @@ def _judge(group: Group, played: Sequence[HostResult]) -> None:
             f"{len(different)} of {len(played)} hosts would be changed: {', '.join(different)}.",
             hint=f"Change them: {Command('host', f'apply {group.inventory}')}",
         )
-
-
-def _show(played: Sequence[HostResult], form: str) -> None:
-    if form == "json":
-        console.show_json({"hosts": results.as_json(played)})
-        return
-    rows = [(each.host, str(each.state), str(each.stats.ok), str(each.stats.changed), each.remark) for each in played]
-    console.show_table(("host", "state", "ok", "changed", "remark"), rows)
 
 
 def _show_commands(commands: Sequence[str], form: str, **more: Any) -> None:

@@ -148,17 +148,13 @@ def _states(project: Project, specs: Sequence[Spec], proofs: Mapping[str, Proof]
 
 
 def _show(states: Mapping[str, State], proofs: Mapping[str, Proof], form: str) -> None:
-    if form == "json":
-        known = {name: proofs[name].model_dump(mode="json") for name in states if name in proofs}
-        console.show_json(
-            {"images": [{"id": name, "state": state, **known.get(name, {})} for name, state in states.items()]}
-        )
-        return
+    known = {name: proofs[name].model_dump(mode="json") for name in states if name in proofs}
+    entries = [{"id": name, "state": state, **known.get(name, {})} for name, state in states.items()]
     rows = [
         (Text(name, style="bold"), Text(state, style=_STYLES[state]), proofs[name].problem if name in proofs else "")
         for name, state in states.items()
     ]
-    console.show_table(("image", "state", "reason"), rows)
+    console.show_result(form, {"images": entries}, ("image", "state", "reason"), rows)
 
 
 def _conclude(project: Project, states: Mapping[str, State], proofs: Mapping[str, Proof]) -> int:

@@ -63,8 +63,9 @@ def run(args: Arguments) -> int:
 def _files(args: Arguments, folder: Path) -> dict[str, str]:
     """Return the files of a new repository by name. Raises UsageError for options that make no valid matrix."""
     known = version()
+    plain = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
     files = {
-        "matrix.yaml": _matrix(_repository(args.repository, folder), _choices(args)),
+        "matrix.yaml": _matrix(args.repository or f"{plain or 'images'}/pytorch", _choices(args)),
         "matrix.schema.json": editor_schema(Matrix),
         "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), known),
         ".gitattributes": (_TEMPLATES / "gitattributes").read_text(encoding="utf-8"),
@@ -131,19 +132,7 @@ def _choices(args: Arguments) -> list[Choice]:
         raise UsageError(f"{wrong!r} is not a version of CUDA.", hint="Write it as --cuda 12.8")
     names = ["cpu"] if args.cpu or not args.cuda else []
     names += [f"cuda{version}" for version in args.cuda]
-    versions = _versions()
-    return [Choice(accelerator=name, torch=args.torch or newest_torch(versions, name)) for name in dict.fromkeys(names)]
-
-
-def _versions() -> dict[str, set[str]]:
-    """Return the versions of torch in the toolkit's own matrix, by accelerator."""
-    versions = defaultdict(set)
+    versions = defaultdict[str, set[str]](set)  # of torch in the toolkit's own matrix, by accelerator
     for spec in pytorch_of(load_project(TOOLKIT / "matrix.yaml").expansion.specs):
         versions[str(spec.accelerator)].add(spec.torch)
-    return dict(versions)
-
-
-def _repository(name: str, folder: Path) -> str:
-    """Return the name of the repository, by default that of the folder."""
-    plain = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
-    return name or f"{plain or 'images'}/pytorch"
+    return [Choice(accelerator=name, torch=args.torch or newest_torch(versions, name)) for name in dict.fromkeys(names)]

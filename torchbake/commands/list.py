@@ -25,6 +25,7 @@ EXAMPLES = (
     "all --changed-since origin/main",
     "all --changed-since HEAD~1 --size large --format ids > large.txt",
 )
+_TAGS = 3  # the least specific tags of an image in the table; `tags` shows all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,14 +126,10 @@ def _table(
     console.say(f"{len(specs)} of {len(project.expansion.specs)} images", style="dim")
 
 
-def _short(tags: tuple[str, ...], *, most: int = 3) -> str:
-    """Name the least specific tags; `tags` shows all."""
-    more = f" +{len(tags) - most}" if len(tags) > most else ""
-    return ", ".join(tags[-most:][::-1]) + more
-
-
 def _row(project: Project, spec: Spec) -> tuple[Text | str, ...]:
-    name, tags = Text(spec.id, style="bold"), _short(project.tags[spec.id][1:])
+    rolling = project.tags[spec.id][1:]
+    more = f" +{len(rolling) - _TAGS}" if len(rolling) > _TAGS else ""
+    name, tags = Text(spec.id, style="bold"), ", ".join(rolling[-_TAGS:][::-1]) + more
     if isinstance(spec, InitSpec):
         return name, "", "", "", spec.base.name, "init", tags
     return name, spec.torch, str(spec.accelerator), spec.base.python, spec.base.name, spec.flavor, tags

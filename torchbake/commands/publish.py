@@ -153,13 +153,11 @@ def _plan(due: Sequence[Due]) -> list[Ended]:
 
 
 def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
+    def stop() -> None:
+        console.say("stopping; the next publish finishes the others …", style="yellow")
+
     with board(len(due), doing="publishing") as shown:
-        return run_all(due, lambda image: _one(image, shown), jobs=jobs, stop=_tell_of_stopping)
-
-
-def _tell_of_stopping() -> None:
-    """Report that begun releases are finished, and no other is begun."""
-    console.say("stopping; the next publish resumes what was begun …", style="yellow")
+        return run_all(due, lambda image: _one(image, shown), jobs=jobs, stop=stop)
 
 
 def _one(due: Due, shown: Board) -> Ended:

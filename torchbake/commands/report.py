@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from torchbake.build.prepare import Preparation
-from torchbake.checks.verdict import Verdict
 from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._verdicts import check_folder, read_verdicts
 from torchbake.core.files import write_text
-from torchbake.engine.client import Engine, connect
+from torchbake.engine.client import connect
 from torchbake.errors import EngineError
 from torchbake.report.catalogue import make_catalogue
 from torchbake.report.collect import Inventory
@@ -45,9 +44,16 @@ class Arguments(opt.WithSelectors):
 def run(args: Arguments) -> int:
     selectors = args.selectors or ("all",)
     project, selection = load_selection(args.matrix, selectors)
-    shards = _shards(args.verdicts)
+    if args.verdicts:
+        check_folder(args.verdicts)
+    shards = [file.verdict for file in read_verdicts(args.verdicts)] if args.verdicts else []
     preparation = Preparation.to_ask(project, console.say)
-    engine, problem = _engine()
+    engine, problem = None, ""
+    try:
+        engine = connect()
+    except EngineError as error:
+        problem = error.message
+        console.say(f"{problem} The report is made without it.", style="yellow")
     inventory = Inventory(project=project, preparation=preparation, engine=engine, problem=problem, shards=shards)
     registries = {}
     if args.registry:
@@ -63,23 +69,6 @@ def run(args: Arguments) -> int:
     )
     _write(catalogue, args.format, args.output, project.root / PAGE)
     return 0
-
-
-def _shards(folder: Path | None) -> list[Verdict]:
-    """Read the verdicts of other machines. Raises UsageError without such a folder, CheckError for a damaged file."""
-    if folder is None:
-        return []
-    check_folder(folder)
-    return [file.verdict for file in read_verdicts(folder)]
-
-
-def _engine() -> tuple[Engine | None, str]:
-    """Connect to the engine; return the problem if there is none, since the page can be made without one."""
-    try:
-        return connect(), ""
-    except EngineError as error:
-        console.say(f"{error.message} The report is made without it.", style="yellow")
-        return None, error.message
 
 
 def _write(catalogue: Catalogue, form: str, output: Path | None, page: Path) -> None:

@@ -97,8 +97,10 @@ def _show(results: list[Reproduced], form: str) -> None:
         return
     console.show_table(("id", "result", "equal layers", "time", "digest"), [_row(each) for each in results])
     for each in results:
-        for line in _lines(each):
-            console.say(line)
+        if each.comparison is None:
+            console.say(f"{each.id}: {each.problem}")
+        for difference in each.comparison.differences if each.comparison else ():
+            console.say(f"{each.id}: {difference.where}: {difference.what}")
 
 
 def _row(image: Reproduced) -> tuple[Text | str, ...]:
@@ -112,9 +114,3 @@ def _row(image: Reproduced) -> tuple[Text | str, ...]:
     digests = " and ".join(dict.fromkeys(map(short_digest, image.comparison.digests)))
     layers = f"{image.comparison.equal} of {image.comparison.layers}"
     return Text(image.id, style="bold"), outcome, layers, f"{image.seconds:.0f} s", digests
-
-
-def _lines(image: Reproduced) -> list[str]:
-    if image.comparison is None:
-        return [f"{image.id}: {image.problem}"]
-    return [f"{image.id}: {difference.where}: {difference.what}" for difference in image.comparison.differences]

@@ -73,7 +73,8 @@ def run(args: Arguments) -> int:
     elif args.licenses:
         _show_licenses(listed)
     else:
-        _show(listed)
+        columns = ("image", "Python packages", "Debian packages", "licenses", "without a license", "SBOM")
+        console.show_table(columns, map(_row, listed))
     if bad := [image.id for image in listed if image.problem]:
         raise EngineError(
             f"{len(bad)} of {len(listed)} images have no SBOM: {', '.join(bad)}.",
@@ -132,11 +133,6 @@ def _entry(image: Listed, *, licenses: bool) -> dict[str, Any]:
 
 def _names(packages: Sequence[Package]) -> list[dict[str, str]]:
     return [{"kind": package.kind, "name": package.name, "version": package.version} for package in packages]
-
-
-def _show(listed: Sequence[Listed]) -> None:
-    columns = ("image", "Python packages", "Debian packages", "licenses", "without a license", "SBOM")
-    console.show_table(columns, [_row(image) for image in listed])
 
 
 def _row(image: Listed) -> tuple[str, ...]:

@@ -213,10 +213,7 @@ def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: 
         for name in job.check_ids
     ]
     rows += [{"name": tested.name, "check": "", "step": tested.remark} for tested in missing]
-    if form == "json":
-        console.show_json({"checks": rows})
-    else:
-        console.show_table(("image", "check", "step"), [tuple(row.values()) for row in rows])
+    console.show_result(form, {"checks": rows}, ("image", "check", "step"), [tuple(row.values()) for row in rows])
 
 
 def _step(job: Job) -> str:

@@ -15,7 +15,6 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.registry.client import Registry
 from torchbake.release.candidate import Candidate
-from torchbake.release.decide import Decision
 from torchbake.release.planner import Planner
 from torchbake.render.dockerfile import promised_labels
 from torchbake.ui import console
@@ -53,10 +52,8 @@ def run(args: Arguments) -> int:
     if args.diff:
         raise UsageError("--diff compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
     pairs = [(tag, spec) for spec in selection.specs for tag in project.tags[spec.id]]
-    if args.format == "json":
-        console.show_json({f"{spec.repository}:{tag}": spec.id for tag, spec in pairs})
-    else:
-        console.show_table(("tag", "image"), [(f"{spec.repository}:{tag}", spec.id) for tag, spec in pairs])
+    holders = {f"{spec.repository}:{tag}": spec.id for tag, spec in pairs}
+    console.show_result(args.format, holders, ("tag", "image"), holders.items())
     return 0
 
 
@@ -84,17 +81,12 @@ def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str
     lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
     for tag in tags:
         held = now[tag] if tag in now else registry.digest(tag)
-        words = {"now": short_digest(held) if held else "", "then": _then(decision, tag)}
-        lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, due=tag in due, **words))
+        then = f"move it to {decision.tag}" if tag in due else ""
+        if tag in decision.held_back:
+            then = f"leave it: {decision.held_back[tag]}"
+        before = short_digest(held) if held else ""
+        lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, now=before, then=then, due=tag in due))
     return lines
-
-
-def _then(decision: Decision, tag: str) -> str:
-    if tag in decision.held_back:
-        return f"leave it: {decision.held_back[tag]}"
-    if tag not in {move.tag for move in decision.due}:
-        return ""
-    return f"move it to {decision.tag}"
 
 
 def _candidate(project: Project, spec: Spec, images: Mapping[str, Image]) -> Candidate:

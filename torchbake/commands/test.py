@@ -214,16 +214,13 @@ def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dic
     """Find how each image that can use a GPU gets it, by name."""
     if mode == "off":
         return {}
-    session = Session()
-    return {
-        case.name: find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
-        for case in cases
-        if case.image and _family(case.judged_by, case.image, engine) == "cuda"
-    }
-
-
-def _family(spec: Spec | None, image: Image, engine: Engine) -> str:
-    return family_of(spec, {} if spec else engine.config(image.digest))
+    session, found = Session(), dict[str, str]()
+    for case in cases:
+        if case.image:
+            config = {} if case.judged_by else engine.config(case.image.digest)
+            if family_of(case.judged_by, config) == "cuda":
+                found[case.name] = find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
+    return found
 
 
 def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
@@ -247,7 +244,5 @@ def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) ->
         tested = known.get(case.name)
         step = "test" if tested is None else "reuse" if tested.reused else "not there"
         plan.append({"name": case.name, "ref": case.ref, "step": step, "reason": tested.remark if tested else ""})
-    if form == "json":
-        console.show_json({"images": plan})
-    else:
-        console.show_table(("image", "step", "reason"), [(row["name"], row["step"], row["reason"]) for row in plan])
+    rows = [(row["name"], row["step"], row["reason"]) for row in plan]
+    console.show_result(form, {"images": plan}, ("image", "step", "reason"), rows)

@@ -61,6 +61,14 @@ def show_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False).translate(_IN_JSON))
 
 
+def show_result(form: str, value: Any, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """Print a result as JSON if the format is `json`, else as a table."""
+    if form == "json":
+        show_json(value)
+    else:
+        show_table(columns, rows)
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, title: str | None = None) -> None:
     """Print a table for people. Without a terminal it has plain columns, no borders, and nothing is cut."""
     console = out()

@@ -39,5 +39,5 @@ def test_interrupted_it_finishes_what_it_began_and_begins_no_more(capsys: pytest
         _publish(due, 1)
     assert (begun, ended) == (["one"], ["one"])
     said = capsys.readouterr().err
-    assert "the next publish resumes what was begun" in said
+    assert "the next publish finishes the others" in said
     assert "a: It was not tested. [1/3]" in said
