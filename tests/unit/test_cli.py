@@ -36,14 +36,14 @@ def small(tmp_path: Path) -> str:
 
 
 def out(capsys: Streams, *argv: str, code: int = 0) -> str:
-    """What a command writes to stdout."""
+    """Run a command and return its stdout."""
     capsys.readouterr()
     assert cli.main(argv) == code
     return capsys.readouterr().out
 
 
 def err(capsys: Streams, *argv: str, code: int) -> str:
-    """What a command that fails writes to stderr; nothing is on stdout."""
+    """Run a command that fails and return its stderr; its stdout must be empty."""
     capsys.readouterr()
     assert cli.main(argv) == code
     seen = capsys.readouterr()

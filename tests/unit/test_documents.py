@@ -1,4 +1,4 @@
-"""What people read is true: commands are taken, links lead somewhere, what is named is there."""
+"""The documents: their commands are accepted, and the targets of their links and the files that they name exist."""
 
 import argparse
 import importlib.util

@@ -1,4 +1,4 @@
-"""How the process of a command ends: at once, with all that it has written, and with the code of the command."""
+"""The end of a command's process: immediate, with all output written, and with the exit code of the command."""
 
 import re
 import subprocess

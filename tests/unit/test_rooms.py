@@ -23,7 +23,7 @@ def room_of(path: Path) -> str:
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """What a module imports of the toolkit, also inside functions: the line, and the room."""
+    """Find the imports of the toolkit in a module, also inside functions: the line and the room."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import"
@@ -73,4 +73,4 @@ def test_the_unit_tests_stand_where_the_modules_do() -> None:
         for path in (TOOLKIT / "tests/unit").glob("*/test_*.py")
         if not (TORCHBAKE / path.parent.name / f"{path.stem.removeprefix('test_')}.py").exists()
     }
-    assert strangers == {"tests/unit/registry/test_foreign.py"}  # what any room may be told by a stranger's registry
+    assert strangers == {"tests/unit/registry/test_foreign.py"}  # answers of foreign registries, for several rooms

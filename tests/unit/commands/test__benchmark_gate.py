@@ -1,4 +1,4 @@
-"""The gate before a release: an image that is slower than the one that its tag holds is not released."""
+"""The gate before a release: an image that is slower than the release of its tag is not released."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What may be released: what was tested as it is, and is what would be built today."""
+"""Candidates for a release: the image must be up to date, and tested with its digest."""
 
 import json
 from collections.abc import Callable

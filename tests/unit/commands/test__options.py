@@ -1,4 +1,4 @@
-"""What the command line gave: of each command a frozen dataclass, so that mypy finds an option that is misspelled."""
+"""Options: each is a field of a frozen dataclass, so that mypy finds a misspelled option."""
 
 import ast
 import shlex
@@ -15,12 +15,12 @@ from torchbake.commands import COMMANDS
 from torchbake.commands._options import arguments_of
 from torchbake.core.paths import TOOLKIT
 
-# Where options still have no type: where they are parsed, where the dataclass is made, and where TAB asks.
+# The functions that take options without types: they parse, make the dataclass, or complete a line.
 UNTYPED = {"_parse", "arguments_of", "_selectors"}
 
 
 def needed(name: str) -> list[str]:
-    """Words without which the command line of a command is none."""
+    """Return the options that a command requires."""
     required = [action.option_strings[:1] for action in cli.make_parser(name)._actions if action.required]
     return [word for options in required for option in options for word in (option, "127.0.0.1:5000/team")]
 
@@ -32,13 +32,13 @@ def test_a_parser_gives_the_fields_of_its_commands_arguments_and_no_others() -> 
 
 
 def lines(name: str) -> list[list[str]]:
-    """Command lines of a command: the shortest, and its examples."""
+    """Return command lines of a command: the shortest one, and its examples."""
     plain = (line.partition(" |")[0].partition(" >")[0] for line in cli.load_command(name).EXAMPLES)
     return [needed(name), *(shlex.split(line, comments=True) for line in plain if line)]
 
 
 def test_what_a_parser_gives_is_of_the_types_that_the_fields_have() -> None:
-    """mypy trusts the annotations; nothing else holds what argparse gives to them."""
+    """mypy trusts the annotations, so a test compares them with the values of argparse."""
     for name in COMMANDS:
         kind = cli.load_command(name).Arguments
         types = get_type_hints(kind)

@@ -1,4 +1,4 @@
-"""Releases without an engine: which images of the store they are of, and that they are those of an engine."""
+"""Releases without an engine: the images of the store, which equal the images of an engine."""
 
 import json
 import shutil

@@ -23,7 +23,7 @@ PLAN = f"models: [resnet50, vgg19]\nimages: [cpu runtime, '{SECOND}']\nnum_batch
 
 
 class Engine:
-    """What `docker run` starts: ``seconds`` are of a batch, by the image's digest; a sentence is a failure."""
+    """An engine without containers: a batch takes ``seconds`` by the image's digest; a text there is a failure."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float | str] = {"sha256:first": 0.1, "sha256:second": 0.1}

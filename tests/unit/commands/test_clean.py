@@ -1,4 +1,4 @@
-"""What `clean` frees, and that it says so before it does."""
+"""`clean`: the folders that it frees, and its dry run."""
 
 import json
 import os

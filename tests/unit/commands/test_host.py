@@ -1,4 +1,4 @@
-"""`host`: what is asked is held against the inventory and the matrix first; a table of hosts, and an exit code."""
+"""`host`: checks of the command line against the inventory and the matrix, the table of hosts, and exit codes."""
 
 import importlib.metadata
 import json

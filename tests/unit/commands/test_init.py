@@ -1,4 +1,4 @@
-"""`init`: a repository of one's own."""
+"""`init`: the files of a new repository."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`list`: what is left of a selection, in every form; for `--due` on a registry in memory."""
+"""`list`: selections and their filters in every format, with a registry in memory for `--due`."""
 
 import json
 import tempfile
@@ -101,7 +101,7 @@ def test_a_new_base_makes_due_unless_those_of_the_releases_are_kept(
     found = due(capsys, CPU, DEVEL, INIT)
     assert set(found) == {CPU, DEVEL, INIT}
     assert found[CPU] == f"its base debian12 changed since {CPU}-r0"
-    # An init image does not say its base; those beside it do.
+    # An init image has no label of its base; other images on this base have.
     assert due(capsys, CPU, DEVEL, INIT, "--bases", "keep") == {}
     monkeypatch.setattr(_narrow, "_served_base", lambda image: ("", "it does not answer"))
     assert all("it does not answer" in reason for reason in due(capsys, CPU, INIT).values())

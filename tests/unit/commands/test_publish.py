@@ -1,4 +1,4 @@
-"""How publishing ends when it is told to."""
+"""`publish`: the end of an interrupted run."""
 
 import time
 

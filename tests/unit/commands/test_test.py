@@ -1,4 +1,4 @@
-"""The command `test` without an engine: what is asked for, what verdicts answer, and what makes a verdict old."""
+"""The command `test` without an engine: selection of images, verdicts that count again, and outdated verdicts."""
 
 import json
 import os
@@ -40,7 +40,7 @@ Streams = pytest.CaptureFixture[str]
 
 
 class FakeEngine:
-    """An engine that holds what it is given, under its tags and under its digest."""
+    """An engine with the given tags, and their digests."""
 
     capabilities = Capabilities(address=DEFAULT, version="26.1.5", store="containerd", driver="overlayfs")
 
@@ -67,7 +67,7 @@ def small(tmp_path: Path) -> Project:
 
 @pytest.fixture(autouse=True)
 def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """What the engine holds; before that, nothing."""
+    """Return a function that fills the engine, which is empty at first."""
 
     def hold(*tags: str) -> None:
         monkeypatch.setattr(command, "connect", lambda: FakeEngine(*tags))
@@ -111,7 +111,7 @@ def run(project: Project, *words: str) -> int:
 
 
 def steps(project: Project, capsys: Streams, *words: str) -> dict[str, str]:
-    """What a run would do with each image."""
+    """Return the step of each image in a dry run."""
     capsys.readouterr()
     assert run(project, *words, "--dry-run", "--format", "json") == 0
     return {image["name"]: image["step"] for image in json.loads(capsys.readouterr().out)["images"]}
@@ -371,7 +371,7 @@ def toolkit(folder: Path, **files: str) -> Path:
 
 @pytest.fixture
 def digest_with(small: Project, tmp_path: Path) -> Callable[..., str]:
-    """The suite digest of an image with a toolkit of these files, in a folder of its own, last changed at ``at``."""
+    """Return a function that computes a suite digest for a toolkit of the given files, last changed at ``at``."""
 
     def digest(at: int = 1, **files: str) -> str:
         root = toolkit(tmp_path / f"toolkit{len(list(tmp_path.iterdir()))}", **files)

@@ -1,4 +1,4 @@
-"""Columns of a terminal: names stay whole where they can, and what says nothing is left out."""
+"""Columns on a terminal: names are not broken if there is room, and empty columns are left out."""
 
 import pytest
 

@@ -25,7 +25,7 @@ def test_a_long_step_is_cut_and_the_rest_of_the_row_is_not(terminal: io.StringIO
         shown.start("another", "begins")
         shown.start(NAME, "begins")
         shown.look(NAME, STEP)
-        shown.end("another", "passed", good=True)  # what is printed draws the rows anew
+        shown.end("another", "passed", good=True)  # a printed line draws the rows again
     rows = [line for line in re.split(r"\r|\n|\x1b\[2K", terminal.getvalue()) if "81 %" in line]
     assert rows
     for row in rows:
