@@ -74,8 +74,8 @@ class Arguments(opt.Common):
 
 def variable(text: str) -> tuple[str, Any]:
     """Parse NAME=VALUE. A value in brackets or double quotes is YAML, any other is text. Raises UsageError."""
-    name, given, value = text.partition("=")
-    if not given or not re.match(NAME, name) or name in KEYS:
+    name, equals, value = text.partition("=")
+    if not equals or not re.match(NAME, name) or name in KEYS:
         why = "names a key of an experiment" if name in KEYS else "is not NAME=VALUE"
         raise UsageError(f"-P {text} {why}.", hint="Write: -P data=/data/imagenet, or: -P sizes='[16, 32]'")
     if not value.startswith(("[", '"')):
@@ -97,5 +97,5 @@ def axes(args: Arguments) -> dict[str, object]:
 
 def judging(args: Arguments) -> dict[str, Any]:
     """Return the options that were given for the judgement of a comparison, by name."""
-    given = {"threshold": args.threshold, "rounds": args.rounds, "seed": args.seed}
-    return {name: value for name, value in given.items() if value is not None}
+    options = {"threshold": args.threshold, "rounds": args.rounds, "seed": args.seed}
+    return {name: value for name, value in options.items() if value is not None}

@@ -59,9 +59,9 @@ def engine_of(*, dry: bool) -> Engine | None:
 
 def clean_up(engine: Engine) -> None:
     """Remove the containers of killed runs, which would still use CPU and GPU."""
-    left = remove_leftovers(engine)
-    if left:
-        console.say(f"removed {left} containers, networks and volumes that a killed run had left", style="yellow")
+    removed = remove_leftovers(engine)
+    if removed:
+        console.say(f"removed {removed} containers, networks and volumes that a killed run had left", style="yellow")
 
 
 def words_of_rules(plan: Plan) -> list[str]:
@@ -75,8 +75,8 @@ def planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> tup
     Raises SelectorError and UsageError for a word of a rule that selects no image.
     """
     names = {named.name for named in images}
-    meant = [named for word in words_of_rules(plan) for named, _ in names_of([word], (), project)]
-    return comparable(plan, [*images, *(named for named in meant if named.name in names)])
+    named_images = [named for word in words_of_rules(plan) for named, _ in names_of([word], (), project)]
+    return comparable(plan, [*images, *(named for named in named_images if named.name in names)])
 
 
 def runnable(places: Sequence[Place], experiments: Sequence[Experiment], gpu: str) -> list[Experiment]:

@@ -59,8 +59,8 @@ def run_shift(args: Shifting, *, back: bool) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     verifier = trust_of(args)
     with interruptible():
-        ended = [_one(args, project, spec, verifier, back=back) for spec in selection.specs]
-    return _conclude(args, ended)
+        results = [_one(args, project, spec, verifier, back=back) for spec in selection.specs]
+    return _conclude(args, results)
 
 
 def run_finish(args: Finishing) -> int:
@@ -70,8 +70,8 @@ def run_finish(args: Finishing) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     signer = mover_of(args, signer_of(args))
     with interruptible():
-        ended = [_finish(args, project, spec, signer) for spec in selection.specs]
-    return _conclude(args, ended)
+        results = [_finish(args, project, spec, signer) for spec in selection.specs]
+    return _conclude(args, results)
 
 
 def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> Ended:
@@ -91,12 +91,12 @@ def _registry(args: Shifting, spec: Spec) -> Registry:
     return registry_of(repository_of(args.registry, spec), plain_http=args.plain_http)
 
 
-def _conclude(args: Shifting, ended: Sequence[Ended]) -> int:
-    _show(ended, args.format, dry=args.dry_run)
-    bad = [image.id for image in ended if image.problem]
+def _conclude(args: Shifting, results: Sequence[Ended]) -> int:
+    _show(results, args.format, dry=args.dry_run)
+    bad = [image.id for image in results if image.problem]
     if bad:
         raise PublishError(
-            f"{len(bad)} of {len(ended)} were not moved: {', '.join(bad)}.", hint="Read the table above."
+            f"{len(bad)} of {len(results)} were not moved: {', '.join(bad)}.", hint="Read the table above."
         )
     return 0
 
@@ -112,12 +112,12 @@ def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, ba
     return Ended(id=spec.id, shift=moved)
 
 
-def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
+def _show(results: Sequence[Ended], form: str, *, dry: bool) -> None:
     rows = [
         (image.id, *_words(image.shift, dry=dry)) if image.shift else (image.id, "", "", image.problem or "no release")
-        for image in ended
+        for image in results
     ]
-    entries = [_entry(image, dry=dry) for image in ended]
+    entries = [_entry(image, dry=dry) for image in results]
     console.show_result(form, {"images": entries}, ("image", "from", "to", "rolling tags"), rows)
 
 

@@ -74,11 +74,11 @@ def _run_plan(args: Arguments, file: str) -> None:
         if engine and not args.dry_run:
             clean_up(engine)
         places = {place.name: _found(finder, place, what) for place, what in named}
-        begun = begin(cases, places, {} if args.force else records.measured())
+        experiments = begin(cases, places, {} if args.force else records.measured())
         if args.dry_run:
-            _show_commands(begun, args.format)
+            _show_commands(experiments, args.format)
             return
-        done = PlanRun(records=records, session=session, engine=engine, limit=plan.timeout, stop=stop).run(begun)
+        done = PlanRun(records=records, session=session, engine=engine, limit=plan.timeout, stop=stop).run(experiments)
     write_csv(records.path.with_suffix(".csv"), records.all())
     if any(each.record and each.record.monitor for each in done):
         write_monitor(records.path.with_name("monitor.csv"), records.all())
@@ -96,9 +96,9 @@ def _found(finder: Finder, named: Named, what: str | Host) -> Place | Problem:
         return problem_of(error)
 
 
-def _show_commands(begun: Sequence[Begun], form: str) -> None:
+def _show_commands(experiments: Sequence[Begun], form: str) -> None:
     """Print commands for a shell. An experiment that is not run is a comment with the reason."""
-    entries = [(each, each.place.command(each.case.experiment) if each.place else "") for each in begun]
+    entries = [(each, each.place.command(each.case.experiment) if each.place else "") for each in experiments]
     if form == "json":
         shown = [{**_names(each.case), "command": command, **_state(each.done)} for each, command in entries]
         console.show_json({"experiments": shown})

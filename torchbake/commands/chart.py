@@ -54,22 +54,22 @@ def run(args: Arguments) -> int:
 
 
 def _package(args: Arguments, selectors: tuple[str, ...]) -> None:
-    made = _made(args, selectors, trust_of(args))
-    path = args.output / made.file
+    chart = _made(args, selectors, trust_of(args))
+    path = args.output / chart.file
     with replacing(path) as temporary:
-        temporary.write_bytes(made.data)
+        temporary.write_bytes(chart.data)
     print(path)
 
 
 def _push(args: Arguments, selectors: tuple[str, ...]) -> None:
     signer = signer_of(args)
-    made = _made(args, selectors, signer)
-    repository = _repository(args, made)
-    manifest, done = push(registry_of(repository, plain_http=args.plain_http), made, signer)
-    console.say(f"{done}: helm install NAME oci://{repository} --version {made.version}")
+    chart = _made(args, selectors, signer)
+    repository = _repository(args, chart)
+    manifest, done = push(registry_of(repository, plain_http=args.plain_http), chart, signer)
+    console.say(f"{done}: helm install NAME oci://{repository} --version {chart.version}")
     if signer.skip_reason:
         console.say(f"It is not signed: {signer.skip_reason}", style="yellow")
-    print(f"{repository}:{tag_of(made.version)}@{manifest.digest}")
+    print(f"{repository}:{tag_of(chart.version)}@{manifest.digest}")
 
 
 def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
@@ -79,18 +79,18 @@ def _validate(args: Arguments, selectors: tuple[str, ...]) -> None:
         images = _images(args, selectors, verifier)
     except PublishError as error:  # here the registry is wrong, and no release failed
         raise ValidateError(error.message, hint=error.hint) from None
-    made = package(args.chart, images, args.chart_version)
-    repository = _repository(args, made)
+    chart = package(args.chart, images, args.chart_version)
+    repository = _repository(args, chart)
     reach = partial(registry_of, plain_http=args.plain_http)
-    wrong = problems(reach(repository), made.version, reach, verifier)
+    wrong = problems(reach(repository), chart.version, reach, verifier)
     if verifier.skip_reason:
         console.say(f"Signatures are not verified: {verifier.skip_reason}", style="yellow")
     if wrong:
         raise ValidateError(
-            f"{repository}:{tag_of(made.version)}: " + "; ".join(wrong) + ".",
+            f"{repository}:{tag_of(chart.version)}: " + "; ".join(wrong) + ".",
             hint=f"Do not install it: {Command('help', 'chart#a-chart-that-is-not-as-it-was-pushed')}",
         )
-    print(f"{repository}:{tag_of(made.version)} is as it was pushed, and its images are served as it names them.")
+    print(f"{repository}:{tag_of(chart.version)} is as it was pushed, and its images are served as it names them.")
 
 
 _ACTIONS: Mapping[str, Callable[[Arguments, tuple[str, ...]], None]] = {
@@ -100,9 +100,9 @@ _ACTIONS: Mapping[str, Callable[[Arguments, tuple[str, ...]], None]] = {
 }
 
 
-def _repository(args: Arguments, made: Package) -> Repository:
+def _repository(args: Arguments, chart: Package) -> Repository:
     """Return the repository of the chart, next to those of the images. Its last part must be the name of the chart."""
-    return parse_registry(args.registry) / "charts" / made.name
+    return parse_registry(args.registry) / "charts" / chart.name
 
 
 def _made(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Package:

@@ -91,8 +91,8 @@ def run(args: Arguments) -> int:
     action, inventory, *selectors = (*args.words, "", "")[: max(2, len(args.words))]
     if action not in _ACTIONS:
         near = nearest(action, _ACTIONS, count=1)
-        meant = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_ACTIONS)}."
-        raise UsageError(f"`host` does not know {action!r}." if action else "What is to be done?", hint=meant)
+        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_ACTIONS)}."
+        raise UsageError(f"`host` does not know {action!r}." if action else "What is to be done?", hint=hint)
     if not inventory:
         raise UsageError(
             "Which hosts? Name an inventory of Ansible.", hint=f"As in: {Command('host', f'{action} inventory')}"

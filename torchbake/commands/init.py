@@ -115,9 +115,9 @@ def _tell_lacking(path: Path, text: str) -> None:
     """Name the lines that an existing .gitignore lacks: without them, gigabytes of state would be committed."""
     if path.name == ".gitignore" and path.is_file():
         there = set(path.read_text(encoding="utf-8", errors="replace").split())
-        lacking = [line for line in text.split() if line not in there]
-        if lacking:
-            console.say(f"next: add to {path}: {' '.join(lacking)}")
+        missing = [line for line in text.split() if line not in there]
+        if missing:
+            console.say(f"next: add to {path}: {' '.join(missing)}")
 
 
 def _choices(args: Arguments) -> list[Choice]:

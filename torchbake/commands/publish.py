@@ -123,12 +123,12 @@ def run(args: Arguments) -> int:
                 replace(image, candidate=judged(image.candidate, image.publisher.plan, image.spec, image.repository))
                 for image in due
             ]
-        ended = _plan(due) if args.dry_run else _publish(due, args.jobs)
+        results = _plan(due) if args.dry_run else _publish(due, args.jobs)
     source.tidy()
-    _show(ended, args.format, dry=args.dry_run)
-    append_table(_HEAD, [_row(image, dry=args.dry_run) for image in ended])
-    if bad := [image.id for image in ended if image.problem]:
-        reason = f"{len(bad)} of {len(ended)} were not released: {', '.join(bad)}."
+    _show(results, args.format, dry=args.dry_run)
+    append_table(_HEAD, [_row(image, dry=args.dry_run) for image in results])
+    if bad := [image.id for image in results if image.problem]:
+        reason = f"{len(bad)} of {len(results)} were not released: {', '.join(bad)}."
         raise PublishError(reason, hint="Read the table above.")
     return 0
 
@@ -165,10 +165,10 @@ def _one(due: Due, shown: Board) -> Ended:
     shown.start(name, f"to {due.repository}")
     look = partial(shown.look, name)
     sent = _Count(look)
-    ended = _ended(due, lambda candidate: due.publisher.publish(candidate, due.supply, look, sent.add))
-    words = ended.problem or (_summary(ended.published) if ended.published else "")
-    shown.end(name, words, good=not ended.problem)
-    return ended
+    result = _ended(due, lambda candidate: due.publisher.publish(candidate, due.supply, look, sent.add))
+    words = result.problem or (_summary(result.published) if result.published else "")
+    shown.end(name, words, good=not result.problem)
+    return result
 
 
 def _ended(due: Due, work: Callable[[Candidate], Published]) -> Ended:
@@ -205,12 +205,12 @@ def _summary(published: Published) -> str:
     return ", ".join(words)
 
 
-def _show(ended: Sequence[Ended], form: str, *, dry: bool) -> None:
+def _show(results: Sequence[Ended], form: str, *, dry: bool) -> None:
     if form == "json":
-        console.show_json({"images": [_entry(image, dry=dry) for image in ended]})
+        console.show_json({"images": [_entry(image, dry=dry) for image in results]})
     else:
-        console.show_table(_HEAD, [_row(image, dry=dry) for image in ended])
-        found = {str(one.repository): one.published.abilities for one in ended if one.published}
+        console.show_table(_HEAD, [_row(image, dry=dry) for image in results])
+        found = {str(one.repository): one.published.abilities for one in results if one.published}
         rows = [
             (repository, name.replace("_", " "), answer)
             for repository, abilities in found.items()

@@ -37,17 +37,17 @@ def run(args: Arguments) -> int:
     root = args.matrix.absolute().parent
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such folder.", hint="The schema is written beside the matrix.")
-    wanted = {root / "matrix.schema.json": editor_schema(Matrix)}
+    texts = {root / "matrix.schema.json": editor_schema(Matrix)}
     if root == TOOLKIT:
-        wanted[PAGE] = with_reference(_text(PAGE))
-        wanted |= {JOB_SCHEMA: editor_schema(Job), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
-        wanted |= {PLAN_SCHEMA: plans.plan_schema(), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
-        wanted[CHART_PAGE] = with_parameters(_text(CHART_PAGE), _text(CHART_VALUES))
-    current = {path: _text(path) for path in wanted}
-    old = [path for path in wanted if current[path] != wanted[path]]
+        texts[PAGE] = with_reference(_text(PAGE))
+        texts |= {JOB_SCHEMA: editor_schema(Job), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
+        texts |= {PLAN_SCHEMA: plans.plan_schema(), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
+        texts[CHART_PAGE] = with_parameters(_text(CHART_PAGE), _text(CHART_VALUES))
+    current = {path: _text(path) for path in texts}
+    old = [path for path in texts if current[path] != texts[path]]
     if args.check and old:
         raise RenderError(f"{' and '.join(path.name for path in old)}: out of date.", hint=f"Run: {Command('schema')}")
-    for path, text in wanted.items():
+    for path, text in texts.items():
         if path in old:
             write_text(path, text)
         console.say(f"{path.name} {'written' if path in old else 'is up to date'}")

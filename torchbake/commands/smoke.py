@@ -156,9 +156,11 @@ def _subjects(args: Arguments, cases: Sequence[Case], engine: Engine, session: S
     if args.toolbox and not (args.toolbox / "smoke").is_file():
         raise UsageError(f"{args.toolbox} has no `smoke` in it.", hint="The project's own is entrypoints/pytorch.")
     if not args.dry_run:
-        left = remove_leftovers(engine)
-        if left:
-            console.say(f"removed {left} containers, networks and volumes that a killed run had left", style="yellow")
+        removed = remove_leftovers(engine)
+        if removed:
+            console.say(
+                f"removed {removed} containers, networks and volumes that a killed run had left", style="yellow"
+            )
     return [_in_containers(args, case, case.image, engine, session) for case in cases if case.image]
 
 

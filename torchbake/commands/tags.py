@@ -80,11 +80,11 @@ def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str
     first = "" if new else short_digest(decision.digest)
     lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
     for tag in tags:
-        held = now[tag] if tag in now else registry.digest(tag)
+        digest = now[tag] if tag in now else registry.digest(tag)
         then = f"move it to {decision.tag}" if tag in due else ""
         if tag in decision.held_back:
             then = f"leave it: {decision.held_back[tag]}"
-        before = short_digest(held) if held else ""
+        before = short_digest(digest) if digest else ""
         lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, now=before, then=then, due=tag in due))
     return lines
 
