@@ -17,6 +17,7 @@ from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import UNREADABLE
 from torchbake.oci.manifest import Blob
 from torchbake.oci.tar_member import member
+from torchbake.ui.command import Command
 
 # zstd's level 2 with a table of level 3's size and shorter matches: CUDA's libraries get as small as by level 3 in a
 # quarter less time, and those for the CPU 3% larger. It finds again what it has seen in the last 64 MB, not in the last
@@ -113,7 +114,9 @@ def unpack(archive: Path, folder: Path) -> None:
         ):
             _extract(tar, folder)
     except UNREADABLE as error:
-        raise BuildError(f"{archive} is damaged: {error}.", hint="Make it again: nox -s clean, then build.") from None
+        raise BuildError(
+            f"{archive} is damaged: {error}.", hint=f"Make it again: {Command('clean')}, then build."
+        ) from None
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
