@@ -13,6 +13,7 @@ from torchbake.core.digest import digest, short_digest
 from torchbake.core.sizes import human
 from torchbake.errors import CheckError
 from torchbake.matrix.spec import Spec
+from torchbake.ui.command import Command
 
 _COMMAND = "nox -s images -- --registry HOST/NAMESPACE"
 _COLUMNS = (
@@ -88,7 +89,7 @@ def parse_proofs(text: str | bytes, where: str) -> dict[str, Proof]:
         key = ".".join(map(str, first["loc"]))
         raise CheckError(
             f"{where} is not valid{f' at {key}' if key else ''}: {first['msg']}.",
-            hint=f"Take it from the last commit, or remove it and run: {_COMMAND}",
+            hint=f"Take it from the last commit, or remove it, then: {Command('images', '--registry HOST/NAMESPACE')}",
         ) from None
 
 

@@ -22,6 +22,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.proof.record import Digests, Proof, Seconds
 from torchbake.store.layout import Layout
+from torchbake.ui.command import Command
 
 
 class StepError(CheckError):
@@ -98,7 +99,7 @@ class ProofRun:
         if image["problem"]:
             raise StepError(f"publish: {image['problem']}")
         if image["action"] == "held":
-            raise StepError("publish: this release was rolled back, and stays so until nox -s promote")
+            raise StepError(f"publish: this release was rolled back, and stays so until {Command('promote')}")
         if image["digest"] != image["tested"]:
             raise StepError(f"publish: the registry has another build of the same inputs ({image['digest']})")
         manifest = Layout(folder=self.project.layout).find(image["digest"])
