@@ -2,28 +2,27 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
-from torchbake.benchmark.compare import Comparison, as_json, overall
+from torchbake.benchmark.compare import Comparison, as_json, overall, row
 from torchbake.benchmark.expand import Experiment, Named
 from torchbake.benchmark.model import Plan
 from torchbake.benchmark.places import Finder, project_of
 from torchbake.checks.smoke_run import Session
-from torchbake.commands._benchmark_options import Arguments, axes, judging
+from torchbake.commands._benchmark_options import Arguments
 from torchbake.commands._benchmarks import (
     clean_up,
     compare_all,
     demand_speed,
     engine_of,
     folder_of,
-    image_place,
     one_image,
     planned,
     read_plan,
     released_image,
     runnable,
-    show,
     words_of_rules,
 )
 from torchbake.commands._selection import repository_of
@@ -52,11 +51,13 @@ def compare(args: Arguments, *words: str) -> None:
         if engine and not args.dry_run:
             clean_up(engine)
         names = words if len(words) > 1 else (_released(args, words[0], project, engine), *words)
-        a, b = (image_place(finder, word, project) for word in names)
+        a, b = (finder.place(*one_image(word, project)) for word in names)
         if a.where.digest == b.where.digest and not args.dry_run:
             console.say("both are the same image", style="yellow")
         cases = runnable((a, b), _planned(plan, project, (a.named, b.named)), args.gpu)
-        comparison = Comparison(a=a, b=b, limit=plan.timeout, **judging(args))
+        options = {"threshold": args.threshold, "rounds": args.rounds, "seed": args.seed}
+        judging: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        comparison = Comparison(a=a, b=b, limit=plan.timeout, **judging)
         if args.dry_run:
             _show_runs(comparison, cases)
             return
@@ -67,7 +68,8 @@ def compare(args: Arguments, *words: str) -> None:
             "b": b.where.model_dump(), "experiments": [as_json(each) for each in compared],
         })  # fmt: skip
     else:
-        show(compared, f"{b.named.name} against {a.named.name}")
+        title = f"{b.named.name} against {a.named.name}"
+        console.show_table(("experiment", "first", "second", "verdict"), map(row, compared), title=title)
     demand_speed(compared, quieter="give --rounds or --threshold more")
 
 
@@ -95,7 +97,8 @@ def _released(args: Arguments, word: str, project: Project | None, engine: Engin
 
 def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | None]:
     """Return the plan, which the options describe unless `--plan` names a file. Raises PlanError and UsageError."""
-    given = {name: value for name, value in axes(args).items() if value not in (None, ())}
+    names = ("model", "batch_size", "dtype", "phase", "num_batches", "num_gpus")
+    given = {name: value for name in names if (value := getattr(args, name)) not in (None, ())}
     if args.plan:
         if given:
             raise UsageError(f"--plan says what is measured, and so does --{next(iter(given))}.", hint="Choose one.")

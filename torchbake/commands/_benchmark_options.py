@@ -87,15 +87,3 @@ def variable(text: str) -> tuple[str, Any]:
     if isinstance(found, list) and any(not isinstance(one, str) for one in found):
         raise UsageError(f"-P {text} holds more than values.", hint="Write: -P sizes='[16, 32]'")
     return name, found
-
-
-def axes(args: Arguments) -> dict[str, object]:
-    """Return the options that describe experiments, by name."""
-    names = ("model", "batch_size", "dtype", "phase", "num_batches", "num_gpus")
-    return {name: getattr(args, name) for name in names}
-
-
-def judging(args: Arguments) -> dict[str, Any]:
-    """Return the options that were given for the judgement of a comparison, by name."""
-    options = {"threshold": args.threshold, "rounds": args.rounds, "seed": args.seed}
-    return {name: value for name, value in options.items() if value is not None}

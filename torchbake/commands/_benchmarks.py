@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torchbake.benchmark.compare import Compared, Comparison, overall, row, sentence
+from torchbake.benchmark.compare import Compared, Comparison, overall, sentence
 from torchbake.benchmark.estimate import Verdict
 from torchbake.benchmark.expand import Experiment, Named, comparable, demand_files
 from torchbake.benchmark.field_types import Host
 from torchbake.benchmark.model import Plan, load_plan
-from torchbake.benchmark.places import Finder, Place, names_of
+from torchbake.benchmark.places import Place, names_of
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._registries import registry_of
 from torchbake.core.parallel import run_all
@@ -29,7 +29,6 @@ from torchbake.ui.command import Command
 from torchbake.ui.progress_board import Board, board
 
 _GPUS = f"Read: {Command('help', 'gpu')}"
-HEAD = ("experiment", "first", "second", "verdict")
 
 
 def one_image(word: str, project: Project | None) -> tuple[Named, str | Host]:
@@ -39,11 +38,6 @@ def one_image(word: str, project: Project | None) -> tuple[Named, str | Host]:
         names = ", ".join(named.name for named, _ in images[:3]) + (", …" if len(images) > 3 else "")
         raise SelectorError(f"{word!r} means {len(images)} images ({names}).", hint="Name one.")
     return images[0]
-
-
-def image_place(finder: Finder, word: str, project: Project | None) -> Place:
-    """Return the place of the image that a word selects. Raises SelectorError, BenchmarkError and EngineError."""
-    return finder.place(*one_image(word, project))
 
 
 def engine_of(*, dry: bool) -> Engine | None:
@@ -65,7 +59,7 @@ def clean_up(engine: Engine) -> None:
 
 
 def words_of_rules(plan: Plan) -> list[str]:
-    """By what a plan's rules name images."""
+    """Return the words by which the rules of a plan name images."""
     return [word for rule in plan.exclude for word in rule.image or ()]
 
 
@@ -137,10 +131,6 @@ def demand_speed(compared: Sequence[Compared], *, quieter: str) -> Verdict:
     if verdict == "too noisy":
         raise NoisyError(f"This machine is too noisy to tell. {results}.", hint=f"End what else runs, or {quieter}.")
     return verdict
-
-
-def show(compared: Sequence[Compared], title: str) -> None:
-    console.show_table(HEAD, [row(each) for each in compared], title=title)
 
 
 def read_plan(path: Path, engine: Engine | None, given: Mapping[str, Any] | None = None) -> Plan:

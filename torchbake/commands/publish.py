@@ -1,5 +1,6 @@
 """`publish`: release tested images, each under an immutable tag, then under its rolling tags."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -13,7 +14,6 @@ from torchbake.commands._registries import registry_of
 from torchbake.commands._release_images import release_images
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import signer_of
-from torchbake.commands._step_summary import append_table
 from torchbake.commands._verdicts import WithVerdicts, signed_verdicts
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import layers_folder
@@ -43,6 +43,7 @@ EXAMPLES = (
     "cpu --registry ghcr.io/acme --compression both",
     "cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
 )
+_SUMMARY = "GITHUB_STEP_SUMMARY"
 _HEAD = ("image", "result", "immutable tag", "rolling tags")
 _WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "held": "held back"}
 
@@ -126,11 +127,28 @@ def run(args: Arguments) -> int:
         results = _plan(due) if args.dry_run else _publish(due, args.jobs)
     source.tidy()
     _show(results, args.format, dry=args.dry_run)
-    append_table(_HEAD, [_row(image, dry=args.dry_run) for image in results])
+    _append_summary(_HEAD, [_row(image, dry=args.dry_run) for image in results])
     if bad := [image.id for image in results if image.problem]:
         reason = f"{len(bad)} of {len(results)} were not released: {', '.join(bad)}."
         raise PublishError(reason, hint="Read the table above.")
     return 0
+
+
+def _append_summary(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Add a table to the summary of a step of GitHub Actions, if there is one.
+
+    https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#adding-a-job-summary
+    """
+    page = os.environ.get(_SUMMARY)
+    if not page:
+        return
+    whole = [head, ("---",) * len(head), *rows]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in whole]
+    try:
+        with Path(page).open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n\n")
+    except OSError as error:
+        console.say(f"{_SUMMARY}={page} cannot be written: {error.strerror}", style="yellow")
 
 
 def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[str, Publisher]:

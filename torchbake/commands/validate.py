@@ -1,8 +1,9 @@
 """`validate`: compare the images of a registry with the matrix."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 from torchbake.checks.pytest_run import Options, Suite
@@ -120,19 +121,19 @@ def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[Sub
     selectors = [word for word in words if word not in references]
     if args.expect and not references:
         raise UsageError("--expect is for image references; the matrix says itself what its images hold.")
-    registries = _Registries(session, plain=args.plain_http)
-    rows = _rows(args, selectors, registries, verifier) if selectors or not references else []
+    reach = _reach(session, plain=args.plain_http)
+    rows = _rows(args, selectors, reach, verifier) if selectors or not references else []
     parsed = list(dict.fromkeys(map(parse_reference, references)))
     foreign = [
-        Foreign(
-            reference=reference, registry=registries.of(reference.repository), expected=args.expect, verifier=verifier
-        )
+        Foreign(reference=reference, registry=reach(reference.repository), expected=args.expect, verifier=verifier)
         for reference in parsed
     ]
     return [*rows, *foreign]
 
 
-def _rows(args: Arguments, selectors: list[str], registries: "_Registries", verifier: Verifier) -> list[Row]:
+def _rows(
+    args: Arguments, selectors: list[str], reach: Callable[[Repository], Registry], verifier: Verifier
+) -> list[Row]:
     project, selection = load_selection(args.matrix, selectors)
     if not args.registry:
         raise UsageError(
@@ -142,7 +143,7 @@ def _rows(args: Arguments, selectors: list[str], registries: "_Registries", veri
     return [
         Row(
             promise=_promise(project, spec),
-            registry=registries.of(repository_of(args.registry, spec)),
+            registry=reach(repository_of(args.registry, spec)),
             known=known,
             verifier=verifier,
         )
@@ -170,18 +171,12 @@ def _engine(args: Arguments) -> tuple[Engine | None, str]:
     return engine, ""
 
 
-class _Registries:
-    """Clients of repositories, with one connection for each host; an interrupt ends their pauses."""
+def _reach(session: Session, *, plain: bool) -> Callable[[Repository], Registry]:
+    """Return a function that makes clients of repositories, with one connection for each host."""
 
-    def __init__(self, session: Session, *, plain: bool) -> None:
-        self._session, self._plain = session, plain
-        self._hosts: dict[str, Transport] = {}
-
-    def of(self, repository: Repository) -> Registry:
-        if repository.host not in self._hosts:
-            self._hosts[repository.host] = Transport(repository.host, plain=self._plain, sleep=self._sleep)
-        return Registry(self._hosts[repository.host], repository)
-
-    def _sleep(self, seconds: float) -> None:
-        if self._session.stopping.wait(seconds):
+    def sleep(seconds: float) -> None:
+        if session.stopping.wait(seconds):
             raise KeyboardInterrupt
+
+    transport = cache(partial(Transport, plain=plain, sleep=sleep))
+    return lambda repository: Registry(transport(repository.host), repository)
