@@ -34,8 +34,9 @@ from torchbake.benchmark.variables import references, values_of, with_values
 from torchbake.errors import MatrixError, PlanError, UsageError
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, Location, read_document
+from torchbake.ui.command import Command
 
-_HINT = "docs/benchmark-plans.md has every key."
+_HINT = f"Every key: {Command('help', 'benchmark-plans')}"
 
 
 Count = Annotated[int, Field(ge=0)]
@@ -198,7 +199,7 @@ def _contradictions(plan: Plan) -> Iterator[tuple[Location, str]]:
 
 def plan_problems(document: Document, found: list[tuple[Location, str]]) -> PlanError:
     """Return one error with all problems of a plan, in the file's order."""
-    return PlanError(problems(document, found).message, hint=f"Correct {document.path}; {_HINT}")
+    return PlanError(problems(document, found).message, hint=f"Correct {document.path}. {_HINT}")
 
 
 _KEYS = {  # the keys of a plan that set flags of `bench`

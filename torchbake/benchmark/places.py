@@ -33,6 +33,7 @@ from torchbake.matrix.select import select
 from torchbake.matrix.spec import TOOLBOX, pytorch_of
 from torchbake.oci.reference import parse_reference
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 _UNSEEN = Gpu(how="runtime", reason="nobody was asked")  # of a place that this machine cannot examine
 _RLIMITS = {"3": "stack", "8": "memlock"}  # numbers in Linux's include/uapi/asm-generic/resource.h
@@ -173,7 +174,7 @@ def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
     holders = [spec for spec in pytorch_of(specs) if word in project.tags[spec.id]]
     chosen = holders or pytorch_of(select(specs, word.split(), project.tags).specs)
     if not chosen:
-        raise SelectorError(f"{word!r} selects no PyTorch image.", hint="`nox -s list -- all` shows them.")
+        raise SelectorError(f"{word!r} selects no PyTorch image.", hint=f"`{Command('list', 'all')}` shows them.")
     return [(spec.id, ref_of(spec, project.tags[spec.id])) for spec in chosen]
 
 
@@ -233,7 +234,7 @@ class Finder:
         if self.engine and digest:
             return self._present(self.engine, named, what, digest)
         if self.engine and not self.dry:
-            how = f"nox -s build -- {named.name}" if what != named.name else f"docker pull {what}"
+            how = str(Command("build", named.name)) if what != named.name else f"docker pull {what}"
             raise BenchmarkError(f"{what} is not in the engine.", hint=how)
         toolbox = OWN_TOOLBOX if self.own else None
         container = Container(image=what, family="cuda", gpu=_UNSEEN, folder=self.folder, toolbox=toolbox)

@@ -18,6 +18,7 @@ from torchbake.hostconfig.build_secrets import apt_secrets, files_of
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.spec import BaseSpec
+from torchbake.ui.command import Command
 from torchbake.ui.tool_environment import environment_of
 
 _DISTRIBUTIONS = ("debian", "ubuntu")
@@ -95,7 +96,7 @@ def check_version(spec: BaseSpec, python: str) -> None:
         whose = spec.interpreter or "the suite's own python3"
         raise BaseError(
             f"{spec.name}: {whose} is Python {python} in {spec.image}, and the matrix says {spec.python}.",
-            hint=f'Write python: "{python}" in matrix.yaml, or name another `interpreter` (docs/matrix.md).',
+            hint=f"Write `python: '{python}'` in matrix.yaml, or another `interpreter`: {Command('help', 'matrix')}",
         )
 
 

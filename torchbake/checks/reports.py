@@ -14,6 +14,7 @@ from torchbake.checks.verdict import CheckResult, Outcome, Verdict, counts
 from torchbake.core.digest import short_digest
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem
+from torchbake.ui.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Tested:
 
 def absent(name: str, ref: str, row: str) -> Tested:
     """Return the result of an image that the engine does not have; ``row`` is the row in the matrix, if any."""
-    remedy = f"Build it: nox -s build -- {row}" if row else f"Fetch it: docker pull {ref}"
+    remedy = f"Build it: {Command('build', row)}" if row else f"Fetch it: docker pull {ref}"
     return Tested(name=name, ref=ref, problem=Problem(reason="not in the engine", remedy=remedy))
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 from torchbake.core.inherited import inherited
 from torchbake.core.plain_text import last_line
 from torchbake.errors import EngineError
+from torchbake.ui.command import Command
 
 SOCKET = "/var/run/docker.sock"  # of the context `default`
 Origin: TypeAlias = Literal["DOCKER_HOST", "DOCKER_CONTEXT", "current context", "default", "TORCHBAKE_ENGINE_DIR"]
@@ -171,7 +172,7 @@ def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
     except FileNotFoundError:
         raise EngineError(
             f"Only the docker command can read the context {where}, and it is not installed.",
-            hint="Run: nox -s setup; or name the engine's address by DOCKER_HOST.",
+            hint=f"Run: {Command('setup')}; or name the engine's address by DOCKER_HOST.",
         ) from None
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"docker cannot read the context {where}: {error}") from None

@@ -15,6 +15,7 @@ from torchbake.core.problem import Problem
 from torchbake.engine.address import Address
 from torchbake.engine.docker_cli import DockerCli
 from torchbake.errors import EngineError
+from torchbake.ui.command import Command
 
 Kind: TypeAlias = Literal["Docker", "Podman"]
 Store: TypeAlias = Literal["containerd", "classic", "podman"]
@@ -155,14 +156,14 @@ def number(text: str | None) -> tuple[int, ...]:
 
 
 def _against_builds(it: Capabilities) -> Iterator[Problem]:
-    install = "Install docker-buildx, or run: nox -s setup"
+    install = f"Install docker-buildx, or run: {Command('setup')}"
     if it.podman:
         if number(it.version) < OLDEST_PODMAN:
             yield _too_old(it, "builds need", OLDEST_PODMAN)
     elif number(it.version) < OLDEST_DOCKER:
         yield _too_old(it, "builds need", OLDEST_DOCKER)
     elif it.docker is None:
-        yield Problem(reason="There is no docker command in PATH.", remedy="Run: nox -s setup")
+        yield Problem(reason="There is no docker command in PATH.", remedy=f"Run: {Command('setup')}")
     elif it.buildx is None:
         yield Problem(reason=f"{it.docker} has no buildx plugin, which builds the images.", remedy=install)
     elif number(it.buildx) < OLDEST_BUILDX:
@@ -176,7 +177,7 @@ def _against_builds(it: Capabilities) -> Iterator[Problem]:
 def _no_content(it: Capabilities) -> Problem:
     return Problem(
         reason=f"The engine at {it.address.host} is {it.kind} {it.version}, which does not keep the published layers.",
-        remedy="Build the images here again, which keeps their layers: nox -s build -- ID --no-cache",
+        remedy=f"Build the images here again, which keeps their layers: {Command('build', 'ID --no-cache')}",
     )
 
 

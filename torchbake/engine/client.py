@@ -25,6 +25,7 @@ from torchbake.engine.image import Image, by_tag, of_inspection, short_name
 from torchbake.engine.sdk import sdk_client
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import Manifest
+from torchbake.ui.command import Command
 from torchbake.ui.tool_environment import environment_of
 
 _ANSWERING, _UNPACKING = 60, 1800  # seconds until an answer
@@ -215,7 +216,7 @@ def read_load(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def connect() -> Engine:
     """Connect to the engine of this process's address. Raises EngineError if none answers."""
-    hint = "Start it, or run: nox -s setup (`nox -s setup -- --check` shows what is missing)."
+    hint = f"Start it, or run: {Command('setup')} (`{Command('setup', '--check')}` shows what is missing)."
     address = engine_address()
     try:
         client = sdk_client(_ANSWERING)
@@ -259,7 +260,7 @@ def starting_docker() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise EngineError("The docker command is not installed.", hint="Run: nox -s setup") from None
+        raise EngineError("The docker command is not installed.", hint=f"Run: {Command('setup')}") from None
 
 
 def _why(error: BaseException) -> str:

@@ -14,9 +14,10 @@ from torchbake.oci.layer_stream import UNREADABLE, unpacked_digest
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest
 from torchbake.store.docker_archive import SavedArchive, known_layers
 from torchbake.store.layout import Layout
+from torchbake.ui.command import Command
 
 _BLOBS = "blobs/sha256/"
-_AGAIN = "Build and test it again: nox -s build test -- ID --no-cache"
+_AGAIN = f"Build and test it again: {Command('build test', 'ID --no-cache')}"
 _SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always read
 
 
@@ -125,7 +126,7 @@ class EngineSource:
         data = path.read_bytes()
         media_type = Manifest(data=data, media_type=MANIFEST).content.get("mediaType", MANIFEST)
         if media_type == INDEX:
-            raise EngineError(f"{digest} is an index of several images.", hint="Build it again: nox -s build")
+            raise EngineError(f"{digest} is an index of several images.", hint=f"Build it again: {Command('build')}")
         return Content(manifest=Manifest(data=data, media_type=media_type), folder=folder)
 
 

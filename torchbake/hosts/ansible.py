@@ -17,6 +17,7 @@ from torchbake.errors import HostError, InstallError
 from torchbake.hosts.inventory import InventoryHost, inventory_problem, no_hosts, read_inventory
 from torchbake.hosts.play import Request, inventory_environment, inventory_words, typed, written
 from torchbake.hosts.results import HostResult, read_results
+from torchbake.ui.command import Command
 from torchbake.ui.tool_environment import environment_of
 
 OLDEST = Version("2.19")  # The first version for Python 3.13 and Debian 13; its messages are parsed here.
@@ -42,7 +43,9 @@ class Ansible:
         Raises HostError if the file does not exist, cannot be read, or has no host.
         """
         if "," not in source and not Path(source).exists():
-            raise HostError(f"{source}: there is no such inventory.", hint="docs/hosts.md has an example.")
+            raise HostError(
+                f"{source}: there is no such inventory.", hint=f"See the example: {Command('help', 'hosts')}."
+            )
         done = subprocess.run(
             [*self.program("inventory"), *inventory_words(source, limit, extra, words)],
             env=inventory_environment(environment_of("ansible")), stdin=subprocess.DEVNULL,

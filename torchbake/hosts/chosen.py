@@ -9,6 +9,7 @@ from torchbake.errors import HostError
 from torchbake.hosts.inventory import InventoryHost
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
+from torchbake.ui.command import Command
 
 IMAGE, TYPE, DEFAULTS = "pytorch_image", "pytorch_install_type", "pytorch_default_images"
 FAMILIES = {"standard": "cpu", "cuda": "cuda"}  # the family of images for each install type
@@ -57,5 +58,5 @@ def _refuse(host: InventoryHost, variable: str, value: str, known: Iterable[str]
     near = nearest(value, known, count=1) or sorted(known)[:5]
     raise HostError(
         f"{host.name}: {variable} is {value!r}, but the matrix has no such image.",
-        hint=f"Did you mean {', '.join(near)}? `nox -s list -- all` lists the images.",
+        hint=f"Did you mean {', '.join(near)}? `{Command('list', 'all')}` lists the images.",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchbake.errors import HostError
+from torchbake.ui.command import Command
 
 # Ansible tries each format and reports each refusal. The file's suffix tells which format its author meant.
 _REFUSAL = re.compile(
@@ -70,7 +71,9 @@ def inventory_problem(source: str, stderr: str) -> HostError:
     suffix = re.search(r"\.\w+$", source)
     meant = refusals.get(_MEANT.get(suffix[0] if suffix else "", ""))
     reason = meant or ["Ansible gave no reason", *refusals.values(), *(words for _, words in messages)][-1]
-    return HostError(f"{source} is not an inventory: {_plain(reason)}", hint=f"docs/hosts.md has an example. {_HINT}")
+    return HostError(
+        f"{source} is not an inventory: {_plain(reason)}", hint=f"See the example: {Command('help', 'hosts')}. {_HINT}"
+    )
 
 
 _HINT = "`ansible-inventory -i FILE --list`, with the same -e and --vault-password-file, shows more."
@@ -86,4 +89,4 @@ def no_hosts(source: str, limit: str) -> HostError:
     """Return the error for an inventory without hosts, or a limit without a match."""
     if limit:
         return HostError(f"No host of {source} matches --limit {limit}.", hint="Name a host or a group of it.")
-    return HostError(f"{source} has no hosts.", hint="docs/hosts.md has an example.")
+    return HostError(f"{source} has no hosts.", hint=f"See the example: {Command('help', 'hosts')}.")

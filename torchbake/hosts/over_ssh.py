@@ -19,11 +19,12 @@ from torchbake.core.processes import Finished, Process, watch
 from torchbake.engine.containers import Node
 from torchbake.engine.runner import Ended
 from torchbake.hosts.ssh import CONNECTION_FAILED, NO_PYTHON, Request, SshHost
+from torchbake.ui.command import Command
 
 _GRACE = 15  # Seconds until ssh is killed after its stdin was closed.
 _LATER = 1.0  # Seconds between the start of the master and of the workers, in either order.
 _LOOKING = 60  # Seconds that a host may take to report its facts.
-_APPLY = "Run: nox -s host -- apply INVENTORY"
+_APPLY = f"Run: {Command('host', 'apply INVENTORY')}"
 
 
 class Facts(BaseModel):

@@ -21,6 +21,7 @@ from torchbake.jobs.task import Task, grace_of, node_name
 from torchbake.oci.reference import parse_reference
 from torchbake.registry.credentials import login_for_engine
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 _LOOK = 0.3  # seconds between two looks at the containers
 # Messages of runc and of crun: exec: "x": executable file not found in $PATH, or: executable file `x` not found.
@@ -38,7 +39,7 @@ def run_here(engine: Engine, task: Task, environ: Mapping[str, str], output: Out
     secrets = secrets_of(task, environ)
     gpu = look_for_gpu(engine) if task.job.resources.gpu else None
     if gpu and not gpu.there:
-        raise EngineError(f"The job wants GPUs, but {gpu.reason}.", hint="See docs/gpu.md.")
+        raise EngineError(f"The job wants GPUs, but {gpu.reason}.", hint=f"See {Command('help', 'gpu')}.")
     image = _pulled(engine, task.image)
     if not task.job.command and not is_ours(engine.config(image).get("Labels") or {}):
         raise JobError(f"{lacks_run(task.image)}.")
@@ -81,7 +82,8 @@ def _fix_permissions(runner: Runner, task: Task, image: str) -> None:
     ended = runner.ended(container, "volume-permissions", late=late)
     if not ended.good:
         raise JobError(
-            f"volume-permissions {ended.how}: {ended.last_words}", hint="docs/env-contract.md has its exit codes."
+            f"volume-permissions {ended.how}: {ended.last_words}",
+            hint=f"Its exit codes: {Command('help', 'env-contract')}",
         )
 
 

@@ -8,8 +8,9 @@ from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.image_lock import differences_of
 from torchbake.lock.lockfile import Lock, assign_layers, format_lock, parse_lock, read_lock_text
 from torchbake.lock.uv import Question, resolve
+from torchbake.ui.command import Command
 
-_AGAIN = "Make it again, and read what changed: nox -s lock -- all --upgrade-builder"
+_AGAIN = f"Make it again, and read what changed: {Command('lock', 'all --upgrade-builder')}"
 
 
 def builder_lock_path(root: Path) -> Path:

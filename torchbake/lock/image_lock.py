@@ -11,6 +11,7 @@ from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse
 from torchbake.lock.uv import PLATFORM, Question, resolve
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.wheel_indexes import variable
+from torchbake.ui.command import Command
 
 
 def lock_path(root: Path, spec: Spec) -> Path:
@@ -33,7 +34,7 @@ def read_lock(root: Path, spec: ImageSpec) -> Lock:
     if lock.inputs != inputs_of(spec):
         raise LockError(
             f"{path}: is out of date: the matrix changed.\n  locked: {lock.inputs}\n  matrix: {inputs_of(spec)}",
-            hint=f"Make it again: nox -s lock -- {spec.id}",
+            hint=f"Make it again: {Command('lock', spec.id)}",
         )
     check_agreement(spec, lock)
     return lock
@@ -90,7 +91,7 @@ def check_online(spec: ImageSpec, lock: Lock, config: PipConfig) -> None:
     if differences:
         raise LockError(
             "\n  ".join((f"{spec.id}: the lock does not follow from its inputs:", *differences)),
-            hint=f"Make it again: nox -s lock -- {spec.id}. If that does not help: remove the lock first.",
+            hint=f"Make it again: {Command('lock', spec.id)}. If that does not help: remove the lock first.",
         )
 
 

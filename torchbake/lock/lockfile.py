@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from torchbake.core.files import read_text
 from torchbake.errors import LockError
 from torchbake.lock.companions import COMPANIONS, companions
+from torchbake.ui.command import Command
 
 Layer: TypeAlias = Literal["nvidia", "torch", "site", "devel"]
 LAYERS: tuple[Layer, ...] = get_args(Layer)
@@ -140,13 +141,13 @@ def parse_lock(text: str, name: str) -> Lock:
     lock = Lock(inputs=inputs[1] if inputs else "", layers=layers)
     damage = _damage(text, lock)
     if damage:
-        raise LockError(f"{name}: {damage}.", hint="Make it again: nox -s lock -- ID.")
+        raise LockError(f"{name}: {damage}.", hint=f"Make it again: {Command('lock', 'ID')}.")
     return lock
 
 
 def read_lock_text(path: Path, selector: str) -> str:
     """Read a lock's text. Raises LockError if it cannot be read; the message names the ``selector`` to make it."""
-    hint = f"Make it: nox -s lock -- {selector}"
+    hint = f"Make it: {Command('lock', selector)}"
     try:
         return read_text(path)
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from torchbake.core.suggest import nearest
 from torchbake.errors import MatrixError
 from torchbake.matrix.yaml_source import Document, Location
+from torchbake.ui.command import Command
 
 
 def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixError:
@@ -18,7 +19,7 @@ def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixErr
     unique = dict.fromkeys(found)  # a mistake in a row is found in each of its combinations
     lines = [f"{document.where(at)}: {text}" for at, text in sorted(unique, key=lambda p: document.line(p[0]))]
     head = lines[0] if len(lines) == 1 else f"{len(lines)} problems:\n  " + "\n  ".join(lines)
-    return MatrixError(head, hint=f"Correct {document.path}; `nox -s schema` gives editors a schema for it.")
+    return MatrixError(head, hint=f"Correct {document.path}; `{Command('schema')}` gives editors a schema for it.")
 
 
 def explain(

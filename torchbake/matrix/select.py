@@ -12,6 +12,7 @@ from types import MappingProxyType
 from torchbake.core.suggest import nearest
 from torchbake.errors import SelectorError
 from torchbake.matrix.spec import ImageSpec, InitSpec, Spec
+from torchbake.ui.command import Command
 
 ALL = "all"
 _SYNONYMS = {"gpu": "cuda", "nvidia": "cuda", "everything": ALL}
@@ -102,7 +103,7 @@ class _Vocabulary:
         if words:
             return f"Write its words: {' '.join(parts)}"
         near = nearest(lower, [ALL, *self.facet_of, *self.inits])
-        return f"Nearest: {', '.join(near)}." if near else "`nox -s list -- all` shows all images."
+        return f"Nearest: {', '.join(near)}." if near else f"`{Command('list', 'all')}` shows all images."
 
     def matches_only_inits(self, word: str) -> bool:
         return word in self.inits or (_is_glob(word) and not any(fnmatchcase(name, word) for name in self.words))
@@ -131,7 +132,7 @@ def select(
     if not chosen:
         raise SelectorError(
             f"No image matches {' '.join(words)!r} together.",
-            hint="Selectors of different facets are combined with AND; `nox -s list -- all` shows all images.",
+            hint=f"Selectors of different facets are combined with AND; `{Command('list', 'all')}` shows all images.",
         )
     return Selection(specs=tuple(chosen), left_out=tuple(left_out))
 

@@ -9,8 +9,12 @@ from torchbake.registry.artifact import put_artifact
 from torchbake.registry.client import Registry
 from torchbake.release.candidate import Parcel
 from torchbake.release.record import Record, read_record
+from torchbake.ui.command import Command
 
-_HINT = "Publish again: it finds the next revision. Let machines wait for each other: docs/releases.md#several-at-once"
+_HINT = (
+    "Publish again: it finds the next revision. "
+    f"Let machines wait for each other: {Command('help', 'releases#several-at-once')}"
+)
 
 
 def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from torchbake.release.planner import UNSIGNED
 from torchbake.release.repository_view import Holdings
 from torchbake.release.rolling_tags import move_tags
 from torchbake.release.verification import Verification
+from torchbake.ui.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,9 @@ def _plan(
     name, served, holdings = tags[0], registry.tags(), Holdings(registry)
     revisions = revisions_of(name, served)
     if not revisions:
-        raise PublishError(f"{registry.repository} has no release of {name}.", hint="See: nox -s publish -- --help")
+        raise PublishError(
+            f"{registry.repository} has no release of {name}.", hint=f"See: {Command('publish', '--help')}"
+        )
     rolling = holdings.rolling(tags, served)
     own = rolling[name]
     current = next((tag for tag in reversed(revisions) if own and registry.digest(str(tag)) == own.digest), None)

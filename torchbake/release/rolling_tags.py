@@ -8,8 +8,9 @@ from torchbake.oci.manifest import Manifest
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import StatusError
 from torchbake.release.decide import Move
+from torchbake.ui.command import Command
 
-_PATTERNS = "docs/tags.md#make-them-immutable-in-the-registry"
+_PATTERNS = Command("help", "tags#make-them-immutable-in-the-registry")
 
 
 def move_tags(registry: Registry, manifest: Manifest, moves: Sequence[Move]) -> None:
@@ -48,5 +49,5 @@ def _restore(registry: Registry, moves: Sequence[Move]) -> None:
 def _moved(registry: Registry, what: str) -> RegistryError:
     return RegistryError(
         f"{registry.repository}: {what}. Somebody else releases there at the same time.",
-        hint="Run it again. If several machines release, let one run wait for the other: docs/ci.md",
+        hint=f"Run it again. If several machines release, let one run wait for the other: {Command('help', 'ci')}",
     )

@@ -16,6 +16,7 @@ from torchbake.errors import EngineError
 from torchbake.oci.variants import Transported, compression_of, index_of
 from torchbake.store.gzip_images import gzip_image
 from torchbake.store.layout import Layout
+from torchbake.ui.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ class Transport:
         if "zstd" not in there:
             raise EngineError(
                 f"{built.manifest.digest} has layers of {there}, and cannot be sent in both compressions.",
-                hint="Build it again: nox -s build -- ID --no-cache; or publish it with --compression gzip",
+                hint=f"Build it again: {Command('build', 'ID --no-cache')}; or publish it with --compression gzip",
             )
         config = read_json(built.path(built.manifest.config).read_bytes())
         index = index_of(manifest, built.manifest, config)

@@ -13,8 +13,9 @@ from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
 from torchbake.release.decide import Held
 from torchbake.release.record import Found, Record, find_record
+from torchbake.ui.command import Command
 
-_HINT = "See what it is: nox -s validate; then docs/releases.md#an-image-that-is-not-ours"
+_HINT = f"See what it is: {Command('validate')}; then read {Command('help', 'releases#an-image-that-is-not-ours')}"
 
 
 @dataclass(frozen=True, kw_only=True)

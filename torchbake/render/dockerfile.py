@@ -15,6 +15,7 @@ from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.templates import fill
 from torchbake.render.wheel_groups import wheel_groups
+from torchbake.ui.command import Command
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
 CUDA_HOME = "/usr/local/cuda"
@@ -48,7 +49,7 @@ def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
 
 def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
     if lock is None:
-        raise RenderError(f"{spec.id}: cannot be rendered without its lock.", hint=f"Run: nox -s lock -- {spec.id}")
+        raise RenderError(f"{spec.id}: cannot be rendered without its lock.", hint=f"Run: {Command('lock', spec.id)}")
     return lock
 
 

@@ -18,6 +18,7 @@ from torchbake.errors import SetupError
 from torchbake.setup import leftovers
 from torchbake.setup.paths import ENGINE_DIR, EnginePaths
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 START_SECONDS = 60
 STOP_SECONDS = 30  # the engine itself gives its containers 15
@@ -125,7 +126,7 @@ def _refuse_a_second(paths: EnginePaths) -> None:
     if pid is not None:
         raise SetupError(
             f"The engine that setup started (pid {pid}) does not answer at {paths.socket}.",
-            hint=f"See {paths.log}; then: nox -s teardown, and nox -s setup.",
+            hint=f"See {paths.log}; then: {Command('teardown')}, and {Command('setup')}.",
         )
     if knock(paths.socket) != "dead":
         raise SetupError(f"Another engine listens at {paths.socket}.", hint="Use that one, or stop it.")

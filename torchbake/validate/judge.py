@@ -11,6 +11,7 @@ from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, VERSION_LABEL, version
 from torchbake.registry.cosign import UNASKED
 from torchbake.release.decide import Held, moves_to, rank_of
 from torchbake.render.dockerfile import promised_labels
+from torchbake.ui.command import Command
 from torchbake.validate import judge_attestations as artifacts
 from torchbake.validate.expect import Versions, disagreements
 from torchbake.validate.facts import Image, Revision, Served, Shelf, Signatures, short
@@ -236,7 +237,7 @@ class _Judging:
 
     def _put_it_at(self, revision: Revision) -> str:
         where = f"--registry {self._registry} --to {revision.tag.revision}"
-        return f"Put it there: nox -s promote -- {self.promise.id} {where}"
+        return f"Put it there: {Command('promote', f'{self.promise.id} {where}')}"
 
     @property
     def _registry(self) -> str:

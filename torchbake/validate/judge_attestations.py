@@ -13,6 +13,7 @@ from torchbake.oci.in_toto import STATEMENT
 from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM, artifact_tag
 from torchbake.release.provenance import PREDICATE
 from torchbake.release.record import Record
+from torchbake.ui.command import Command
 from torchbake.validate.facts import Attached, Revision, Served, Shelf, Signatures, short
 
 IMAGE = "image"
@@ -53,7 +54,7 @@ def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> P
     """
 
     def lie(content: Mapping[str, Any], record: Record) -> Problem | None:
-        trust = f"Trust the image: nox -s sbom -- {record.id}"
+        trust = f"Trust the image: {Command('sbom', record.id)}"
         if content.get("bomFormat") != "CycloneDX":
             return Problem(reason="is not a CycloneDX SBOM", remedy=trust)
         named = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
