@@ -16,7 +16,6 @@ from torchbake.commands import COMMANDS
 from torchbake.commands._options import add_options, arguments_of
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 from torchbake.ui.command import Command, by_its_name
-from torchbake.ui.typed import as_typed
 
 
 class _ShowVersion(argparse.Action):
@@ -32,9 +31,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(message, hint=f"See: {self.prog} --help")
-
-    def format_help(self) -> str:
-        return as_typed(super().format_help())
 
 
 def _show_version() -> None:

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from torchbake.errors import TorchbakeError
 from torchbake.ui.columns import filled, is_of_figures, widths
-from torchbake.ui.typed import as_typed
 
 # Characters that control a terminal: C0 without tab and newline, C1, and changes of direction. Registries and tools
 # may send them.
@@ -46,14 +45,14 @@ def out() -> Console:
 
 def say(message: str, *, style: str | None = None) -> None:
     """Print a message on stderr."""
-    err.print(Text(as_typed(message), style=style or ""))
+    err.print(Text(message, style=style or ""))
 
 
 def show_error(error: TorchbakeError) -> None:
     """Print an error and its hint on stderr."""
-    err.print(Text("error: ", style="bold red") + Text(as_typed(error.message), style="not bold"))
+    err.print(Text("error: ", style="bold red") + Text(error.message, style="not bold"))
     if error.hint:
-        err.print(Text("  next: ", style="bold") + Text(as_typed(error.hint), style="not bold"))
+        err.print(Text("  next: ", style="bold") + Text(error.hint, style="not bold"))
 
 
 def show_json(value: Any) -> None:
@@ -72,7 +71,7 @@ def show_result(form: str, value: Any, columns: Sequence[str], rows: Iterable[Se
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, title: str | None = None) -> None:
     """Print a table for people. Without a terminal it has plain columns, no borders, and nothing is cut."""
     console = out()
-    cells = [[Text(as_typed(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]  # no markup
+    cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]  # no markup
     if console.is_terminal:
         table = _framed(columns, cells, console.width)
     else:
