@@ -80,7 +80,7 @@ def test_writes(trial: Trial, containers: Containers, client: docker.DockerClien
     assert not wrong, some(wrong)
     writer = smallest_image(client)
     if writer is None:
-        pytest.skip("no PyTorch image to write with is in the engine; build one: nox -s build -- cpu")
+        pytest.skip("the engine has no PyTorch image to write with; build one first")
     script = "echo y > /data/folder/file && echo y > /data/private/new && mkdir /data/new"
     mount = {str(trial.data.name): {"bind": "/data", "mode": "rw"}}
     ended = containers.run("sh", "-c", script, ref=writer, volumes=mount, user=f"{uid}:0")
