@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from torchbake.core.paths import PACKAGE
 from torchbake.ui.command import Command
+
+# Files that are committed or run by nox, and comments: they do not depend on the reader's door.
+OF_NOX = {
+    "__main__.py", "benchmark/manual.py", "charts/manual.py", "cli.py", "commands/help.py", "commands/setup.py",
+    "jobs/manual.py", "lock/lockfile.py", "matrix/manual.py", "proof/record.py", "render/dockerfile.py",
+    "ui/command.py",
+}  # fmt: skip
 
 EXAMPLES = [
     (Command("setup"), "torchbake setup", "nox -s setup"),
@@ -25,3 +33,8 @@ def test_a_command_is_written_for_its_door(
     for program in ("/x/torchbake/__main__.py", str(clone)):
         monkeypatch.setattr(sys, "argv", [program, "build"])
         assert f"Run: {command}" == f"Run: {by_nox}"
+
+
+def test_no_other_text_names_nox() -> None:
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "nox -s" in path.read_text()}
+    assert found == OF_NOX
