@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from torchbake.build.base_look import by_buildkit, check_look, check_version
 from torchbake.build.bootstrap import bootstrap
@@ -28,7 +28,6 @@ from torchbake.store.layout import Layout
 from torchbake.ui.tool_environment import environment_of
 
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]
-SOURCES: tuple[Source, ...] = get_args(Source)
 REGISTRY_TIMEOUT = 20  # seconds; a closed network may drop packets without an answer
 _IN_ENGINE = "torchbake.invalid/base"  # no host has such a name (RFC 2606)
 _VERSION = re.compile(r"(\d+\.\d+)?")  # of a base's Python; empty if not known

@@ -27,7 +27,7 @@ def load_selection(
 
 
 def load_image(matrix: Path, selectors: Sequence[str], owner: str, hint: str) -> tuple[Project, ImageSpec]:
-    """Load the project and select a PyTorch image. Raises UsageError unless it is one, the image of ``owner``."""
+    """Load the project and select a PyTorch image. Raises UsageError for several or none; ``owner`` needs the image."""
     project, selection = load_selection(matrix, selectors)
     specs = pytorch_of(selection.specs)
     if len(specs) != 1:

@@ -6,13 +6,12 @@ Source: https://github.com/containers/image/pull/1789
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from torchbake.oci.layer_order import json_bytes
 from torchbake.oci.manifest import INDEX, Blob, Manifest
 
 Transported: TypeAlias = Literal["zstd", "gzip", "both"]
-TRANSPORTED: tuple[Transported, ...] = get_args(Transported)
 ZSTD = "io.github.containers.compression.zstd"  # the annotation
 _PLATFORM = ("architecture", "os", "variant")
 
