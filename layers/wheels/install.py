@@ -1,4 +1,4 @@
-"""Installs locked wheels by uv, or downloads them by pip, from the indexes and folders of the host and the accelerator."""
+"""Installs locked wheels by uv, or downloads them by pip, from the indexes of the host and of the accelerator."""
 
 import hashlib
 import os

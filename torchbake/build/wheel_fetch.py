@@ -25,6 +25,7 @@ from torchbake.core.memory import spare_memory
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote, without_login
 from torchbake.lock.lockfile import Pin
+from torchbake.ui.command import Command
 
 _CHUNK = 2**20
 _LOGIN = re.compile(r"//\S*@")
@@ -65,7 +66,7 @@ def not_found(pin: Pin) -> BuildError:
     """Return the error for a wheel that no source has."""
     return BuildError(
         f"{pin.name} {pin.version}: no folder and no index of this host has a wheel with a hash of the lock.",
-        hint="Make the index reachable (docs/air-gapped.md), or build the image here, which keeps the needed files.",
+        hint=f"Make the index reachable ({Command('help', 'air-gapped')}), or build it here: a build keeps the files.",
     )
 
 

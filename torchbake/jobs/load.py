@@ -9,6 +9,7 @@ from torchbake.jobs.cross_checks import cross_checks
 from torchbake.jobs.model import Job
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, Location, parse_document, read_document
+from torchbake.ui.command import Command
 
 
 def load_job(path: Path) -> tuple[Job, Document]:
@@ -48,4 +49,4 @@ def validate_job(document: Document) -> Job:
 def job_problems(document: Document, found: list[tuple[Location, str]]) -> JobError:
     """One error with all problems of a job, in the file's order."""
     message = problems(document, found).message
-    return JobError(message, hint=f"Correct {document.path}; docs/job.md has every key.")
+    return JobError(message, hint=f"Correct {document.path}; {Command('help', 'job')} lists every key.")

@@ -11,6 +11,7 @@ from torchbake.oci.tag_names import artifact_tag
 from torchbake.release.record import Record
 from torchbake.report import model
 from torchbake.report.layer_sharing import Breakdown, Layer, break_down, stock
+from torchbake.ui.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,15 +185,15 @@ def _commands(
         lines["Pull this release"] = f"{pull}:{released.tag}"
         lines["Pull by digest"] = f"{pull}@{released.digest}"
     elif here is None:
-        lines["Build it"] = f"nox -s build -- {spec.id}"
+        lines["Build it"] = str(Command("build", spec.id))
     else:
         name = f"{spec.repository}:{tags[-1]}"
         words = f"-it {name}" if spec.has_torch else f"-v data:/data {name} /data"
         lines["Run it here"] = f"docker run --rm {words}"
         if not tested:
-            lines["Test it"] = f"nox -s test -- {spec.id}"
+            lines["Test it"] = str(Command("test", spec.id))
         elif here.stale:
-            lines["Build it again"] = f"nox -s build -- {spec.id}"
+            lines["Build it again"] = str(Command("build", spec.id))
     return tuple(model.Command(purpose=purpose, line=line) for purpose, line in lines.items())
 
 

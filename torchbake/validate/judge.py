@@ -138,7 +138,7 @@ class _Judging:
         yield from steps
         own = self.shelf.tags[self.promise.tags[0]]
         name = self.promise.id
-        finish = f"Move its tags: nox -s promote -- {name} --registry {self._registry} --finish"
+        finish = f"Move its tags: {Command('promote', f'{name} --registry {self._registry} --finish')}"
         unrecorded = artifacts.wrong_record(
             revision, self.shelf, own, name=name, release=self._release_it, finish=finish
         )  # fmt: skip
@@ -229,7 +229,7 @@ class _Judging:
     def _publish(self) -> str:
         """The commands of a release."""
         name = self.promise.id
-        return f"nox -s build test -- {name}, then nox -s publish -- {name} --registry {self._registry}"
+        return f"{Command('build test', name)}, then {Command('publish', f'{name} --registry {self._registry}')}"
 
     @property
     def _release_it(self) -> str:
