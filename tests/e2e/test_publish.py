@@ -25,8 +25,8 @@ from tests.small import Small
 from torchbake.errors import TorchbakeError
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.http import Answer
-from torchbake.registry.transport import Request, Transport
+from torchbake.registry.http import Answer, Request
+from torchbake.registry.transport import Transport
 from torchbake.registry.variants import images_of
 from torchbake.release.candidate import Candidate, Published
 from torchbake.release.promote import shift

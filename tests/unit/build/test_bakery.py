@@ -123,7 +123,7 @@ class Exports(Builder):
 
 def test_an_export_becomes_an_image_in_torchbakes_form_or_an_error(packing: Project, tmp_path: Path) -> None:
     job = job_of(packing, CUDA)
-    for steps, words in ((1000, ""), (1, "made 1 steps of")):
+    for steps, words in ((1000, ""), (1, "recorded 1 of")):
         bakery = bakery_of(Exports(steps=steps), packing, tmp_path)
         options = replace(OPTIONS, exports=tmp_path / str(steps))
         outcome = replace(bakery, options=options).image(job)

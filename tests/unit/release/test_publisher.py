@@ -446,7 +446,7 @@ def test_a_registry_that_makes_all_tags_immutable_is_told_of(place: Place) -> No
     place.publish(first)
     with pytest.raises(StatusError) as refused:
         place.publish(second)
-    assert "docs/tags.md#make-them-immutable-in-the-registry" in (refused.value.hint or "")
+    assert "tags#make-them-immutable-in-the-registry" in (refused.value.hint or "")
     assert place.rolling() == {first.digest}
 
 

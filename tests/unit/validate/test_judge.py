@@ -443,7 +443,7 @@ def test_a_config_of_any_shape_is_a_fact(config: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("layers", "words"),
-    [("nonsense", "'nonsense' where its layers"), ([{"digest": "x"}], "not a descriptor"), ([3], "not a descriptor")],
+    [("nonsense", "'nonsense' in place of a list"), ([{"digest": "x"}], "not a descriptor"), ([3], "not a descriptor")],
 )
 def test_a_manifest_of_any_shape_is_a_fact(layers: object, words: str) -> None:
     registry = Fake()
