@@ -29,7 +29,7 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 # help, as the longest file sets the time, and each needs memory.
 SIDE_BY_SIDE = ["-v", "-n", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
 
-TRIED = 5  # tests that may fail again alone before the session ends
+MOST_RETRIES = 5  # tests that may fail again alone before the session ends
 
 define_sessions()
 
@@ -45,10 +45,12 @@ def run_all(session: nox.Session, beside: Sequence[str], words: Sequence[str]) -
         session.run("pytest", *beside, *words)
     except CommandFailed:
         session.warn("Failed tests run again, one after the other. A test that passes only so needs a fix.")
-        session.run("pytest", "-v", "--last-failed", "--last-failed-no-failures=none", f"--maxfail={TRIED}", *words)
+        session.run(
+            "pytest", "-v", "--last-failed", "--last-failed-no-failures=none", f"--maxfail={MOST_RETRIES}", *words
+        )
 
 
-def chosen(words: Sequence[str], default: str) -> list[str]:
+def pytest_paths(words: Sequence[str], default: str) -> list[str]:
     """Return pytest's arguments, with the default folder only if no test is named: pytest would run both."""
     return [*words] if any(word.startswith(f"{default}/") for word in words) else [default, *words]
 
@@ -67,20 +69,20 @@ def lint(session: nox.Session) -> None:
     dockerfiles = [*Path("images").glob("*/Dockerfile"), *Path("examples").glob("*/Dockerfile")]
     session.run("hadolint", *map(str, sorted([*dockerfiles, *Path("benchmarks").glob("*.Dockerfile")])))
     session.run("check-jsonschema", "--schemafile", "matrix.schema.json", "matrix.yaml")  # as editors do
-    written = Path(session.create_tmp())
-    session.run("python", "-m", "tests.pipelines", str(written))  # writes the commands of CI files, and `init`'s files
-    github = map(str, sorted([*Path().glob(".github/workflows/*.yml"), *written.glob("github*.yml")]))
-    gitlab = map(str, sorted([*Path().glob("ci/*.yml"), *written.glob("gitlab*.yml")]))
+    path = Path(session.create_tmp())
+    session.run("python", "-m", "tests.pipelines", str(path))  # writes the commands of CI files, and `init`'s files
+    github = map(str, sorted([*Path().glob(".github/workflows/*.yml"), *path.glob("github*.yml")]))
+    gitlab = map(str, sorted([*Path().glob("ci/*.yml"), *path.glob("gitlab*.yml")]))
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *github)
     session.run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", *gitlab)
     forms = [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "feature", "config")]
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-issue-forms", *forms[:2])
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-issue-config", *forms[2:])
-    session.run("shellcheck", *map(str, sorted(written.glob("*.sh"))))
-    session.run("python", "-m", "tests.job_scripts", str(written))
-    scripts = sorted(written.glob("job-*.sh"))
+    session.run("shellcheck", *map(str, sorted(path.glob("*.sh"))))
+    session.run("python", "-m", "tests.job_scripts", str(path))
+    scripts = sorted(path.glob("job-*.sh"))
     session.run("shellcheck", "--exclude=SC2016", *map(str, scripts))  # a $ in a value must stay as it is
-    collections = (written / "collections").resolve()  # Ansible finds the collection there by its name
+    collections = (path / "collections").resolve()  # Ansible finds the collection there by its name
     collection = collections / "ansible_collections/torchbake/pytorch"
     collection.parent.mkdir(parents=True, exist_ok=True)
     collection.unlink(missing_ok=True)
@@ -94,7 +96,9 @@ def unit(session: nox.Session) -> None:
     """Test the pure core, with no engine and no network: nox -s unit -- tests/unit/matrix/test_tags.py"""
     install(session, "test")
     if session.posargs:
-        session.run("pytest", *chosen(session.posargs, "tests/unit"))  # a few tests end before workers have started
+        session.run(
+            "pytest", *pytest_paths(session.posargs, "tests/unit")
+        )  # a few tests end before workers have started
     else:
         run_all(session, ["-n", "auto"], ["tests/unit"])
 
@@ -106,7 +110,7 @@ def e2e(session: nox.Session) -> None:
     session.run("python", "-m", "torchbake", "setup")
     room = f"{session.posargs[1]} and " if session.posargs[:1] == ["--room"] and len(session.posargs) > 1 else ""
     posargs = session.posargs[2:] if room else session.posargs
-    words = ["-m", f"{room}not long", "--durations=60", "--durations-min=5", *chosen(posargs, "tests/e2e")]
+    words = ["-m", f"{room}not long", "--durations=60", "--durations-min=5", *pytest_paths(posargs, "tests/e2e")]
     if posargs:
         session.run("pytest", "-s", *words)  # pytest uses the last of two -m
     else:
@@ -124,14 +128,14 @@ def clusters(session: nox.Session) -> None:
     """Run jobs on a real Kubernetes node, a swarm and podman, made of Debian's packages: as root, with 5 GB of disk."""
     install(session, "test")
     session.run("python", "-m", "torchbake", "setup")
-    session.run("pytest", "-s", "--durations=10", *chosen(session.posargs, "tests/clusters"))
+    session.run("pytest", "-s", "--durations=10", *pytest_paths(session.posargs, "tests/clusters"))
 
 
 @nox.session(default=False)
 def engines(session: nox.Session) -> None:
     """Release a small image on each kind of engine, made of Debian's packages: as root, with 4 GB of disk."""
     install(session, "test")
-    session.run("pytest", "-s", "--durations=10", *chosen(session.posargs, "tests/engines"))
+    session.run("pytest", "-s", "--durations=10", *pytest_paths(session.posargs, "tests/engines"))
 
 
 @nox.session(default=False)

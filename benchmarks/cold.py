@@ -14,7 +14,7 @@ import uv
 import yaml
 
 from benchmarks.measure import command, layers_of, seconds, torchbake
-from benchmarks.plans import TARGET, Plans, image_of, made
+from benchmarks.plans import TARGET, Plans, image_of, make_plan
 from torchbake.core.files import remove_folder
 from torchbake.core.paths import TOOLKIT, layers_folder, state_of
 from torchbake.core.sizes import human
@@ -125,7 +125,7 @@ class Cold(Plans):
         )
 
     def _bake(self, target: Mapping[str, Any], name: str) -> float:
-        with self.written(target, made(name)) as file:
+        with self.write_plan(target, make_plan(name)) as file:
             return seconds(lambda: command("docker", "buildx", "bake", "--file", str(file), TARGET))
 
     def _flat(self, staged: str | None, name: str) -> Path:
@@ -196,15 +196,15 @@ def cold(args: argparse.Namespace) -> None:
 def _ways(bench: Cold, *, tuned_only: bool) -> dict[str, tuple[Callable[[], float], str]]:
     best: dict[str, tuple[Callable[[], float], str]] = {
         OURS: (bench.build, bench.ref),
-        TUNED: (bench.tuned, made("tuned")),
+        TUNED: (bench.tuned, make_plan("tuned")),
     }
     if tuned_only:
         return best
     return {
         **best,
-        "raw bake of the same plan": (bench.raw, made("raw")),
-        "naive Dockerfile": (lambda: bench.naive("type=image"), made("naive")),
-        "naive Dockerfile, zstd": (lambda: bench.naive(ZSTD), made("naive")),
+        "raw bake of the same plan": (bench.raw, make_plan("raw")),
+        "naive Dockerfile": (lambda: bench.naive("type=image"), make_plan("naive")),
+        "naive Dockerfile, zstd": (lambda: bench.naive(ZSTD), make_plan("naive")),
     }
 
 
@@ -221,21 +221,21 @@ def _measure(name: str, work: Callable[[], float], times: dict[str, list[float]]
 def rows(times: Mapping[str, Sequence[float]], sizes: Mapping[str, Size]) -> list[tuple[str, ...]]:
     """Return a row for each cold build, with each figure's ratio to the tuned Dockerfile; the goals are last."""
     middle, tuned = statistics.median(times[TUNED]), sizes[TUNED]
-    found = list[tuple[str, ...]]()
+    matches = list[tuple[str, ...]]()
     for way, size in sizes.items():
         time = statistics.median(times[way])
-        found.append(
+        matches.append(
             (way, f"{time:.1f} s", f"{time / middle:.2f}",
              human(size.compressed), f"{size.compressed / tuned.compressed:.2f}",
              human(size.uncompressed), f"{size.uncompressed / tuned.uncompressed:.2f}",
              f"{size.files:,}", f"{size.files / tuned.files:.2f}")
         )  # fmt: skip
-    return [*found, GOALS]
+    return [*matches, GOALS]
 
 
 def warm_rows(times: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
     """Return the rows of warm builds, with ratios to the tuned Dockerfile with one more package."""
     tuned = statistics.median(times[TUNED + MORE])
     medians = {way: statistics.median(measured) for way, measured in times.items()}
-    found = [(way, f"{medians[way]:.1f} s", f"{medians[way] / tuned:.2f}") for way in (OURS + MORE, TUNED + MORE)]
-    return [*found, ("goal", "", "0.50"), (f"{OURS}, nothing new", f"{medians[OURS + AGAIN]:.1f} s", "")]
+    matches = [(way, f"{medians[way]:.1f} s", f"{medians[way] / tuned:.2f}") for way in (OURS + MORE, TUNED + MORE)]
+    return [*matches, ("goal", "", "0.50"), (f"{OURS}, nothing new", f"{medians[OURS + AGAIN]:.1f} s", "")]

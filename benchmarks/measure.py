@@ -20,9 +20,9 @@ _SMALL = 100_000  # bytes; manifests are smaller
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 def median(work: Callable[[], Any], rounds: int) -> float:
@@ -31,10 +31,12 @@ def median(work: Callable[[], Any], rounds: int) -> float:
 
 def command(*words: str) -> str:
     """Run a command, which inherits the open files of secrets; a failure ends the benchmark with its output."""
-    done = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False, close_fds=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-    return done.stdout
+    process = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False, close_fds=False)
+    if process.returncode:
+        sys.exit(
+            f"{' '.join(words)} ended with {process.returncode}:\n{process.stdout[-2000:]}{process.stderr[-4000:]}"
+        )
+    return process.stdout
 
 
 def torchbake(*words: str) -> str:

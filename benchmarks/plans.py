@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import torchbake
-from torchbake.build.bakefile import Options, bake_file, target_name
+from torchbake.build.bakefile import BuildOptions, bake_file, target_name
 from torchbake.build.base_image import find_base
-from torchbake.build.prepare import Preparation
-from torchbake.build.source_date import created, revision
+from torchbake.build.commit import commit_time, revision
+from torchbake.build.prepare import ImagePreparation
 from torchbake.core.paths import TOOLKIT, builder_folder
 from torchbake.engine.client import connect
 from torchbake.hostconfig.apt_config import read_apt_config
@@ -37,14 +37,14 @@ class Plans:
         spec = image_of(project, self.spec.id)
         base = find_base(spec.base, project.state)
         assert base
-        preparation = Preparation(
+        preparation = ImagePreparation(
             project=project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None,
-            kept=builder_folder(),
+            wheel_folder=builder_folder(),
         )  # fmt: skip
         job = preparation.with_wheels(preparation.job(spec, base))
-        options = Options(
+        options = BuildOptions(
             output="type=image,compression=zstd,oci-mediatypes=true",
-            created=created(TOOLKIT),
+            created=commit_time(TOOLKIT),
             revision=revision(TOOLKIT),
             proxies=proxy_variables(),
         )
@@ -53,7 +53,7 @@ class Plans:
         return target
 
     @contextmanager
-    def written(self, target: Mapping[str, Any], name: str) -> Iterator[Path]:
+    def write_plan(self, target: Mapping[str, Any], name: str) -> Iterator[Path]:
         """Write a bake file with only this target, which makes the image ``name``; secrets exist until the end."""
         with secret_files(read_pip_config(), read_apt_config(), [self.spec]) as secrets:
             files = secrets[self.spec.id].items()
@@ -72,6 +72,6 @@ def image_of(project: Project, name: str) -> ImageSpec:
     return spec
 
 
-def made(name: str) -> str:
+def make_plan(name: str) -> str:
     """Return the name of a measurement's image."""
     return f"torchbake-bench/{name}:latest"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.cold import OURS, TUNED, Cold, in_turn
 from benchmarks.measure import command, seconds
-from benchmarks.plans import made
+from benchmarks.plans import make_plan
 from benchmarks.second_engine import second_engine
 from tests.e2e.registries import Running, registry
 from torchbake.core.paths import cache_folder
@@ -55,10 +55,10 @@ def pull(args: argparse.Namespace) -> None:
     only_as_root("pull")
     with tempfile.TemporaryDirectory() as folder, registry(cache_folder() / "tools", Path(folder, "registry")) as there:
         served = _serve(args.selectors[:2], Path(folder), there)
-        found = pulled(served, args.rounds, there)
+        matches = pulled(served, args.rounds, there)
     title = f"{' and '.join(args.selectors[:2])}, {args.rounds} rounds"
-    console.show_table(_PULLS, pull_rows(found), title=title)
-    show_starts(found, title)
+    console.show_table(_PULLS, pull_rows(matches), title=title)
+    show_starts(matches, title)
 
 
 def only_as_root(name: str) -> None:
@@ -83,8 +83,8 @@ def _serve(names: Sequence[str], folder: Path, there: Running) -> dict[str, list
 
 def _ways(bench: Cold) -> Mapping[str, tuple[Callable[[], float], str]]:
     return {
-        NAIVE: (lambda: bench.naive(_GZIP), made("naive")),
-        TUNED: (bench.tuned, made("tuned")),
+        NAIVE: (lambda: bench.naive(_GZIP), make_plan("naive")),
+        TUNED: (bench.tuned, make_plan("tuned")),
         OURS: (bench.build, bench.ref),
     }
 
@@ -98,12 +98,12 @@ def put(ref: str, way: str, place: int, there: Running) -> str:
 
 
 def pulled(served: Mapping[str, Sequence[str]], rounds: int, there: Running) -> dict[str, list[Round]]:
-    found: dict[str, list[Round]] = {}
+    matches: dict[str, list[Round]] = {}
     for number in range(rounds):
         for way, refs in in_turn(served, number):
-            found.setdefault(way, []).append(measured(refs, there))
-            console.say(f"{way}: pulled in {found[way][-1].pull:.1f} s")
-    return found
+            matches.setdefault(way, []).append(measured(refs, there))
+            console.say(f"{way}: pulled in {matches[way][-1].pull:.1f} s")
+    return matches
 
 
 def measured(refs: Sequence[str], there: Running) -> Round:
@@ -131,11 +131,11 @@ def _start(node: str, ref: str) -> Start:
     return Start(whole=whole, torch=float(output[0].split()[-1]))
 
 
-def pull_rows(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
+def pull_rows(matches: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
     """Return the medians, with ratios to the naive and to the tuned Dockerfile; the goals are last."""
-    first = {way: statistics.median(one.pull for one in rounds) for way, rounds in found.items()}
+    first = {way: statistics.median(one.pull for one in rounds) for way, rounds in matches.items()}
     table = list[tuple[str, ...]]()
-    for way, rounds in found.items():
+    for way, rounds in matches.items():
         following = [one.following for one in rounds if one.following is not None]
         after = statistics.median(following) if following else None
         table.append(
@@ -145,17 +145,17 @@ def pull_rows(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
     return [*table, GOALS]
 
 
-def show_starts(found: Mapping[str, Sequence[Round]], title: str) -> None:
-    console.show_table(_STARTS, start_rows(found), title=f"docker run, {title}")
+def show_starts(matches: Mapping[str, Sequence[Round]], title: str) -> None:
+    console.show_table(_STARTS, start_rows(matches), title=f"docker run, {title}")
 
 
-def start_rows(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
-    cold = {way: _median([one.cold for one in rounds]) for way, rounds in found.items()}
-    warm = {way: _median([start for one in rounds for start in one.warm]) for way, rounds in found.items()}
+def start_rows(matches: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
+    cold = {way: _median([one.cold for one in rounds]) for way, rounds in matches.items()}
+    warm = {way: _median([start for one in rounds for start in one.warm]) for way, rounds in matches.items()}
     table = [
         (way, f"{cold[way].whole:.2f} s", f"{cold[way].whole / cold[TUNED].whole:.2f}", f"{warm[way].whole:.2f} s",
          f"{warm[way].whole / warm[TUNED].whole:.2f}", f"{cold[way].torch:.2f} s", f"{warm[way].torch:.2f} s")
-        for way in found
+        for way in matches
     ]  # fmt: skip
     return [*table, START_GOALS]
 

@@ -18,7 +18,7 @@ from torchbake.matrix.project import load_project
 from torchbake.oci.labels import ID, INPUTS, LABEL
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
 from torchbake.ui import console
@@ -58,21 +58,21 @@ def _small(rounds: int) -> None:
     """Measure a release without the upload: release images of some bytes again, and add a tag."""
     small = Small()
     with tempfile.TemporaryDirectory() as folder, registry(TOOLS, Path(folder)) as running:
-        there = Registry(Transport(running.host), Repository(host=running.host, path="bench/small"))
+        there = Registry(RegistryTransport(running.host), Repository(host=running.host, path="bench/small"))
         candidates = [_candidate(small, number) for number in range(_IMAGES)]
         for candidate in candidates:
             Publisher(there).publish(candidate, small.supply, _silent, _silent)
         again, tags = [], []
         for number in range(rounds):
-            started = time.perf_counter()
+            start = time.perf_counter()
             for candidate in candidates:
                 Publisher(there).publish(candidate, small.supply, _silent, _silent)
-            again.append((time.perf_counter() - started) / _IMAGES)
+            again.append((time.perf_counter() - start) / _IMAGES)
             manifest = there.manifest(candidates[0].tags[0])
             assert manifest
-            started = time.perf_counter()
+            start = time.perf_counter()
             there.put(manifest, f"again-{number}")
-            tags.append(time.perf_counter() - started)
+            tags.append(time.perf_counter() - start)
     console.say(f"{_IMAGES} images with nothing to do: {statistics.median(again) * 1000:.0f} ms each")
     console.say(f"a tag more for an image: {statistics.median(tags) * 1000:.0f} ms")
 
@@ -80,8 +80,8 @@ def _small(rounds: int) -> None:
 def _candidate(small: Small, number: int) -> Candidate:
     name = f"2.{number}.0-cpu-runtime-debian12"
     labels = {ID: name, INPUTS: f"sha256:{number}", f"{LABEL}.torch": f"2.{number}.0"}
-    made = small.make(labels, [b"shared", str(number).encode()])
-    return Candidate(id=name, digest=made.digest, labels=labels, tags=(name, f"2.{number}-cpu"), verdict=None)
+    manifest = small.make(labels, [b"shared", str(number).encode()])
+    return Candidate(id=name, digest=manifest.digest, labels=labels, tags=(name, f"2.{number}-cpu"), verdict=None)
 
 
 def _silent(*_: object) -> None:
@@ -129,12 +129,14 @@ def _stored(running: Running) -> int:
 
 
 def _timed(*words: str) -> float:
-    started = time.perf_counter()
+    start = time.perf_counter()
     _run(*words)
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 def _run(*words: str, text: str | None = None) -> None:
-    done = subprocess.run(words, cwd=TOOLKIT, input=text, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    process = subprocess.run(words, cwd=TOOLKIT, input=text, capture_output=True, text=True, check=False)
+    if process.returncode:
+        sys.exit(
+            f"{' '.join(words)} ended with {process.returncode}:\n{process.stdout[-2000:]}{process.stderr[-2000:]}"
+        )

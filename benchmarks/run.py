@@ -41,7 +41,7 @@ from benchmarks.trace import trace
 from benchmarks.update import update
 from benchmarks.volumes import volumes
 from torchbake.build.base_image import find_base
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
@@ -61,24 +61,26 @@ from torchbake.ui import console
 def noop(args: argparse.Namespace) -> None:
     """Measure a build without changes; missing images get temporary stand-ins of the same name and labels."""
     words = args.selectors or ["all"]
-    made = list[str]()
+    items = list[str]()
     try:
-        stand_ins(words, made)
+        stand_ins(words, items)
         _noop(args, words)
     finally:
-        for image in made:
+        for image in items:
             subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
-    console.say(f"{len(made)} of the images were stand-ins")
+    console.say(f"{len(items)} of the images were stand-ins")
 
 
-def stand_ins(words: Sequence[str], made: list[str]) -> None:
+def stand_ins(words: Sequence[str], items: list[str]) -> None:
     """Make an empty image with the labels that `build` reads, for every image that the engine lacks.
 
-    The digest of each is added to ``made`` at once.
+    The digest of each is added to ``items`` at once.
     """
     project, engine = load_project(TOOLKIT / "matrix.yaml"), connect()
     there = engine.images()
-    preparation = Preparation(project=project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None)
+    preparation = ImagePreparation(
+        project=project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None
+    )
     for spec in select(project.expansion.specs, words).specs:
         base = find_base(spec.base, project.state) or sys.exit("Get the bases first: nox -s base -- all")
         job = preparation.job(spec, base)
@@ -86,7 +88,7 @@ def stand_ins(words: Sequence[str], made: list[str]) -> None:
             text = f"FROM scratch\nLABEL {LABEL}.inputs={job.inputs} {LABEL}.id={spec.id}\n"
             build = ["docker", "build", "--quiet", "--provenance=false", "--tag", job.ref, "-"]
             subprocess.run(build, input=text, text=True, check=True, capture_output=True)
-            made.append(engine.images()[job.ref].digest)
+            items.append(engine.images()[job.ref].digest)
 
 
 def _noop(args: argparse.Namespace, words: Sequence[str]) -> None:
@@ -155,16 +157,16 @@ def synthetic(folder: Path, count: int) -> Path:
 def sharing(args: argparse.Namespace) -> None:
     project = load_project(TOOLKIT / "matrix.yaml")
     specs = [spec for spec in project.expansion.specs if spec.id in args.selectors]
-    seen: dict[str, int] = {}
+    seen_names: dict[str, int] = {}
     rows, total = [], 0
     for spec in specs:
         layers = {layer.digest: layer.compressed for layer in layers_of(f"{spec.repository}:{spec.id}")}
-        new = {digest: size for digest, size in layers.items() if digest not in seen}
-        seen |= layers
+        new = {digest: size for digest, size in layers.items() if digest not in seen_names}
+        seen_names |= layers
         total += sum(layers.values())
         rows.append((spec.id, human(sum(layers.values())), human(sum(new.values())), str(len(layers))))
-    stored = sum(seen.values())
-    rows.append(("together", human(total), human(stored), str(len(seen))))
+    stored = sum(seen_names.values())
+    rows.append(("together", human(total), human(stored), str(len(seen_names))))
     console.show_table(("image", "compressed", "new in the registry", "layers"), rows)
     console.say(f"shared: {1 - stored / total:.0%} of the compressed bytes")
 

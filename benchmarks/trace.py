@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plans import TARGET, Plans, made
+from benchmarks.plans import TARGET, Plans, make_plan
 from benchmarks.trace_page import KIND_HEAD, STEP_HEAD, kind_rows, render_page, step_rows
 from benchmarks.trace_steps import last_stage, layers_event, steps_of, totals, whole
 from torchbake.build.buildkit_progress import events
@@ -24,8 +24,8 @@ _REPORTS = TOOLKIT / "reports/traces"
 
 def trace(args: argparse.Namespace) -> None:
     """Print the steps and the kinds of one build, and write its page; the record stays."""
-    named = Path(args.selectors[0])
-    record = named if named.suffix == ".jsonl" else _record(args.selectors[0], no_cache=args.no_cache)
+    path = Path(args.selectors[0])
+    record = path if path.suffix == ".jsonl" else _record(args.selectors[0], no_cache=args.no_cache)
     steps = steps_of(_recorded(record))
     if not steps:
         sys.exit(f"{record} has no finished step: name an output of `docker buildx --progress rawjson`.")
@@ -51,13 +51,13 @@ def _recorded(record: Path) -> Iterator[dict[str, Any]]:
 
 def _record(name: str, *, no_cache: bool) -> Path:
     """Build the image's plan in the engine's present builder, record BuildKit's events, and remove the image."""
-    record, image = _REPORTS / f"{name}.jsonl", made("trace")
+    record, image = _REPORTS / f"{name}.jsonl", make_plan("trace")
     with tempfile.TemporaryDirectory() as folder:
         plans = Plans(name, Path(folder))
         target = plans.target(plans.project) | ({"no-cache": True} if no_cache else {})
         console.say(f"building {name} …")
-        with plans.written(target, image) as file:
-            lines = _built("docker", "buildx", "bake", "--file", str(file), "--progress", "rawjson", TARGET)
+        with plans.write_plan(target, image) as file:
+            lines = _build("docker", "buildx", "bake", "--file", str(file), "--progress", "rawjson", TARGET)
         try:
             lines.append(layers_event(_layers(plans.engine, image)))
         finally:
@@ -66,9 +66,9 @@ def _record(name: str, *, no_cache: bool) -> Path:
     return record
 
 
-def _built(*words: str) -> list[dict[str, Any]]:
+def _build(*words: str) -> list[dict[str, Any]]:
     """Run a build, and return its events; a failure ends the benchmark with the last lines of output."""
-    found, output = list[dict[str, Any]](), list[str]()
+    matches, output = list[dict[str, Any]](), list[str]()
     with subprocess.Popen(
         words, cwd=TOOLKIT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace",
@@ -77,10 +77,10 @@ def _built(*words: str) -> list[dict[str, Any]]:
             if isinstance(event, str):
                 output.append(event)
             else:
-                found.append(event)
+                matches.append(event)
     if process.returncode:
         sys.exit(f"{' '.join(words)} ended with {process.returncode}:\n" + "\n".join(output[-15:]))
-    return found
+    return matches
 
 
 def _layers(engine: Engine, image: str) -> list[int]:

@@ -56,13 +56,15 @@ def ticks(total: float) -> list[float]:
 def picture(steps: Sequence[Step]) -> Markup:
     """Return the lanes as an SVG with the colours of the page."""
     total = whole(steps) or 1.0
-    found, top = list[Markup](), AXIS
+    matches, top = list[Markup](), AXIS
     for lane in lanes(steps):
-        found.append(_lane(lane, top, total))
+        matches.append(_lane(lane, top, total))
         top += lane.rows * ROW + GAP
     axis = Markup("").join(_tick(moment, top, total) for moment in ticks(total))
     head = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">')
-    return head.format(WIDTH, top, "A lane for each stage over time") + axis + Markup("").join(found) + Markup("</svg>")
+    return (
+        head.format(WIDTH, top, "A lane for each stage over time") + axis + Markup("").join(matches) + Markup("</svg>")
+    )
 
 
 def _lane(lane: Lane, top: int, total: float) -> Markup:

@@ -115,12 +115,12 @@ def whole(steps: Iterable[Step]) -> float:
 def shares(steps: Sequence[Step]) -> list[float]:
     """Return each step's seconds, which parallel steps split; with the waiting they add up to the build's time."""
     moments = sorted({moment for step in steps for moment in (step.start, step.end)})
-    found = [0.0] * len(steps)
+    matches = [0.0] * len(steps)
     for begin, end in pairwise(moments):
         running = [number for number, step in enumerate(steps) if step.start <= begin and step.end >= end]
         for number in running:
-            found[number] += (end - begin) / len(running)
-    return found
+            matches[number] += (end - begin) / len(running)
+    return matches
 
 
 def totals(steps: Sequence[Step]) -> list[KindTotal]:
@@ -129,13 +129,13 @@ def totals(steps: Sequence[Step]) -> list[KindTotal]:
     of_kind: dict[str, list[tuple[float, float]]] = {}
     for step, share in zip(steps, own, strict=True):
         of_kind.setdefault(step.kind, []).append((step.seconds, share))
-    found = list[KindTotal]()
+    matches = list[KindTotal]()
     for kind, each in of_kind.items():
         seconds, parts = (sum(column) for column in zip(*each, strict=True))
-        found.append(KindTotal(kind=kind, steps=len(each), seconds=seconds, share=parts / total))
+        matches.append(KindTotal(kind=kind, steps=len(each), seconds=seconds, share=parts / total))
     waiting = max(0.0, whole(steps) - sum(own))
     idle = KindTotal(kind="waiting", steps=0, seconds=waiting, share=waiting / total)
-    return [*sorted(found, key=lambda one: (-one.share, one.kind)), idle]
+    return [*sorted(matches, key=lambda one: (-one.share, one.kind)), idle]
 
 
 def kind_of(name: str) -> str:

@@ -11,7 +11,7 @@ import yaml
 
 from benchmarks.cold import OURS, TUNED, Cold
 from benchmarks.measure import command, torchbake
-from benchmarks.plans import made
+from benchmarks.plans import make_plan
 from benchmarks.pull import Round, only_as_root, pulled, put, show_starts
 from tests.e2e.registries import Running, registry
 from torchbake.build.base_image import find_base
@@ -46,12 +46,12 @@ def update(args: argparse.Namespace) -> None:
     only_as_root("update")
     with tempfile.TemporaryDirectory() as folder, registry(cache_folder() / "tools", Path(folder, "registry")) as there:
         bench = Cold(args.selectors[0], Path(folder))
-        builds, served = _built(bench, updated(bench, there), there)
+        builds, served = _build(bench, updated(bench, there), there)
         bench.empty()
-        found = pulled(served, args.rounds, there)
+        matches = pulled(served, args.rounds, there)
     title = f"{args.selectors[0]}, {args.rounds} rounds of pulls"
-    console.show_table(_HEAD, rows(builds, found), title=title)
-    show_starts(found, title)
+    console.show_table(_HEAD, rows(builds, matches), title=title)
+    show_starts(matches, title)
 
 
 def updated(bench: Cold, there: Running) -> Project:
@@ -76,10 +76,10 @@ def with_base(matrix: str, name: str, image: str) -> str:
     return str(yaml.safe_dump(document, sort_keys=False))
 
 
-def _built(bench: Cold, after: Project, there: Running) -> tuple[dict[str, Builds], dict[str, list[str]]]:
+def _build(bench: Cold, after: Project, there: Running) -> tuple[dict[str, Builds], dict[str, list[str]]]:
     """Build both images each way; return the times, and the images' names in the registry."""
     ways: Mapping[str, Sequence[tuple[Callable[[], float], str]]] = {
-        TUNED: ((bench.tuned, made("tuned")), (lambda: bench.tuned(after), made("tuned"))),
+        TUNED: ((bench.tuned, make_plan("tuned")), (lambda: bench.tuned(after), make_plan("tuned"))),
         OURS: ((bench.build, bench.ref), (lambda: bench.build(after), f"{REPOSITORY}:{bench.spec.id}")),
     }
     times, served = dict[str, Builds](), dict[str, list[str]]()
@@ -94,10 +94,10 @@ def _built(bench: Cold, after: Project, there: Running) -> tuple[dict[str, Build
     return times, served
 
 
-def rows(builds: Mapping[str, Builds], found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
+def rows(builds: Mapping[str, Builds], matches: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
     """Return the seconds of builds and the medians of pulls; the goals are last."""
-    first = {way: statistics.median(one.pull for one in found[way]) for way in builds}
-    next_one = {way: statistics.median(one.following or 0 for one in found[way]) for way in builds}
+    first = {way: statistics.median(one.pull for one in matches[way]) for way in builds}
+    next_one = {way: statistics.median(one.following or 0 for one in matches[way]) for way in builds}
     table = [
         (
             way, f"{took.cold:.1f} s", f"{took.updated:.1f} s", f"{took.updated / took.cold:.2f}",

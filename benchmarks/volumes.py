@@ -23,22 +23,22 @@ _HEAD = ("tree", "state", "chown -R", "volume-permissions", "of chown -R")
 
 def volumes(args: argparse.Namespace) -> None:
     """Print medians of rounds with both programs in turn; each changes to a new owner."""
-    wanted = args.selectors or list(_TREES)
-    if unknown := set(wanted) - set(_TREES):
+    expected = args.selectors or list(_TREES)
+    if unknown := set(expected) - set(_TREES):
         sys.exit(f"{', '.join(sorted(unknown))}: no such tree; there are {', '.join(_TREES)}")
     if os.geteuid() != 0:
         sys.exit("Run it as root: it mounts a file system and gives files away.")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        binary = _compiled(Path(folder))
-        for name in wanted:
+        binary = _compile(Path(folder))
+        for name in expected:
             with _file_system(Path(folder)) as volume:
                 _TREES[name](volume / "tree", args.files)
                 rows += _compare(name, binary, volume, args.rounds)
     console.show_table(_HEAD, rows)
 
 
-def _compiled(folder: Path) -> Path:
+def _compile(folder: Path) -> Path:
     compiler = shutil.which("musl-gcc") or shutil.which("gcc") or sys.exit("no C compiler; install musl-tools")
     binary = folder / "volume-permissions"
     _run(compiler, "-std=c11", "-O2", "-s", "-static", "-o", binary, _SOURCE)
@@ -116,13 +116,13 @@ def _prepare(tree: Path, volume: Path, *, cold: bool) -> None:
 
 
 def _timed(*words: str | Path) -> float:
-    started = time.perf_counter()
+    start = time.perf_counter()
     _run(*words)
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 def _run(*words: str | Path) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{words[0]} ended with {done.returncode}: {done.stderr}")
-    return done.stdout
+    process = subprocess.run(words, capture_output=True, text=True, check=False)
+    if process.returncode:
+        sys.exit(f"{words[0]} ended with {process.returncode}: {process.stderr}")
+    return process.stdout

@@ -20,8 +20,8 @@ PROGRAM = ".data/scripts/uv"  # https://packaging.python.org/en/latest/specifica
 
 def main(lock: str, wheels: str, target: str) -> None:
     """Install uv. Raises SystemExit if the wheel has no program uv, or if there is neither a wheel nor a pip."""
-    for found in pips()[:1]:
-        Path(target).with_name("pip.whl").symlink_to(found)  # `python -m wheels layers` downloads with it
+    for path in pips()[:1]:
+        Path(target).with_name("pip.whl").symlink_to(path)  # `python -m wheels layers` downloads with it
     wheel = handed_over(Path(lock).read_text(), Path(wheels))
     if wheel:
         unpack(wheel, Path(target, "bin/uv"))
@@ -54,11 +54,11 @@ def pips() -> "list[Path]":
 
 def pip(*words: str) -> None:
     """Run pip in this process, and exit."""
-    found = pips()
-    if not found:
+    pathes = pips()
+    if not pathes:
         sys.exit(f"{sys.executable} has no pip: its ensurepip has no wheel of it. Install the package that has one.")
     os.environ["PIP_ROOT_USER_ACTION"] = "ignore"
-    sys.path.insert(0, str(found[0]))
+    sys.path.insert(0, str(pathes[0]))
     sys.argv = ["pip", *words]
     runpy.run_module("pip", run_name="__main__", alter_sys=True)
 

@@ -42,12 +42,16 @@ def scripts() -> Iterator[tuple[str, str]]:
             yield f"{name}-{case}", TARGETS[name].render(cases.task_of(cases.text_of(case)))
     for name in ("docker", "torchrun"):
         yield name, TARGETS[name].render(task_of({}))
-    for runtime, said in RUNTIMES.items():
-        yield f"slurm-{runtime}", TARGETS["slurm"].render(task_of({"slurm": said}))
-    for name, said in (("docker", {}), ("torchrun", {}), *((f"slurm-{name}", said) for name, said in RUNTIMES.items())):
+    for runtime, lines in RUNTIMES.items():
+        yield f"slurm-{runtime}", TARGETS["slurm"].render(task_of({"slurm": lines}))
+    for name, lines in (
+        ("docker", {}),
+        ("torchrun", {}),
+        *((f"slurm-{name}", lines) for name, lines in RUNTIMES.items()),
+    ):
         yield (
             f"{name}-hostile-command",
-            TARGETS[name.partition("-")[0]].render(commanded({"slurm": said} if said else {})),
+            TARGETS[name.partition("-")[0]].render(commanded({"slurm": lines} if lines else {})),
         )
 
 

@@ -48,8 +48,8 @@ def check_same(packages: Sequence[Path]) -> None:
 
 
 def _run(module: str, *words: str) -> None:
-    done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{module} {' '.join(words)}\n{done.stdout}{done.stderr}"
+    process = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, f"{module} {' '.join(words)}\n{process.stdout}{process.stderr}"
 
 
 def main(folder: Path) -> None:

@@ -28,7 +28,7 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
     "startsWith": lambda text, start: _text(text).lower().startswith(_text(start).lower()),
     "cancelled": lambda: False,
     "fromJSON": json.loads,
-    "format": lambda text, *words: re.sub(r"\{(\d+)\}", lambda found: _text(words[int(found[1])]), text),
+    "format": lambda text, *words: re.sub(r"\{(\d+)\}", lambda match: _text(words[int(match[1])]), text),
 }
 
 
@@ -100,8 +100,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def load(text: str) -> dict[str, Any]:
     """The text of a CI file as both services read it."""
-    found: dict[str, Any] = yaml.load(text, Loader=_Loader)
-    return found
+    matches: dict[str, Any] = yaml.load(text, Loader=_Loader)
+    return matches
 
 
 def github_jobs(path: Path) -> dict[str, Job]:
@@ -184,7 +184,7 @@ def blocks() -> Iterator[Block]:
 
 def fill(text: str, contexts: Contexts) -> str:
     """A text of a workflow with its `${{ … }}` filled in."""
-    return re.sub(r"\$\{\{(.*?)\}\}", lambda found: _text(evaluate(found[1], contexts)), text)
+    return re.sub(r"\$\{\{(.*?)\}\}", lambda match: _text(evaluate(match[1], contexts)), text)
 
 
 def holds(condition: str, contexts: Contexts) -> bool:
@@ -199,7 +199,7 @@ def evaluate(text: str, contexts: Contexts) -> Any:
     """
     parts = re.split(r"('[^']*')", text.strip())
     words = {"&&": " and ", "||": " or ", "!": " not "}
-    parts[::2] = [re.sub(r"&&|\|\||!(?!=)", lambda found: words[found[0]], part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"&&|\|\||!(?!=)", lambda match: words[match[0]], part) for part in parts[::2]]
     return _value(ast.parse("".join(parts).strip(), mode="eval").body, contexts)
 
 
@@ -212,7 +212,7 @@ def _value(node: ast.expr, contexts: Contexts) -> Any:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return not _value(operand, contexts)
         case ast.BoolOp(op=op, values=values):
-            return _joined(values, contexts, wanted=isinstance(op, ast.Or))
+            return _joined(values, contexts, is_wanted=isinstance(op, ast.Or))
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
             same = _text(_value(left, contexts)).lower() == _text(_value(right, contexts)).lower()
             return same is isinstance(op, ast.Eq)
@@ -234,14 +234,14 @@ def _looked_up(node: ast.expr, contexts: Contexts) -> Any:
     raise ValueError(f"an expression that is not known here: {ast.unparse(node)}")
 
 
-def _joined(values: Sequence[ast.expr], contexts: Contexts, *, wanted: bool) -> Any:
+def _joined(values: Sequence[ast.expr], contexts: Contexts, *, is_wanted: bool) -> Any:
     """The operand that decides, else the last: `a && b || c` is GitHub's way to say "b if a, else c"."""
-    found = None
+    value = None
     for node in values:
-        found = _value(node, contexts)
-        if bool(found) is wanted:
+        value = _value(node, contexts)
+        if bool(value) is is_wanted:
             break
-    return found
+    return value
 
 
 def _text(value: Any) -> str:

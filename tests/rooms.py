@@ -41,12 +41,12 @@ PLACES = {  # rooms of code outside their folders; None if no end-to-end test de
 
 def rooms_of_tests() -> dict[str, set[str]]:
     """Return the rooms in the marks of each file of end-to-end tests, by the file's path."""
-    found = {}
+    matches = {}
     for path in sorted((ROOT / "tests/e2e").glob("test_*.py")):
         marks = re.findall(r"^pytestmark = .*?(?=^\S|\Z)", path.read_text(), flags=re.MULTILINE | re.DOTALL)
         names = re.findall(r"pytest\.mark\.(\w+)", " ".join(marks))
-        found[f"tests/e2e/{path.name}"] = (FOLDERS | {"entrypoints", "doors"}) & set(names)
-    return found
+        matches[f"tests/e2e/{path.name}"] = (FOLDERS | {"entrypoints", "doors"}) & set(names)
+    return matches
 
 
 def touched(changed: Iterable[str]) -> list[str]:
@@ -71,8 +71,8 @@ def main(words: Sequence[str] | None = None) -> None:
     rooms = sorted(set().union(*rooms_of_tests().values()))
     if since:
         command = ["git", "diff", "--name-only", "--no-renames", "--end-of-options", since, "--"]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-        rooms = touched(done.stdout.splitlines())
+        process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        rooms = touched(process.stdout.splitlines())
     print(json.dumps({"include": [{"room": room} for room in rooms]}))
 
 

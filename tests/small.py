@@ -35,10 +35,10 @@ class Small:
         self.images[manifest.digest] = manifest, blobs, labels
         return manifest
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+    def take_out(self, digest: str, folder: Path, select: Callable[[str], bool]) -> Content:
         manifest, blobs, _ = self.images[digest]
         for name, data in blobs.items():
-            if wanted(name):
+            if select(name):
                 (folder / name.removeprefix("sha256:")).write_bytes(data)
         return Content(manifest=manifest, folder=folder)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from torchbake import MATRIX_VARIABLE
 from torchbake.core.child import run
-from torchbake.core.inherited import ToolName, inherited, note_of_ignored
 from torchbake.core.paths import CHECKOUT, TOOLKIT
+from torchbake.core.tool_variables import ToolName, inherited_variables, note_of_ignored
 from torchbake.errors import InstallError, TorchbakeError
 
 _READY = "torchbake-ready"  # written last: an environment without it is incomplete
@@ -91,7 +91,7 @@ def _install(folder: Path, packages: Sequence[str], lock: int) -> None:
 
 
 def _run(tool: ToolName, words: Sequence[str], lock: int) -> bool:
-    env = inherited(tool, os.environ)
+    env = inherited_variables(tool, os.environ)
     return subprocess.run(words, env=env, stdout=2, check=False, pass_fds=[lock]).returncode == 0
 
 

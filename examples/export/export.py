@@ -21,9 +21,9 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     unseen = points(7, seed=1)
     with torch.inference_mode():
-        wanted = model(unseen)
+        expected = model(unseen)
         apart = {
-            name: (FORMATS[name](model, options.out)(unseen) - wanted).abs().max().item() for name in options.formats
+            name: (FORMATS[name](model, options.out)(unseen) - expected).abs().max().item() for name in options.formats
         }
     for name, difference in apart.items():
         print(f"{name}: differs by {difference:.1e}")

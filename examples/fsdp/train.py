@@ -102,8 +102,8 @@ def verdict(plain: nn.Module, sharded: nn.Module, error: float, goal: float) -> 
     here = sum(value.to_local().numel() for value in sharded.parameters())
     # Gathered on rank 0, as for saving.
     whole = get_model_state_dict(sharded, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
-    wanted = plain.state_dict()
-    apart = max((float((value - wanted[name].cpu()).abs().max()) for name, value in whole.items()), default=0.0)
+    expected = plain.state_dict()
+    apart = max((float((value - expected[name].cpu()).abs().max()) for name, value in whole.items()), default=0.0)
     results = [error, apart]
     dist.broadcast_object_list(results)
     parts: list[int] = [0] * dist.get_world_size()

@@ -39,9 +39,9 @@ def main() -> int:
     size = options.batch * SIDE * SIDE * 3 * 4 * options.workers * 2  # two batches of each worker wait
     print(f"/dev/shm: {shutil.disk_usage('/dev/shm').total >> 20} MiB; batches that wait: {size >> 20} MiB", flush=True)
     model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 1)).to(device)
-    seen, right = train(model, device, options)
-    print(f"{len(seen)} pictures came, {len(set(seen))} different; {right:.1%} of the last batch were recognised")
-    return 0 if sorted(seen) == list(range(options.pictures)) and right > 0.9 else 1
+    numbers, right = train(model, device, options)
+    print(f"{len(numbers)} pictures came, {len(set(numbers))} different; {right:.1%} of the last batch were recognised")
+    return 0 if sorted(numbers) == list(range(options.pictures)) and right > 0.9 else 1
 
 
 def arguments() -> argparse.Namespace:
@@ -61,16 +61,16 @@ def train(model: nn.Module, device: torch.device, options: argparse.Namespace) -
         timeout=_PATIENCE if options.workers else 0,
     )  # fmt: skip
     optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
-    seen, right = list[int](), 0.0
+    seen_names, right = list[int](), 0.0
     for pictures, red, places in loader:
-        wanted = red.to(device, non_blocking=True)
-        found = model(pictures.to(device, non_blocking=True))[:, 0]
+        expected = red.to(device, non_blocking=True)
+        value = model(pictures.to(device, non_blocking=True))[:, 0]
         optimizer.zero_grad()
-        nn.functional.binary_cross_entropy_with_logits(found, wanted).backward()
+        nn.functional.binary_cross_entropy_with_logits(value, expected).backward()
         optimizer.step()
-        seen += places.tolist()
-        right = ((found > 0) == (wanted > 0.5)).float().mean().item()
-    return seen, right
+        seen_names += places.tolist()
+        right = ((value > 0) == (expected > 0.5)).float().mean().item()
+    return seen_names, right
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint
 from pathlib import PurePosixPath
 
 from .records import data_row, sorted_rows
-from .strip import stripped
+from .strip import strip
 from .trim import Drop, trim_rows
 
 INTERPRETER = "/opt/venv/bin/python"
@@ -46,7 +46,7 @@ class WheelError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class WheelFile:
     """A file of an image: an unaltered member of the wheel's archive, or other bytes."""
 
     content: zipfile.ZipInfo | bytes
@@ -62,16 +62,16 @@ class File:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contents:
+class WheelFiles:
     """The files of a wheel's layer by their names, and the files that are kept aside as headers."""
 
-    layer: Mapping[str, File]
-    headers: Mapping[str, File]
+    layer: Mapping[str, WheelFile]
+    headers: Mapping[str, WheelFile]
 
 
 def contents_of(
     wheel: zipfile.ZipFile, rules: Sequence[Drop], read: Callable[[zipfile.ZipInfo], bytes] | None = None
-) -> Contents:
+) -> WheelFiles:
     """Lay out a wheel by the rules of trim.toml, with a true RECORD. ``read`` is another reader of its members.
 
     Raises WheelError, and BadZipFile for an archive that is damaged.
@@ -81,14 +81,14 @@ def contents_of(
     rows = _rows_of(members, info, read)
     placed = {name: _place(name, info) for name in {*members, *(name for name, *_ in rows)}}
     files = {placed[name]: _file(name, member, read) for name, member in members.items()}
-    added = _added(info, members, read)
+    added = _add(info, members, read)
     own = [_row(placed[name], files.get(placed[name]), rest) for name, *rest in rows]
     stay, go = trim_rows([*own, *(_row(name, file) for name, file in added.items())], rules)
     files |= added
-    smaller = {name: _stripped(files[name], read) for name, rule in go if rule.to == "strip" and name in files}
+    smaller = {name: _strip(files[name], read) for name, rule in go if rule.to == "strip" and name in files}
     stay += [_row(name, file) for name, file in smaller.items()]
-    files |= smaller | {f"{info}/RECORD": File(content=sorted_rows(stay).encode())}
-    return Contents(
+    files |= smaller | {f"{info}/RECORD": WheelFile(content=sorted_rows(stay).encode())}
+    return WheelFiles(
         layer={name: files[name] for name, *_ in stay if name in files},
         headers={name: files[name] for name, rule in go if rule.to == "headers" and name in files},
     )
@@ -114,8 +114,8 @@ def _rows_of(
         rows = [row for row in csv.reader(io.StringIO(read(members[f"{info}/RECORD"]).decode())) if row]
     except (ValueError, csv.Error) as error:
         raise WheelError(f"{info}/RECORD cannot be read: {error}") from None
-    named = {row[0] for row in rows}
-    other = next((name for name in members if name not in named and not _SIGNATURE.fullmatch(name)), None)
+    names = {row[0] for row in rows}
+    other = next((name for name in members if name not in names and not _SIGNATURE.fullmatch(name)), None)
     if other is not None:
         raise WheelError(f"{other} is not named in its RECORD")
     return rows
@@ -133,20 +133,22 @@ def _place(name: str, info: str) -> str:
     return _SCHEMES[scheme].format(name=stem.partition("-")[0]) + below
 
 
-def _file(name: str, member: zipfile.ZipInfo, read: Callable[[zipfile.ZipInfo], bytes]) -> File:
+def _file(name: str, member: zipfile.ZipInfo, read: Callable[[zipfile.ZipInfo], bytes]) -> WheelFile:
     if ".data/scripts/" not in name:
-        return File(content=member, executable=bool(member.external_attr >> 16 & _EXECUTABLE))
-    return File(content=_SCRIPT.sub(f"#!{INTERPRETER}".encode(), read(member), count=1), executable=True)
+        return WheelFile(content=member, executable=bool(member.external_attr >> 16 & _EXECUTABLE))
+    return WheelFile(content=_SCRIPT.sub(f"#!{INTERPRETER}".encode(), read(member), count=1), executable=True)
 
 
-def _added(
+def _add(
     info: str, members: Mapping[str, zipfile.ZipInfo], read: Callable[[zipfile.ZipInfo], bytes]
-) -> dict[str, File]:
+) -> dict[str, WheelFile]:
     """Return the files that an installer adds: programs for entry points, and marks as of uv."""
     points = members.get(f"{info}/entry_points.txt")
     text = read(points).decode() if points else ""
-    programs = {f"bin/{point.name}": File(content=_program(point), executable=True) for point in _points(info, text)}
-    return {f"{info}/INSTALLER": File(content=b"uv"), f"{info}/REQUESTED": File(content=b""), **programs}
+    programs = {
+        f"bin/{point.name}": WheelFile(content=_program(point), executable=True) for point in _points(info, text)
+    }
+    return {f"{info}/INSTALLER": WheelFile(content=b"uv"), f"{info}/REQUESTED": WheelFile(content=b""), **programs}
 
 
 def _points(info: str, text: str) -> Iterator[EntryPoint]:
@@ -172,11 +174,11 @@ def _program(point: EntryPoint) -> bytes:
     return _PROGRAM.format(interpreter=INTERPRETER, module=module, name=name, attribute=attribute).encode()
 
 
-def _stripped(library: File, read: Callable[[zipfile.ZipInfo], bytes]) -> File:
+def _strip(library: WheelFile, read: Callable[[zipfile.ZipInfo], bytes]) -> WheelFile:
     whole = library.content if isinstance(library.content, bytes) else read(library.content)
-    return File(content=stripped(whole), executable=library.executable)
+    return WheelFile(content=strip(whole), executable=library.executable)
 
 
-def _row(name: str, file: File | None, rest: Sequence[str] = ()) -> list[str]:
+def _row(name: str, file: WheelFile | None, rest: Sequence[str] = ()) -> list[str]:
     """Return the row of a file. ``rest`` is the hash and the size in the wheel's RECORD, for an unaltered member."""
     return data_row(name, file.content) if file and isinstance(file.content, bytes) else [name, *rest]

@@ -40,19 +40,19 @@ class _Section:
         return _SECTION.pack(*astuple(self))
 
 
-def stripped(library: bytes) -> bytes:
+def strip(library: bytes) -> bytes:
     """Return a shared library with only its loaded sections, which keep their places and numbers.
 
     A file that is not such a library of 64 bits, or would not get smaller, is returned as it is.
     """
     try:
-        smaller = _stripped(library) if library.startswith(_MAGIC) else library
+        smaller = _strip(library) if library.startswith(_MAGIC) else library
     except (struct.error, LookupError, ValueError):  # a truncated or invalid file
         return library
     return smaller if len(smaller) < len(library) else library
 
 
-def _stripped(library: bytes) -> bytes:
+def _strip(library: bytes) -> bytes:
     (table_at,) = struct.unpack_from("<Q", library, _SECTIONS_AT)
     _, segments, _, sections, names = _COUNTS.unpack_from(library, _COUNTS_AT)
     table = [_Section(*_SECTION.unpack_from(library, table_at + n * _SECTION.size)) for n in range(sections)]
@@ -62,8 +62,8 @@ def _stripped(library: bytes) -> bytes:
     end = max([_end_of_segments(library, segments), *(table[number].end for number in loaded)])
     strings, empty = library[table[names].offset : table[names].end], _Section(0, 0, 0)
     # Symbols refer to sections by number, so an empty row replaces each removed section.
-    kept = [section if section.flags & _LOADED else empty for section in table[: loaded[-1] + 1]]
-    return _assembled(library[:end], *_renamed(kept, strings, end))
+    remaining = [section if section.flags & _LOADED else empty for section in table[: loaded[-1] + 1]]
+    return _assemble(library[:end], *_renamed(remaining, strings, end))
 
 
 def _end_of_segments(library: bytes, count: int) -> int:
@@ -75,17 +75,17 @@ def _end_of_segments(library: bytes, count: int) -> int:
 
 def _renamed(table: Sequence[_Section], names: bytes, at: int) -> tuple[list[_Section], bytes]:
     """Return the table with a new section of its names at the end, and the bytes of that section."""
-    found, text = list[_Section](), bytearray(b"\0")
+    sections, text = list[_Section](), bytearray(b"\0")
     for section in table:
         name = names[section.name : names.index(b"\0", section.name) + 1]
-        found.append(replace(section, name=len(text) if name != b"\0" else 0))
+        sections.append(replace(section, name=len(text) if name != b"\0" else 0))
         text += name if name != b"\0" else b""
     own = _Section(len(text), _STRINGS, 0, offset=at, alignment=1)
     text += b".shstrtab\0"
-    return [*found, replace(own, size=len(text))], bytes(text)
+    return [*sections, replace(own, size=len(text))], bytes(text)
 
 
-def _assembled(content: bytes, table: Sequence[_Section], names: bytes) -> bytes:
+def _assemble(content: bytes, table: Sequence[_Section], names: bytes) -> bytes:
     tail = names + bytes(-(len(content) + len(names)) % _ALIGNMENT)
     header = bytearray(content[:64])
     struct.pack_into("<Q", header, _SECTIONS_AT, len(content) + len(tail))

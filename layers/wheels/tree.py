@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-from .contents import File
+from .contents import WheelFile
 
 _CHUNK = 2**20
 EPOCH = 315532800  # 1980-01-01, the oldest time that a zip file can say
 
 
-def write_files(wheel: zipfile.ZipFile, files: Mapping[str, File], folder: Path) -> None:
+def write_files(wheel: zipfile.ZipFile, files: Mapping[str, WheelFile], folder: Path) -> None:
     """Write files of a wheel below a folder, which is made if it is missing. `normalise` sets their times."""
     for name, file in files.items():
         path = folder / name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .records import record_row, records, sorted_rows
-from .strip import stripped
+from .strip import strip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def _strip(root: Path, library: str) -> list[str]:
     """Strip a library, and return its new row of the RECORD. Hard links to the old file, as in a cache, stay."""
     path = root / library
     new = path.with_name(f".{path.name}")
-    new.write_bytes(stripped(path.read_bytes()))
+    new.write_bytes(strip(path.read_bytes()))
     shutil.copymode(path, new)
     new.replace(path)
     return record_row(root, library)

@@ -14,16 +14,16 @@ from tests.clusters.node import Node, start_node
 from tests.clusters.space import Space
 from tests.e2e.conftest import CPU, INIT, ROOT, images_of, ref_of, torchbake
 
-WANTED = ("mmdebstrap", "nsenter", "setpriv", "unshare")
+EXPECTED = ("mmdebstrap", "nsenter", "setpriv", "unshare")
 JOBS = (ROOT / "tests/e2e/jobs", ROOT / "tests/clusters/jobs")
 
 
 @pytest.fixture(scope="session")
 def built() -> dict[str, str]:
     """The two images of the jobs by their ids, which the engine has."""
-    done = torchbake("build", CPU, INIT, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return {name: image["ref"] for name, image in images_of(done).items()}
+    process = torchbake("build", CPU, INIT, "--format", "json")
+    assert process.returncode == 0, process.stderr
+    return {name: image["ref"] for name, image in images_of(process).items()}
 
 
 @pytest.fixture(scope="session")
@@ -37,16 +37,16 @@ def node(built: dict[str, str]) -> Iterator[Node]:
     """With the two images of its jobs, as the engine has them."""
     if os.geteuid():
         pytest.skip("a Kubernetes node wants root")
-    if lacking := [name for name in WANTED if not shutil.which(name)]:
+    if lacking := [name for name in EXPECTED if not shutil.which(name)]:
         pytest.skip(f"a Kubernetes node wants {', '.join(lacking)}")
     tree = machine(ROOT / ".torchbake/tools/kubernetes")
     began = time.monotonic()
     with start_node(tree) as running:
-        started = time.monotonic()
+        start = time.monotonic()
         for ref in built.values():
             running.load(ref)
-        loaded = time.monotonic() - started
-        print(f"\nThe node was ready after {started - began:.0f} s, and had both images {loaded:.0f} s later.")
+        loaded = time.monotonic() - start
+        print(f"\nThe node was ready after {start - began:.0f} s, and had both images {loaded:.0f} s later.")
         yield running
 
 
@@ -54,8 +54,8 @@ def node(built: dict[str, str]) -> Iterator[Node]:
 def space(node: Node) -> Iterator[Space]:
     """A namespace that is deleted, with its objects, at the end of the test."""
     name = f"test-{uuid.uuid4().hex[:8]}"
-    made = node.kubectl("create", "namespace", name)
-    assert made.returncode == 0, made.stderr
+    process = node.kubectl("create", "namespace", name)
+    assert process.returncode == 0, process.stderr
     yield Space(node=node, name=name)
     node.kubectl("delete", "namespace", name, "--wait=false")
 

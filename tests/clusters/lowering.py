@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 INDEX, JOB = "batch.kubernetes.io/job-completion-index", "job-name"
-_TAKEN = {"backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "template"}
+_USED = {"backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "template"}
 _SAID_OTHERWISE = {"completionMode", "completions", "parallelism"}
 _DROPPED = {"podFailurePolicy"}  # what 1.20 cannot do: any failure counts, so tests say how many may be
 
@@ -26,14 +26,14 @@ def _lowered(each: dict[str, Any]) -> Iterable[dict[str, Any]]:
     if each["kind"] != "Job":
         return [each]
     spec = each["spec"]
-    if lost := spec.keys() - _TAKEN - _SAID_OTHERWISE - _DROPPED:
+    if lost := spec.keys() - _USED - _SAID_OTHERWISE - _DROPPED:
         raise ValueError(f"Kubernetes 1.20 cannot be told this of a Job: {', '.join(sorted(lost))}")
-    kept = {key: value for key, value in spec.items() if key in _TAKEN}
+    kept_items = {key: value for key, value in spec.items() if key in _USED}
     if spec.get("completionMode") != "Indexed":
-        return [{**each, "spec": kept}]
+        return [{**each, "spec": kept_items}]
     if spec["parallelism"] != spec["completions"]:
         raise ValueError("only pods that all run at one time")
-    return [_of_index(each, kept, index) for index in range(spec["completions"])]
+    return [_of_index(each, kept_items, index) for index in range(spec["completions"])]
 
 
 def _of_index(job: dict[str, Any], spec: dict[str, Any], index: int) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from torchbake.hostconfig.apt_archives import DEBIAN_KEYS, debian
 from torchbake.hostconfig.apt_config import AptConfig, apt_conf, read_apt_config
-from torchbake.hostconfig.apt_sources import DEBIAN_KEYS, debian
 
 HERE = Path(__file__).parent / "kubernetes"
 SUITE = "bookworm"  # the last with the sources of Kubernetes
@@ -21,20 +21,20 @@ _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "k
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 
 
-def machine(kept: Path) -> Path:
-    """Return the root of a node's file system, below ``kept``; make it again after a change of its sources."""
-    kept.mkdir(parents=True, exist_ok=True)
-    kubernetes = _made(kept, "kube-one.zst", [HERE / "compile", HERE / "kube_one.go"], compile_kubernetes)
-    return _made(kept, "tree", [Path(__file__), kubernetes], lambda tree: bootstrap(tree, kubernetes))
+def machine(path: Path) -> Path:
+    """Return the root of a node's file system, below ``path``; make it again after a change of its sources."""
+    path.mkdir(parents=True, exist_ok=True)
+    kubernetes = _make(path, "kube-one.zst", [HERE / "compile", HERE / "kube_one.go"], compile_kubernetes)
+    return _make(path, "tree", [Path(__file__), kubernetes], lambda tree: bootstrap(tree, kubernetes))
 
 
-def _made(kept: Path, name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
+def _make(stored_item: Path, name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
     """Make a folder under another name and rename it when it is complete; a file holds the digest of its sources."""
-    path, record = kept / name, kept / f"{name}.sha256"
+    path, record = stored_item / name, stored_item / f"{name}.sha256"
     digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     if path.exists() and record.exists() and record.read_text() == digest:
         return path
-    with tempfile.TemporaryDirectory(dir=kept) as folder:
+    with tempfile.TemporaryDirectory(dir=stored_item) as folder:
         make(Path(folder, name))
         record.unlink(missing_ok=True)
         if path.exists():
@@ -73,11 +73,11 @@ def debootstrap(
         command += [f"--customize-hook={hook}" for hook in hooks]
         # A mirror's copy of what changes each day may be weeks old.
         command += [] if suite in RELEASED else ['--aptopt=Acquire::Check-Valid-Until "false"']
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, suite, target, "-"], input=_archives(apt, suite, sources=sources), stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
+    assert process.returncode == 0, process.stdout[-3000:]
 
 
 def _archives(apt: AptConfig, suite: str, *, sources: bool) -> str:

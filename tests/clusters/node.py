@@ -55,14 +55,14 @@ class Node:
     def load(self, image: str) -> None:
         """Give the node an image of the engine's."""
         with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
-            done = subprocess.run(
+            process = subprocess.run(
                 self.containerd("images", "import", "-"),
                 stdin=saved.stdout,
                 capture_output=True,
                 text=True,
                 check=False,
             )
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
 
     def logs(self) -> str:
         """The last lines of each part's log."""

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from tests.clusters import groups
-from tests.clusters.pods import Played
+from tests.clusters.pods import Play
 from tests.e2e.launchers.boxes import Box, network
 from tests.e2e.launchers.ended import Ended
 from tests.e2e.launchers.tree import NoLauncherError
@@ -40,47 +40,47 @@ class Podman:
     def podman(self, *words: str, text: str | None = None) -> str:
         """Run a podman command as root in the machine. Raises AssertionError if it fails."""
         command = self.box.command("podman", *words, env=_ENV)
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, f"podman {' '.join(words)}: {done.stdout}{done.stderr}"
-        return done.stdout.strip()
+        process = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
+        assert process.returncode == 0, f"podman {' '.join(words)}: {process.stdout}{process.stderr}"
+        return process.stdout.strip()
 
     def load(self, image: str) -> None:
         """Give it an image of the engine's."""
         command = self.box.command("podman", "load", "--quiet", env=_ENV)
-        with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
-            loaded = subprocess.run(command, stdin=saved.stdout, capture_output=True, text=True, check=False)
-        assert saved.returncode == 0, f"the engine does not give {image}"
+        with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as process:
+            loaded = subprocess.run(command, stdin=process.stdout, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, f"the engine does not give {image}"
         assert loaded.returncode == 0, loaded.stderr
 
-    def run(self, played: Sequence[Played]) -> Ended:
+    def run(self, play_result: Sequence[Play]) -> Ended:
         """Play pods, wait until they have ended, and take them down. All must end with the same exit code."""
         began = time.monotonic()
         try:
-            for each in played:
+            for each in play_result:
                 self.podman("kube", "play", f"--network={_NETWORK}:alias={each.alias}", "-", text=each.text)
-            codes = self.podman("wait", *(each.container for each in played)).split()
+            codes = self.podman("wait", *(each.container for each in play_result)).split()
             took = time.monotonic() - began
-            said = "\n".join(self._said(each.container) for each in played)
+            output = "\n".join(self._read_output(each.container) for each in play_result)
         finally:
-            self._take_down(played)
-        assert len({*codes}) == 1, f"the pods ended with {codes}\n{said}"
-        return Ended(code=int(codes[0]), said=said, seconds=took)
+            self._take_down(play_result)
+        assert len({*codes}) == 1, f"the pods ended with {codes}\n{output}"
+        return Ended(code=int(codes[0]), output=output, seconds=took)
 
-    def _said(self, container: str) -> str:
-        done = self.box.run("podman", "logs", container, env=_ENV)
-        return done.stdout + done.stderr
+    def _read_output(self, container: str) -> str:
+        process = self.box.run("podman", "logs", container, env=_ENV)
+        return process.stdout + process.stderr
 
-    def _take_down(self, played: Sequence[Played]) -> None:
+    def _take_down(self, play_result: Sequence[Play]) -> None:
         """The volume of a ConfigMap, which all share, goes by force alone, and with the last that uses it."""
-        *others, last = played
+        *others, last = play_result
         for each in others:
             self.podman("kube", "down", "-", text=each.text)
         self.podman("kube", "down", "--force", "-", text=last.text)
 
     def left(self) -> set[str]:
         """Return the names of all objects except the image and the network."""
-        asked = (("pod", "ps"), ("volume", "ls"), ("network", "ls"))
-        names = [self.podman(*words, "--format={{.Name}}").split() for words in asked]
+        queries = (("pod", "ps"), ("volume", "ls"), ("network", "ls"))
+        names = [self.podman(*words, "--format={{.Name}}").split() for words in queries]
         containers = self.podman("ps", "--all", "--format={{.Names}}").split()
         return {*containers, *chain.from_iterable(names)} - {_NETWORK, _DEFAULT}
 
@@ -107,6 +107,6 @@ def _ready(box: Box) -> Podman:
     box.ask("mount", "--mkdir", "-t", "tmpfs", "tmpfs", _STORAGE)
     box.ask("mkdir", "-p", f"{_STORAGE}/storage/tmp")
     box.write("/etc/containers/containers.conf", _SETTINGS)
-    found = Podman(box=box)
-    found.podman("network", "create", _NETWORK)
-    return found
+    value = Podman(box=box)
+    value.podman("network", "create", _NETWORK)
+    return value

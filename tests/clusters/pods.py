@@ -13,7 +13,7 @@ import yaml
 
 from tests.clusters.lowering import template_of
 
-_TAKEN = {"template", "completionMode", "completions", "parallelism"}
+_USED = {"template", "completionMode", "completions", "parallelism"}
 _DROPPED = {"backoffLimit", "podFailurePolicy"}
 # Of these podman knows some, and passes over what no job's result hangs on; see test_podman.py.
 _OF_PODS = {
@@ -23,7 +23,7 @@ _OF_PODS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class Play:
     """One input of `podman kube play`: its text, and the names of its pod, its network alias and its container."""
 
     name: str
@@ -32,7 +32,7 @@ class Played:
     text: str
 
 
-def pods(manifest: str) -> list[Played]:
+def pods(manifest: str) -> list[Play]:
     """By index. Raises ValueError on what would be lost."""
     objects = [each for each in yaml.safe_load_all(manifest) if each]
     (job,) = (each for each in objects if each["kind"] == "Job")
@@ -44,7 +44,7 @@ def pods(manifest: str) -> list[Played]:
 def _check(job: dict[str, Any], objects: Iterable[dict[str, Any]]) -> None:
     spec = job["spec"]
     _refuse("objects", {each["kind"] for each in objects} - {"ConfigMap", "Job", "Service"})
-    _refuse("Jobs", spec.keys() - _TAKEN - _DROPPED)
+    _refuse("Jobs", spec.keys() - _USED - _DROPPED)
     _refuse("pods", spec["template"]["spec"].keys() - _OF_PODS)
     if any(each["kind"] == "Service" and each["spec"].get("clusterIP") != "None" for each in objects):
         raise ValueError("only headless Services, which are names alone")
@@ -59,13 +59,13 @@ def _refuse(what: str, lost: Iterable[str]) -> None:
         raise ValueError(f"podman cannot be told this of {what}: {names}")
 
 
-def _of_index(job: dict[str, Any], others: list[dict[str, Any]], index: int) -> Played:
+def _of_index(job: dict[str, Any], others: list[dict[str, Any]], index: int) -> Play:
     template, name = template_of(job, index), f"{job['metadata']['name']}-{index}"
     pod = template["spec"]
     _keep_apart(pod, index)
     whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": name}, "spec": pod}
     (container,) = pod["containers"]
-    return Played(
+    return Play(
         name=name, alias=f"{name}.{pod['subdomain']}", container=f"{name}-{container['name']}",
         text=yaml.safe_dump_all([*others, whole], sort_keys=False),
     )  # fmt: skip

@@ -36,19 +36,19 @@ class Release:
     def _act(self, action: str, values: Mapping[str, Any] | None) -> None:
         """Values of None are those of an action that takes neither values nor a chart."""
         command, stdin = (self._program if self.version == 3 else self._library)(action, values)
-        done = subprocess.run(
+        process = subprocess.run(
             self.space.node.reaching(*command), cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=300,
             check=False,
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert process.returncode == 0, process.stdout + process.stderr
 
     def _library(self, action: str, values: Mapping[str, Any] | None) -> tuple[list[str], str]:
-        told: dict[str, Any] = {
+        lines: dict[str, Any] = {
             "kubeconfig": str(self.space.node.kubeconfig), "namespace": self.space.name, "name": NAME,
         }  # fmt: skip
         if values is not None:
-            told |= {"chart": str(CHART), "values": values}
-        return [sys.executable, "-m", "tests.clusters.helm", action], json.dumps(told)
+            lines |= {"chart": str(CHART), "values": values}
+        return [sys.executable, "-m", "tests.clusters.helm", action], json.dumps(lines)
 
     def _program(self, action: str, values: Mapping[str, Any] | None) -> tuple[list[str], str]:
         chart = [] if values is None else [CHART]

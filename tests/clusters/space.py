@@ -16,7 +16,7 @@ _KINDS = "jobs,pods,services,endpoints,configmaps,persistentvolumeclaims,service
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class EndState:
     """A pod of a job that has ended."""
 
     rank: int
@@ -36,43 +36,43 @@ class Space:
         return self.node.kubectl_command("--namespace", self.name, *words)
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
-        done = self.node.kubectl("--namespace", self.name, *words, stdin=stdin)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        process = self.node.kubectl("--namespace", self.name, *words, stdin=stdin)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
-    def said(self, pod: dict[str, Any]) -> str:
+    def read_output(self, pod: dict[str, Any]) -> str:
         """Return the log of a pod's container; empty while it has no container, as between two starts."""
         return self.node.kubectl("--namespace", self.name, "logs", pod["metadata"]["name"]).stdout
 
-    def found(self, kinds: str, *words: str) -> list[dict[str, Any]]:
+    def find(self, kinds: str, *words: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(self.kubectl("get", kinds, *words, "--output=json"))["items"]
         return items
 
     def pods(self) -> list[dict[str, Any]]:
         """By rank."""
-        return sorted(self.found("pods"), key=rank_of)
+        return sorted(self.find("pods"), key=rank_of)
 
     def ready(self) -> list[bool]:
         """Return for each pod, by rank, whether it is ready."""
         return [is_ready(pod) for pod in self.pods()]
 
-    def ends(self) -> list[Ended]:
+    def ends(self) -> list[EndState]:
         """Wait until every Job has completed or failed, and return all pods by rank, a rank's last pod last.
 
         Pods that were ended before their container had started have no exit code, and are left out.
         """
-        until(lambda: all(map(_is_over, self.found("jobs"))), SLOW)
+        until(lambda: all(map(_is_over, self.find("jobs"))), SLOW)
         until(lambda: not any(map(_runs, self.pods())), 60)
         pods = sorted(self.pods(), key=lambda pod: (rank_of(pod), pod["metadata"]["creationTimestamp"]))
         return [self._ended(pod) for pod in pods if "terminated" in _state(pod)]
 
-    def _ended(self, pod: dict[str, Any]) -> Ended:
+    def _ended(self, pod: dict[str, Any]) -> EndState:
         log = self.kubectl("logs", pod["metadata"]["name"])
-        return Ended(rank=rank_of(pod), code=_state(pod)["terminated"]["exitCode"], log=log)
+        return EndState(rank=rank_of(pod), code=_state(pod)["terminated"]["exitCode"], log=log)
 
     def left(self) -> set[str]:
         """Return the objects in the namespace, except those that Kubernetes makes by itself."""
-        names = {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in self.found(_KINDS)}
+        names = {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in self.find(_KINDS)}
         return names - _ITS_OWN
 
     def containers(self) -> Sequence[str]:
@@ -89,14 +89,14 @@ def rank_of(pod: dict[str, Any]) -> int:
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
-    found = pod["status"].get("conditions", ())
-    return any((each["type"], each["status"]) == ("Ready", "True") for each in found)
+    value = pod["status"].get("conditions", ())
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in value)
 
 
 def _state(pod: dict[str, Any]) -> dict[str, Any]:
     """Of its one container; empty where Kubernetes has none to tell."""
-    found = pod["status"].get("containerStatuses") or [{"state": {}}]
-    state: dict[str, Any] = found[0]["state"]
+    value = pod["status"].get("containerStatuses") or [{"state": {}}]
+    state: dict[str, Any] = value[0]["state"]
     return state
 
 

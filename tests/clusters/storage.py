@@ -28,11 +28,13 @@ def volume(space: Space, claim: str | None, *, owner: int, kind: str = "hostPath
         "capacity": {"storage": "1Gi"}, kind: {"path": f"/var/lib/node/volumes/{name}"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [selector]}]}},
     }  # fmt: skip
-    made = [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}]
+    items = [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}]
     if claim:
-        wanted = shared | {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
-        made += [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": wanted}]
-    for each in made:
+        expected_values = shared | {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+        items += [
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": expected_values}
+        ]
+    for each in items:
         space.kubectl("apply", "--filename=-", stdin=json.dumps(each))
     try:
         yield folder

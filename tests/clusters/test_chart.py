@@ -71,14 +71,16 @@ def restarts(space: Space) -> list[int]:
 
 def said_of(space: Space, reason: str) -> str:
     """Return the messages of the events with this reason, as `kubectl describe` shows them."""
-    return "\n".join(each["message"] for each in space.found("events") if each["reason"] == reason)
+    return "\n".join(each["message"] for each in space.find("events") if each["reason"] == reason)
 
 
 @pytest.mark.parametrize("nodes", [1, 3], ids=["standalone", "distributed"])
 def test_a_service_is_installed_and_changed_and_leaves_nothing(nodes: int, space: Space, built: dict[str, str]) -> None:
     def all_say(color: str) -> bool:
         pods = space.pods()
-        return [is_ready(pod) for pod in pods] == [True] * nodes and all(color in space.said(pod) for pod in pods)
+        return [is_ready(pod) for pod in pods] == [True] * nodes and all(
+            color in space.read_output(pod) for pod in pods
+        )
 
     release = Release(space=space)
     release.install(service(built[CPU], nodes, "blue"))
@@ -102,7 +104,7 @@ def test_a_job_ends_with_the_scripts_code_and_an_upgrade_runs_it_again(
     assert first.code == 7
     assert "color blue, of 1" in first.log
     release.upgrade(job(built[CPU], **ends, entrypoint={"file": "end.py", "args": [0, 0]}))
-    until(lambda: len(space.found("jobs")) == len(space.pods()) == 1, 60)
+    until(lambda: len(space.find("jobs")) == len(space.pods()) == 1, 60)
     (second,) = space.ends()
     assert second.code == 0
     release.uninstall()
@@ -115,13 +117,13 @@ def test_without_a_script_four_nodes_test_the_image(case: str, space: Space, bui
     values = merged(SMOKE[case], {"image": image_values(built[CPU])})
     text = lowered(yaml.safe_dump_all(objects(values, space.name).values()))
     space.kubectl("apply", "--filename=-", stdin=text)
-    ended = space.ends()
-    assert [(each.rank, each.code) for each in ended] == [(rank, 0) for rank in range(4)], "".join(
-        each.log for each in ended
+    ends = space.ends()
+    assert [(each.rank, each.code) for each in ends] == [(rank, 0) for rank in range(4)], "".join(
+        each.log for each in ends
     )
-    (verdict,) = [json.loads(line) for line in ended[0].log.splitlines() if line.startswith("{")]
+    (verdict,) = [json.loads(line) for line in ends[0].log.splitlines() if line.startswith("{")]
     assert (verdict["verdict"], verdict["figures"]["world"]) == ("passed", 4)
-    assert [each["status"]["phase"] for each in space.found("persistentvolumeclaims")] == ["Pending"]
+    assert [each["status"]["phase"] for each in space.find("persistentvolumeclaims")] == ["Pending"]
 
 
 @pytest.mark.parametrize("first", ["a ConfigMap", "files", "git"])
@@ -142,9 +144,9 @@ def test_a_config_map_comes_before_files_and_these_before_git(
             **({"files": {}} if first == "git" else {}),
         }
         Release(space=space).install(job(built[CPU], **values))
-        (ended,) = space.ends()
-    assert ended.code == 0, ended.log
-    assert f"these are the files of {first}" in ended.log
+        (end,) = space.ends()
+    assert end.code == 0, end.log
+    assert f"these are the files of {first}" in end.log
 
 
 @pytest.mark.parametrize(("enabled", "code"), [(False, 1), (True, 0)], ids=["as it is", "volumePermissions"])
@@ -159,8 +161,8 @@ def test_a_claim_whose_volume_is_roots(enabled: bool, code: int, space: Space, b
             volumePermissions={"enabled": enabled, "image": image_values(built[INIT])},
         )
         Release(space=space).install(values)
-        (ended,) = space.ends()
-        assert ended.code == code, ended.log
+        (end,) = space.ends()
+        assert end.code == code, end.log
         assert (folder / "saved").exists() == enabled
 
 

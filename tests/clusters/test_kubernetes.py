@@ -18,7 +18,7 @@ import pytest
 
 from entrypoints.pytorch.launch.launch_error import Code
 from tests.clusters.lowering import lowered
-from tests.clusters.space import SLOW, Ended, Space, rank_of
+from tests.clusters.space import SLOW, EndState, Space, rank_of
 from tests.clusters.storage import served_by_git, volume
 from tests.e2e.bare import Bare
 from tests.e2e.conftest import CPU, torchbake
@@ -44,9 +44,9 @@ def job_file(folder: Path, **job: Any) -> Path:
 
 def manifest(folder: Path, target: str, **job: Any) -> str:
     """Return the output of `job show`, for a Kubernetes whose images come from no registry."""
-    shown = torchbake("job", "show", target, str(job_file(folder, **job)), "--no-pin")
-    assert shown.returncode == 0, shown.stderr
-    return shown.stdout if target == TO_THE_LETTER else lowered(shown.stdout)
+    process = torchbake("job", "show", target, str(job_file(folder, **job)), "--no-pin")
+    assert process.returncode == 0, process.stderr
+    return process.stdout if target == TO_THE_LETTER else lowered(process.stdout)
 
 
 def submit(space: Space, text: str) -> float:
@@ -56,11 +56,11 @@ def submit(space: Space, text: str) -> float:
     return began
 
 
-def found_by(ended: list[Ended]) -> list[dict[str, Any]]:
+def found_by(ends: list[EndState]) -> list[dict[str, Any]]:
     """Return the output of each rank, by rank, after a check that all ended well."""
-    assert [each.code for each in ended] == [0] * len(ended), "\n".join(each.log for each in ended)[-3000:]
-    lines = [line for each in ended for line in each.log.splitlines() if line.startswith("{")]
-    return sorted((json.loads(line) for line in lines), key=lambda found: int(found["rank"]))
+    assert [each.code for each in ends] == [0] * len(ends), "\n".join(each.log for each in ends)[-3000:]
+    lines = [line for each in ends for line in each.log.splitlines() if line.startswith("{")]
+    return sorted((json.loads(line) for line in lines), key=lambda matches: int(matches["rank"]))
 
 
 @each_target
@@ -72,9 +72,9 @@ def test_a_jobs_exit_code_arrives(target: str, nodes: int, space: Space, tmp_pat
         env={"COLOR": "a $(dark) blue"}, **no_restarts(target),
     )  # fmt: skip
     submit(space, text)
-    ended = space.ends()
-    assert [(each.rank, each.code) for each in ended] == [(rank, 7) for rank in range(nodes)]
-    assert f"color a $(dark) blue, of {nodes}" in ended[-1].log
+    ends = space.ends()
+    assert [(each.rank, each.code) for each in ends] == [(rank, 7) for rank in range(nodes)]
+    assert f"color a $(dark) blue, of {nodes}" in ends[-1].log
 
 
 @each_target
@@ -83,11 +83,11 @@ def test_three_nodes_train_together(target: str, space: Space, tmp_path: Path, f
         tmp_path, target, nodes=3, files={"folder": files("fit.py")}, script="fit.py", resources={"memory": "2Gi"}
     )
     began = submit(space, text)
-    found = found_by(space.ends())
-    assert [(each["rank"], each["world"], each["sum"]) for each in found] == [(rank, 3, 3) for rank in range(3)]
-    assert all(each["falls"] for each in found)
-    assert len({each["parameters"] for each in found}) == 1
-    first = min(each["reduced"] for each in found)
+    matches = found_by(space.ends())
+    assert [(each["rank"], each["world"], each["sum"]) for each in matches] == [(rank, 3, 3) for rank in range(3)]
+    assert all(each["falls"] for each in matches)
+    assert len({each["parameters"] for each in matches}) == 1
+    first = min(each["reduced"] for each in matches)
     print(f"\n{target}: {first - began:.1f} s from kubectl to the first all_reduce.")
 
 
@@ -107,10 +107,10 @@ def test_a_pod_that_is_ended_comes_again_and_its_group_with_it(
         lost = next(pod["metadata"]["name"] for pod in space.pods() if rank_of(pod) == 1)
         (folder / "over").touch()
         space.kubectl("delete", "pod", lost, "--wait=false")
-        ended = space.ends()
-    lasts = {each.rank: each for each in ended}
-    assert [lasts[rank].code for rank in range(3)] == [0, 0, 0], "\n".join(each.log for each in ended)[-3000:]
-    firsts = {each.rank: each.code for each in reversed(ended)}
+        ends = space.ends()
+    lasts = {each.rank: each for each in ends}
+    assert [lasts[rank].code for rank in range(3)] == [0, 0, 0], "\n".join(each.log for each in ends)[-3000:]
+    firsts = {each.rank: each.code for each in reversed(ends)}
     assert {firsts[0], firsts[2]} <= {Code.NODE_LOST, 128 + signal.SIGTERM}
 
 
@@ -120,8 +120,8 @@ def test_files_of_a_config_map_that_is_there(nodes: int, space: Space, tmp_path:
     script = {"script": "meet.py"} if nodes > 1 else {"script": "end.py", "args": ["0", "0"]}
     text = manifest(tmp_path, "kubernetes", nodes=nodes, files={"configMap": "mine"}, env={"COLOR": "blue"}, **script)
     submit(space, text)
-    found = found_by(space.ends())
-    assert [(each["rank"], each["sum"]) for each in found] == ([(rank, 3) for rank in range(3)] if nodes > 1 else [])
+    matches = found_by(space.ends())
+    assert [(each["rank"], each["sum"]) for each in matches] == ([(rank, 3) for rank in range(3)] if nodes > 1 else [])
 
 
 def test_files_of_a_git_repository(space: Space, tmp_path: Path, files: Files) -> None:
@@ -135,23 +135,23 @@ def test_files_of_a_git_repository(space: Space, tmp_path: Path, files: Files) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "code"),
+    ("kind", "lines", "code"),
     [("hostPath", {}, 1), ("hostPath", {"permissions": "fix"}, 0), ("local", {}, 0)],
     ids=["as it is, it cannot be written", "permissions: fix", "of a kind to which Kubernetes applies fsGroup"],
 )
 def test_a_claim_whose_volume_is_roots(
-    kind: str, said: dict[str, str], code: int, *, space: Space, tmp_path: Path, files: Files
+    kind: str, lines: dict[str, str], code: int, *, space: Space, tmp_path: Path, files: Files
 ) -> None:
     with volume(space, "mine", owner=0, kind=kind) as folder:
         text = manifest(
             tmp_path, "kubernetes", files={"folder": files("write.py")}, script="write.py", restarts=0,
-            volumes=[{"claim": "mine", "mountPath": "/data", **said}],
+            volumes=[{"claim": "mine", "mountPath": "/data", **lines}],
         )  # fmt: skip
         submit(space, text)
-        (ended,) = space.ends()
-        assert ended.code == code, ended.log
+        (end,) = space.ends()
+        assert end.code == code, end.log
         assert (folder / "saved").exists() == (code == 0)
-        assert ("PermissionError" in ended.log) == (code != 0)
+        assert ("PermissionError" in end.log) == (code != 0)
 
 
 @each_target
@@ -209,15 +209,15 @@ def test_an_example_by_the_line_of_its_readme(space: Space, tmp_path: Path) -> N
     (line,) = (each.strip() for each in (example / "README.md").read_text().splitlines() if "| kubectl apply" in each)
     with (example / "job.yaml").open("a") as file:
         file.write('kubernetes: {api: "1.20"}\n')
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", line.replace("job.yaml", "job.yaml --no-pin")], cwd=bare.tree,
         env=with_kubectl(space, tmp_path / "bin", bare.env()), capture_output=True, text=True, timeout=SLOW,
         check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (ended,) = space.ends()
-    assert ended.code == 0, ended.log
-    assert "recognised" in ended.log
+    assert process.returncode == 0, process.stderr
+    (end,) = space.ends()
+    assert end.code == 0, end.log
+    assert "recognised" in end.log
 
 
 def no_restarts(target: str) -> dict[str, int]:

@@ -23,16 +23,16 @@ each_target = pytest.mark.parametrize("target", ["kubernetes", TO_THE_LETTER, "h
 
 def applied(target: str, space: Space, folder: Path, image: str, command: tuple[str, ...]) -> Ended:
     """From `kubectl apply` to the end of the last pod. Every pod has the exit code of the job."""
-    wanted = {"cpu": "500m", "memory": "2Gi"}  # the node may have two cores in all
-    text = manifest(target, folder, image, command, resources=wanted, **no_restarts(target))
+    expected_values = {"cpu": "500m", "memory": "2Gi"}  # the node may have two cores in all
+    text = manifest(target, folder, image, command, resources=expected_values, **no_restarts(target))
     if target == "helm":
         text = yaml.safe_dump_all(objects(helm_python.values_from_yaml(text), space.name).values())
     began = submit(space, text if target == TO_THE_LETTER else lowered(text))
-    ended = space.ends()
+    ends = space.ends()
     seconds = time.time() - began
-    (code,) = {each.code for each in ended}
-    assert len(ended) == NODES
-    return Ended(code=code, seconds=seconds, said="".join(each.log for each in ended))
+    (code,) = {each.code for each in ends}
+    assert len(ends) == NODES
+    return Ended(code=code, seconds=seconds, output="".join(each.log for each in ends))
 
 
 @each_target

@@ -72,7 +72,7 @@ def test_an_indexed_job_becomes_a_pod_for_each_index() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "named"),
+    ("manifest", "name"),
     [
         (for_podman(pod_spec(), completionMode="NonIndexed"), "Indexed"),
         (for_podman(pod_spec(), parallelism=1), "at one time"),
@@ -82,6 +82,6 @@ def test_an_indexed_job_becomes_a_pod_for_each_index() -> None:
         (for_podman(pod_spec(), {"kind": "Service", "metadata": {}, "spec": {"type": "NodePort"}}), "headless"),
     ],
 )
-def test_what_podman_would_lose_is_refused(manifest: str, named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_what_podman_would_lose_is_refused(manifest: str, name: str) -> None:
+    with pytest.raises(ValueError, match=name):
         pods(manifest)

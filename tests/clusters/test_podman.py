@@ -19,22 +19,22 @@ import pytest
 import yaml
 
 from tests.clusters.podman import Podman, podman
-from tests.clusters.pods import Played, pods
+from tests.clusters.pods import Play, pods
 from tests.e2e.conftest import ROOT
 from tests.e2e.launchers.job import FAILS, NAME, TRAINS, check_failed, check_trained, manifest
 from tests.e2e.launchers.tree import NoLauncherError, tree
 
 TOOLS = ROOT / ".torchbake/tools"
-Held = dict[str, Any]
+Holder = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def machine(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     """It has the image already, as it would pull one."""
     try:
-        with podman(tree(TOOLS, "podman"), tmp_path_factory.mktemp("podman") / "machines") as found:
-            found.load(image)
-            yield found
+        with podman(tree(TOOLS, "podman"), tmp_path_factory.mktemp("podman") / "machines") as value:
+            value.load(image)
+            yield value
     except NoLauncherError as error:
         pytest.skip(f"podman is not here, and cannot be had: {error}")
 
@@ -51,20 +51,20 @@ def test_a_rank_that_fails_gives_the_job_its_exit_code(machine: Podman, image: s
 
 
 @pytest.fixture
-def held(machine: Podman, image: str, tmp_path: Path, files: Callable[..., str]) -> Callable[..., Held]:
+def holder(machine: Podman, image: str, tmp_path: Path, files: Callable[..., str]) -> Callable[..., Holder]:
     """Return the limits of a job of one node, after ``change`` has edited its pod."""
     own = {"nodes": 1, "files": {"folder": files("held.py")}}
     text = manifest("kubernetes", tmp_path, image, ("held.py",), **own)
 
-    def play(change: Callable[[dict[str, Any]], object] | None = None) -> Held:
+    def play(change: Callable[[dict[str, Any]], object] | None = None) -> Holder:
         pod = f"{NAME}-pod"
         changed = changed_by(change, text) if change else text
-        ended = machine.run([Played(name=pod, alias=NAME, container=f"{pod}-pytorch", text=changed)])
-        assert ended.code == 0, ended.said
+        end = machine.run([Play(name=pod, alias=NAME, container=f"{pod}-pytorch", text=changed)])
+        assert end.code == 0, end.output
         machine.podman("volume", "rm", f"{NAME}-files")  # which 5.4.2 takes down with a Pod, and not with a Job
         assert not machine.left()
-        (found,) = ended.found()
-        return found
+        (matches,) = end.find()
+        return matches
 
     return play
 
@@ -76,22 +76,22 @@ def changed_by(change: Callable[[dict[str, Any]], object], text: str) -> str:
     return yaml.safe_dump_all(objects)
 
 
-def test_a_job_of_one_node_is_held_to_its_security_context(held: Callable[..., Held]) -> None:
+def test_a_job_of_one_node_is_held_to_its_security_context(holder: Callable[..., Holder]) -> None:
     """As it is written, with nothing lowered."""
-    assert held() == {
+    assert holder() == {
         "rank": 0, "uid": 1001, "gid": 0, "effective": 0, "bounding": 0, "no_new_privileges": True, "seccomp": True,
         "written": {"/": "EROFS", "/opt": "EROFS", "/job": "EROFS", "/tmp": "written", "/dev/shm": "written"},
     }  # fmt: skip
 
 
-def test_without_its_security_context_it_is_held_to_less(held: Callable[..., Held]) -> None:
+def test_without_its_security_context_it_is_held_to_less(holder: Callable[..., Holder]) -> None:
     """The control: what holds above comes from the manifest, and not from the image or from podman."""
 
     def take_away(pod: dict[str, Any]) -> None:
         pod["securityContext"]["runAsUser"] = 1500
         del pod["containers"][0]["securityContext"]
 
-    found = held(take_away)
-    assert (found["uid"], found["no_new_privileges"]) == (1500, False)
-    assert found["bounding"] > 0
-    assert found["written"]["/"] == "EACCES"
+    matches = holder(take_away)
+    assert (matches["uid"], matches["no_new_privileges"]) == (1500, False)
+    assert matches["bounding"] > 0
+    assert matches["written"]["/"] == "EACCES"

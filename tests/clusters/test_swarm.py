@@ -18,9 +18,9 @@ MACHINES = 2
 def machines(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
     """Each has the image already, as it would pull one."""
     try:
-        with swarm(tree(TOOLS), tmp_path_factory.mktemp("swarm"), machines=MACHINES) as found:
-            found.load(image)
-            yield found
+        with swarm(tree(TOOLS), tmp_path_factory.mktemp("swarm"), machines=MACHINES) as value:
+            value.load(image)
+            yield value
     except NoLauncherError as error:
         pytest.skip(f"a swarm is not here, and cannot be had: {error}")
 

@@ -12,7 +12,7 @@ from torchbake.hostconfig.proxies import PROXY_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 # How a machine reaches packages and its engine. All else that ours has set, pip's quietness too, is not handed on.
-_KEPT = (
+_KEEP = (
     "PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_PROXY", "PIP_CONFIG_FILE", "DOCKER_HOST",
     "TORCHBAKE_ENGINE_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", *PROXY_VARIABLES,
 )  # fmt: skip
@@ -45,9 +45,9 @@ class Bare:
         subprocess.run([self.venv / "bin/pip", "install", "--quiet", "nox"], env=self.env(), check=True)
 
     def env(self, *, uv: bool = False) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        kept_items = {name: os.environ[name] for name in _KEEP if name in os.environ}
         path = os.pathsep.join((f"{self.venv}/bin", os.environ["PATH"] if uv else path_without_uv()))
-        return {**kept, "PATH": path, "HOME": str(self.home), "PIP_CACHE_DIR": _PIP_CACHE, "LANG": "C.UTF-8"}
+        return {**kept_items, "PATH": path, "HOME": str(self.home), "PIP_CACHE_DIR": _PIP_CACHE, "LANG": "C.UTF-8"}
 
     def nox(
         self, *words: str, tree: Path | None = None, folder: Path | None = None, env: Mapping[str, str] | None = None
@@ -71,10 +71,10 @@ def path_without_uv() -> str:
 
 def copy_tree(target: Path) -> Path:
     """What a commit of the working tree would hold."""
-    listed = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "-z"], check=True, capture_output=True, text=True
     )
-    for name in filter(None, listed.stdout.split("\0")):
+    for name in filter(None, process.stdout.split("\0")):
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)

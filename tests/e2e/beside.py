@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from torchbake.engine.owner import is_gone
+from torchbake.engine.owner import has_ended
 
 
 def is_anothers(owner: str) -> bool:
     """Whether a living process started it that none of ours has started: another test's, beside this one."""
-    return bool(owner) and not is_gone(owner, same_machine=True) and not _is_below(owner.split("/")[2], os.getpid())
+    return bool(owner) and not has_ended(owner, same_machine=True) and not _is_below(owner.split("/")[2], os.getpid())
 
 
 def _is_below(pid: str, ancestor: int) -> bool:

@@ -37,16 +37,16 @@ class Box:
     def ssh(self, command: str, *, user: str = "root", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command over ssh, with a key and never with a password."""
         words = ["ssh", "-F", str(self.boxes.config), "-l", user, self.name, command]
-        done = subprocess.run(words, env=self.boxes.env(), capture_output=True, text=True, timeout=300, check=False)
-        assert not check or done.returncode == 0, done.stdout + done.stderr
-        return done
+        process = subprocess.run(words, env=self.boxes.env(), capture_output=True, text=True, timeout=300, check=False)
+        assert not check or process.returncode == 0, process.stdout + process.stderr
+        return process
 
     def inside(self, command: str) -> str:
         """Run a command as root, past ssh."""
-        code, said = self.container.exec_run(["bash", "-ec", command])
-        assert isinstance(said, bytes)
-        assert code == 0, said.decode()
-        return said.decode()
+        code, answer = self.container.exec_run(["bash", "-ec", command])
+        assert isinstance(answer, bytes)
+        assert code == 0, answer.decode()
+        return answer.decode()
 
 
 @dataclass(frozen=True, kw_only=True)

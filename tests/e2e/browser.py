@@ -40,9 +40,9 @@ def chromium(tools: Path) -> Iterator[Browser]:
 
 def _program(tools: Path) -> tuple[Path, dict[str, str]]:
     """The program, and the variables that it needs."""
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found:
-        return Path(found), {}
+    text = shutil.which("chromium") or shutil.which("google-chrome")
+    if text:
+        return Path(text), {}
     program = tools / "usr/lib/chromium/chromium"
     if not program.exists():
         _unpack(tools)
@@ -57,11 +57,11 @@ def _unpack(tools: Path) -> None:
     command = ["apt-get", "install", "-q", "-y", "--no-install-recommends", "--download-only"]
     command += ["-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=1", "chromium", _FONTS]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoBrowserError(f"Chromium cannot be had: {error}") from None
-    if done.returncode:
-        raise NoBrowserError(f"apt-get does not hand out Chromium: {(done.stderr.splitlines() or ['?'])[-1]}")
+    if process.returncode:
+        raise NoBrowserError(f"apt-get does not hand out Chromium: {(process.stderr.splitlines() or ['?'])[-1]}")
     for package in sorted(archives.glob("*.deb"), key=lambda path: path.name.startswith("chromium_")):
         subprocess.run(["dpkg", "-x", package, tools], check=True)
         package.unlink()

@@ -63,8 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest come first; the order in a file stays."""
     places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
-    if gone := [name for name in places if not (ROOT / f"tests/e2e/{name}.py").exists()]:
-        raise pytest.UsageError(f"LONGEST names what is not there: {', '.join(gone)}")
+    if missing := [name for name in places if not (ROOT / f"tests/e2e/{name}.py").exists()]:
+        raise pytest.UsageError(f"LONGEST names what is not there: {', '.join(missing)}")
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
@@ -114,17 +114,17 @@ def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: fl
     return run_forked("torchbake", *arguments, cwd=ROOT, env={**os.environ, **(env or {})}, timeout=timeout)
 
 
-def images_of(done: Completed) -> dict[str, dict[str, Any]]:
+def images_of(process: Completed) -> dict[str, dict[str, Any]]:
     """The result of `build --format json` by id."""
-    assert done.stdout, done.stderr
-    return {image["id"]: image for image in json.loads(done.stdout)["images"]}
+    assert process.stdout, process.stderr
+    return {image["id"]: image for image in json.loads(process.stdout)["images"]}
 
 
 def ref_of(name: str) -> str:
     """The reference of one image of this repository, which is built unless the engine has it."""
-    done = torchbake("build", name, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return str(images_of(done)[name]["ref"])
+    process = torchbake("build", name, "--format", "json")
+    assert process.returncode == 0, process.stderr
+    return str(images_of(process)[name]["ref"])
 
 
 @pytest.fixture(scope="session")
@@ -160,18 +160,18 @@ def built(engine: docker.DockerClient, shared: Path) -> dict[str, dict[str, Any]
 def devel(engine: docker.DockerClient, built: dict[str, dict[str, Any]], shared: Path) -> dict[str, Any]:
     """The CPU's devel image, which is built after the three as it shares their wheels."""
     (image,) = once(shared, "devel", lambda: _build(engine, DEVEL))
-    found: dict[str, Any] = image
-    return found
+    matches: dict[str, Any] = image
+    return matches
 
 
 def _build(engine: docker.DockerClient, *words: str) -> list[dict[str, Any]]:
     """What is said meanwhile is shown at once, since this takes minutes."""
     command = [sys.executable, "-m", "torchbake", "build", *words, "--format", "json"]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=2400, check=False)
-    if done.returncode:
+    process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=2400, check=False)
+    if process.returncode:
         free = shutil.disk_usage(engine.info()["DockerRootDir"]).free
-        pytest.fail(f"build {' '.join(words)}: exit code {done.returncode}, with {free / 1e9:.1f} GB free")
-    images: list[dict[str, Any]] = json.loads(done.stdout)["images"]
+        pytest.fail(f"build {' '.join(words)}: exit code {process.returncode}, with {free / 1e9:.1f} GB free")
+    images: list[dict[str, Any]] = json.loads(process.stdout)["images"]
     return images
 
 
@@ -185,16 +185,16 @@ def judged(built: dict[str, dict[str, Any]], shared: Path) -> dict[str, dict[str
 
 def verdicts_of(*words: str) -> dict[str, dict[str, Any]]:
     """The three images' results of `test`, by id."""
-    done = torchbake("test", CPU, CUDA, INIT, "--format", "json", *words)
-    images = {image["name"]: image for image in json.loads(done.stdout)["images"]}
+    process = torchbake("test", CPU, CUDA, INIT, "--format", "json", *words)
+    images = {image["name"]: image for image in json.loads(process.stdout)["images"]}
     wrong = [
         f"{name}: {check['id']}: {check['reason']}"
         for name, image in images.items()
         for check in image["checks"]
         if check["outcome"] == "failed"
     ]
-    if done.returncode:
-        pytest.fail("\n".join(wrong) + done.stderr[-2000:])
+    if process.returncode:
+        pytest.fail("\n".join(wrong) + process.stderr[-2000:])
     return images
 
 
@@ -204,8 +204,8 @@ def run(engine: docker.DockerClient) -> Callable[..., str]:
 
     def run_in(ref: str, *command: str, **options: Any) -> str:
         environment = {"TORCHBAKE_BANNER": "0", **options.pop("environment", {})}
-        said: bytes = engine.containers.run(ref, list(command), remove=True, environment=environment, **options)
-        return said.decode().strip()
+        output: bytes = engine.containers.run(ref, list(command), remove=True, environment=environment, **options)
+        return output.decode().strip()
 
     return run_in
 
@@ -221,16 +221,16 @@ def port() -> int:
 @pytest.fixture
 def volume(engine: docker.DockerClient) -> Iterator[Volume]:
     """An empty one, which has a name: whose those without are nothing tells."""
-    made = engine.volumes.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", labels=OURS)
-    yield made
-    made.remove(force=True)
+    product = engine.volumes.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", labels=OURS)
+    yield product
+    product.remove(force=True)
 
 
 @pytest.fixture(scope="session")
 def bases(engine: docker.DockerClient) -> Path:
     """The folder of the real project's bases, with the one of the small matrices in it."""
-    done = torchbake("base", CPU, INIT)
-    assert done.returncode == 0, done.stderr
+    process = torchbake("base", CPU, INIT)
+    assert process.returncode == 0, process.stderr
     return ROOT / ".torchbake/bases"
 
 
@@ -271,5 +271,5 @@ def bare(shared: Path) -> Bare:
 @pytest.fixture(scope="session")
 def first(bare: Bare, shared: Path) -> Completed:
     """The first call of a command there, which installs what the commands need; others have it from then on."""
-    done = once(shared, "first", lambda: vars(bare.nox("-s", "list", "--", "all", "--format", "json")))
-    return subprocess.CompletedProcess(**done)
+    state = once(shared, "first", lambda: vars(bare.nox("-s", "list", "--", "all", "--format", "json")))
+    return subprocess.CompletedProcess(**state)

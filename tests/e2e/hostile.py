@@ -11,7 +11,7 @@ from tests.e2e.serving import serving
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class OnMessage:
     """A request."""
 
     method: str
@@ -36,8 +36,8 @@ class Reply:
 
 def reply(status: int = 200, body: bytes = b"", length: str | None = "", **headers: str) -> Reply:
     """Names of headers are written with underlines; a length of None says none."""
-    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Reply(status=status, body=body, headers=named, length=length)
+    names = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return Reply(status=status, body=body, headers=names, length=length)
 
 
 @dataclass
@@ -46,8 +46,8 @@ class Hostile:
 
     host: str
     scheme: str
-    answer: Callable[[Heard], Reply | None] = lambda _: None
-    heard: list[Heard] = field(default_factory=list)
+    answer: Callable[[OnMessage], Reply | None] = lambda _: None
+    messages: list[OnMessage] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -56,14 +56,14 @@ class Hostile:
     @property
     def secrets(self) -> list[str]:
         """All logins that it was sent, in headers and bodies."""
-        return [one.authorization for one in self.heard if one.authorization] + [
-            one.body.decode() for one in self.heard if b"token" in one.body
+        return [one.authorization for one in self.messages if one.authorization] + [
+            one.body.decode() for one in self.messages if b"token" in one.body
         ]
 
 
 @contextmanager
 def hostile(
-    answer: Callable[[Heard], Reply | None] | None = None, *, certificate: Path | None = None
+    answer: Callable[[OnMessage], Reply | None] | None = None, *, certificate: Path | None = None
 ) -> Iterator[Hostile]:
     """Start one on a free port; with a certificate (its key beside it) it speaks TLS."""
     with serving(_Handler, certificate=certificate) as server:
@@ -81,12 +81,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         state: Hostile = self.server.state  # type: ignore[attr-defined]
-        heard = Heard(
+        message = OnMessage(
             method=self.command, path=self.path, headers={name.lower(): value for name, value in self.headers.items()},
             body=self.rfile.read(int(self.headers.get("Content-Length") or 0)),
         )  # fmt: skip
-        state.heard.append(heard)
-        self._answer(state.answer(heard) or reply(404))
+        state.messages.append(message)
+        self._answer(state.answer(message) or reply(404))
 
     def _answer(self, answer: Reply) -> None:
         self.send_response(answer.status)

@@ -18,12 +18,12 @@ from tests.pipelines import Job, Task, fill, holds
 
 @dataclass
 class Machine:
-    """One machine. ``said`` is all that was printed on it, ``page`` what a GitHub job wrote for people."""
+    """One machine. ``output`` is all that was printed on it, ``page`` what a GitHub job wrote for people."""
 
     checkout: Path
     home: Path
     bare: Bare
-    said: str = ""
+    output: str = ""
     page: str = ""
 
     def shell(self, text: str, env: Mapping[str, str], options: Sequence[str]) -> int:
@@ -31,12 +31,12 @@ class Machine:
         script = self.home / "commands.sh"
         script.write_text(text)
         own = {**self.bare.env(), "HOME": str(self.home), "CI": "true"}
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", *options, script], cwd=self.checkout, env={**own, **env},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False,
         )  # fmt: skip
-        self.said += done.stdout
-        return done.returncode
+        self.output += process.stdout
+        return process.returncode
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Machines:
         # What a pull request is merged into, as GitHub checks it out: the merge's first parent.
         _git(source, *who, "commit", "-qm", "nothing that is in an image", "--allow-empty")
 
-    def new(self, *, given: Machine | None = None, files: Sequence[str] = ()) -> Machine:
+    def new(self, *, argument: Machine | None = None, files: Sequence[str] = ()) -> Machine:
         """A fresh one, with these files of another: GitLab's artifacts of an earlier job."""
         home = self.folder / f"home{len(self.used)}"
         home.mkdir()
@@ -72,19 +72,19 @@ class Machines:
         (checkout / ".torchbake").mkdir()
         (checkout / ".torchbake/bases").symlink_to(ROOT / ".torchbake/bases")
         (checkout / ".nox").symlink_to(self.bare.tree / ".nox")
-        for name, source in ((name, given.checkout / name) for name in files if given):
+        for name, source in ((name, argument.checkout / name) for name in files if argument):
             (checkout / name).write_bytes(source.read_bytes())
         self.used.append(Machine(checkout=checkout, home=home, bare=self.bare))
         return self.used[-1]
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout
+    process = subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True)
+    return process.stdout
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class EndState:
     """A GitHub job that has ended: whether well, and what its steps left by id."""
 
     good: bool
@@ -92,32 +92,32 @@ class Ended:
     ran: tuple[str, ...]
 
 
-def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> Ended:
+def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> EndState:
     """The steps of a job, in order; after one has failed only those that ask for that."""
     good, steps, ran = True, dict[str, Any](), list[str]()
     output, page = machine.home / "output", machine.home / "page"
     for step in job.steps:
-        known = {**contexts, "steps": steps}
-        if not step.run or not ((good or "cancelled()" in step.condition) and holds(step.condition, known)):
+        known_names = {**contexts, "steps": steps}
+        if not step.run or not ((good or "cancelled()" in step.condition) and holds(step.condition, known_names)):
             steps[step.name] = {"outputs": defaultdict(str), "outcome": "skipped"}
             continue
         output.write_text("")
-        env = {name: fill(str(value), known) for name, value in {**job.env, **step.env}.items()}
+        env = {name: fill(str(value), known_names) for name, value in {**job.env, **step.env}.items()}
         env |= {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(page), "GITHUB_ACTIONS": "true"}
-        code = machine.shell(fill(step.run, known), env, ("--noprofile", "--norc", "-eo", "pipefail"))
+        code = machine.shell(fill(step.run, known_names), env, ("--noprofile", "--norc", "-eo", "pipefail"))
         good = good and code == 0
         pairs = dict(line.split("=", 1) for line in output.read_text().splitlines())
         steps[step.name] = {"outputs": pairs, "outcome": "failure" if code else "success"}
         ran.append(step.run)
     machine.page = page.read_text() if page.exists() else ""
-    return Ended(good=good, steps=steps, ran=tuple(ran))
+    return EndState(good=good, steps=steps, ran=tuple(ran))
 
 
-def run_gitlab(task: Task, variables: Mapping[str, str], given: Mapping[str, str], machine: Machine) -> bool:
-    """The commands of a job; whether they ended well. ``variables`` are the file's, ``given`` those of GitLab."""
-    known = {**variables, **task.raw.get("variables", {})}
-    own = {name: string.Template(str(value)).safe_substitute(given) for name, value in known.items()}
-    env = {name: value for name, value in own.items() if not name.startswith("DOCKER_")} | dict(given)
+def run_gitlab(task: Task, variables: Mapping[str, str], arguments: Mapping[str, str], machine: Machine) -> bool:
+    """The commands of a job; whether they ended well. ``variables`` are the file's, ``arguments`` those of GitLab."""
+    known_names = {**variables, **task.raw.get("variables", {})}
+    own = {name: string.Template(str(value)).safe_substitute(arguments) for name, value in known_names.items()}
+    env = {name: value for name, value in own.items() if not name.startswith("DOCKER_")} | dict(arguments)
     options = ("-eo", "pipefail")
     lines = [line for line in (*task.before, *task.script) if not line.startswith("apt-get ")]
     code = machine.shell("\n".join(lines), env, options)

@@ -24,13 +24,13 @@ def once(folder: Path, name: str, make: Callable[[], Any]) -> Any:
     Where ``make`` failed the test, it is not tried again: so do the tests of the others.
     """
     with in_turn(folder / f"{name}.lock"):
-        kept = folder / f"{name}.json"
-        if not kept.exists():
-            kept.write_text(json.dumps(_tried(make)))
-    made, failure = json.loads(kept.read_text())
+        path = folder / f"{name}.json"
+        if not path.exists():
+            path.write_text(json.dumps(_tried(make)))
+    item, failure = json.loads(path.read_text())
     if failure:
         pytest.fail(failure, pytrace=False)
-    return made
+    return item
 
 
 def _tried(make: Callable[[], Any]) -> tuple[Any, str]:

@@ -21,11 +21,11 @@ Message = dict[str, Any]
 
 def hello(greeting: Message, token: str = "", **values: object) -> Message:
     """What a node answers to node 0's greeting."""
-    said = {"node": 1, "nnodes": 2, "nproc": 1, "commit": "", "trouble": None, **values}
+    lines = {"node": 1, "nnodes": 2, "nproc": 1, "commit": "", "trouble": None, **values}
     nonces = [greeting["nonce"], os.urandom(16).hex()]
-    text = json.dumps(["other", nonces, dict(sorted(said.items()))], sort_keys=True)
+    text = json.dumps(["other", nonces, dict(sorted(lines.items()))], sort_keys=True)
     proof = hmac.new(token.encode(), text.encode(), "sha256").hexdigest()
-    return {"kind": "hello", **said, "nonce": nonces[1], "proof": proof}
+    return {"kind": "hello", **lines, "nonce": nonces[1], "proof": proof}
 
 
 class Peer:
@@ -75,9 +75,9 @@ def relay(address: str, port: int, injected: bytes) -> Iterator[int]:
 
     def serve() -> None:
         with contextlib.suppress(OSError, AssertionError):  # the test or node 0 has ended
-            while connected := listener.accept()[0]:
+            while connection := listener.accept()[0]:
                 behind = Peer(address, port).socket
-                for source, target, added in ((connected, behind, b""), (behind, connected, injected)):
+                for source, target, added in ((connection, behind, b""), (behind, connection, injected)):
                     threading.Thread(target=pass_on, args=(source, target, added), daemon=True).start()
 
     with socket.create_server((address, 0)) as listener:
@@ -112,17 +112,17 @@ def simulate(address: str, port: int, nnodes: int, seconds: float) -> list[float
         greeting = json.loads(await reader.readline())
         writer.write(json.dumps(hello(greeting, node=number, nnodes=nnodes)).encode() + b"\n")
         assert json.loads(await reader.readline())["kind"] == "welcome"
-        started = 0.0
+        start = 0.0
         while line := await reader.readline():
             kind = json.loads(line)["kind"]
             if kind == "beat":
                 writer.write(line)
             elif kind == "start":
-                started = time.monotonic()
+                start = time.monotonic()
                 writer.write(b'{"kind": "ended"}\n')
             elif kind == "verdict":
                 writer.close()
-                return started
+                return start
         raise AssertionError(f"node {number} was left alone")
 
     async def all_nodes() -> list[float]:

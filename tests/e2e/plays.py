@@ -21,19 +21,19 @@ _RECAP = re.compile(r"(?m)^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class Play:
     """How a playbook ended. ``changed`` and ``failed`` count tasks, by host."""
 
     code: int
-    said: str
+    output: str
 
     @property
     def changed(self) -> dict[str, int]:
-        return {name: int(changed) for name, _, changed, _, _ in _RECAP.findall(self.said)}
+        return {name: int(changed) for name, _, changed, _, _ in _RECAP.findall(self.output)}
 
     @property
     def failed(self) -> dict[str, int]:
-        return {name: int(gone) + int(failed) for name, _, _, gone, failed in _RECAP.findall(self.said)}
+        return {name: int(missing) + int(failed) for name, _, _, missing, failed in _RECAP.findall(self.output)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,21 +56,21 @@ class Plays:
         folder, path = self.boxes.folder, f"{BIN}{os.pathsep}{os.environ['PATH']}"
         (folder / "ansible.cfg").touch()  # none of this machine's
         own = {"ANSIBLE_COLLECTIONS_PATH": self.collections, "ANSIBLE_CONFIG": folder / "ansible.cfg", "PATH": path}
-        kept = "-o ControlMaster=auto -o ControlPersist=30s"
+        kept_value = "-o ControlMaster=auto -o ControlPersist=30s"
         return {
             **self.boxes.env(),
             **{name: str(value) for name, value in own.items()},
-            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept}",
+            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept_value}",
             "ANSIBLE_PIPELINING": "1",
             "ANSIBLE_FORKS": "12",
         }
 
-    def __call__(self, playbook: str, *words: str, **variables: object) -> Played:
-        done = subprocess.run(
+    def __call__(self, playbook: str, *words: str, **variables: object) -> Play:
+        process = subprocess.run(
             self.command(playbook, *words, **variables), env=self.env(), cwd=self.boxes.folder,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1500, check=False,
         )  # fmt: skip
-        return Played(code=done.returncode, said=done.stdout)
+        return Play(code=process.returncode, output=process.stdout)
 
 
 def installed_collection(folder: Path) -> Path:

@@ -33,12 +33,12 @@ class Quirky(Unreliable):
     push: bool = True
     life: int = 0
     slow: int = 0
-    given: dict[str, float] = field(default_factory=dict)
+    arguments: dict[str, float] = field(default_factory=dict)
     listed: dict[str, list[dict[str, object]]] = field(default_factory=dict)  # descriptors, by subject
-    written: dict[str, set[str]] = field(default_factory=dict)  # tags, by repository
+    outputs: dict[str, set[str]] = field(default_factory=dict)  # tags, by repository
 
     def may(self, authorization: str) -> bool:
-        return time.monotonic() < self.given.get(authorization.removeprefix("Bearer "), 0) + self.life
+        return time.monotonic() < self.arguments.get(authorization.removeprefix("Bearer "), 0) + self.life
 
     def refusal(self, method: str, path: str, body: bytes) -> tuple[int, str, str] | None:
         """The status, code and words of a refusal."""
@@ -52,7 +52,7 @@ class Quirky(Unreliable):
             return 400, "MANIFEST_INVALID", f"manifest invalid: unknown config media type {config}"
         if ":" in match["key"]:
             return None
-        tags, tag = self.written.setdefault(match["path"], set()), match["key"]
+        tags, tag = self.outputs.setdefault(match["path"], set()), match["key"]
         if self.immutable and re.search(self.immutable, tag) and tag in tags:
             words = f"The image tag '{tag}' already exists in the repository and cannot be overwritten."
             return 400, "TAG_INVALID", words
@@ -70,7 +70,7 @@ def quirky(upstream: str, **quirks: Any) -> Iterator[Quirky]:
 
 
 class _Handler(Handler):
-    _sent = b""
+    _sent_bytes = b""
 
     def _body(self) -> bytes:
         state: Quirky = self.server.state  # type: ignore[attr-defined]
@@ -82,15 +82,15 @@ class _Handler(Handler):
 
     def _give_token(self, state: Unreliable) -> None:
         assert isinstance(state, Quirky)
-        token = f"token-{len(state.given)}"
-        state.given[token] = time.monotonic()
+        token = f"token-{len(state.arguments)}"
+        state.arguments[token] = time.monotonic()
         self._answer(200, json.dumps({"token": token, "expires_in": state.life}).encode(), {})
 
     def _list(self, state: Quirky) -> dict[str, str]:
         """What a registry with the referrers API answers to a manifest that was written."""
-        subject = json.loads(self._sent).get("subject", {}).get("digest") if state.lists else None
+        subject = json.loads(self._sent_bytes).get("subject", {}).get("digest") if state.lists else None
         if subject:
-            entry = {"mediaType": MANIFEST, "digest": sha256(self._sent), "size": len(self._sent)}
+            entry = {"mediaType": MANIFEST, "digest": sha256(self._sent_bytes), "size": len(self._sent_bytes)}
             there = state.listed.setdefault(subject, [])
             there.extend([] if entry in there else [entry])
         return {"OCI-Subject": subject} if subject else {}
@@ -103,18 +103,18 @@ class _Handler(Handler):
             answer = {"errors": [{"code": code, "message": words}]}
             self._answer(status, json.dumps(answer).encode(), {"Content-Type": "application/json"})
             return
-        asked = _REFERRERS.fullmatch(self.path)
-        if state.lists and asked:
-            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": state.listed.get(asked["digest"], [])}
+        match = _REFERRERS.fullmatch(self.path)
+        if state.lists and match:
+            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": state.listed.get(match["digest"], [])}
             self._answer(200, json.dumps(index).encode(), {"Content-Type": INDEX})
             return
-        self._sent = body
+        self._sent_bytes = body
         super()._fail(fault, upstream, body)
 
     def _pass_on(self, fault: Any, status: int, headers: dict[str, str], data: bytes) -> None:
         state: Quirky = self.server.state  # type: ignore[attr-defined]
         match = _MANIFEST.fullmatch(unquote(self.path))
         if match and self.command == "PUT" and status == 201:
-            state.written.setdefault(match["path"], set()).add(match["key"])
+            state.outputs.setdefault(match["path"], set()).add(match["key"])
             headers |= self._list(state)
         super()._pass_on(fault, status, headers, data)

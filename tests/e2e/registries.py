@@ -31,8 +31,8 @@ class Running:
 
 def program(folder: Path, name: str = "docker-registry") -> Path:
     """A program, from Debian's package of its name where it is not installed. Where neither is, the test fails."""
-    found = shutil.which(name)
-    return Path(found) if found else unpacked(folder, name, f"usr/bin/{name}")
+    text = shutil.which(name)
+    return Path(text) if text else unpacked(folder, name, f"usr/bin/{name}")
 
 
 def unpacked(folder: Path, package: str, path: str) -> Path:
@@ -42,8 +42,8 @@ def unpacked(folder: Path, package: str, path: str) -> Path:
     with in_turn(folder / f".{package}.lock"):  # another test may be about to do the same
         if not there.exists():
             command = ["apt-get", "download", "-q", package]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"{path} is not here, and Debian's package cannot be had: {done.stderr}"
+            process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            assert process.returncode == 0, f"{path} is not here, and Debian's package cannot be had: {process.stderr}"
             (archive,) = folder.glob(f"{package}_*.deb")
             subprocess.run(["dpkg", "-x", archive, folder], check=True)
     return there

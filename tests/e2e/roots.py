@@ -13,8 +13,8 @@ import zstandard
 from tests.e2e.bare import ROOT
 from tests.e2e.once import in_turn
 from tests.e2e.registries import unpacked
+from torchbake.hostconfig.apt_archives import debian
 from torchbake.hostconfig.apt_config import read_apt_config
-from torchbake.hostconfig.apt_sources import debian
 
 CACHE = ROOT / ".torchbake/roots"
 UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
@@ -41,19 +41,19 @@ def bare_root(suite: str, packages: Sequence[str], *, older: str = "") -> str:
 
 def _pack(tar: Path, archive: Path) -> None:
     """What is packed the engine takes as it is; the rest it packs by gzip, for ten seconds of a core."""
-    packed = tar.with_suffix(".zst")
-    with tar.open("rb") as source, packed.open("wb") as target:
+    path = tar.with_suffix(".zst")
+    with tar.open("rb") as source, path.open("wb") as target:
         zstandard.ZstdCompressor(level=1).copy_stream(source, target)
     tar.unlink()
-    packed.rename(archive)
+    path.rename(archive)
 
 
 def _from_debian(suite: str, archive: Path, older: str) -> tuple[str | Path, ...]:
     """Words for mmdebstrap; without another suite it finds the sources by itself."""
     if not older:
         return suite, archive
-    known = debian(read_apt_config())
-    return suite, archive, *known.one_line(suite), *known.one_line(older)
+    known_value = debian(read_apt_config())
+    return suite, archive, *known_value.one_line(suite), *known_value.one_line(older)
 
 
 def _from_ubuntu(suite: str, archive: Path) -> tuple[str | Path, ...]:

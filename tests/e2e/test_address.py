@@ -39,9 +39,9 @@ RULES = (
 
 
 def ran(*words: str, check: bool = True, env: Mapping[str, str] | None = None) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
-    assert not check or done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
+    assert not check or process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @contextlib.contextmanager
@@ -95,16 +95,18 @@ def test_a_context_decides_for_build_tag_and_test(
     second: str, settings: dict[str, str], project: Project, engine: docker.DockerClient
 ) -> None:
     path, env = project(ROWS, repository=REPOSITORY), {**settings, "DOCKER_CONTEXT": "far"}
-    done = torchbake("build", INIT, "--matrix", str(path), "--format", "json", env=env)
-    assert done.returncode == 0, done.stderr
-    assert images_of(done)[INIT]["status"] == "built"
+    process = torchbake("build", INIT, "--matrix", str(path), "--format", "json", env=env)
+    assert process.returncode == 0, process.stderr
+    assert images_of(process)[INIT]["status"] == "built"
     with contextlib.closing(docker.DockerClient(base_url=second)) as other:
         assert (tags(other), tags(engine)) == ({REF}, set())
-    assert second in done.stderr
-    assert "DOCKER_CONTEXT" in done.stderr
-    done = torchbake("test", INIT, "--matrix", str(path), "--only", "volume-permissions.*", "--format", "json", env=env)
-    (image,) = json.loads(done.stdout)["images"]
-    assert (done.returncode, image["outcome"]) == (0, "passed"), done.stderr
+    assert second in process.stderr
+    assert "DOCKER_CONTEXT" in process.stderr
+    process = torchbake(
+        "test", INIT, "--matrix", str(path), "--only", "volume-permissions.*", "--format", "json", env=env
+    )
+    (image,) = json.loads(process.stdout)["images"]
+    assert (process.returncode, image["outcome"]) == (0, "passed"), process.stderr
     assert torchbake("test", INIT, "--matrix", str(path)).returncode != 0  # this machine's own engine lacks it
 
     # The same by the current context, by DOCKER_HOST, and by ssh, as whose far end a program of this machine serves.
@@ -117,31 +119,31 @@ def test_a_context_decides_for_build_tag_and_test(
     ssh.chmod(0o755)
     by_ssh = {"DOCKER_HOST": "ssh://me@far", "PATH": f"{ssh.parent}:{os.environ['PATH']}"}
     for way in (current, {"DOCKER_HOST": second}, by_ssh):
-        done = torchbake("build", INIT, "--matrix", str(path), "--format", "json", env=way)
-        assert (done.returncode, images_of(done)[INIT]["status"]) == (0, "up-to-date"), done.stderr
-    done = torchbake("build", INIT, "--matrix", str(path), "--no-cache", "--format", "json", env=by_ssh)
-    assert images_of(done)[INIT]["status"] == "built", done.stderr
+        process = torchbake("build", INIT, "--matrix", str(path), "--format", "json", env=way)
+        assert (process.returncode, images_of(process)[INIT]["status"]) == (0, "up-to-date"), process.stderr
+    process = torchbake("build", INIT, "--matrix", str(path), "--no-cache", "--format", "json", env=by_ssh)
+    assert images_of(process)[INIT]["status"] == "built", process.stderr
     assert tags(engine) == set()
 
 
 def test_a_context_that_is_not_there_is_one_sentence(settings: dict[str, str]) -> None:
     for words in (("build", INIT), ("test", INIT), ("sbom", INIT), ("base", INIT, "--refresh")):
-        done = torchbake(*words, env={**settings, "DOCKER_CONTEXT": "nowhere"})
-        assert done.returncode == EngineError.exit_code, words
-        assert "no docker context 'nowhere', which DOCKER_CONTEXT names" in " ".join(done.stderr.split())
-        assert "Traceback" not in done.stderr
+        process = torchbake(*words, env={**settings, "DOCKER_CONTEXT": "nowhere"})
+        assert process.returncode == EngineError.exit_code, words
+        assert "no docker context 'nowhere', which DOCKER_CONTEXT names" in " ".join(process.stderr.split())
+        assert "Traceback" not in process.stderr
 
 
 def test_check_says_which_engine_and_why(second: str, settings: dict[str, str]) -> None:
-    done = torchbake("setup", "--check", "--format", "json", env={**settings, "DOCKER_CONTEXT": "far"})
-    facts = json.loads(done.stdout)
-    assert (done.returncode, facts["engine"]["endpoint"]) == (0, second)
+    process = torchbake("setup", "--check", "--format", "json", env={**settings, "DOCKER_CONTEXT": "far"})
+    facts = json.loads(process.stdout)
+    assert (process.returncode, facts["engine"]["endpoint"]) == (0, second)
     assert "DOCKER_CONTEXT: far" in facts["engine"]["source"]
 
 
 def test_a_docker_command_with_another_engine_is_refused(second: str, tmp_path: Path) -> None:
     (tmp_path / "docker").write_text(f'#!/bin/sh\nexec {shutil.which("docker")} --host {second} "$@"\n')
     (tmp_path / "docker").chmod(0o755)
-    done = torchbake("build", INIT, "--no-cache", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert done.returncode == EngineError.exit_code
-    assert "another engine" in done.stderr
+    process = torchbake("build", INIT, "--no-cache", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert process.returncode == EngineError.exit_code
+    assert "another engine" in process.stderr

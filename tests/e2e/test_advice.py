@@ -37,24 +37,24 @@ def run(folder: Path, image: str, script: str, *options: str) -> Completed:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
-def advice(done: Completed) -> str:
+def advice(process: Completed) -> str:
     """What `run` says after the first failure, as the log has it."""
-    return done.stderr.partition("run: the job failed.")[2].partition("run: its last words:")[0]
+    return process.stderr.partition("run: the job failed.")[2].partition("run: its last words:")[0]
 
 
 def told_in_troubleshooting(words: str) -> str:
     """What the page says to do in the one row that shows these words."""
-    (todo,) = [todo for seen, _, todo in ROWS if words in seen]
+    (todo,) = [todo for seen_value, _, todo in ROWS if words in seen_value]
     return str(todo)
 
 
 def test_what_is_compiled_below_a_noexec_tmp_is_told_the_way_out(devel: str, tmp_path: Path) -> None:
-    done = run(tmp_path, devel, COMPILES, *READ_ONLY, "/tmp:noexec")
-    assert done.returncode == 1
-    assert "/tmp/home-1001/" in done.stderr
-    assert "failed to map segment from shared object" in done.stderr
-    assert "a mount with noexec, perhaps /tmp: mount it with exec (docker run --tmpfs /tmp:exec)" in advice(done)
-    assert "TORCHINDUCTOR_CACHE_DIR" in advice(done)
+    process = run(tmp_path, devel, COMPILES, *READ_ONLY, "/tmp:noexec")
+    assert process.returncode == 1
+    assert "/tmp/home-1001/" in process.stderr
+    assert "failed to map segment from shared object" in process.stderr
+    assert "a mount with noexec, perhaps /tmp: mount it with exec (docker run --tmpfs /tmp:exec)" in advice(process)
+    assert "TORCHINDUCTOR_CACHE_DIR" in advice(process)
     todo = told_in_troubleshooting("failed to map segment from shared object")
     assert "--tmpfs /tmp:exec" in todo
     assert "TORCHINDUCTOR_CACHE_DIR" in todo
@@ -70,15 +70,15 @@ def test_what_is_compiled_below_a_noexec_tmp_is_told_the_way_out(devel: str, tmp
     ids=["exec", "caches elsewhere"],
 )
 def test_each_way_out_is_one(cure: tuple[str, ...], devel: str, tmp_path: Path) -> None:
-    done = run(tmp_path, devel, COMPILES, *cure)
-    assert (done.returncode, done.stdout) == (0, "8.0\n"), done.stderr
+    process = run(tmp_path, devel, COMPILES, *cure)
+    assert (process.returncode, process.stdout) == (0, "8.0\n"), process.stderr
 
 
 def test_an_image_without_a_compiler_names_the_flavor_that_has_one(runtime: str, tmp_path: Path) -> None:
-    done = run(tmp_path, runtime, COMPILES)
-    assert done.returncode == 1
-    assert "No working C++ compiler found" in done.stderr
-    assert "which this image lacks: use its devel flavor" in advice(done)
+    process = run(tmp_path, runtime, COMPILES)
+    assert process.returncode == 1
+    assert "No working C++ compiler found" in process.stderr
+    assert "which this image lacks: use its devel flavor" in advice(process)
     assert "devel" in told_in_troubleshooting("no C++ compiler")
 
 
@@ -86,11 +86,11 @@ def test_where_a_gpu_came_without_the_driver_s_programs_they_are_named_before_th
     runtime: str, tmp_path: Path
 ) -> None:
     """The device alone, as `--device /dev/nvidia0` gives it; the CPU image is told that it is one for CUDA."""
-    given = ("--device", "/dev/null:/dev/nvidia0", "--env", "NVIDIA_REQUIRE_CUDA=cuda>=12.0")
-    done = run(tmp_path, runtime, "print('ran')\n", *given)
-    assert (done.returncode, done.stdout) == (0, "ran\n")
-    said = "of the driver libcuda.so.1 and libnvidia-ml.so.1 and nvidia-smi are missing"
-    assert f"run: there is 1 GPU, but {said}" in done.stderr
+    arguments = ("--device", "/dev/null:/dev/nvidia0", "--env", "NVIDIA_REQUIRE_CUDA=cuda>=12.0")
+    process = run(tmp_path, runtime, "print('ran')\n", *arguments)
+    assert (process.returncode, process.stdout) == (0, "ran\n")
+    output = "of the driver libcuda.so.1 and libnvidia-ml.so.1 and nvidia-smi are missing"
+    assert f"run: there is 1 GPU, but {output}" in process.stderr
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in told_in_troubleshooting("nvidia-smi")
-    whole = run(tmp_path, runtime, "print('ran')\n", *given[:2])
+    whole = run(tmp_path, runtime, "print('ran')\n", *arguments[:2])
     assert "of the driver" not in whole.stderr

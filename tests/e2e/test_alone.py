@@ -38,8 +38,8 @@ def test_threads_follow_the_containers_limit(engine: docker.DockerClient, built:
     code, out, err = ran(engine, built[CPU]["ref"], env={"NNODES": "1"}, nano_cpus=limit)
     assert (code, "threads 1," in out) == (0, True), out + err
     assert "OMP_NUM_THREADS=1" in err or engine.info()["NCPU"] == 1
-    chosen = {"NNODES": "1", "OMP_NUM_THREADS": "3"}
-    code, out, err = ran(engine, built[CPU]["ref"], env=chosen, nano_cpus=limit)
+    choices = {"NNODES": "1", "OMP_NUM_THREADS": "3"}
+    code, out, err = ran(engine, built[CPU]["ref"], env=choices, nano_cpus=limit)
     assert (code, "OMP_NUM_THREADS 3" in out) == (0, True), out + err
 
 

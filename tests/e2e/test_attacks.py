@@ -55,20 +55,20 @@ def test_state_that_was_edited_releases_nothing(project: Project, registry: str)
     assert torchbake("test", *words).returncode == 0
 
     def problem() -> str:
-        done = torchbake("publish", *words, "--registry", f"{registry}/team", "--dry-run")
-        return str(json.loads(done.stdout)["images"][0]["problem"])
+        process = torchbake("publish", *words, "--registry", f"{registry}/team", "--dry-run")
+        return str(json.loads(process.stdout)["images"][0]["problem"])
 
     assert problem() == ""
     (verdict,) = (file for file in (path.parent / "reports" / INIT).glob("*.json"))
     text = verdict.read_text()
-    kept = read_statement(text.encode())
+    stored_item = read_statement(text.encode())
     for change, reason in (
-        ({"checks": kept.checks[1:]}, f"lacks 1 of today's checks: {kept.checks[0].id}"),
+        ({"checks": stored_item.checks[1:]}, f"lacks 1 of today's checks: {stored_item.checks[0].id}"),
         ({"suite": "sha256:another"}, "was tested by other checks than today's"),
     ):
-        verdict.write_text(statement_text(kept.model_copy(update=change)))
+        verdict.write_text(statement_text(stored_item.model_copy(update=change)))
         assert reason in problem()
-    verdict.write_text(text.replace(kept.checks[0].id, "files.other", 1))  # the two halves differ
+    verdict.write_text(text.replace(stored_item.checks[0].id, "files.other", 1))  # the two halves differ
     assert "has not been tested" in problem()
     verdict.write_text(text)
     commit(path.parent)
@@ -90,9 +90,9 @@ def test_another_users_link_is_not_followed_by_root(project: Project, tmp_path: 
     link = path.parent / "reports/summary.md"
     link.symlink_to(victim)
     os.lchown(link, 54321, 54321)
-    done = torchbake("test", INIT, "--matrix", str(path))
-    assert done.returncode == StorageError.exit_code, done.stderr
-    assert str(link) in done.stderr
+    process = torchbake("test", INIT, "--matrix", str(path))
+    assert process.returncode == StorageError.exit_code, process.stderr
+    assert str(link) in process.stderr
     assert victim.read_text() == "root's"
 
 
@@ -108,9 +108,9 @@ def test_no_variable_of_the_shell_changes_an_image(project: Project, engine: doc
     commit(Path(path).parent)
     plain = images_of(torchbake("build", INIT, "--matrix", path, "--format", "json"))[INIT]
     shell = {"BUILDX_GIT_LABELS": "full", "DOCKER_DEFAULT_PLATFORM": "linux/arm64"}
-    done = torchbake("build", INIT, "--no-cache", "--matrix", path, "--format", "json", env=shell)
-    assert done.returncode == 0, done.stderr
-    again = images_of(done)[INIT]
+    process = torchbake("build", INIT, "--no-cache", "--matrix", path, "--format", "json", env=shell)
+    assert process.returncode == 0, process.stderr
+    again = images_of(process)[INIT]
     labels = [engine.images.get(image["ref"]).labels for image in (plain, again)]
     assert labels[0].keys() == labels[1].keys()
-    assert done.stderr.count("BUILDX_GIT_LABELS") == 1
+    assert process.stderr.count("BUILDX_GIT_LABELS") == 1

@@ -33,9 +33,9 @@ def test_a_registry_base_is_pinned_by_digest(project: Project, registry: str, en
     image = f"{registry}/debian:bookworm-slim"
     digest = _push_base(image)
     path.write_text(path.read_text().replace("debian:bookworm-slim", image))
-    done = torchbake("base", INIT, "--source", "registry", "--matrix", str(path))
-    assert done.returncode == 0, done.stderr
-    assert f"{image}@{digest}" in done.stderr
+    process = torchbake("base", INIT, "--source", "registry", "--matrix", str(path))
+    assert process.returncode == 0, process.stderr
+    assert f"{image}@{digest}" in process.stderr
     built = images_of(torchbake("build", INIT, "--matrix", str(path), "--format", "json"))[INIT]
     assert built["status"] == "built"
     record = json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())
@@ -45,9 +45,9 @@ def test_a_registry_base_is_pinned_by_digest(project: Project, registry: str, en
 def test_a_registry_that_does_not_have_it_is_a_clear_error(project: Project, registry: str) -> None:
     path = project(ROWS)
     path.write_text(path.read_text().replace("debian:bookworm-slim", f"{registry}/no/such:image"))
-    done = torchbake("base", INIT, "--source", "registry", "--refresh", "--matrix", str(path))
-    assert done.returncode == 8
-    assert "--source bootstrap" in done.stderr
+    process = torchbake("base", INIT, "--source", "registry", "--refresh", "--matrix", str(path))
+    assert process.returncode == 8
+    assert "--source bootstrap" in process.stderr
 
 
 def test_bootstrapping_twice_gives_the_same_digest(project: Project, bases: Path) -> None:
@@ -56,8 +56,8 @@ def test_bootstrapping_twice_gives_the_same_digest(project: Project, bases: Path
     first = json.loads((bases / "debian12.json").read_text())
     digests = {first["digest"]} if first["source"] == "bootstrap" else set[str]()
     for _ in range(2 - len(digests)):
-        done = torchbake("base", INIT, "--source", "bootstrap", "--refresh", "--matrix", str(path))
-        assert done.returncode == 0, done.stderr
+        process = torchbake("base", INIT, "--source", "bootstrap", "--refresh", "--matrix", str(path))
+        assert process.returncode == 0, process.stderr
         digests.add(json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())["digest"])
     assert len(digests) == 1
     assert _apt_sources(path.parent / ".torchbake/bases/debian12") == ["debian.sources"]  # none of the host's mirrors
@@ -78,10 +78,10 @@ def test_without_mmdebstrap_and_registry_the_error_names_both_ways(project: Proj
     tools.mkdir()
     path = project(ROWS)
     path.write_text(path.read_text().replace("debian:bookworm-slim", "127.0.0.1:1/debian:bookworm-slim"))
-    done = torchbake("base", INIT, "--refresh", "--matrix", str(path), env={"PATH": str(tools)})
-    assert done.returncode == 8
-    assert "mmdebstrap" in done.stderr
-    assert "registry" in done.stderr
+    process = torchbake("base", INIT, "--refresh", "--matrix", str(path), env={"PATH": str(tools)})
+    assert process.returncode == 8
+    assert "mmdebstrap" in process.stderr
+    assert "registry" in process.stderr
 
 
 def _push_base(image: str) -> str:

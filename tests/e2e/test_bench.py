@@ -26,7 +26,7 @@ FOLDER = ("--data_backend", "image_folder")
 
 
 @dataclass(frozen=True)
-class Said:
+class ReadOutput:
     """How `bench` ended, and what it printed."""
 
     code: int
@@ -39,11 +39,11 @@ class Said:
         *lines, last = self.out.splitlines()
         assert not [line for line in lines if line.startswith("{")]
         assert last.startswith('{"bench": 1, ')
-        found: dict[str, Any] = json.loads(last)
-        return found
+        matches: dict[str, Any] = json.loads(last)
+        return matches
 
 
-Exec = Callable[..., Said]
+Exec = Callable[..., ReadOutput]
 
 
 @pytest.fixture(scope="module")
@@ -71,35 +71,35 @@ def container(engine: docker.DockerClient, built: dict[str, dict[str, Any]], pac
 
 @pytest.fixture(scope="module")
 def execute(container: Container) -> Exec:
-    def run_in(*command: str, **env: str) -> Said:
-        done = container.exec_run(list(command), environment=env, demux=True)
-        out, err = (part.decode() if part else "" for part in cast(tuple[bytes, bytes], done.output))
-        assert done.exit_code is not None
-        return Said(done.exit_code, out, err)
+    def run_in(*command: str, **env: str) -> ReadOutput:
+        finished = container.exec_run(list(command), environment=env, demux=True)
+        out, err = (part.decode() if part else "" for part in cast(tuple[bytes, bytes], finished.output))
+        assert finished.exit_code is not None
+        return ReadOutput(finished.exit_code, out, err)
 
-    done = run_in("python", "/jobs/make_images.py", "/tmp/data")
-    assert done.code == 0, done.err
+    finished = run_in("python", "/jobs/make_images.py", "/tmp/data")
+    assert finished.code == 0, finished.err
     return run_in
 
 
 def test_a_model_is_measured(execute: Exec) -> None:
-    said = execute("bench", "--model", NET, "--batch_size=16", "--num_batches=12", "--num_warmup_batches=2")
-    result = said.result
-    assert (said.code, result["status"], result["reason"]) == (0, "success", ""), said.err
+    answer = execute("bench", "--model", NET, "--batch_size=16", "--num_batches=12", "--num_warmup_batches=2")
+    result = answer.result
+    assert (answer.code, result["status"], result["reason"]) == (0, "success", ""), answer.err
     assert (result["model_title"], result["phase"], result["device"]) == ("A net of one's own", "training", "cpu")
     assert (len(result["times"]), len(result["data_times"]), len(result["warmup_times"])) == (12, 12, 2)
     assert result["time"]["min"] <= result["time"]["median"] <= result["time"]["max"]
     assert result["throughput"] == pytest.approx(16 / result["time"]["mean"])
     assert result["memory"]["peak_rss_bytes"] > 50e6
     assert (result["image"], result["versions"]["torch"]) == (CPU, "2.13.0+cpu")
-    assert f"__results.time__= {result['time']['mean'] * 1000}" in said.out
+    assert f"__results.time__= {result['time']['mean'] * 1000}" in answer.out
     assert result["host"]["threads"] == 1
 
 
 def test_its_times_are_those_of_torchs_own_timer_and_its_samples_those_that_were_written(execute: Exec) -> None:
-    done = execute("python", "/jobs/bench_beside.py", "/tmp")
-    assert done.code == 0, done.err
-    medians = json.loads(done.out)
+    state = execute("python", "/jobs/bench_beside.py", "/tmp")
+    assert state.code == 0, state.err
+    medians = json.loads(state.out)
     assert 1 / 3 < medians["bench"] / medians["torch"] < 3  # other tests use the cores as well
 
 
@@ -112,20 +112,20 @@ def test_its_times_are_those_of_torchs_own_timer_and_its_samples_those_that_were
     ids=["image_folder", "caffe_lmdb"],
 )
 def test_images_are_read_and_a_run_that_loading_binds_is_told(execute: Exec, words: tuple[str, ...]) -> None:
-    said = execute("bench", "--model", MEAN, "--batch_size", "10", "--num_batches", "12", *words)
-    assert said.code == 0, said.err
-    result = said.result
+    answer = execute("bench", "--model", MEAN, "--batch_size", "10", "--num_batches", "12", *words)
+    assert answer.code == 0, answer.err
+    result = answer.result
     assert result["data"]["bound"]
     assert min(result["data_times"]) > 0
     assert any("Loading bound this run" in note for note in result["notes"])
-    assert "bench: note: Loading bound this run" in said.err
+    assert "bench: note: Loading bound this run" in answer.err
 
 
 def test_the_loader_is_measured_alone(execute: Exec) -> None:
     words = ("--data_dir", "/tmp/data/images", *FOLDER, "--data_loader_only", "--num_loader_threads", "1")
-    said = execute("bench", "--model", "resnet18", *FEW, *words, "--monitor_seconds", "0.2")
-    result = said.result
-    assert (said.code, result["phase"], result["parameters"]) == (0, "data_ingestion", None), said.err
+    answer = execute("bench", "--model", "resnet18", *FEW, *words, "--monitor_seconds", "0.2")
+    result = answer.result
+    assert (answer.code, result["phase"], result["parameters"]) == (0, "data_ingestion", None), answer.err
     assert (len(result["times"]), result["data"]["bound"]) == (3, False)
     assert result["data_times"] == pytest.approx(result["times"], rel=0.1)
     assert max(result["monitor"]["memory_bytes"]) > 50e6
@@ -133,9 +133,9 @@ def test_the_loader_is_measured_alone(execute: Exec) -> None:
 
 def test_the_newest_command_line_of_the_field_is_taken(execute: Exec) -> None:
     words = ("--data", "synthetic", "--data_loader_only", "false", "--dist_backend", "nccl", "--local_rank", "0")
-    said = execute("bench", "--model", NET, *FEW, *words)
-    assert (said.code, said.result["phase"]) == (0, "training"), said.err
-    assert "--dist_backend has no effect: there is one rank." in said.err
+    answer = execute("bench", "--model", NET, *FEW, *words)
+    assert (answer.code, answer.result["phase"]) == (0, "training"), answer.err
+    assert "--dist_backend has no effect: there is one rank." in answer.err
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_the_newest_command_line_of_the_field_is_taken(execute: Exec) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_told_in_a_sentence(execute: Exec, words: tuple[str, ...], sentence: str) -> None:
-    said = execute("bench", *words, *FEW)
-    assert (said.code, said.result["status"]) == (1, "failure")
-    assert sentence in said.result["reason"]
-    assert sentence in said.err
-    assert "Traceback" not in said.err
-    assert '__results.status__= "failure"' in said.out
+    answer = execute("bench", *words, *FEW)
+    assert (answer.code, answer.result["status"]) == (1, "failure")
+    assert sentence in answer.result["reason"]
+    assert sentence in answer.err
+    assert "Traceback" not in answer.err
+    assert '__results.status__= "failure"' in answer.out
 
 
 @pytest.mark.parametrize(
@@ -164,27 +164,27 @@ def test_what_cannot_be_measured_is_told_in_a_sentence(execute: Exec, words: tup
     [(("--data_dir", "/tmp/data/images", *FOLDER), "Pillow"), (("--data_dir", "/tmp/data/lmdb"), "lmdb")],
 )
 def test_a_package_that_is_missing_is_named(execute: Exec, words: tuple[str, ...], package: str) -> None:
-    said = execute("bench", "--model", NET, *FEW, *words, PYTHONPATH="")
-    assert said.code == 1
-    assert package in said.result["reason"]
-    assert "in matrix.yaml" in said.result["reason"]
+    answer = execute("bench", "--model", NET, *FEW, *words, PYTHONPATH="")
+    assert answer.code == 1
+    assert package in answer.result["reason"]
+    assert "in matrix.yaml" in answer.result["reason"]
 
 
 def test_ranks_measure_together_and_one_of_them_prints(execute: Exec) -> None:
-    said = execute("bench", "--model", NET, *FEW, "--num_gpus", "2", "--data_dir", "/tmp/data/lmdb", STOP_GRACE="3")
-    result = said.result
-    assert (said.code, result["world"], result["nodes"], len(result["devices"])) == (0, 2, 1, 2), said.err
+    answer = execute("bench", "--model", NET, *FEW, "--num_gpus", "2", "--data_dir", "/tmp/data/lmdb", STOP_GRACE="3")
+    result = answer.result
+    assert (answer.code, result["world"], result["nodes"], len(result["devices"])) == (0, 2, 1, 2), answer.err
     assert result["effective_batch"] == 8
     assert result["throughput"] == pytest.approx(8 / result["time"]["mean"])
 
 
 def test_what_one_rank_lacks_is_told_by_rank_0(execute: Exec) -> None:
-    said = execute(
+    answer = execute(
         "run", f"{TOOLBOX}/bench", "--model", "/jobs/bench_rank.py:OfRank0", *FEW, NPROC_PER_NODE="2", STOP_GRACE="3"
     )
-    assert (said.code, said.result["status"]) == (1, "failure")
-    assert said.result["reason"].startswith("Rank 1 on ")
-    assert "it is not for rank 1" in said.result["reason"]
+    assert (answer.code, answer.result["status"]) == (1, "failure")
+    assert answer.result["reason"].startswith("Rank 1 on ")
+    assert "it is not for rank 1" in answer.result["reason"]
 
 
 # As `timeout` does it: its child is told, and then the group that the child is in.
@@ -197,9 +197,9 @@ wait $!
 
 
 def test_a_measurement_that_is_told_to_end_says_so(execute: Exec) -> None:
-    said = execute("timeout", "120", "sh", "-c", TOLD_TWICE)
-    assert (said.code, said.result["status"]) == (1, "failure")
-    assert "was ended by SIGTERM" in said.result["reason"]
+    answer = execute("timeout", "120", "sh", "-c", TOLD_TWICE)
+    assert (answer.code, answer.result["status"]) == (1, "failure")
+    assert "was ended by SIGTERM" in answer.result["reason"]
 
 
 def test_a_container_whose_memory_is_too_small_says_so(

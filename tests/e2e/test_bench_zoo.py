@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from entrypoints.pytorch.benchmark.zoo import load, names
+from entrypoints.pytorch.throughput.zoo import load, names
 from tests.e2e.conftest import CPU, CUDA, ROOT
 from tests.e2e.nodes import JOBS
 
 pytestmark = pytest.mark.entrypoints
 
 Built = dict[str, dict[str, Any]]
-Said = dict[str, dict[str, Any]]
+ReadOutput = dict[str, dict[str, Any]]
 # https://github.com/HewlettPackard/dlcookbook-dlbs, docs/models/models.md: parameters and what normalisations remember.
 WITH_STATISTICS = {
     "inception3": 23_869_094, "inception4": 42_743_133, "resnet101": 44_654_608, "resnet152": 60_344_387,
@@ -36,24 +36,24 @@ print(entry.title, tuple(inputs.shape), tuple(targets.shape), value.isfinite().i
 
 
 @pytest.fixture
-def zoo(built: Built, run: Callable[..., str]) -> Callable[..., Said]:
+def zoo(built: Built, run: Callable[..., str]) -> Callable[..., ReadOutput]:
     """What tests/e2e/jobs/zoo.py says of each model, in an image."""
 
-    def ask(*words: str, row: str = CPU) -> Said:
+    def ask(*words: str, row: str = CPU) -> ReadOutput:
         mounted = {str(JOBS): {"bind": "/job", "mode": "ro"}}
-        said = run(built[row]["ref"], "python", "/job/zoo.py", *words, volumes=mounted, network_mode="none")
-        return {line["name"]: line for line in map(json.loads, said.splitlines())}
+        output = run(built[row]["ref"], "python", "/job/zoo.py", *words, volumes=mounted, network_mode="none")
+        return {line["name"]: line for line in map(json.loads, output.splitlines())}
 
     return ask
 
 
-def test_every_model_has_the_published_parameters_and_refuses_smaller_samples(zoo: Callable[..., Said]) -> None:
-    said = zoo("count")
-    assert {name: line["parameters"] for name, line in said.items()} == {
+def test_every_model_has_the_published_parameters_and_refuses_smaller_samples(zoo: Callable[..., ReadOutput]) -> None:
+    lines = zoo("count")
+    assert {name: line["parameters"] for name, line in lines.items()} == {
         name: load(name).parameters for name in names()
     }
-    assert {name: said[name]["with_statistics"] for name in WITH_STATISTICS} == WITH_STATISTICS
-    for name, line in said.items():
+    assert {name: lines[name]["with_statistics"] for name in WITH_STATISTICS} == WITH_STATISTICS
+    for name, line in lines.items():
         entry = load(name)
         tokens = entry.input if entry.kind == "tokens" else ()
         assert line["output"] == [2, *tokens, entry.classes], name
@@ -61,26 +61,26 @@ def test_every_model_has_the_published_parameters_and_refuses_smaller_samples(zo
         assert line["smaller"].endswith(f"the model takes {entry.input}."), name
 
 
-def test_torchvision_has_the_same_parameters(zoo: Callable[..., Said]) -> None:
-    known = {name: line for name, line in zoo("count", row=CUDA).items() if line["vision"]}
-    if not known:
+def test_torchvision_has_the_same_parameters(zoo: Callable[..., ReadOutput]) -> None:
+    known_names = {name: line for name, line in zoo("count", row=CUDA).items() if line["vision"]}
+    if not known_names:
         pytest.skip(f"no torchvision in {CUDA}")
-    assert len(known) == 17
-    assert [name for name, line in known.items() if line["shapes"] != line["vision"]] == []
+    assert len(known_names) == 17
+    assert [name for name, line in known_names.items() if line["shapes"] != line["vision"]] == []
 
 
 def test_the_documented_class_of_a_user_is_a_model(built: Built, run: Callable[..., str]) -> None:
     (text,) = MINE
     assert len([line for line in text.splitlines() if line]) == 5
-    said = run(built[CPU]["ref"], "python", "-c", IN_MINE, environment={"MINE": text}, network_mode="none")
-    assert said == "Net (4, 3, 32, 32) (4,) True"
+    output = run(built[CPU]["ref"], "python", "-c", IN_MINE, environment={"MINE": text}, network_mode="none")
+    assert output == "Net (4, 3, 32, 32) (4,) True"
 
 
 @pytest.mark.long
-def test_every_model_trains_and_infers(zoo: Callable[..., Said]) -> None:
-    said = zoo("batches")
-    assert [*said] == [*names()]
-    for name, line in said.items():
+def test_every_model_trains_and_infers(zoo: Callable[..., ReadOutput]) -> None:
+    lines = zoo("batches")
+    assert [*lines] == [*names()]
+    for name, line in lines.items():
         assert "failure" not in line, f"{name}: {line.get('failure')}"
         assert (line["gradients"], line["finite"]) == (True, True), name
         assert all(0 < value < 100 for value in line["losses"]), name

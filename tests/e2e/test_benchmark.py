@@ -18,12 +18,12 @@ from tests.e2e.browser import NoBrowserError, chromium
 from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
 from tests.e2e.registries import registry
 from torchbake.engine.client import Engine
-from torchbake.engine.owner import is_gone
+from torchbake.engine.owner import has_ended
 from torchbake.engine.runner import owners
 from torchbake.errors import BenchmarkError, EngineError, NoisyError, PublishError, SlowerError
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 
 pytestmark = pytest.mark.benchmark
 
@@ -72,37 +72,37 @@ def benchmark(folder: Path, *words: str) -> Completed:
 
 
 def test_a_dry_run_prints_every_command_of_the_example_and_runs_none() -> None:
-    done = torchbake("benchmark", "examples/benchmark/plan.yaml", "--dry-run")
-    assert done.returncode == 0, done.stderr
-    commands = [line for line in done.stdout.splitlines() if line.startswith("docker run --rm ")]
+    process = torchbake("benchmark", "examples/benchmark/plan.yaml", "--dry-run")
+    assert process.returncode == 0, process.stderr
+    commands = [line for line in process.stdout.splitlines() if line.startswith("docker run --rm ")]
     assert len(commands) == 4
     assert all("--shm-size=1g" in line and " bench --model " in line for line in commands)
-    assert done.stdout.count("excluded takes minutes on a CPU") == 2
+    assert process.stdout.count("excluded takes minutes on a CPU") == 2
 
 
 def test_without_the_docker_command_it_says_what_to_do(folder: Path, tmp_path: Path) -> None:
-    done = torchbake("benchmark", *words_of(folder, str(folder / "plan.yaml")), env={"PATH": str(tmp_path)})
-    assert done.returncode == EngineError.exit_code
-    assert done.stderr == "error: The docker command is not installed.\n  next: Run: nox -s setup\n"
+    process = torchbake("benchmark", *words_of(folder, str(folder / "plan.yaml")), env={"PATH": str(tmp_path)})
+    assert process.returncode == EngineError.exit_code
+    assert process.stderr == "error: The docker command is not installed.\n  next: Run: nox -s setup\n"
 
 
 def test_a_plan_that_was_killed_is_resumed_and_leaves_nothing(folder: Path, engine: docker.DockerClient) -> None:
-    kept = folder / "reports/benchmark/results.jsonl"
+    path = folder / "reports/benchmark/results.jsonl"
     command = [sys.executable, "-m", "torchbake", "benchmark", *words_of(folder, str(folder / "plan.yaml"))]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 240
-        while not kept.exists() and process.poll() is None and time.monotonic() < deadline:
+        while not path.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
-    assert kept.exists()
-    done = benchmark(folder, str(folder / "plan.yaml"), "--report")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["experiments"]
-    assert [each["state"] for each in found] == ["kept", "measured"]
-    assert {each["result"]["model_title"] for each in found} == {"Mlp"}
-    assert all(each["result"]["throughput"] > 0 and len(each["result"]["times"]) == 5 for each in found)
+    assert path.exists()
+    final_state = benchmark(folder, str(folder / "plan.yaml"), "--report")
+    assert final_state.returncode == 0, final_state.stderr
+    value = json.loads(final_state.stdout)["experiments"]
+    assert [each["state"] for each in value] == ["kept", "measured"]
+    assert {each["result"]["model_title"] for each in value} == {"Mlp"}
+    assert all(each["result"]["throughput"] > 0 and len(each["result"]["times"]) == 5 for each in value)
     assert len((folder / "reports/benchmark/results.csv").read_text().splitlines()) == 3
-    assert not [owner for owner in owners(Engine(engine)) if is_gone(owner, same_machine=True)]
+    assert not [owner for owner in owners(Engine(engine)) if has_ended(owner, same_machine=True)]
 
 
 def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(folder: Path, built: dict[str, dict[str, Any]]) -> None:
@@ -115,9 +115,9 @@ def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(folder: Path, bui
     }  # fmt: skip
     (folder / "largest.yaml").write_text(json.dumps(plan))
     words = (str(folder / "largest.yaml"), "-P", "sizes=[8, 200000, 400000]")
-    done = benchmark(folder, *words, "--report")
-    assert done.returncode == 0, done.stderr
-    good, large, larger = json.loads(done.stdout)["experiments"]
+    process = benchmark(folder, *words, "--report")
+    assert process.returncode == 0, process.stderr
+    good, large, larger = json.loads(process.stdout)["experiments"]
     assert [each["state"] for each in (good, large, larger)] == ["measured", "out-of-memory", "not-run"]
     assert "for lack of memory" in large["reason"]
     assert "A batch of 200000 did not fit" in larger["reason"]
@@ -146,9 +146,9 @@ def test_containers_measure_together_as_nodes(folder: Path, built: dict[str, dic
         "env": {"OMP_NUM_THREADS": "1"},
     }  # fmt: skip
     (folder / "nodes.yaml").write_text(json.dumps(plan))
-    done = benchmark(folder, str(folder / "nodes.yaml"))
-    assert done.returncode == 0, done.stderr
-    (each,) = json.loads(done.stdout)["experiments"]
+    process = benchmark(folder, str(folder / "nodes.yaml"))
+    assert process.returncode == 0, process.stderr
+    (each,) = json.loads(process.stdout)["experiments"]
     assert (each["result"]["nodes"], each["result"]["world"], each["result"]["effective_batch"]) == (2, 2, 16)
     networks = subprocess.run(["docker", "network", "ls", "--format", "{{.Name}}"], capture_output=True, check=True)
     assert b"torchbake-nodes" not in networks.stdout
@@ -172,8 +172,8 @@ def test_the_page_is_read_in_light_and_dark(folder: Path) -> None:
 
 
 def _box(locator: Any) -> dict[str, float]:
-    found: dict[str, float] = locator.bounding_box()
-    return found
+    matches: dict[str, float] = locator.bounding_box()
+    return matches
 
 
 @pytest.fixture(scope="module")
@@ -186,31 +186,31 @@ def slower(built: dict[str, dict[str, Any]], engine: docker.DockerClient) -> Ite
 
 
 def compared(folder: Path, *words: str, code: int) -> dict[str, Any]:
-    done = benchmark(folder, "compare", *words, "--plan", str(folder / "compare.yaml"))
-    if done.returncode == NoisyError.exit_code:
-        pytest.skip(f"not run: other tests take too much of this machine: {done.stderr.splitlines()[-2]}")
-    assert done.returncode == code, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    process = benchmark(folder, "compare", *words, "--plan", str(folder / "compare.yaml"))
+    if process.returncode == NoisyError.exit_code:
+        pytest.skip(f"not run: other tests take too much of this machine: {process.stderr.splitlines()[-2]}")
+    assert process.returncode == code, process.stdout + process.stderr
+    matches: dict[str, Any] = json.loads(process.stdout)
+    return matches
 
 
 @pytest.mark.long  # beside other tests it may be too noisy to tell
 def test_an_image_that_computes_more_is_slower(folder: Path, built: dict[str, dict[str, Any]], slower: str) -> None:
-    found = compared(
+    matches = compared(
         folder, built[CPU]["ref"], slower, "--rounds", "1", "--threshold", "10%", code=SlowerError.exit_code
     )
-    (each,) = found["experiments"]
-    assert (found["verdict"], each["verdict"]) == ("slower", "slower")
+    (each,) = matches["experiments"]
+    assert (matches["verdict"], each["verdict"]) == ("slower", "slower")
     assert each["difference"]["low"] > each["noise"]
-    assert found["a"]["digest"] != found["b"]["digest"]
+    assert matches["a"]["digest"] != matches["b"]["digest"]
 
 
 @pytest.mark.long
 def test_an_image_is_the_same_as_itself(folder: Path, built: dict[str, dict[str, Any]]) -> None:
     ref = built[CPU]["ref"]
-    found = compared(folder, ref, ref, "--rounds", "1", "--threshold", "10%", code=0)
-    assert found["verdict"] == "same"
-    assert found["a"]["digest"] == found["b"]["digest"]
+    matches = compared(folder, ref, ref, "--rounds", "1", "--threshold", "10%", code=0)
+    assert matches["verdict"] == "same"
+    assert matches["a"]["digest"] == matches["b"]["digest"]
 
 
 @pytest.fixture
@@ -232,16 +232,16 @@ def test_an_image_that_is_slower_than_its_release_is_not_released(own_matrix: Pa
     plan = tmp_path / "plans/gate.yaml"
     plan.write_text(json.dumps(COMPARED))
     with registry(TOOLS, tmp_path / "registry") as running:
-        there = Registry(Transport(running.host), Repository(host=running.host, path="team/benchmark-pytorch"))
+        there = Registry(RegistryTransport(running.host), Repository(host=running.host, path="team/benchmark-pytorch"))
 
         def release(*, code: int) -> Completed:
             for command in ("build", "test"):
-                done = torchbake(command, CPU, "--matrix", str(own_matrix))
-                assert done.returncode == 0, done.stderr
+                process = torchbake(command, CPU, "--matrix", str(own_matrix))
+                assert process.returncode == 0, process.stderr
             words = ("--registry", f"{running.host}/team", "--benchmark", str(plan), "--matrix", str(own_matrix))
-            done = torchbake("publish", CPU, *words)
-            assert done.returncode == code, done.stderr
-            return done
+            process = torchbake("publish", CPU, *words)
+            assert process.returncode == code, process.stderr
+            return process
 
         assert f"{CPU} has no release yet" in release(code=0).stderr
         before = {tag: there.digest(tag) for tag in there.tags()}

@@ -39,18 +39,20 @@ class Broke:
 
 @pytest.fixture(scope="module")
 def bases(built: dict[str, dict[str, Any]], devel: dict[str, Any]) -> dict[str, Base]:
-    images = {**built, DEVEL: devel}
-    return {kind: Base(ref=images[row]["ref"], row=row) for kind, row in _ROWS.items()}
+    count = {**built, DEVEL: devel}
+    return {kind: Base(ref=count[row]["ref"], row=row) for kind, row in _ROWS.items()}
 
 
 @pytest.fixture(scope="module")
 def reports(request: pytest.FixtureRequest, bases: dict[str, Base]) -> Iterator[dict[str, Broke]]:
     """What becomes of each broken image that a selected test is about; at the end, the table of all of them."""
-    wanted = [name for name in BROKEN if any(_is_about(item, name) for item in request.session.items)]
-    groups = [(name,) for name in wanted] if request.config.getoption("--apart") else groups_of(wanted)
+    expected_values = [name for name in BROKEN if any(_is_about(item, name) for item in request.session.items)]
+    groups = (
+        [(name,) for name in expected_values] if request.config.getoption("--apart") else groups_of(expected_values)
+    )
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        made = {group: pool.submit(break_and_judge, group, bases[BROKEN[group[0]].base]) for group in groups}
-        broke = {name: Broke(group=group, future=future) for group, future in made.items() for name in group}
+        futures = {group: pool.submit(break_and_judge, group, bases[BROKEN[group[0]].base]) for group in groups}
+        broke = {name: Broke(group=group, future=future) for group, future in futures.items() for name in group}
         try:
             yield broke
         finally:
@@ -65,18 +67,18 @@ def _is_about(item: pytest.Item, name: str) -> bool:
 
 def _show(broke: dict[str, Broke]) -> None:
     """A line for each: whether its check alone caught it, what is broken, and what was said of it."""
-    told = {name: _told(name, one) for name, one in broke.items()}
-    width, what_width = (max(map(len, words), default=0) for words in (told, [BROKEN[name].what for name in told]))
+    lines = {name: _report(name, one) for name, one in broke.items()}
+    width, what_width = (max(map(len, words), default=0) for words in (lines, [BROKEN[name].what for name in lines]))
     print("\n")
-    for name, (good, said) in told.items():
-        print(f"{'✓' if good else '✗'} {name:{width}}  {BROKEN[name].what:{what_width}}  {_cut(said)}")
-    images = len({one.group for one in broke.values()})
+    for name, (good, output) in lines.items():
+        print(f"{'✓' if good else '✗'} {name:{width}}  {BROKEN[name].what:{what_width}}  {_cut(output)}")
+    count = len({one.group for one in broke.values()})
     print(
-        f"{sum(good for good, _ in told.values())} of {len(told)} fail exactly their check, in {images} broken images."
+        f"{sum(good for good, _ in lines.values())} of {len(lines)} fail exactly their check, in {count} broken images."
     )
 
 
-def _told(name: str, one: Broke) -> tuple[bool, str]:
+def _report(name: str, one: Broke) -> tuple[bool, str]:
     if one.future.cancelled():
         return False, "not judged: the tests ended before"
     if error := one.future.exception():

@@ -54,10 +54,10 @@ def test_a_lost_tag_is_put_back(engine: docker.DockerClient, built: Built) -> No
 
 def test_dry_run_shows_the_plan_and_builds_nothing(project: Project, engine: docker.DockerClient) -> None:
     path = project(CPU_ROW % "" + INIT_ROW, repository="torchbake-test/dry/pytorch")
-    done = torchbake("build", "all", "--matrix", str(path), "--dry-run", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    assert {image["status"] for image in images_of(done).values()} == {"planned"}
-    assert '"dockerfile"' in done.stderr
+    process = torchbake("build", "all", "--matrix", str(path), "--dry-run", "--format", "json")
+    assert process.returncode == 0, process.stderr
+    assert {image["status"] for image in images_of(process).values()} == {"planned"}
+    assert '"dockerfile"' in process.stderr
     assert not tags_of(engine, "torchbake-test/dry")
     assert not (path.parent / "images" / INIT).exists()
 
@@ -67,16 +67,16 @@ def test_one_failing_image_does_not_stop_the_others(project: Project, built: Bui
     path = project(row + INIT_ROW)
     shutil.copytree(ROOT / "images" / CPU, path.parent / "images" / CPU)
     shutil.copy(ROOT / "images/builder.lock", path.parent / "images/builder.lock")
-    done = torchbake("build", "all", "--matrix", str(path), "--format", "json")
-    images = images_of(done)
-    assert done.returncode == 9
+    process = torchbake("build", "all", "--matrix", str(path), "--format", "json")
+    images = images_of(process)
+    assert process.returncode == 9
     assert images[INIT]["status"] == "built"
     assert images[CPU]["status"] == "failed"
-    assert "no-such-package-at-all" in done.stderr
+    assert "no-such-package-at-all" in process.stderr
     logs = list((path.parent / ".torchbake/runs").glob(f"*/{CPU}.log"))
     assert "Unable to locate package no-such-package-at-all" in logs[0].read_text()
-    assert str(logs[0]) in done.stderr
-    assert "Traceback" not in done.stderr
+    assert str(logs[0]) in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_a_failing_base_skips_only_its_images(project: Project) -> None:
@@ -90,9 +90,9 @@ def test_a_failing_base_skips_only_its_images(project: Project) -> None:
         "bases:\n", 'bases:\n  nowhere: {image: "127.0.0.1:1/no:base", suite: nosuchsuite, python: "3.11"}\n'
     )
     path.write_text(text)
-    done = torchbake("build", "all", "--matrix", str(path), "--format", "json")
-    images = images_of(done)
-    assert done.returncode == BaseError.exit_code  # what was not built failed alike
+    process = torchbake("build", "all", "--matrix", str(path), "--format", "json")
+    images = images_of(process)
+    assert process.returncode == BaseError.exit_code  # what was not built failed alike
     assert images[INIT]["status"] in ("built", "up-to-date")
     skipped = images["2.13.0-cpu-runtime-nowhere"]
     assert skipped["status"] == "skipped"
@@ -120,10 +120,10 @@ def test_an_interrupted_build_tags_nothing(project: Project, engine: docker.Dock
 
 
 def test_no_engine_is_a_clear_error() -> None:
-    done = torchbake("build", INIT, env={"DOCKER_HOST": "unix:///nonexistent/docker.sock"})
-    assert done.returncode == 7
-    assert "No container engine answers" in done.stderr
-    assert "nox -s setup" in done.stderr
+    process = torchbake("build", INIT, env={"DOCKER_HOST": "unix:///nonexistent/docker.sock"})
+    assert process.returncode == 7
+    assert "No container engine answers" in process.stderr
+    assert "nox -s setup" in process.stderr
 
 
 def test_an_engine_without_buildx_is_a_clear_error(project: Project, tmp_path: Path) -> None:
@@ -133,21 +133,21 @@ def test_an_engine_without_buildx_is_a_clear_error(project: Project, tmp_path: P
     (fake / "docker").write_text(f'#!/bin/sh\n{shutil.which("docker")} "$@" | {rename}\n')
     (fake / "docker").chmod(0o755)
     path = project(INIT_ROW + CPU_ROW % "", repository="torchbake-test/nobuildx/pytorch")
-    done = torchbake("build", INIT, "--matrix", str(path), env={"PATH": f"{fake}:{os.environ['PATH']}"})
-    assert done.returncode == 7
-    assert "buildx" in done.stderr
+    process = torchbake("build", INIT, "--matrix", str(path), env={"PATH": f"{fake}:{os.environ['PATH']}"})
+    assert process.returncode == 7
+    assert "buildx" in process.stderr
 
 
 def test_an_unknown_builder_is_a_clear_error(built: Built) -> None:
-    done = torchbake("build", INIT, "--no-cache", "--builder", "nobody")
-    assert done.returncode == 7
-    assert "nobody" in done.stderr
+    process = torchbake("build", INIT, "--no-cache", "--builder", "nobody")
+    assert process.returncode == 7
+    assert "nobody" in process.stderr
 
 
 def test_a_named_builder_builds(project: Project) -> None:
     path = project(INIT_ROW + CPU_ROW % "", repository="torchbake-test/other/pytorch")
-    done = torchbake("build", INIT, "--matrix", str(path), "--builder", "default", "--format", "json")
-    assert images_of(done)[INIT]["status"] == "built", done.stderr
+    process = torchbake("build", INIT, "--matrix", str(path), "--builder", "default", "--format", "json")
+    assert images_of(process)[INIT]["status"] == "built", process.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not-run: mounting a full disk needs root")
@@ -158,9 +158,9 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(project: Project) -> No
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=8", "tmpfs", str(images)], check=True)
     try:
         (images / "filler").write_bytes(b"x" * 4096)
-        done = torchbake("render", INIT, "--matrix", str(path))
-        assert done.returncode == 11
-        assert "No space left on device" in done.stderr
+        process = torchbake("render", INIT, "--matrix", str(path))
+        assert process.returncode == 11
+        assert "No space left on device" in process.stderr
         assert not [file for file in images.rglob("*") if file.is_file() and file.name != "filler"]
     finally:
         subprocess.run(["umount", str(images)], check=True)
@@ -173,9 +173,9 @@ def test_a_read_only_folder_is_a_clear_error(project: Project) -> None:
     images.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(images)], check=True)
     try:
-        done = torchbake("render", INIT, "--matrix", str(path))
-        assert done.returncode == 11
-        assert "Read-only file system" in done.stderr
+        process = torchbake("render", INIT, "--matrix", str(path))
+        assert process.returncode == 11
+        assert "Read-only file system" in process.stderr
     finally:
         subprocess.run(["umount", str(images)], check=True)
 
@@ -187,18 +187,18 @@ def test_a_rendered_folder_builds_by_hand(engine: docker.DockerClient, built: Bu
     command = ["docker", "build", *([] if by_registry else ["--build-context", context])]
     command += ["-f", f"images/{INIT}/Dockerfile", "-t", "torchbake-test/by-hand", "."]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    said = engine.containers.run("torchbake-test/by-hand", ["--version"], remove=True)
-    assert said.decode().strip() == "volume-permissions 1.0.0"
+    output = engine.containers.run("torchbake-test/by-hand", ["--version"], remove=True)
+    assert output.decode().strip() == "volume-permissions 1.0.0"
 
 
 def _running(word: str) -> list[str]:
     """Processes that name ``word`` on their command line."""
-    found = []
+    matches = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if word in line:
-            found.append(line)
-    return found
+            matches.append(line)
+    return matches

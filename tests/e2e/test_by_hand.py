@@ -53,13 +53,13 @@ def words_of_this_host(folder: Path) -> Iterator[list[str]]:
 
 
 def test_an_image_built_by_hand_has_the_same_files(run: Callable[..., str], tmp_path: Path) -> None:
-    done = torchbake("build", CPU, "--format", "json")
-    assert done.returncode == 0, done.stderr
+    process = torchbake("build", CPU, "--format", "json")
+    assert process.returncode == 0, process.stderr
     with words_of_this_host(tmp_path) as words:
         command = ["docker", "build", "-f", f"images/{CPU}/Dockerfile", "-t", BY_HAND, *words, "."]
         by_hand = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, close_fds=False)
     assert by_hand.returncode == 0, by_hand.stderr
-    ours, theirs = (run(ref, "sh", "-c", LIST).splitlines() for ref in (images_of(done)[CPU]["ref"], BY_HAND))
+    ours, theirs = (run(ref, "sh", "-c", LIST).splitlines() for ref in (images_of(process)[CPU]["ref"], BY_HAND))
     assert sorted({*ours} ^ {*theirs}) == []
     for name in ("/pytorch/torch/lib/libtorch_cpu.so", "/pytorch/bin/torchrun", "/pytorch/torch/nn/__init__.py"):
         assert any(line.endswith(f" {name}") for line in ours), name

@@ -51,32 +51,32 @@ class Charts:
 
     def push(self, version: str, *words: str) -> str:
         """The digest that it says."""
-        done = self.chart("push", version, *words)
-        assert done.returncode == 0, done.stderr
-        said, _, digest = done.stdout.strip().partition("@")
-        assert said == f"{self.registry.repository}:{version}"
+        process = self.chart("push", version, *words)
+        assert process.returncode == 0, process.stderr
+        output, _, digest = process.stdout.strip().partition("@")
+        assert output == f"{self.registry.repository}:{version}"
         return digest
 
     def push_signed(self, version: str, keys: Keys | None = None) -> str:
         """As `chart push --key` does it, without the time that it takes to read the matrix and to verify the images."""
-        made = package(ROOT / "charts/pytorch", self.released(), version)
-        return push(self.registry, made, signer(keys or self.ours, self.cosign))[0].digest
+        product = package(ROOT / "charts/pytorch", self.released(), version)
+        return push(self.registry, product, signer(keys or self.ours, self.cosign))[0].digest
 
     def validate(self, version: str, keys: Keys | None = None) -> tuple[int, str]:
         """Its exit code, and what it says on one line."""
-        done = self.chart("validate", version, "--key", (keys or self.ours).public, "--require-signature")
-        assert "Traceback" not in done.stderr
-        return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
+        process = self.chart("validate", version, "--key", (keys or self.ours).public, "--require-signature")
+        assert "Traceback" not in process.stderr
+        return process.returncode, re.sub(r"\s+", " ", process.stdout + process.stderr)
 
     def by_hand(self, digest: str, keys: Keys) -> bool:
         """Whether `cosign verify`, as anybody would type it, trusts the digest."""
         ref = f"{self.registry.repository}@{digest}"
         command = [str(self.cosign), "verify", "--key", keys.public, "--insecure-ignore-tlog=true", ref]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            signed = [claim["critical"]["image"]["docker-manifest-digest"] for claim in json.loads(done.stdout)]
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode == 0:
+            signed = [claim["critical"]["image"]["docker-manifest-digest"] for claim in json.loads(process.stdout)]
             assert set(signed) == {digest}
-        return done.returncode == 0
+        return process.returncode == 0
 
     def sign(self, digest: str, keys: Keys) -> None:
         signer(keys, self.cosign).sign(self.registry.repository, [digest])
@@ -85,20 +85,20 @@ class Charts:
         """Both images as the chart names them."""
         tags = {"pytorch": f"{CPU}-r0", INIT: f"{self.place.project.tags[INIT][0]}-r0"}
         images = [(self.place.registry(name), tag) for name, tag in tags.items()]
-        found = [
+        matches = [
             Reference(repository=there.repository, tag=tag, digest=there.digest(tag) or "") for there, tag in images
         ]
-        return dict(zip(PLACES, found, strict=True))
+        return dict(zip(PLACES, matches, strict=True))
 
 
 def _release(place: Place, name: str, repository: str, keys: Keys, cosign: Path) -> None:
     """An image of a few bytes, with all that is signed of a real one."""
     tags = place.project.tags[name]
     labels = {"org.torchbake.id": name, "org.torchbake.inputs": f"sha256:{'a' * 64}"}
-    made = place.small.make(labels, [name.encode()])
-    found = Candidate(id=name, digest=made.digest, labels=labels, tags=tags, verdict=None)
+    manifest = place.small.make(labels, [name.encode()])
+    value = Candidate(id=name, digest=manifest.digest, labels=labels, tags=tags, verdict=None)
     publisher = Publisher(place.registry(repository), signer=signer(keys, cosign))
-    publisher.publish(found, place.small.supply, lambda _: None, lambda *_: None)
+    publisher.publish(value, place.small.supply, lambda _: None, lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -118,16 +118,16 @@ def charts(running: Running, ours: Keys, theirs: Keys, cosign: Path) -> Charts:
 
 
 def test_what_is_pushed_with_a_key_is_signed_and_valid(charts: Charts) -> None:
-    done = charts.chart("push", "1.0.0", "--key", charts.ours.private, "--require-signature")
-    assert done.returncode == 0, done.stderr
-    assert SECRET not in done.stdout + done.stderr
+    process = charts.chart("push", "1.0.0", "--key", charts.ours.private, "--require-signature")
+    assert process.returncode == 0, process.stderr
+    assert SECRET not in process.stdout + process.stderr
     digest = charts.registry.digest("1.0.0")
     assert digest
-    assert done.stdout == f"{charts.registry.repository}:1.0.0@{digest}\n"
+    assert process.stdout == f"{charts.registry.repository}:1.0.0@{digest}\n"
     assert charts.by_hand(digest, charts.ours)
     assert not charts.by_hand(digest, charts.theirs)
-    code, said = charts.validate("1.0.0")
-    assert (code, "is as it was pushed" in said) == (0, True), said
+    code, output = charts.validate("1.0.0")
+    assert (code, "is as it was pushed" in output) == (0, True), output
 
     signatures = charts.registry.digest(f"{digest.replace(':', '-')}.sig")
     assert signatures
@@ -139,27 +139,27 @@ def test_what_is_pushed_with_a_key_is_signed_and_valid(charts: Charts) -> None:
 def test_what_was_pushed_without_a_key_is_told_and_signed_later(charts: Charts) -> None:
     digest = charts.push("1.0.1")
     assert not charts.by_hand(digest, charts.ours)
-    done = charts.chart("validate", "1.0.1")
-    assert (done.returncode, "Signatures are not verified" in done.stderr) == (0, True), done.stderr
-    code, said = charts.validate("1.0.1")
-    assert (code, f"{charts.registry.repository}@{digest} is not signed." in said) == (15, True), said
+    process = charts.chart("validate", "1.0.1")
+    assert (process.returncode, "Signatures are not verified" in process.stderr) == (0, True), process.stderr
+    code, output = charts.validate("1.0.1")
+    assert (code, f"{charts.registry.repository}@{digest} is not signed." in output) == (15, True), output
     for action in ("push", "validate"):
-        done = charts.chart(action, "1.0.1", "--require-signature")
-        assert (done.returncode, "--require-signature: no --key" in done.stderr) == (18, True), done.stderr
+        process = charts.chart(action, "1.0.1", "--require-signature")
+        assert (process.returncode, "--require-signature: no --key" in process.stderr) == (18, True), process.stderr
     assert charts.push("1.0.1", "--key", charts.ours.private) == digest
     assert charts.by_hand(digest, charts.ours)
 
 
 def test_helm_pulls_what_was_signed_by_its_digest_too(charts: Charts, tmp_path: Path) -> None:
     digest = charts.push_signed("1.0.2+cpu")
-    wanted = package(ROOT / "charts/pytorch", charts.released(), "1.0.2+cpu").data
+    expected = package(ROOT / "charts/pytorch", charts.released(), "1.0.2+cpu").data
     for place, (ref, version) in enumerate({f"@{digest}": None, "": "1.0.2+cpu"}.items()):
         folder = tmp_path / str(place)
         folder.mkdir()
         source = f"oci://{charts.registry.repository}{ref}"
         helm_python.pull(source, version=version, destination=folder, plain_http=True)
         (path,) = folder.iterdir()
-        assert path.read_bytes() == wanted
+        assert path.read_bytes() == expected
 
 
 def _planted(charts: Charts, version: str, host: str = "") -> str:
@@ -168,11 +168,11 @@ def _planted(charts: Charts, version: str, host: str = "") -> str:
     if host:
         image = images[PLACES[0]]
         images[PLACES[0]] = replace(image, repository=replace(image.repository, host=host))
-    made = package(ROOT / "charts/pytorch", images, version)
-    made = replace(made, metadata={**made.metadata, "description": "not what was pushed"})
-    for content in (made.data, config_of(made)):
+    product = package(ROOT / "charts/pytorch", images, version)
+    product = replace(product, metadata={**product.metadata, "description": "not what was pushed"})
+    for content in (product.data, config_of(product)):
         send(charts.registry, content)
-    manifest = manifest_of(made)
+    manifest = manifest_of(product)
     charts.registry.put(manifest, version)
     return manifest.digest
 
@@ -241,23 +241,25 @@ DAMAGES: dict[str, tuple[Callable[[Charts, str], None], str]] = {
 def test_what_is_not_as_we_signed_it_is_told(version: str, charts: Charts) -> None:
     damage, words = DAMAGES[version]
     damage(charts, version)
-    code, said = charts.validate(version)
-    assert (code, words in said) == (15, True), said
-    assert f"{charts.registry.repository}:{version}: " in said
+    code, output = charts.validate(version)
+    assert (code, words in output) == (15, True), output
+    assert f"{charts.registry.repository}:{version}: " in output
 
 
 def test_a_key_that_signed_none_of_it_trusts_none_of_it(charts: Charts) -> None:
-    code, said = charts.validate("3.0.0", charts.theirs)
-    assert (code, f"is signed, but not by the key {charts.theirs.public}" in said) == (15, True), said
+    code, output = charts.validate("3.0.0", charts.theirs)
+    assert (code, f"is signed, but not by the key {charts.theirs.public}" in output) == (15, True), output
 
 
 def test_push_signs_nothing_that_another_put_there(charts: Charts) -> None:
     planted = _planted(charts, "4.0.0")
-    done = charts.chart("push", "4.0.0", "--key", charts.ours.private)
-    assert (done.returncode, f"exists with other content ({planted})" in done.stderr) == (16, True), done.stderr
+    process = charts.chart("push", "4.0.0", "--key", charts.ours.private)
+    assert (process.returncode, f"exists with other content ({planted})" in process.stderr) == (16, True), (
+        process.stderr
+    )
     assert not charts.by_hand(planted, charts.ours)
-    done = charts.chart("push", "4.0.1", "--key", charts.theirs.private)
-    assert (done.returncode, "is signed, but not by the key" in done.stderr) == (16, True), done.stderr
+    process = charts.chart("push", "4.0.1", "--key", charts.theirs.private)
+    assert (process.returncode, "is signed, but not by the key" in process.stderr) == (16, True), process.stderr
     assert charts.registry.digest("4.0.1") is None
 
 

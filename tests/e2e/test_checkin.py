@@ -18,7 +18,7 @@ from entrypoints.pytorch.launch.checkin import check_in
 from entrypoints.pytorch.launch.contract import Contract
 from entrypoints.pytorch.launch.door import Door
 from entrypoints.pytorch.launch.handshake import new_nonce
-from entrypoints.pytorch.launch.nodes import Nodes
+from entrypoints.pytorch.launch.nodes import NodeConnections
 from entrypoints.pytorch.launch.wire import Wire
 from tests.e2e.conftest import CPU
 from tests.e2e.nodes import new_job
@@ -43,7 +43,7 @@ def listen(port: int) -> Iterator[Listen]:
         yield lambda address: stack.enter_context(socket.create_server((address, port), backlog=0))
 
 
-def found(monkeypatch: pytest.MonkeyPatch, port: int, listener: socket.socket) -> tuple[Wire, Wire]:
+def find(monkeypatch: pytest.MonkeyPatch, port: int, listener: socket.socket) -> tuple[Wire, Wire]:
     """Node 1's wire, to where the name led it of the two, and node 0's."""
     monkeypatch.setattr(checkin, "_addresses", lambda _: [OTHER, NODE_ZERO])
     contract = Contract(
@@ -75,7 +75,7 @@ def test_an_address_that_answers_as_something_else_hides_no_other(
             other.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
 
     threading.Thread(target=greet, daemon=True).start()
-    wires = found(monkeypatch, port, listen(NODE_ZERO))
+    wires = find(monkeypatch, port, listen(NODE_ZERO))
     assert wires[0].peer == NODE_ZERO
     for wire in wires:
         wire.close()
@@ -87,7 +87,7 @@ def test_an_address_that_answers_nothing_costs_no_more_than_a_moment(
     listen(OTHER)
     with socket.create_connection((OTHER, port)):  # its queue is full: the kernel drops what comes
         began = time.monotonic()
-        wires = found(monkeypatch, port, listen(NODE_ZERO))
+        wires = find(monkeypatch, port, listen(NODE_ZERO))
         assert wires[0].peer == NODE_ZERO
         assert time.monotonic() - began < 5  # as long as it was tried before it was known to be silent
     for wire in wires:
@@ -97,11 +97,11 @@ def test_an_address_that_answers_nothing_costs_no_more_than_a_moment(
 def test_ranks_go_to_the_address_at_which_node_0_was_found(
     monkeypatch: pytest.MonkeyPatch, port: int, listen: Listen
 ) -> None:
-    for node, wire in enumerate(found(monkeypatch, port, listen(NODE_ZERO))):
-        nodes = Nodes({node: wire})
+    for node, wire in enumerate(find(monkeypatch, port, listen(NODE_ZERO))):
+        nodes = NodeConnections({node: wire})
         assert nodes.master_addr == NODE_ZERO
         nodes.close()
-    assert Nodes().master_addr == ""
+    assert NodeConnections().master_addr == ""
 
 
 def test_torch_waits_for_no_other(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:

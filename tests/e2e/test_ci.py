@@ -102,15 +102,15 @@ class GitHub:
 
         What it hands on, and the machine.
         """
-        called, known = self.call(caller) if caller else (self.called, self.contexts)
+        called, known_names = self.call(caller) if caller else (self.called, self.contexts)
         job = github_jobs(WORKFLOWS / called)[name]
-        known = {**known, "runner": {"environment": "self-hosted"}, **contexts}
+        known_names = {**known_names, "runner": {"environment": "self-hosted"}, **contexts}
         machine = self.machines.new()
-        assert holds(str(job.raw.get("if", "")), known)
-        ended = run_github(job, known, machine)
-        assert ended.good, machine.said
-        known["steps"] = ended.steps
-        outputs = {key: fill(value, known) for key, value in job.raw.get("outputs", {}).items()}
+        assert holds(str(job.raw.get("if", "")), known_names)
+        end = run_github(job, known_names, machine)
+        assert end.good, machine.output
+        known_names["steps"] = end.steps
+        outputs = {key: fill(value, known_names) for key, value in job.raw.get("outputs", {}).items()}
         return {"outputs": outputs, "result": "success"}, machine
 
     def plan(self) -> tuple[dict[str, Any], list[Mapping[str, str]]]:
@@ -143,7 +143,7 @@ def test_github_releases_what_it_tested_and_then_has_nothing_to_do(machines: Mac
     assert set(charts) == {CHART}
 
     _, machine = github.job("validate", caller="validate.yml")
-    assert f"charts/pytorch:{CHART} is as it was pushed" in machine.said
+    assert f"charts/pytorch:{CHART} is as it was pushed" in machine.output
     assert list((machine.checkout / "reports/validate").rglob("*.xml"))
     assert INIT in (machine.checkout / "reports/index.html").read_text()
     assert "images passed" in machine.page
@@ -177,7 +177,7 @@ def test_github_builds_what_a_pull_request_changes_and_releases_nothing(machines
 
 def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:
     variables = read(PIPELINE)["variables"]
-    given = {
+    arguments = {
         "CI_REGISTRY_IMAGE": f"{running.host}/gitlab",
         "CI_REGISTRY_USER": NAME,
         "CI_REGISTRY_PASSWORD": PASSWORD,
@@ -188,38 +188,38 @@ def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:
     plan, small, large, promote, push = tasks_of(PIPELINE, "release")
     validate, judge = tasks_of(PIPELINE, "validate")
     planner = machines.new()
-    assert run_gitlab(plan, variables, given, planner), planner.said
+    assert run_gitlab(plan, variables, arguments, planner), planner.output
     files = plan.raw["artifacts"]["paths"]
     assert [(planner.checkout / name).read_text() for name in files] == [f"{INIT}\n", ""]
     total = str(small.raw["parallel"])
     for task, part in ((small, "1"), (small, "2"), (large, "1")):
-        machine = machines.new(given=planner, files=files)
+        machine = machines.new(argument=planner, files=files)
         more = {"CI_NODE_INDEX": part, "CI_NODE_TOTAL": total}
-        assert run_gitlab(task, variables, {**given, **more}, machine), machine.said
+        assert run_gitlab(task, variables, {**arguments, **more}, machine), machine.output
     assert set(tags(running, "gitlab")) == IMMUTABLE  # the other parts had no image, and that is no failure
     for task in (promote, push, judge, validate):
         machine = machines.new()
-        assert run_gitlab(task, variables, given, machine), machine.said
+        assert run_gitlab(task, variables, arguments, machine), machine.output
     assert set(tags(running, "gitlab", "charts/pytorch")) == {CHART}
     assert set(tags(running, "gitlab")) == IMMUTABLE | ROLLING
     assert list((machine.checkout / "reports/validate").rglob("*.xml"))
     assert (machine.checkout / "reports/index.html").exists()
 
     planner = machines.new()
-    assert run_gitlab(plan, variables, given, planner), planner.said
+    assert run_gitlab(plan, variables, arguments, planner), planner.output
     assert [(planner.checkout / name).read_text() for name in files] == ["", ""]  # it is released as it is
 
 
 def test_gitlab_builds_what_a_merge_request_changes(machines: Machines) -> None:
     plan, *_ = tasks_of(PIPELINE, "check")
-    given = {"IMAGES": f"'{INIT}'", "SINCE": "HEAD^1"}
+    arguments = {"IMAGES": f"'{INIT}'", "SINCE": "HEAD^1"}
     machine = machines.new()
-    assert run_gitlab(plan, read(PIPELINE)["variables"], given, machine), machine.said
+    assert run_gitlab(plan, read(PIPELINE)["variables"], arguments, machine), machine.output
     assert [(machine.checkout / name).read_text() for name in plan.raw["artifacts"]["paths"]] == ["", ""]
 
 
 @pytest.mark.parametrize(
-    ("typed", "chosen"),
+    ("typed", "choices"),
     [
         ("cpu '!devel'", ["2.13.0-cpu-runtime-debian12"]),
         ('cpu "!devel"', ["2.13.0-cpu-runtime-debian12"]),
@@ -229,33 +229,33 @@ def test_gitlab_builds_what_a_merge_request_changes(machines: Machines) -> None:
     ],
 )
 def test_the_images_that_somebody_types_for_a_run_are_words_and_nothing_else(
-    machines: Machines, typed: str, chosen: list[str] | None
+    machines: Machines, typed: str, choices: list[str] | None
 ) -> None:
     plan, machine = github_jobs(WORKFLOWS / "check-images.yml")["plan"], machines.new()
     (machine.checkout / "volume-file").touch()  # a shell would put its name in place of the pattern
     (listing,) = (step for step in plan.steps if step.name == "named")
     job = replace(plan, steps=(listing,))
-    ended = run_github(job, {"github": {}, "vars": {}, "inputs": {"images": typed}}, machine)
-    assert ended.good == (chosen is not None), machine.said
+    end = run_github(job, {"github": {}, "vars": {}, "inputs": {"images": typed}}, machine)
+    assert end.good == (choices is not None), machine.output
     assert not (machine.checkout / "taken").exists()
-    if chosen:
-        found = json.loads(ended.steps["named"]["outputs"]["matrix"])["include"]
-        assert [image["id"] for image in found] == chosen
+    if choices:
+        value = json.loads(end.steps["named"]["outputs"]["matrix"])["include"]
+        assert [image["id"] for image in value] == choices
 
 
 def test_a_job_without_the_login_releases_nothing(machines: Machines, running: Running) -> None:
     github = GitHub(machines, running)
     github.contexts["secrets"] = {"password": "wrong"}
     job, machine = github_jobs(WORKFLOWS / "release-images.yml")["promote"], machines.new()
-    ended = run_github(job, {**github.contexts, "needs": {}}, machine)
-    assert not ended.good
-    assert not any("promote" in text for text in ended.ran)
+    end = run_github(job, {**github.contexts, "needs": {}}, machine)
+    assert not end.good
+    assert not any("promote" in text for text in end.ran)
 
 
 def test_no_job_shows_a_secret_or_every_request_or_leaves_a_login_in_the_checkout(machines: Machines) -> None:
     assert machines.used
     for machine in machines.used:
-        assert PASSWORD not in machine.said + machine.page
-        assert "connectionpool" not in machine.said  # a library's line for each request, which nox would show
+        assert PASSWORD not in machine.output + machine.page
+        assert "connectionpool" not in machine.output  # a library's line for each request, which nox would show
         texts = (path for path in machine.checkout.rglob("*") if path.is_file() and not path.is_symlink())
         assert not any(PASSWORD.encode() in path.read_bytes() for path in texts if "tests" not in path.parts)

@@ -25,10 +25,10 @@ from tests.e2e.owned import OWNER as OF_A_TEST
 from tests.e2e.waiting import until
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import ORDERS, Box, Cluster, Node, Order
+from torchbake.engine.containers import ORDERS, Cluster, ContainerNode, ContainerSettings, Order
 from torchbake.engine.leftovers import remove_leftovers
-from torchbake.engine.owner import is_gone
-from torchbake.engine.runner import OWNER, RUN, Ended, remove
+from torchbake.engine.owner import has_ended
+from torchbake.engine.runner import OWNER, RUN, ContainerEnd, remove
 
 pytestmark = pytest.mark.engine
 
@@ -97,10 +97,10 @@ def ours(engine: docker.DockerClient) -> Engine:
 @pytest.fixture
 def left(engine: docker.DockerClient, image: str, with_volume: str) -> Iterator[Callable[[], list[str]]]:
     """What of our runs is there now that was not there before the test: containers, networks, volumes."""
-    wanted: dict[str, str | list[str] | bool] = {"label": RUN, "ancestor": [image, with_volume]}
+    expected_values: dict[str, str | list[str] | bool] = {"label": RUN, "ancestor": [image, with_volume]}
 
     def look() -> set[str]:
-        containers = engine.containers.list(all=True, filters=wanted, ignore_removed=True)
+        containers = engine.containers.list(all=True, filters=expected_values, ignore_removed=True)
         networks = engine.networks.list(filters={"label": RUN})
         return {
             *(f"container {item.name}" for item in containers),
@@ -155,13 +155,13 @@ def start() -> Iterator[Start]:
         process.communicate()
 
 
-def nodes(number: int, code: str, **env: str) -> list[Node]:
-    return [Node(command=("python", "-c", code), env={**QUIET, **env}) for _ in range(number)]
+def nodes(number: int, code: str, **env: str) -> list[ContainerNode]:
+    return [ContainerNode(command=("python", "-c", code), env={**QUIET, **env}) for _ in range(number)]
 
 
-def checks_of(done: Completed) -> dict[str, Any]:
-    assert done.stdout, done.stderr
-    return {check["id"]: check for image in json.loads(done.stdout)["images"] for check in image["checks"]}
+def checks_of(process: Completed) -> dict[str, Any]:
+    assert process.stdout, process.stderr
+    return {check["id"]: check for image in json.loads(process.stdout)["images"] for check in image["checks"]}
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -169,12 +169,12 @@ def test_nodes_meet_by_name_in_either_order(
     ours: Engine, image: str, left: Callable[[], list[str]], order: Order
 ) -> None:
     with Cluster(ours, image) as cluster:
-        ended = cluster.run(nodes(3, MEET, NAMES="node0 node1 node2"), order=order, delay=1, timeout=40)
+        ends = cluster.run(nodes(3, MEET, NAMES="node0 node1 node2"), order=order, delay=1, timeout=40)
         assert len(left()) == 4  # three containers and their network
-    assert [(node.name, node.code, node.stdout, node.stderr) for node in ended] == [
+    assert [(node.name, node.code, node.stdout, node.stderr) for node in ends] == [
         (f"node{rank}", 0, "node0\nnode1\nnode2\n", "") for rank in range(3)
     ]
-    began = [node.at - node.seconds for node in ended]
+    began = [node.at - node.seconds for node in ends]
     lead = began[0] - max(began[1:]) if order == "workers-first" else min(began[1:]) - began[0]
     assert lead > 0.9
     assert left() == []
@@ -183,11 +183,11 @@ def test_nodes_meet_by_name_in_either_order(
 def test_every_code_is_judged_and_outputs_are_apart(ours: Engine, image: str) -> None:
     code = "import os, sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(int(os.environ['CODE']))"
     with Cluster(ours, image) as cluster:
-        told = [nodes(1, code, CODE=value)[0] for value in ("0", "3", "0")]
-        ended = cluster.run(told, delay=0, timeout=40)
-    assert [node.code for node in ended] == [0, 3, 0]
-    assert [node.good for node in ended] == [True, False, True]
-    assert {(node.stdout, node.stderr) for node in ended} == {("out\n", "err\n")}
+        report = [nodes(1, code, CODE=value)[0] for value in ("0", "3", "0")]
+        ends = cluster.run(report, delay=0, timeout=40)
+    assert [node.code for node in ends] == [0, 3, 0]
+    assert [node.good for node in ends] == [True, False, True]
+    assert {(node.stdout, node.stderr) for node in ends} == {("out\n", "err\n")}
 
 
 def test_a_node_that_does_not_end_is_killed_alone_and_named(ours: Engine, image: str) -> None:
@@ -204,17 +204,17 @@ def test_a_node_that_does_not_end_is_killed_alone_and_named(ours: Engine, image:
 
 
 def test_memory_that_runs_out_is_named(ours: Engine, image: str) -> None:
-    with Cluster(ours, image, Box(memory="64m", network=False)) as cluster:
-        ended = cluster.run(nodes(1, "x = bytearray(2**28); print(len(x))"), timeout=40)[0]
-    assert ended.out_of_memory
-    assert ended.how == "was killed for lack of memory"
+    with Cluster(ours, image, ContainerSettings(memory="64m", network=False)) as cluster:
+        end = cluster.run(nodes(1, "x = bytearray(2**28); print(len(x))"), timeout=40)[0]
+    assert end.out_of_memory
+    assert end.how == "was killed for lack of memory"
 
 
 def test_what_the_engine_cannot_start_is_a_result(ours: Engine, image: str, left: Callable[[], list[str]]) -> None:
-    with Cluster(ours, image, Box(user="no-such-user", network=False)) as cluster:
-        ended = cluster.run([Node(command=("true",))], timeout=40)[0]
-    assert not ended.good
-    assert "no-such-user" in ended.how
+    with Cluster(ours, image, ContainerSettings(user="no-such-user", network=False)) as cluster:
+        end = cluster.run([ContainerNode(command=("true",))], timeout=40)[0]
+    assert not end.good
+    assert "no-such-user" in end.how
     assert left() == []
 
 
@@ -229,22 +229,22 @@ def test_how_containers_are_made(ours: Engine, image: str, tmp_path: Path) -> No
         "pathlib.Path('/tmp/x').write_text('');"
         "print(sorted(name for _, name in socket.if_nameindex()))"
     )
-    box = Box(
+    box = ContainerSettings(
         user="4711:0", shm_size="128m", read_only=True, tmpfs=("/tmp",), mounts={str(tmp_path): "/told"},
         cap_drop=("ALL",), network=False,
     )  # fmt: skip
     with Cluster(ours, image, box) as cluster:
-        ended = cluster.run(nodes(1, look), timeout=40)[0]
-    assert ended.stdout.splitlines() == ["4711 128", "mounted False False", "0000000000000000", "['lo']"], ended.stderr
+        end = cluster.run(nodes(1, look), timeout=40)[0]
+    assert end.stdout.splitlines() == ["4711 128", "mounted False False", "0000000000000000", "['lo']"], end.stderr
 
 
 def test_a_network_leads_nowhere_else(ours: Engine, image: str) -> None:
     routes = "print(sum(line.split()[1] == '00000000' for line in open('/proc/net/route')))"
-    found = []
-    for box in (Box(), Box(open=True)):
+    matches = []
+    for box in (ContainerSettings(), ContainerSettings(open=True)):
         with Cluster(ours, image, box) as cluster:
-            found.append(cluster.run(nodes(1, routes), timeout=40)[0].stdout.strip())
-    assert found == ["0", "1"]
+            matches.append(cluster.run(nodes(1, routes), timeout=40)[0].stdout.strip())
+    assert matches == ["0", "1"]
 
 
 def test_an_exception_leaves_nothing(ours: Engine, with_volume: str, left: Callable[[], list[str]]) -> None:
@@ -300,8 +300,8 @@ def test_kept_containers_stay_and_are_nobodys_leftovers(ours: Engine, image: str
         assert cluster.run(nodes(1, "print('here')"), timeout=40)[0].good
     try:
         assert remove_leftovers(ours) == 0
-        kept = of_run(engine, "kept-by-a-test")
-        assert [item.logs() for item in kept] == [b"here\n"]
+        kept_items = of_run(engine, "kept-by-a-test")
+        assert [item.logs() for item in kept_items] == [b"here\n"]
     finally:
         for item in of_run(engine, "kept-by-a-test"):
             item.remove(v=True)
@@ -318,12 +318,12 @@ def test_leftovers_are_known_by_their_dead_owner(ours: Engine, image: str, engin
         assert int(pid) == os.getpid()
         dead = f"{boot}/{space}/{pid}/{int(started) + 1}"  # the pid is taken again, by a younger process
         elsewhere = f"{boot}/pid:[1]/{pid}/1"  # in a container that shares the engine
-        for owner, gone in ((dead, 1), (elsewhere, 0), ("nonsense", 0)):
+        for owner, count in ((dead, 1), (elsewhere, 0), ("nonsense", 0)):
             stranger = engine.containers.create(image, labels={RUN: "a-test", OWNER: owner})
             try:
-                assert remove_leftovers(ours) == gone
+                assert remove_leftovers(ours) == count
             finally:
-                if not gone:
+                if not count:
                     stranger.remove()
         assert cluster_lives(engine)
 
@@ -348,9 +348,9 @@ def test_a_killed_process_that_nobody_waited_for_is_no_owner() -> None:
     ) as process:
         assert process.stdout
         label = process.stdout.readline().strip()
-        assert not is_gone(label, same_machine=True)
+        assert not has_ended(label, same_machine=True)
         process.kill()
-        until(lambda: is_gone(label, same_machine=True), 5)
+        until(lambda: has_ended(label, same_machine=True), 5)
         assert process.returncode is None
 
 
@@ -365,12 +365,12 @@ def test_the_command_runs_three_nodes_in_both_orders(
     image: str, toolbox: Toolbox, left: Callable[[], list[str]]
 ) -> None:
     folder = toolbox("")
-    done = torchbake(
+    process = torchbake(
         "smoke", "--image", image, "--nodes", "3", "--nproc", "1", "--payload", "tensor", "--payload", "ddp",
         "--toolbox", str(folder), "--format", "json",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    checks = checks_of(done)
+    assert process.returncode == 0, process.stderr
+    checks = checks_of(process)
     assert list(checks) == [
         "smoke.tensor[cpu]",
         "smoke.ddp[gloo,3x1,workers-first]",
@@ -388,17 +388,17 @@ def test_the_command_fails_with_the_workers_own_code_and_words(
     image: str, toolbox: Toolbox, left: Callable[[], list[str]]
 ) -> None:
     folder = toolbox("if os.environ.get('RANK') == '2': sys.exit('rank 2 has had enough')")
-    done = torchbake(
+    process = torchbake(
         "smoke", "--image", image, "--nodes", "3", "--nproc", "1", "--payload", "ddp", "--order", "workers-first",
         "--toolbox", str(folder), "--format", "json",
     )  # fmt: skip
-    assert done.returncode == 13
-    check = checks_of(done)["smoke.ddp[gloo,3x1,workers-first]"]
+    assert process.returncode == 13
+    check = checks_of(process)["smoke.ddp[gloo,3x1,workers-first]"]
     assert check["outcome"] == "failed"
     assert "rank 2 (node 2, local rank 0): exit code 1" in check["reason"]
     assert "rank 2 has had enough" in check["reason"]
     assert check["figures"]["nodes"]["node2"]["code"] == 1
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in process.stderr
     assert left() == []
 
 
@@ -446,9 +446,9 @@ def test_a_killed_run_is_cleaned_up_by_the_next_one_and_a_living_one_is_left_alo
     assert len(orphans) == 5
     living = start(*slow)
     until(lambda: len(left()) >= 5 and not set(left()) & set(orphans))
-    done = torchbake("smoke", "--image", with_volume, "--payload", "tensor", "--toolbox", str(folder))
-    assert done.returncode == 0, done.stderr
-    assert "had left" not in done.stderr
+    process = torchbake("smoke", "--image", with_volume, "--payload", "tensor", "--toolbox", str(folder))
+    assert process.returncode == 0, process.stderr
+    assert "had left" not in process.stderr
     assert len(left()) == 5
     living.send_signal(signal.SIGINT)
     _, err = living.communicate(timeout=30)
@@ -457,4 +457,4 @@ def test_a_killed_run_is_cleaned_up_by_the_next_one_and_a_living_one_is_left_alo
 
 
 def test_ended_words() -> None:
-    assert Ended(name="node0", code=143).how == "was ended by SIGTERM"
+    assert ContainerEnd(name="node0", code=143).how == "was ended by SIGTERM"

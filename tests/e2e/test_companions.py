@@ -85,8 +85,8 @@ def test_pip_installs_on_a_read_only_root(user: str, indexes: Indexes, run: Run)
     )
     script = f"pip install torchvision >&2 && python -c '{show}' && ! python -s -c 'import torchvision' 2>/dev/null"
     options = {"user": user, "network_mode": "host", "read_only": True, "tmpfs": {"/tmp": ""}}
-    said = run(ref_of(CPU), "sh", "-c", script, environment=indexes.of_pip, **options)
-    assert said == f"True /tmp/home-{user}/.local/share/torchbake/{CPU}"
+    output = run(ref_of(CPU), "sh", "-c", script, environment=indexes.of_pip, **options)
+    assert output == f"True /tmp/home-{user}/.local/share/torchbake/{CPU}"
 
 
 def test_uv_installs_the_torchvision_of_the_images_torch(indexes: Indexes, handed: Path, run: Run) -> None:
@@ -106,17 +106,17 @@ def test_uv_installs_the_torchvision_of_the_images_torch(indexes: Indexes, hande
 def test_without_the_index_pip_refuses_and_names_it(user: str, unreachable: None, indexes: Indexes, run: Run) -> None:
     environment = {**indexes.of_pip, "PIP_RETRIES": "1"}
     del environment["PIP_EXTRA_INDEX_URL"]
-    said = refused("pip install --no-cache-dir torchvision", run, user=user, environment=environment)
-    assert f"Looking in indexes: {indexes.pypi}, {PYTORCH}" in said
-    assert re.search("Retrying .*onnection.*: /whl/cpu/torchvision/", said), said
-    assert "torchvision==0.28.0+cpu" in said
+    output = refused("pip install --no-cache-dir torchvision", run, user=user, environment=environment)
+    assert f"Looking in indexes: {indexes.pypi}, {PYTORCH}" in output
+    assert re.search("Retrying .*onnection.*: /whl/cpu/torchvision/", output), output
+    assert "torchvision==0.28.0+cpu" in output
 
 
 def test_without_the_index_uv_refuses_and_names_it(unreachable: None, indexes: Indexes, handed: Path, run: Run) -> None:
     mounted = {str(handed / "tools"): {"bind": "/opt/tools", "mode": "ro"}}
     environment = {"UV_DEFAULT_INDEX": indexes.pypi, "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}
-    said = refused("/opt/tools/uv pip install torchvision", run, user="0", environment=environment, volumes=mounted)
-    assert f"{PYTORCH}/torchvision/" in said
+    output = refused("/opt/tools/uv pip install torchvision", run, user="0", environment=environment, volumes=mounted)
+    assert f"{PYTORCH}/torchvision/" in output
 
 
 def test_an_index_without_builds_for_the_cpu_gives_none_for_cuda(indexes: Indexes, handed: Path, run: Run) -> None:
@@ -124,17 +124,17 @@ def test_an_index_without_builds_for_the_cpu_gives_none_for_cuda(indexes: Indexe
     environment = {**indexes.of_pip, "PIP_EXTRA_INDEX_URL": indexes.pypi}
     refused("pip install --no-cache-dir torchvision", run, user="0", environment=environment)
     environment = {**indexes.of_uv, "UV_INDEX": indexes.pypi}
-    said = refused("/opt/tools/uv pip install torchvision", run, user="0", environment=environment, volumes=mounted)
-    assert "torchvision==0.28.0+cpu" in said
+    output = refused("/opt/tools/uv pip install torchvision", run, user="0", environment=environment, volumes=mounted)
+    assert "torchvision==0.28.0+cpu" in output
 
 
 def refused(command: str, run: Run, *, environment: Mapping[str, str], **options: object) -> str:
     """Run a command that has to fail and to install nothing; return its output."""
     find = 'import importlib.util as i; print(i.find_spec("torchvision"))'
     script = f"if {command} 2>&1; then exit 9; fi; python -c '{find}'"
-    said = run(ref_of(CPU), "sh", "-c", script, network_mode="host", environment=environment, **options)
-    assert said.endswith("\nNone"), said
-    return said
+    output = run(ref_of(CPU), "sh", "-c", script, network_mode="host", environment=environment, **options)
+    assert output.endswith("\nNone"), output
+    return output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,24 +173,24 @@ def test_pip_and_uv_find_what_fits_every_image(indexes: Indexes, tmp_path: Path)
 
 def found_by_pip(words: list[str]) -> dict[str, str]:
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"]
-    report = json.loads(_said([*command, "--report", "-", *words, *COMPANIONS]))
-    return {found["metadata"]["name"]: found["metadata"]["version"] for found in report["install"]}
+    report = json.loads(_read_output([*command, "--report", "-", *words, *COMPANIONS]))
+    return {value["metadata"]["name"]: value["metadata"]["version"] for value in report["install"]}
 
 
 def found_by_uv(words: list[str]) -> dict[str, str]:
     uv = shutil.which("uv")
     assert uv
     command = [uv, "pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--quiet", "--no-config", *words, "-"]
-    lines = _said(command, "\n".join(COMPANIONS)).split()
+    lines = _read_output(command, "\n".join(COMPANIONS)).split()
     return dict(line.split("==") for line in lines)
 
 
-def _said(command: list[str], text: str = "") -> str:
+def _read_output(command: list[str], text: str = "") -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     env = {**clean, "PIP_CONFIG_FILE": os.devnull, "UV_NO_CACHE": "1", "PIP_NO_CACHE_DIR": "1"}
-    done = subprocess.run(command, input=text, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(command, input=text, env=env, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_the_documents_mnist_job_runs(handed: Path, run: Run) -> None:
@@ -201,8 +201,8 @@ def test_the_documents_mnist_job_runs(handed: Path, run: Run) -> None:
     lines = (f"FROM {ref_of(CPU)}", "USER root", "RUN pip install --no-cache-dir torch torchvision", "USER 1001",
              "RUN git clone --depth 1 https://github.com/pytorch/examples.git", "")  # fmt: skip
     try:
-        done = build_derived("\n".join(lines), ref, handed)
-        assert done.returncode == 0, done.stderr
+        process = build_derived("\n".join(lines), ref, handed)
+        assert process.returncode == 0, process.stderr
         nms = "import torch, torchvision.ops as o; print(o.nms(torch.eye(4), torch.ones(4), .5).numel())"
         assert int(run(ref, "python", "-c", nms)) > 0
         assert "Test set" in run(ref, "sh", "-c", "cd examples/mnist && python main.py --epochs 1 --dry-run")

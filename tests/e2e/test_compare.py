@@ -14,7 +14,7 @@ _SIZES = (ROOT / "docs/compare.md").read_text().partition("\n## Sizes\n")[2].par
 PULL, INSPECT, HISTORY = re.findall(r"^    (docker .*)$", _SIZES, re.MULTILINE)
 
 
-def said(line: str, ref: str) -> str:
+def read_output(line: str, ref: str) -> str:
     line = line.replace("pytorch/pytorch:latest", ref)
     return subprocess.run(["bash", "-euc", line], capture_output=True, text=True, check=True).stdout.strip()
 
@@ -23,8 +23,8 @@ def test_the_commands_measure_what_the_page_says_of_ours() -> None:
     assert PULL == "docker pull pytorch/pytorch:latest"
     ((_, packed, unpacked, layers),) = (row for row in ROWS if row[0] == CPU)
     ref = ref_of(CPU)
-    found = re.fullmatch(r"(\d+) bytes packed, (\d+) layers", said(INSPECT, ref))
-    assert found
-    assert int(found[1]) == pytest.approx(bytes_of(packed), rel=NEAR)
-    assert found[2] == layers
-    assert int(said(HISTORY, ref)) == pytest.approx(bytes_of(unpacked), rel=NEAR)
+    match = re.fullmatch(r"(\d+) bytes packed, (\d+) layers", read_output(INSPECT, ref))
+    assert match
+    assert int(match[1]) == pytest.approx(bytes_of(packed), rel=NEAR)
+    assert match[2] == layers
+    assert int(read_output(HISTORY, ref)) == pytest.approx(bytes_of(unpacked), rel=NEAR)

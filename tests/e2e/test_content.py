@@ -43,8 +43,8 @@ def test_runs_as_uid_1001_with_group_0(built: Built, run: Run, name: str) -> Non
 
 
 def test_cpu_image_holds_the_locked_torch(built: Built, run: Run) -> None:
-    said = json.loads(run(built[CPU]["ref"], "python", "-c", VERSIONS))
-    assert said == {
+    answer = json.loads(run(built[CPU]["ref"], "python", "-c", VERSIONS))
+    assert answer == {
         "torch": lock_of(CPU).pins["torch"].version,
         "cuda": None,
         "cudnn": None,
@@ -57,14 +57,14 @@ def test_cpu_image_holds_the_locked_torch(built: Built, run: Run) -> None:
 
 
 def test_cuda_image_holds_the_locked_libraries(built: Built, run: Run) -> None:
-    said = json.loads(run(built[CUDA]["ref"], "python", "-c", VERSIONS))
+    answer = json.loads(run(built[CUDA]["ref"], "python", "-c", VERSIONS))
     lock = lock_of(CUDA)
-    assert said["torch"].split("+")[0] == lock.pins["torch"].version
-    assert said["cuda"] == ".".join((lock.cuda or "").split(".")[:2])
+    assert answer["torch"].split("+")[0] == lock.pins["torch"].version
+    assert answer["cuda"] == ".".join((lock.cuda or "").split(".")[:2])
     major, minor, patch = (int(part) for part in (lock.cudnn or "").split(".")[:3])
-    assert said["cudnn"] == major * 10000 + minor * 100 + patch
-    assert ".".join(map(str, said["nccl"])) == lock.nccl
-    assert said["sum"] == 512
+    assert answer["cudnn"] == major * 10000 + minor * 100 + patch
+    assert ".".join(map(str, answer["nccl"])) == lock.nccl
+    assert answer["sum"] == 512
 
 
 @pytest.mark.parametrize("name", [CPU, CUDA])
@@ -122,8 +122,8 @@ def test_labels_say_what_is_inside(engine: docker.DockerClient, built: Built, na
     if name != INIT:
         assert labels["org.torchbake.torch"] == lock_of(name).pins["torch"].version
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", labels["org.opencontainers.image.base.digest"])
-        named = labels["org.opencontainers.image.base.name"]
-        assert (labels["org.torchbake.base"], named) in (("registry", "debian:bookworm-slim"), ("bootstrap", ""))
+        own_name = labels["org.opencontainers.image.base.name"]
+        assert (labels["org.torchbake.base"], own_name) in (("registry", "debian:bookworm-slim"), ("bootstrap", ""))
         assert labels.get("org.torchbake.cuda") == lock_of(name).cuda
 
 
@@ -159,15 +159,15 @@ def test_orphans_are_reaped(built: Built, run: Run) -> None:
 
 
 def test_banner_is_one_line_on_a_terminal_and_can_be_silenced(engine: docker.DockerClient, built: Built) -> None:
-    def said(**options: Any) -> str:
+    def answer(**options: Any) -> str:
         output: bytes = engine.containers.run(
             built[CPU]["ref"], ["true"], remove=True, stdout=True, stderr=True, **options
         )
         return output.decode()
 
-    shown = said(tty=True)
-    assert (shown.count("\n"), CPU in shown) == (1, True)
-    assert said(tty=True, environment={"TORCHBAKE_BANNER": "0"}) == said() == ""
+    text = answer(tty=True)
+    assert (text.count("\n"), CPU in text) == (1, True)
+    assert answer(tty=True, environment={"TORCHBAKE_BANNER": "0"}) == answer() == ""
 
 
 def test_tini_adopts_orphans_also_where_it_is_not_pid_1(engine: docker.DockerClient, built: Built) -> None:
@@ -211,5 +211,5 @@ def test_volume_permissions_makes_a_volume_writable(
     caps: dict[str, Any] = {"cap_drop": ["ALL"], "cap_add": ["CHOWN", "FOWNER", "DAC_OVERRIDE"]}
     run(built[CPU]["ref"], "sh", "-c", "mkdir -p /data/a && touch /data/a/b", user="0", volumes=mount)
     engine.containers.run(built[INIT]["ref"], ["/data"], remove=True, volumes=mount, network_mode="none", **caps)
-    said = run(built[CPU]["ref"], "sh", "-c", "echo hi > /data/a/b && stat -c %u:%g /data/a/b", volumes=mount)
-    assert said == "1001:1001"
+    output = run(built[CPU]["ref"], "sh", "-c", "echo hi > /data/a/b && stat -c %u:%g /data/a/b", volumes=mount)
+    assert output == "1001:1001"

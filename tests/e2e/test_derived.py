@@ -37,10 +37,10 @@ LABEL org.torchbake.flavor=devel
 
 
 def derive(dockerfile: str, ref: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["docker", "build", "-q", "-t", ref, "-"], input=dockerfile, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     return ref
 
 
@@ -63,9 +63,9 @@ def broken(base: str) -> Iterator[str]:
 
 def said_of(ref: str, *words: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """What `test` says of the image, and of each check."""
-    done = torchbake("test", "--image", ref, "--format", "json", *words)
-    assert done.stdout, done.stderr
-    (image,) = json.loads(done.stdout)["images"]
+    process = torchbake("test", "--image", ref, "--format", "json", *words)
+    assert process.stdout, process.stderr
+    (image,) = json.loads(process.stdout)["images"]
     return image, {check["id"]: check for check in image["checks"]}
 
 

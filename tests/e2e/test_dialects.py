@@ -34,18 +34,18 @@ def found_by(job: Job) -> list[dict[str, Any]]:
     words = [container.logs().decode() for container in job.containers]
     assert codes == [0] * len(job.containers), "\n".join(words)[-3000:]
     lines = [line for text in words for line in text.splitlines() if line.startswith("{")]
-    return sorted((json.loads(line) for line in lines), key=lambda found: int(found["rank"]))
+    return sorted((json.loads(line) for line in lines), key=lambda matches: int(matches["rank"]))
 
 
-def check(found: list[dict[str, Any]]) -> None:
-    assert [(each["rank"], each["local_rank"]) for each in found] == EXPECTED
-    assert {each["world"] for each in found} == {6}
-    assert {each["sum"] for each in found} == {15}
+def check(matches: list[dict[str, Any]]) -> None:
+    assert [(each["rank"], each["local_rank"]) for each in matches] == EXPECTED
+    assert {each["world"] for each in matches} == {6}
+    assert {each["sum"] for each in matches} == {15}
 
 
-def check_training(found: list[dict[str, Any]]) -> None:
-    assert all(each["falls"] for each in found)
-    parameters.update(each["parameters"] for each in found)
+def check_training(matches: list[dict[str, Any]]) -> None:
+    assert all(each["falls"] for each in matches)
+    parameters.update(each["parameters"] for each in matches)
     assert len(parameters) == 1  # the same on all ranks, and under every launcher
 
 
@@ -58,10 +58,10 @@ def test_each_launcher_starts_the_same_job(
     path: Path, engine: docker.DockerClient, built: dict[str, dict[str, Any]]
 ) -> None:
     script = TRAINING if path.stem in WITH_TORCH else MEETING
-    found = ranks_of(path, script, engine, built[CPU]["ref"])
-    check(found)
+    matches = ranks_of(path, script, engine, built[CPU]["ref"])
+    check(matches)
     if script == TRAINING:
-        check_training(found)
+        check_training(matches)
 
 
 def ranks_of(path: Path, script: str, engine: docker.DockerClient, image: str) -> list[dict[str, Any]]:

@@ -79,12 +79,12 @@ def test_a_name_that_leads_elsewhere_as_well_and_at_first_alone_ends_no_job(
         "ELASTIC": "2:2", "NODE_RANK": None, "MASTER_ADDR": "master", "RENDEZVOUS_TIMEOUT": 120, "GROUP_TIMEOUT": 60,
     }  # fmt: skip
     with new_job(engine, built[CPU]["ref"], 2, settings) as job:
-        gone = _address(job.start(2, "-c", SILENT, program="python"))
-        nodes = [job.start(node, "/job/steps.py", "none", "0", STEPS=2, hosts={"master": gone}) for node in range(2)]
+        reason = _address(job.start(2, "-c", SILENT, program="python"))
+        nodes = [job.start(node, "/job/steps.py", "none", "0", STEPS=2, hosts={"master": reason}) for node in range(2)]
         until(lambda: all("waiting for port" in node.logs().decode() for node in nodes), SLOW)
         for node in nodes:
-            found = f"echo {_address(nodes[0])} master >> /etc/hosts"
-            assert node.exec_run(["sh", "-c", found], user="root").exit_code == 0
+            text = f"echo {_address(nodes[0])} master >> /etc/hosts"
+            assert node.exec_run(["sh", "-c", text], user="root").exit_code == 0
         codes = [node.wait(timeout=SLOW)["StatusCode"] for node in nodes]
         assert codes == [0, 0], [node.logs().decode() for node in nodes]
 

@@ -59,14 +59,14 @@ def test_two_nodes_zero_are_told_of_each_other(start: Start, script: Script, add
         "from launch.main import main\nsys.exit(main(sys.argv[2:]))"
     )
     variables = {name: str(value) for name, value in job(address, port, 2)[0].items()}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-I", "-S", "-c", inside, str(RUN.parent), script("print('started')")],
         env={"PATH": os.environ["PATH"], **variables}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     code, out, err = first.end(60)
-    assert (code, done.returncode, out, done.stdout) == (Code.DISAGREE, Code.DISAGREE, "", "")
-    for said in (err, done.stderr):
-        assert "two nodes say that they are node 0" in said.splitlines()[-1]
+    assert (code, process.returncode, out, process.stdout) == (Code.DISAGREE, Code.DISAGREE, "", "")
+    for output in (err, process.stderr):
+        assert "two nodes say that they are node 0" in output.splitlines()[-1]
     _ends_soon(began)
 
 
@@ -101,8 +101,8 @@ def test_a_port_that_another_program_holds_is_told_soon(start: Start, script: Sc
 
         def serve() -> None:
             try:
-                while connected := listener.accept()[0]:
-                    connected.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+                while connection := listener.accept()[0]:
+                    connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
             except OSError:
                 return
 

@@ -54,17 +54,17 @@ def run_here(path: Path) -> Completed:
 
 @pytest.mark.parametrize("line", PLAIN, ids=lambda line: line.split("/")[1])
 def test_an_example_learns_and_leaves_nothing(line: str, engine: docker.DockerClient) -> None:
-    done = typed(line)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = typed(line)
+    assert process.returncode == 0, process.stdout + process.stderr
     name = line.split("/")[1]
     assert not {container for container in container_names(engine) if re.fullmatch(rf"{name}(-\d+)?", container)}
 
 
 @pytest.mark.parametrize(("name", "args"), [("mnist", ["--epochs", "0"]), ("regression", ["--steps", "10"])])
 def test_what_did_not_learn_says_so_by_its_exit_code(name: str, args: list[str], tmp_path: Path) -> None:
-    done = run_here(changed(name, tmp_path, args=args))
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "the goal is" in done.stdout
+    process = run_here(changed(name, tmp_path, args=args))
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert "the goal is" in process.stdout
 
 
 def test_mnist_reads_the_data_sets_own_files(tmp_path: Path) -> None:
@@ -79,17 +79,17 @@ def test_mnist_reads_the_data_sets_own_files(tmp_path: Path) -> None:
         size = (28).to_bytes(4, "big") * 2
         (data / f"{part}-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03" + head + size + pictures)
     volume = {"hostPath": str(data), "mountPath": "/data", "readOnly": True}
-    done = run_here(changed("mnist", tmp_path, args=["--data", "/data", "--epochs", "8"], volumes=[volume]))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "of 100 pictures recognised" in done.stdout
+    process = run_here(changed("mnist", tmp_path, args=["--data", "/data", "--epochs", "8"], volumes=[volume]))
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "of 100 pictures recognised" in process.stdout
 
 
 def test_a_loader_without_the_shared_memory_fails_and_says_why(tmp_path: Path, engine: docker.DockerClient) -> None:
     name = "torchbake-test-loader"
     try:
-        done = run_here(changed("loader", tmp_path, name=name, resources={"memory": "2Gi", "shm": "64Mi"}))
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert "shared memory" in done.stderr
+        process = run_here(changed("loader", tmp_path, name=name, resources={"memory": "2Gi", "shm": "64Mi"}))
+        assert process.returncode == 1, process.stdout + process.stderr
+        assert "shared memory" in process.stderr
     finally:  # also of one that hung
         remove_containers(engine, name=name)
 
@@ -120,9 +120,9 @@ def test_a_stopped_training_goes_on_and_ends_as_if_it_had_not_been_stopped(claim
         if line.startswith("step 150:"):
             break
     subprocess.run(["docker", "stop", name], check=True, capture_output=True, timeout=SLOW)
-    said = stopped.communicate(timeout=SLOW)[0]
-    assert stopped.returncode == 143, said
-    (step,) = re.findall(r"stopped, and saved at step (\d+)", said)
+    output = stopped.communicate(timeout=SLOW)[0]
+    assert stopped.returncode == 143, output
+    (step,) = re.findall(r"stopped, and saved at step (\d+)", output)
     went_on = run_here(path)
     assert went_on.returncode == 0, went_on.stdout + went_on.stderr
     assert went_on.stdout.startswith(f"goes on at step {step}\n")
@@ -131,9 +131,9 @@ def test_a_stopped_training_goes_on_and_ends_as_if_it_had_not_been_stopped(claim
     assert weights(run_here(whole)) == weights(went_on)
 
 
-def weights(done: Completed) -> str:
-    (found,) = re.findall(r"weights (\w+)", done.stdout)
-    return str(found)
+def weights(process: Completed) -> str:
+    (value,) = re.findall(r"weights (\w+)", process.stdout)
+    return str(value)
 
 
 @pytest.fixture
@@ -141,17 +141,17 @@ def derived(tmp_path: Path, engine: docker.DockerClient) -> Iterator[str]:
     """The image of job-onnx.yaml under another name, as that one may be somebody's."""
     hand_in(tmp_path)
     ref = "torchbake-test/pytorch-onnx:2.13.0"
-    done = build_derived((FOLDER / "export/Dockerfile").read_text(), ref, tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = build_derived((FOLDER / "export/Dockerfile").read_text(), ref, tmp_path)
+    assert process.returncode == 0, process.stderr
     yield ref
     engine.images.remove(ref, force=True)
 
 
 def test_onnx_answers_as_the_model_does(derived: str, tmp_path: Path) -> None:
     assert len(ONNX) == 1
-    done = run_here(changed("export", tmp_path, "job-onnx.yaml", image=derived))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.findall(r"(?m)^(\w+): differs by", done.stdout) == ["torchscript", "export", "onnx"]
+    process = run_here(changed("export", tmp_path, "job-onnx.yaml", image=derived))
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert re.findall(r"(?m)^(\w+): differs by", process.stdout) == ["torchscript", "export", "onnx"]
 
 
 def test_openpais_command_fetches_the_script_and_learns(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_openpais_command_fetches_the_script_and_learns(tmp_path: Path) -> None:
     job = json.loads(torchbake("job", "show", "openpai-v1", str(path), "--no-pin").stdout)
     owner = ["--user", f"{os.getuid()}:0"]  # git reads no repository of somebody else's
     task = ["docker", "run", "--rm", *owner, "--volume", f"{repository}:/repository:ro", job["image"]]
-    done = subprocess.run(
+    process = subprocess.run(
         [*task, "sh", "-c", job["taskRoles"][0]["command"]],
         capture_output=True, text=True, timeout=SLOW, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "x^4:" in done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "x^4:" in process.stdout

@@ -56,8 +56,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def derived(request: pytest.FixtureRequest, site: Site) -> Iterator[tuple[str, str]]:
     """One of the page's images: which, and its reference."""
     name, ref = request.param, f"torchbake-test/extending:{request.param}"
-    done = site.build(DOCKERFILES[name], ref)
-    assert done.returncode == 0, done.stderr
+    process = site.build(DOCKERFILES[name], ref)
+    assert process.returncode == 0, process.stderr
     yield name, ref
     subprocess.run(["docker", "rmi", "-f", ref], capture_output=True, check=False)
 
@@ -67,18 +67,18 @@ def test_what_was_installed_is_there_and_torch_is_the_images(derived: tuple[str,
     script = f"import {ADDED.get(name, 'accelerate')}, torch; print(torch.__version__, torch.__file__)"
     assert run(ref, "python", "-c", script) == "2.13.0+cpu /pytorch/torch/__init__.py"
     assert run(ref, "id", "-u") == "1001"
-    done = torchbake("test", "--image", ref, "--skip", "smoke.*")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "what it adds is its own" in done.stdout
+    process = torchbake("test", "--image", ref, "--skip", "smoke.*")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "what it adds is its own" in process.stdout
 
 
 @pytest.mark.parametrize("row", [CPU, DEVEL])
 def test_pip_does_not_replace_torch_and_names_the_constraint(row: str, site: Site) -> None:
-    begin, said = f"FROM {site.refs[row]}\nUSER root\nRUN ", "The user requested (constraint) torch==2.13.0+cpu"
-    assert said in PAGE
+    begin, output = f"FROM {site.refs[row]}\nUSER root\nRUN ", "The user requested (constraint) torch==2.13.0+cpu"
+    assert output in PAGE
     refused = site.build(f"{begin}pip install --no-cache-dir 'torch==2.9.0'\n", "torchbake-test/extending:refused")
     assert refused.returncode != 0
-    assert said in refused.stderr, refused.stderr
+    assert output in refused.stderr, refused.stderr
 
 
 def test_uv_leaves_torch_alone_whoever_asks_for_it(site: Site, run: Run) -> None:
@@ -95,31 +95,31 @@ def test_uv_leaves_torch_alone_whoever_asks_for_it(site: Site, run: Run) -> None
 @pytest.mark.parametrize("row", [CPU, DEVEL])
 def test_without_root_pip_installs_below_the_home(row: str, site: Site, run: Run) -> None:
     begin, ref = f"FROM {site.refs[row]}\nRUN ", f"torchbake-test/extending:user-{row}"
-    said = "Defaulting to user installation because normal site-packages is not writeable"
-    assert said in PAGE
-    done = site.build(f"{begin}pip install --no-cache-dir einops\n", ref)
-    assert done.returncode == 0, done.stderr
-    assert said in done.stderr
+    output = "Defaulting to user installation because normal site-packages is not writeable"
+    assert output in PAGE
+    process = site.build(f"{begin}pip install --no-cache-dir einops\n", ref)
+    assert process.returncode == 0, process.stderr
+    assert output in process.stderr
     script = "import einops, torch; print(einops.__file__, torch.__file__)"
-    found = run(ref, "python", "-c", script).split()
-    assert found[0].startswith(f"/home/torch/.local/share/torchbake/{row}/lib/python3.11/site-packages/")
-    assert found[1] == "/pytorch/torch/__init__.py"
+    matches = run(ref, "python", "-c", script).split()
+    assert matches[0].startswith(f"/home/torch/.local/share/torchbake/{row}/lib/python3.11/site-packages/")
+    assert matches[1] == "/pytorch/torch/__init__.py"
     assert "No module" in run(ref, "sh", "-c", "python -c 'import einops' 2>&1 || true", user="0"), "root's Python"
     subprocess.run(["docker", "rmi", "-f", ref], capture_output=True, check=False)
 
 
 def test_without_root_pip_does_not_shadow_a_package_of_the_image(site: Site) -> None:
-    said = "Will not install to the user site because it will lack sys.path precedence"
-    assert said in PAGE
+    output = "Will not install to the user site because it will lack sys.path precedence"
+    assert output in PAGE
     refused = site.build(
         f"FROM {site.refs[CPU]}\nRUN pip install --no-cache-dir 'numpy<2.4'\n", "torchbake-test/extending:refused"
     )
     assert refused.returncode != 0
-    assert f"{said} to numpy" in refused.stderr, refused.stderr
+    assert f"{output} to numpy" in refused.stderr, refused.stderr
 
 
 def test_where_debians_copy_is_gone_pip_says_what_to_install(site: Site, run: Run) -> None:
     command = "rm /usr/share/python-wheels/pip-*.whl; pip install einops 2>&1 || echo code $?"
-    said = run(site.refs[CPU], "sh", "-c", command, user="0")
-    assert "python3-pip-whl" in said
-    assert said.endswith("\ncode 127")
+    output = run(site.refs[CPU], "sh", "-c", command, user="0")
+    assert "python3-pip-whl" in output
+    assert output.endswith("\ncode 127")

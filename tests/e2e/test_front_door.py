@@ -33,9 +33,9 @@ def uv_tree(bare: Bare, tmp_path: Path) -> tuple[Path, dict[str, str]]:
     return copy_tree(tmp_path / "tree"), bare.env(uv=True)
 
 
-def images(done: Completed) -> list[str]:
-    assert done.returncode == 0, done.stderr
-    return [image["id"] for image in json.loads(done.stdout)["images"]]
+def images(process: Completed) -> list[str]:
+    assert process.returncode == 0, process.stderr
+    return [image["id"] for image in json.loads(process.stdout)["images"]]
 
 
 def test_the_first_call_says_that_it_installs_and_its_result_is_alone_on_stdout(first: Completed) -> None:
@@ -60,16 +60,16 @@ def test_later_calls_install_nothing(bare: Bare, first: Completed) -> None:
     ids=lambda part: part[0] if isinstance(part, tuple) else "",
 )
 def test_stdout_holds_the_result_alone(bare: Bare, first: Completed, words: tuple[str, ...], shape: str) -> None:
-    done = bare.nox("-s", *words)
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(shape, done.stdout)
+    process = bare.nox("-s", *words)
+    assert process.returncode == 0, process.stderr
+    assert re.fullmatch(shape, process.stdout)
 
 
 def test_nox_itself_installs_nothing(bare: Bare, tmp_path: Path) -> None:
     tree = copy_tree(tmp_path / "tree")
-    listed = bare.nox("-l", tree=tree)
-    assert listed.returncode == 0
-    assert "- build -> " in listed.stdout
+    process = bare.nox("-l", tree=tree)
+    assert process.returncode == 0
+    assert "- build -> " in process.stdout
     assert not (tree / ".nox").exists()
 
 
@@ -86,9 +86,9 @@ def test_two_at_once_make_one_environment(bare: Bare, uv_tree: tuple[Path, dict[
 def test_an_environment_that_was_cut_off_is_made_again(bare: Bare, uv_tree: tuple[Path, dict[str, str]]) -> None:
     tree, env = uv_tree
     assert images(bare.nox(*LISTED, tree=tree, env=env))
-    (made,) = (path for path in (tree / ".nox").iterdir() if path.is_dir())
-    (made / "torchbake-ready").unlink()
-    shutil.rmtree(next(made.glob("lib/python*/site-packages/yaml")))
+    (product,) = (path for path in (tree / ".nox").iterdir() if path.is_dir())
+    (product / "torchbake-ready").unlink()
+    shutil.rmtree(next(product.glob("lib/python*/site-packages/yaml")))
     again = bare.nox(*LISTED, tree=tree, env=env)
     assert images(again)
     assert INSTALLS in again.stderr
@@ -97,12 +97,12 @@ def test_an_environment_that_was_cut_off_is_made_again(bare: Bare, uv_tree: tupl
 def test_packages_that_cannot_be_had_are_an_error_that_says_what_to_do(bare: Bare, tmp_path: Path) -> None:
     nowhere = {name: value for name, value in bare.env().items() if not name.startswith("PIP_")}
     nowhere |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PIP_NO_CACHE_DIR": "1"}
-    done = bare.nox(*LISTED, tree=copy_tree(tmp_path / "tree"), env=nowhere)
-    assert done.returncode == InstallError.exit_code
-    assert done.stdout == ""
-    assert "No matching distribution" in done.stderr  # pip's own reason
-    assert "  next: " in done.stderr
-    assert "Traceback" not in done.stderr
+    process = bare.nox(*LISTED, tree=copy_tree(tmp_path / "tree"), env=nowhere)
+    assert process.returncode == InstallError.exit_code
+    assert process.stdout == ""
+    assert "No matching distribution" in process.stderr  # pip's own reason
+    assert "  next: " in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -119,19 +119,19 @@ def test_packages_that_cannot_be_had_are_an_error_that_says_what_to_do(bare: Bar
 def test_a_code_of_ours_is_not_nox_s_own_for_something_else(
     bare: Bare, first: Completed, words: tuple[str, ...], code: int
 ) -> None:
-    done = bare.nox(*words)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
+    process = bare.nox(*words)
+    assert process.returncode == code, process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_a_relative_matrix_is_the_one_where_the_user_stands(bare: Bare, first: Completed, tmp_path: Path) -> None:
     text = (ROOT / "matrix.yaml").read_text()
     (tmp_path / "matrix.yaml").write_text(text.replace("repository: torchbake/", "repository: mine/"))
     plain = bare.nox("-s", "tags", "--", "cpu", folder=tmp_path)
-    named = bare.nox("-s", "tags", "--", "cpu", "--matrix", "matrix.yaml", folder=tmp_path)
+    process = bare.nox("-s", "tags", "--", "cpu", "--matrix", "matrix.yaml", folder=tmp_path)
     assert "torchbake/pytorch:" in plain.stdout
-    assert "mine/pytorch:" in named.stdout
-    assert "torchbake/pytorch:" not in named.stdout
+    assert "mine/pytorch:" in process.stdout
+    assert "torchbake/pytorch:" not in process.stdout
 
 
 def test_a_module_where_the_user_stands_is_not_taken_for_ours(bare: Bare, first: Completed, tmp_path: Path) -> None:
@@ -141,19 +141,19 @@ def test_a_module_where_the_user_stands_is_not_taken_for_ours(bare: Bare, first:
 
 
 def test_a_build_is_planned_from_any_folder(bare: Bare, first: Completed, tmp_path: Path) -> None:
-    done = bare.nox("-s", "build", "--", "volume-permissions", "--dry-run", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = bare.nox("-s", "build", "--", "volume-permissions", "--dry-run", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_its_packages_the_module_says_what_to_do() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-S", "-m", "torchbake", "list", "all"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == InstallError.exit_code
-    assert done.stderr.startswith("error: The toolkit needs the Python package 'rich'")
-    assert "nox -s" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert process.returncode == InstallError.exit_code
+    assert process.stderr.startswith("error: The toolkit needs the Python package 'rich'")
+    assert "nox -s" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -167,16 +167,16 @@ def test_without_its_packages_the_module_says_what_to_do() -> None:
     ],
 )
 def test_tab_completes_sessions_options_and_images(bare: Bare, first: Completed, typed: str, offered: set[str]) -> None:
-    asked = f"""
+    query = f"""
         . {bare.tree}/completion.bash
         COMP_LINE={shlex.quote(typed)} COMP_POINT={len(typed)} COMP_TYPE=9
         _torchbake_nox nox
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(
-        ["bash", "-c", asked], cwd=bare.tree, env=bare.env(), capture_output=True, text=True, timeout=60, check=False
+    process = subprocess.run(
+        ["bash", "-c", query], cwd=bare.tree, env=bare.env(), capture_output=True, text=True, timeout=60, check=False
     )
-    assert {word.strip().strip("'\"") for word in done.stdout.split()} == offered, done.stderr
+    assert {word.strip().strip("'\"") for word in process.stdout.split()} == offered, process.stderr
 
 
 CHILD = """

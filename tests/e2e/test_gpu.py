@@ -11,7 +11,7 @@ from tests.e2e.conftest import CUDA, Completed, torchbake
 from torchbake.checks.gpu import probe
 from torchbake.checks.smoke_run import Session
 from torchbake.engine.client import Engine
-from torchbake.engine.gpu import Gpu, look_for_gpu
+from torchbake.engine.gpu import GpuAccess, look_for_gpu
 from torchbake.engine.runner import OWNER, RUN
 
 pytestmark = pytest.mark.engine
@@ -25,27 +25,27 @@ def ref(built: dict[str, dict[str, Any]]) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(engine: docker.DockerClient, ref: str) -> Gpu:
+def value(engine: docker.DockerClient, ref: str) -> GpuAccess:
     """What containers really get here."""
     ours = Engine(engine)
     return probe(ours, ref, look_for_gpu(ours), Session())
 
 
 @pytest.fixture
-def without(found: Gpu) -> None:
-    if found.there:
-        pytest.skip(f"the engine has a GPU: {found.reason}")
+def without(value: GpuAccess) -> None:
+    if value.there:
+        pytest.skip(f"the engine has a GPU: {value.reason}")
 
 
 @pytest.fixture
-def with_one(found: Gpu) -> None:
-    if not found.there:
-        pytest.skip(found.reason)
+def with_one(value: GpuAccess) -> None:
+    if not value.there:
+        pytest.skip(value.reason)
 
 
-def checks_of(done: Completed) -> dict[str, dict[str, Any]]:
-    assert done.stdout, done.stderr
-    return {check["id"]: check for image in json.loads(done.stdout)["images"] for check in image["checks"]}
+def checks_of(process: Completed) -> dict[str, dict[str, Any]]:
+    assert process.stdout, process.stderr
+    return {check["id"]: check for image in json.loads(process.stdout)["images"] for check in image["checks"]}
 
 
 @pytest.mark.usefixtures("without")
@@ -53,7 +53,7 @@ def checks_of(done: Completed) -> dict[str, dict[str, Any]]:
 def test_an_engine_that_does_not_keep_its_word_is_found_out(
     engine: docker.DockerClient, ref: str, how: Literal["cdi", "runtime"]
 ) -> None:
-    gpu = probe(Engine(engine), ref, Gpu(how=how, reason="a stale file says so"), Session())
+    gpu = probe(Engine(engine), ref, GpuAccess(how=how, reason="a stale file says so"), Session())
     assert gpu.how == "none"
     assert gpu.reason.startswith("a stale file says so, but it cannot start a container with it: ")
     assert "device" in gpu.reason.partition(": ")[2]  # the engine's own words
@@ -63,10 +63,10 @@ def test_an_engine_that_does_not_keep_its_word_is_found_out(
 
 @pytest.mark.usefixtures("without", "built")
 def test_smoke_that_requires_one_starts_nothing() -> None:
-    done = torchbake("smoke", CUDA, "--gpu", "require", "--payload", "tensor")
-    assert done.returncode == 13
-    assert "A GPU is required (--gpu require), but the engine has no nvidia runtime" in done.stderr
-    assert done.stdout == ""
+    process = torchbake("smoke", CUDA, "--gpu", "require", "--payload", "tensor")
+    assert process.returncode == 13
+    assert "A GPU is required (--gpu require), but the engine has no nvidia runtime" in process.stderr
+    assert process.stdout == ""
 
 
 @pytest.mark.usefixtures("without", "built")
@@ -81,18 +81,18 @@ def test_smoke_that_requires_one_starts_nothing() -> None:
 def test_each_check_that_needs_one_says_what_the_mode_makes_of_it(
     mode: str, outcome: str, code: int, reason: str
 ) -> None:
-    done = torchbake("test", CUDA, "--gpu", mode, *ONLY, "--format", "json")
-    checks = checks_of(done)
+    process = torchbake("test", CUDA, "--gpu", mode, *ONLY, "--format", "json")
+    checks = checks_of(process)
     assert list(checks) == ["smoke.tensor[cpu]", "smoke.tensor[cuda]", "smoke.nccl[nccl,1xauto]"]
     assert [check["outcome"] for check in checks.values()] == ["passed", outcome, outcome]
     for name in ("smoke.tensor[cuda]", "smoke.nccl[nccl,1xauto]"):
         assert checks[name]["reason"].startswith(reason)
-    assert done.returncode == code
+    assert process.returncode == code
 
 
 @pytest.mark.usefixtures("with_one", "built")
 def test_on_a_gpu_all_that_needs_only_a_gpu_passes() -> None:
-    done = torchbake("test", CUDA, "--gpu", "require", "--only", "smoke.*", "--format", "json")
-    on_gpu = {name: check["outcome"] for name, check in checks_of(done).items() if "cuda]" in name or "nccl" in name}
-    assert done.returncode == 0, done.stdout
+    process = torchbake("test", CUDA, "--gpu", "require", "--only", "smoke.*", "--format", "json")
+    on_gpu = {name: check["outcome"] for name, check in checks_of(process).items() if "cuda]" in name or "nccl" in name}
+    assert process.returncode == 0, process.stdout
     assert {name for name, outcome in on_gpu.items() if outcome == "not-run"} <= {"smoke.compile[cuda]"}

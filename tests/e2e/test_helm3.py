@@ -33,15 +33,15 @@ SETS: dict[str, Mapping[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def helm() -> Helm3:
-    found = helm3(ROOT / ".torchbake/tools")
-    assert found.version() == VERSION
-    return found
+    value = helm3(ROOT / ".torchbake/tools")
+    assert value.version() == VERSION
+    return value
 
 
 def test_every_set_of_values_makes_the_objects_that_helm_4_makes(helm: Helm3) -> None:
     with ThreadPoolExecutor(2) as pool:
-        made = dict(zip(SETS, pool.map(helm.objects, SETS.values()), strict=True))
-    assert [case for case, values in SETS.items() if made[case] != objects(values)] == []
+        items = dict(zip(SETS, pool.map(helm.objects, SETS.values()), strict=True))
+    assert [case for case, values in SETS.items() if items[case] != objects(values)] == []
     assert len(SETS) > 100
 
 
@@ -65,18 +65,18 @@ def test_a_line_of_a_document_is_rendered_as_it_is_typed(line: str, values: Mapp
 @pytest.mark.parametrize(("adapt", "account"), [("auto", "cluster"), ("force", "cluster"), ("disabled", "")])
 def test_openshift_chooses_the_user_if_a_file_says_so(adapt: str, account: str, helm: Helm3) -> None:
     values = {"global": {"compatibility": {"openshift": {"adaptSecurityContext": adapt}}}}
-    found = helm.objects(values, "--api-versions", "security.openshift.io/v1")
-    assert found == objects({"account": account})
+    matches = helm.objects(values, "--api-versions", "security.openshift.io/v1")
+    assert matches == objects({"account": account})
 
 
 def test_its_lint_finds_what_is_there_to_be_found(helm: Helm3) -> None:
     assert "wordSize" in helm.lint({"wordSize": 4})
 
 
-@pytest.mark.parametrize(("values", "said"), REFUSED)
-def test_what_helm_4_refuses_is_refused_in_its_own_words(values: dict[str, Any], said: str, helm: Helm3) -> None:
+@pytest.mark.parametrize(("values", "output"), REFUSED)
+def test_what_helm_4_refuses_is_refused_in_its_own_words(values: dict[str, Any], output: str, helm: Helm3) -> None:
     """Of a schema it writes image.tags for /image/tags; our own sentences are the same."""
-    place = said.removeprefix("at ").removesuffix(" not allowed").strip("'/").replace("/", ".")
+    place = output.removeprefix("at ").removesuffix(" not allowed").strip("'/").replace("/", ".")
     assert place in helm.problem(values)
 
 
@@ -94,8 +94,8 @@ NEEDS: dict[str, tuple[Mapping[str, Any], str, str]] = {
 def test_a_kubernetes_that_would_misread_it_is_refused_in_one_sentence(case: str, helm: Helm3) -> None:
     values, version, instead = NEEDS[case]
     before = f"1.{int(version.partition('.')[2]) - 1}.9"
-    said = helm.problem(values, "--kube-version", before)
-    assert f"needs Kubernetes {version}, and this is v{before}: {instead}" in said
+    output = helm.problem(values, "--kube-version", before)
+    assert f"needs Kubernetes {version}, and this is v{before}: {instead}" in output
     assert helm.objects(values, "--kube-version", f"v{version}.0-gke.7") == objects(values)
 
 
@@ -103,7 +103,7 @@ def test_a_kubernetes_that_would_misread_it_is_refused_in_one_sentence(case: str
     "values", [{**SCRIPT, "restarts": 0}, {**GROUP, "kind": "statefulset"}], ids=["job", "service"]
 )
 def test_what_the_oldest_understands_is_rendered_for_it(values: Mapping[str, Any], helm: Helm3) -> None:
-    found = helm.objects(values, "--kube-version", "1.20.2")
-    check_manifest(yaml.safe_dump_all(found.values()), "1.25")  # the oldest whose schema is at hand
-    assert not holds([*found.values()], "podFailurePolicy")
+    matches = helm.objects(values, "--kube-version", "1.20.2")
+    check_manifest(yaml.safe_dump_all(matches.values()), "1.25")  # the oldest whose schema is at hand
+    assert not holds([*matches.values()], "podFailurePolicy")
     assert "needs" not in helm.problem(values, "--kube-version", "1.19.0")  # of all of it Helm says so itself

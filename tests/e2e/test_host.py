@@ -25,24 +25,24 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_payloads_run_on_a_bare_python(python: Path) -> None:
     names = ("tensor", "autograd", "export", "versions", "ddp")
-    done = torchbake("smoke", "--host", str(python), "--format", "json", *(f"--payload={name}" for name in names))
-    assert done.returncode == 0, done.stderr
-    (host,) = json.loads(done.stdout)["images"]
-    found = {check["id"]: check for check in host["checks"]}
-    assert found.keys() == {*(f"smoke.{name}[cpu]" for name in names[:-1]), "smoke.ddp[gloo,1x2]"}
-    assert {check["outcome"] for check in found.values()} == {"passed"}
-    assert found["smoke.versions[cpu]"]["figures"]["found"]["torch"] == TORCH
-    assert found["smoke.ddp[gloo,1x2]"]["figures"]["world"] == 2
+    process = torchbake("smoke", "--host", str(python), "--format", "json", *(f"--payload={name}" for name in names))
+    assert process.returncode == 0, process.stderr
+    (host,) = json.loads(process.stdout)["images"]
+    matches = {check["id"]: check for check in host["checks"]}
+    assert matches.keys() == {*(f"smoke.{name}[cpu]" for name in names[:-1]), "smoke.ddp[gloo,1x2]"}
+    assert {check["outcome"] for check in matches.values()} == {"passed"}
+    assert matches["smoke.versions[cpu]"]["figures"]["found"]["torch"] == TORCH
+    assert matches["smoke.ddp[gloo,1x2]"]["figures"]["world"] == 2
 
 
 def test_a_gpu_that_is_required_is_not_replaced_by_the_cpu(python: Path) -> None:
-    done = torchbake("smoke", "--host", str(python), "--gpu", "require")
-    assert done.returncode == 13
-    assert "A GPU is required (--gpu require), but its torch is a CPU build" in done.stderr
+    process = torchbake("smoke", "--host", str(python), "--gpu", "require")
+    assert process.returncode == 13
+    assert "A GPU is required (--gpu require), but its torch is a CPU build" in process.stderr
 
 
 def test_a_python_without_torch_is_told(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty"], check=True)
-    done = torchbake("smoke", "--host", str(tmp_path / "empty/bin/python"))
-    assert done.returncode == 13
-    assert "has no torch" in done.stderr
+    process = torchbake("smoke", "--host", str(tmp_path / "empty/bin/python"))
+    assert process.returncode == 13
+    assert "has no torch" in process.stderr

@@ -11,14 +11,14 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.e2e.hostile import Heard, Hostile, Reply, hostile, reply
+from tests.e2e.hostile import Hostile, OnMessage, Reply, hostile, reply
 from tests.e2e.registries import certificate
 from torchbake.errors import RegistryError
 from torchbake.oci.manifest import MANIFEST, Blob, Manifest, sha256
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.credentials import Login
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 from torchbake.ui import console
 
 pytestmark = pytest.mark.registry
@@ -27,7 +27,7 @@ LOGIN = Login(username="tester", password="s3cret")
 IDENTITY = Login(username="", token="refresh-token")
 PLACE = "/v2/t/x"
 OTHERS = "0" * 64
-Answering = Callable[[Heard], Reply | None]
+Answering = Callable[[OnMessage], Reply | None]
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +68,15 @@ def clear() -> Iterator[Hostile]:
 
 
 def registry_at(server: Hostile, login: Login | None = LOGIN) -> Registry:
-    transport = Transport(server.host, login=login, sleep=lambda _: None)
+    transport = RegistryTransport(server.host, login=login, sleep=lambda _: None)
     return Registry(transport, Repository(host=server.host, path="t/x"))
 
 
 def once_logged_in(answer: Answering, challenge: str = 'Basic realm="x"') -> Answering:
     """Whoever has no login is asked for one."""
 
-    def answering(heard: Heard) -> Reply | None:
-        return answer(heard) if heard.authorization else reply(401, WWW_Authenticate=challenge)
+    def answering(message: OnMessage) -> Reply | None:
+        return answer(message) if message.authorization else reply(401, WWW_Authenticate=challenge)
 
     return answering
 
@@ -101,20 +101,20 @@ def test_a_redirect_takes_no_login_along(
 ) -> None:
     target = {"other": other, "clear": clear}[where]
     target.answer = lambda _: reply(200, b'{"tags": ["one"]}')
-    secure.answer = once_logged_in(lambda heard: reply(status, Location=f"{target.url}{heard.path}"))
+    secure.answer = once_logged_in(lambda message: reply(status, Location=f"{target.url}{message.path}"))
     if where == "clear":
         assert "plain http" in refused(registry_at(secure)).message
-        assert not clear.heard
+        assert not clear.messages
     else:
         assert registry_at(secure).tags() == ("one",)
-        assert len(other.heard) == 1
+        assert len(other.messages) == 1
     assert not target.secrets
     assert any("Basic" in secret for secret in secure.secrets)
 
 
 def test_a_redirect_on_the_same_host_keeps_the_login(secure: Hostile) -> None:
-    def answer(heard: Heard) -> Reply:
-        return reply(200, b'{"tags": ["one"]}') if "moved" in heard.path else reply(307, Location="/moved")
+    def answer(message: OnMessage) -> Reply:
+        return reply(200, b'{"tags": ["one"]}') if "moved" in message.path else reply(307, Location="/moved")
 
     secure.answer = once_logged_in(answer)
     assert registry_at(secure).tags() == ("one",)
@@ -122,7 +122,7 @@ def test_a_redirect_on_the_same_host_keeps_the_login(secure: Hostile) -> None:
 
 def test_netrc_is_for_others(secure: Hostile, other: Hostile) -> None:
     other.answer = lambda _: reply(200, b'{"tags": []}')
-    secure.answer = lambda heard: reply(307, Location=f"{other.url}{heard.path}")
+    secure.answer = lambda message: reply(307, Location=f"{other.url}{message.path}")
     assert registry_at(secure, None).tags() == ()
     assert (secure.secrets, other.secrets) == ([], [])
 
@@ -130,7 +130,7 @@ def test_netrc_is_for_others(secure: Hostile, other: Hostile) -> None:
 def test_another_host_cannot_ask_for_the_login(secure: Hostile, other: Hostile, clear: Hostile) -> None:
     for challenge in ('Basic realm="x"', f'Bearer realm="{other.url}/token"', f'Bearer realm="{clear.url}/token"'):
         other.answer = lambda _, challenge=challenge: reply(401, WWW_Authenticate=challenge)  # type: ignore[misc]
-        secure.answer = lambda heard: reply(307, Location=f"{other.url}{heard.path}")
+        secure.answer = lambda message: reply(307, Location=f"{other.url}{message.path}")
         assert "401" in refused(registry_at(secure)).message
     assert (secure.secrets, other.secrets, clear.secrets) == ([], [], [])
 
@@ -144,8 +144,8 @@ def test_no_login_goes_to_a_realm_in_clear(
     clear.answer = lambda _: reply(200, b'{"token": "t"}')
     secure.answer = once_logged_in(lambda _: reply(200, b'{"tags": []}'), f'Bearer realm="{place}",service="s"')
     refused(registry_at(secure, login))
-    assert not clear.heard
-    assert not other.heard
+    assert not clear.messages
+    assert not other.messages
 
 
 @pytest.mark.parametrize("login", [LOGIN, IDENTITY], ids=["password", "identity"])
@@ -155,25 +155,25 @@ def test_a_realm_elsewhere_gets_the_login_over_https_and_passes_it_to_nobody(
     secure.answer = once_logged_in(lambda _: reply(200, b'{"tags": ["one"]}'), f'Bearer realm="{other.url}/token"')
     other.answer = lambda _: reply(200, b'{"token": "given"}')
     assert registry_at(secure, login).tags() == ("one",)
-    assert {one.authorization for one in secure.heard} == {"", "Bearer given"}
+    assert {one.authorization for one in secure.messages} == {"", "Bearer given"}
     (secret,) = other.secrets
     assert "refresh-token" in secret if login.token else secret.startswith("Basic ")
     with hostile(lambda _: reply(200, b'{"token": "t"}'), certificate=ca) as third:
         for target in (clear, third):
             other.answer = lambda _, target=target: reply(307, Location=f"{target.url}/token")  # type: ignore[misc]
             refused(registry_at(secure, login))
-            assert not target.heard
+            assert not target.messages
 
 
 def test_a_list_that_goes_on_elsewhere_is_asked_of_the_registry_itself(secure: Hostile, clear: Hostile) -> None:
-    def answer(heard: Heard) -> Reply:
-        if "last=one" in heard.path:
+    def answer(message: OnMessage) -> Reply:
+        if "last=one" in message.path:
             return reply(200, b'{"tags": ["two"]}')
         return reply(200, b'{"tags": ["one"]}', Link=f'<{clear.url}{PLACE}/tags/list?last=one>; rel="next"')
 
     secure.answer = once_logged_in(answer)
     assert registry_at(secure).tags() == ("one", "two")
-    assert not clear.heard
+    assert not clear.messages
 
 
 def test_an_upload_elsewhere_takes_no_login_along(
@@ -189,11 +189,11 @@ def test_an_upload_elsewhere_takes_no_login_along(
             refused(registry_at(secure), lambda registry: registry.upload(blob, path))
         else:
             registry_at(secure).upload(blob, path)
-    (put,) = other.heard
+    (put,) = other.messages
     query = parse_qs(put.path.partition("?")[2], keep_blank_values=True)
     assert query == {"state": ["a/b"], "e": [""], "digest": [blob.digest]}
     assert (put.body, put.authorization) == (b"layer", "")
-    assert not clear.heard
+    assert not clear.messages
 
 
 @pytest.mark.parametrize("status", [307, 308])
@@ -207,14 +207,14 @@ def test_a_redirected_upload_keeps_its_body(
     target = other if elsewhere else secure
     received = []
 
-    def take(heard: Heard) -> Reply:
-        received.append((heard.body, heard.authorization))
+    def take(message: OnMessage) -> Reply:
+        received.append((message.body, message.authorization))
         return reply(201)
 
-    def answer(heard: Heard) -> Reply:
-        if heard.method == "POST":
+    def answer(message: OnMessage) -> Reply:
+        if message.method == "POST":
             return reply(202, Location="/begun")
-        return take(heard) if heard.path.startswith("/moved") else reply(status, Location=f"{target.url}/moved")
+        return take(message) if message.path.startswith("/moved") else reply(status, Location=f"{target.url}/moved")
 
     secure.answer = once_logged_in(answer)
     other.answer = take
@@ -228,7 +228,7 @@ def test_a_redirected_upload_keeps_its_body(
 def test_a_redirect_that_loses_a_body_is_refused(status: int, clear: Hostile, tmp_path: Path) -> None:
     path = tmp_path / "blob"
     path.write_bytes(b"layer")
-    clear.answer = lambda heard: reply(202 if heard.method == "POST" else status, Location="/moved")
+    clear.answer = lambda message: reply(202 if message.method == "POST" else status, Location="/moved")
     blob = Blob(digest=sha256(b"layer"), size=5)
     assert str(status) in refused(registry_at(clear, None), lambda registry: registry.upload(blob, path)).message
 
@@ -249,8 +249,8 @@ def test_a_proxy_of_the_environment_is_used(clear: Hostile, monkeypatch: pytest.
     monkeypatch.setenv("http_proxy", clear.url)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    clear.answer = lambda heard: reply(200, b'{"tags": ["one"]}') if heard.path.startswith("http://reg.") else None
-    transport = Transport("reg.example.com", plain=True)
+    clear.answer = lambda message: reply(200, b'{"tags": ["one"]}') if message.path.startswith("http://reg.") else None
+    transport = RegistryTransport("reg.example.com", plain=True)
     assert Registry(transport, Repository(host="reg.example.com", path="t/x")).tags() == ("one",)
 
 
@@ -258,16 +258,16 @@ def test_a_proxy_of_the_environment_is_used(clear: Hostile, monkeypatch: pytest.
 
 
 def test_a_list_without_end_ends(clear: Hostile) -> None:
-    clear.answer = lambda heard: reply(200, b'{"tags": ["one"]}', Link=f'<{heard.path}>; rel="next"')
+    clear.answer = lambda message: reply(200, b'{"tags": ["one"]}', Link=f'<{message.path}>; rel="next"')
     assert "without end" in refused(registry_at(clear, None)).message
-    assert len(clear.heard) <= 3
+    assert len(clear.messages) <= 3
 
 
 def test_a_list_can_be_interrupted(clear: Hostile) -> None:
     count = 0
 
-    def answer(_: Heard) -> Reply:
-        return reply(200, b'{"tags": []}', Link=f'<?page={len(clear.heard)}>; rel="next"')
+    def answer(_: OnMessage) -> Reply:
+        return reply(200, b'{"tags": []}', Link=f'<?page={len(clear.messages)}>; rel="next"')
 
     def stop(_: float) -> None:
         nonlocal count
@@ -276,7 +276,7 @@ def test_a_list_can_be_interrupted(clear: Hostile) -> None:
             raise KeyboardInterrupt
 
     clear.answer = answer
-    registry = Registry(Transport(clear.host, sleep=stop), Repository(host=clear.host, path="t/x"))
+    registry = Registry(RegistryTransport(clear.host, sleep=stop), Repository(host=clear.host, path="t/x"))
     with pytest.raises(KeyboardInterrupt):
         registry.tags()
 
@@ -318,10 +318,10 @@ def test_an_answer_that_is_too_long_is_not_read(length: str | None, clear: Hosti
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_redirects_without_end_are_refused(method: str, clear: Hostile) -> None:
-    clear.answer = lambda heard: reply(307, Location=f"{heard.path}x")
+    clear.answer = lambda message: reply(307, Location=f"{message.path}x")
     work: Callable[[Registry], object] = Registry.tags if method == "GET" else lambda registry: registry.digest("one")
     assert "redirects without end" in refused(registry_at(clear, None), work).message
-    assert len(clear.heard) < 20
+    assert len(clear.messages) < 20
 
 
 # What its answers do
@@ -343,10 +343,10 @@ def test_nonsense_is_one_error(body: bytes, status: int, clear: Hostile) -> None
     refused(registry)
     refused(registry, lambda one: one.manifest(f"sha256:{OTHERS}"))
     if status == 200:
-        found = registry.manifest("one")
-        assert found
+        manifest = registry.manifest("one")
+        assert manifest
         for what in ("config", "layers", "images"):
-            refused_or_nothing(lambda: getattr(found, what))  # noqa: B023
+            refused_or_nothing(lambda: getattr(manifest, what))  # noqa: B023
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_an_odd_place_is_one_error(headers: dict[str, Any], clear: Hostile, tmp_
     path = tmp_path / "blob"
     path.write_bytes(b"layer")
     blob = Blob(digest=sha256(b"layer"), size=5)
-    clear.answer = lambda heard: reply(202 if heard.method == "POST" else 405, **headers)
+    clear.answer = lambda message: reply(202 if message.method == "POST" else 405, **headers)
     refused(registry_at(clear, None), lambda registry: registry.upload(blob, path))
     clear.answer = lambda _: reply(307, **headers)
     refused(registry_at(clear, None))
@@ -390,8 +390,8 @@ def test_an_odd_place_is_one_error(headers: dict[str, Any], clear: Hostile, tmp_
 
 @pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:99999999/", "é", "", "?\\\\", "//x/y", "file:///x"])
 def test_an_odd_place_where_a_list_goes_on_is_one_error_or_none(url: str, clear: Hostile) -> None:
-    clear.answer = lambda heard: (
-        reply(200, b'{"tags": []}', Link=f'<{url}>; rel="next"') if heard.path.endswith("n=1000") else None
+    clear.answer = lambda message: (
+        reply(200, b'{"tags": []}', Link=f'<{url}>; rel="next"') if message.path.endswith("n=1000") else None
     )
     refused_or_nothing(registry_at(clear, None).tags)
 
@@ -421,8 +421,8 @@ def test_odd_headers_are_one_error_or_nothing(headers: dict[str, Any], clear: Ho
 
 @pytest.mark.parametrize("token", ["a\nb", "é", "", "x y", "\u2028"])
 def test_an_odd_token_is_one_error(token: str, clear: Hostile) -> None:
-    def answer(heard: Heard) -> Reply:
-        if heard.path.startswith("/token"):
+    def answer(message: OnMessage) -> Reply:
+        if message.path.startswith("/token"):
             return reply(200, json.dumps({"token": token}).encode())
         return reply(401, WWW_Authenticate=f'Bearer realm="{clear.url}/token"')
 
@@ -434,14 +434,14 @@ def test_escapes_in_an_answer_are_shown_as_text(clear: Hostile, capsys: pytest.C
     words = json.dumps({"errors": [{"code": "\x1b]0;title\x07", "message": "\x1b[2J\x9b2J [/x]"}]}).encode()
     clear.answer = lambda _: reply(403, words)
     console.show_error(refused(registry_at(clear, None)))
-    shown = capsys.readouterr().err
-    assert not set(shown) & set("\x1b\x07\x9b")
-    assert "\\x1b[2J" in shown
+    text = capsys.readouterr().err
+    assert not set(text) & set("\x1b\x07\x9b")
+    assert "\\x1b[2J" in text
 
 
 def test_what_was_written_and_is_something_else_is_told(clear: Hostile) -> None:
     manifest = Manifest(data=b"{}", media_type=MANIFEST)
-    clear.answer = lambda heard: (
-        reply(201) if heard.method == "PUT" else reply(Docker_Content_Digest=f"sha256:{OTHERS}")
+    clear.answer = lambda message: (
+        reply(201) if message.method == "PUT" else reply(Docker_Content_Digest=f"sha256:{OTHERS}")
     )
     assert OTHERS in refused(registry_at(clear, None), lambda registry: registry.put(manifest, "one")).message

@@ -27,7 +27,7 @@ import uv
 from tests.e2e.bare import ROOT, Bare
 from tests.e2e.boxes import BOOKWORM, NOBLE, TRIXIE, Box, Boxes, new_boxes
 from tests.e2e.conftest import CPU, CUDA
-from tests.e2e.plays import Hosts, Played, Plays, installed_collection, locked_wheels
+from tests.e2e.plays import Hosts, Play, Plays, installed_collection, locked_wheels
 from tests.e2e.serving import index_of
 from tests.e2e.stand_in import torch_wheel
 from tests.e2e.waiting import until
@@ -114,11 +114,11 @@ def _hand_in_the_key(boxes: Boxes) -> None:
 
 
 @pytest.fixture(scope="module")
-def checked(fresh: Plays) -> tuple[Played, bool]:
+def checked(fresh: Plays) -> tuple[Play, bool]:
     """A run with --check on both, and whether any file of theirs has changed."""
     before = [box.inside(SNAPSHOT) for box in fresh.boxes.boxes]
-    played = fresh("apply", "--check", "--diff")
-    return played, before != [box.inside(SNAPSHOT) for box in fresh.boxes.boxes]
+    play_result = fresh("apply", "--check", "--diff")
+    return play_result, before != [box.inside(SNAPSHOT) for box in fresh.boxes.boxes]
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +143,8 @@ def cut_off(fresh: Plays, checked: object) -> str:
 @pytest.fixture(scope="module")
 def applied(fresh: Plays, cut_off: str) -> Plays:
     """Both hosts with PyTorch."""
-    played = fresh("apply")
-    assert played.code == 0, played.said
+    play_result = fresh("apply")
+    assert play_result.code == 0, play_result.output
     return fresh
 
 
@@ -160,13 +160,13 @@ def driver(boxes: Boxes) -> Iterator[Callable[[str], None]]:
     box.inside("rm -f /usr/bin/nvidia-smi")
 
 
-def test_a_check_changes_nothing_and_says_what_would_be(checked: tuple[Played, bool]) -> None:
-    played, differs = checked
-    assert played.code == 0, played.said
+def test_a_check_changes_nothing_and_says_what_would_be(checked: tuple[Play, bool]) -> None:
+    play_result, differs = checked
+    assert play_result.code == 0, play_result.output
     assert not differs
-    assert all(played.changed.values())
-    assert f"torch 2.13.0+cpu of {CPU} would be installed, with 11 packages" in played.said
-    assert "Packages that would be installed: sudo" in played.said
+    assert all(play_result.changed.values())
+    assert f"torch 2.13.0+cpu of {CPU} would be installed, with 11 packages" in play_result.output
+    assert "Packages that would be installed: sudo" in play_result.output
 
 
 def test_what_was_killed_is_finished_by_the_next_run(cut_off: str, applied: Plays) -> None:
@@ -186,8 +186,8 @@ def test_what_was_killed_is_finished_by_the_next_run(cut_off: str, applied: Play
 def test_the_new_user_logs_in_by_key_and_runs_torch(name: str, module: str, applied: Plays) -> None:
     (box,) = (box for box in applied.boxes.boxes if box.name == name)
     script = f"#!{PROJECT}/sandbox/bin/python\nimport torch, numpy\nprint({module}.ones(2).sum().item())\n"
-    done = box.ssh(f"cat > script <<'END'\n{script}END\nchmod +x script && ./script", user="pytorch")
-    assert done.stdout == "2.0\n"
+    process = box.ssh(f"cat > script <<'END'\n{script}END\nchmod +x script && ./script", user="pytorch")
+    assert process.stdout == "2.0\n"
 
 
 def test_a_host_has_the_packages_of_the_image(applied: Plays, built: object, run: Callable[..., str]) -> None:
@@ -208,14 +208,14 @@ def test_a_second_run_changes_nothing_as_root_and_as_a_user_with_sudo_and_an_age
         boxes.config.write_text(settings.replace("IdentitiesOnly yes", "").replace(f"IdentityFile {boxes.key}", ""))
         hosts: Hosts = {OLDER: applied.hosts[OLDER], NEWER: {**applied.hosts[NEWER], "ansible_ssh_user": "admin"}}
         os.environ["SSH_AUTH_SOCK"] = str(socket)
-        played = replace(applied, hosts=hosts)("apply")
+        play_result = replace(applied, hosts=hosts)("apply")
     finally:
         os.environ.pop("SSH_AUTH_SOCK", None)
         boxes.config.write_text(settings)
         agent.terminate()
         agent.wait()
-    assert played.code == 0, played.said
-    assert played.changed == {OLDER: 0, NEWER: 0}
+    assert play_result.code == 0, play_result.output
+    assert play_result.changed == {OLDER: 0, NEWER: 0}
 
 
 def test_testinfra_sees_the_same_by_ssh_and_by_ansible(applied: Plays) -> None:
@@ -250,40 +250,42 @@ def test_a_cuda_host_is_refused_before_anything_is_installed_or_its_driver_is_ne
     if version:
         driver(version)
     words = ["--check"] if version.startswith("580") else []
-    played = applied("apply", "--limit", OLDER, *words, pytorch_install_type="cuda")
-    assert message in _plain(played.said)
-    assert bool(played.failed[OLDER]) == (not words)
-    assert words or played.changed[OLDER] == 0
+    play_result = applied("apply", "--limit", OLDER, *words, pytorch_install_type="cuda")
+    assert message in _plain(play_result.output)
+    assert bool(play_result.failed[OLDER]) == (not words)
+    assert words or play_result.changed[OLDER] == 0
 
 
 def test_a_cuda_host_never_gets_a_torch_for_the_cpu_and_a_failing_host_stops_the_wave(applied: Plays) -> None:
     hosts: Hosts = {OLDER: {"pytorch_install_type": "cuda", "pytorch_image": CPU}, NEWER: {}}
-    played = replace(applied, hosts=hosts)("apply", pytorch_serial=1)
-    assert f"A cuda host never gets a torch for the CPU: {CPU} has no CUDA" in _plain(played.said)
-    assert played.failed == {OLDER: 1}
-    assert NEWER not in played.changed, "the second wave never began"
+    play_result = replace(applied, hosts=hosts)("apply", pytorch_serial=1)
+    assert f"A cuda host never gets a torch for the CPU: {CPU} has no CUDA" in _plain(play_result.output)
+    assert play_result.failed == {OLDER: 1}
+    assert NEWER not in play_result.changed, "the second wave never began"
 
 
 def test_a_lock_that_is_not_there_is_told(fresh: Plays) -> None:
-    played = fresh("apply", "--limit", OLDER, pytorch_image="1.0.0-none")
-    assert "there is no lock. Set pytorch_locks to the folder that has it" in _plain(played.said)
+    play_result = fresh("apply", "--limit", OLDER, pytorch_image="1.0.0-none")
+    assert "there is no lock. Set pytorch_locks to the folder that has it" in _plain(play_result.output)
 
 
 def test_a_python_that_is_not_there_is_told(applied: Plays, tmp_path: Path) -> None:
     _lock(tmp_path, lambda text: text.replace("; python 3.11;", "; python 3.12;"))
-    played = applied("apply", "--limit", NEWER, pytorch_locks=str(tmp_path), pytorch_python_downloads=False)
-    assert "trixie has no Python 3.12, which the lock of 2.13.0-cpu-runtime-debian12 is for" in _plain(played.said)
-    assert "may not download one" in played.said
+    play_result = applied("apply", "--limit", NEWER, pytorch_locks=str(tmp_path), pytorch_python_downloads=False)
+    assert "trixie has no Python 3.12, which the lock of 2.13.0-cpu-runtime-debian12 is for" in _plain(
+        play_result.output
+    )
+    assert "may not download one" in play_result.output
     assert applied("apply", "--limit", NEWER).changed == {NEWER: 0}, "the sandbox is as it was"
 
 
 def test_an_installation_that_fails_stops_the_wave_and_leaves_no_settings(applied: Plays, tmp_path: Path) -> None:
     _lock(tmp_path, lambda text: re.sub(r"(?m)^numpy==\S+", "numpy==0.0.1", text))
     hosts: Hosts = {OLDER: {"pytorch_locks": str(tmp_path)}, NEWER: {}}
-    played = replace(applied, hosts=hosts)("apply", pytorch_serial=1)
-    assert "numpy==0.0.1" in _plain(played.said)
-    assert played.failed == {OLDER: 1}
-    assert NEWER not in played.changed, "the second wave never began"
+    play_result = replace(applied, hosts=hosts)("apply", pytorch_serial=1)
+    assert "numpy==0.0.1" in _plain(play_result.output)
+    assert play_result.failed == {OLDER: 1}
+    assert NEWER not in play_result.changed, "the second wave never began"
     box = applied.boxes.boxes[0]
     assert box.inside("ls -A /var/lib/torchbake/pytorch") == "uv\n"
     assert box.inside(f"ls {PROJECT}/.torchbake/sandboxes/*/torchbake.json").count("\n") == 1, "it is not complete"
@@ -302,14 +304,14 @@ while not os.path.exists("/tmp/done"):
 def test_a_new_lock_is_switched_to_at_once_and_rolled_back(
     applied: Plays, small: dict[str, object], tmp_path: Path
 ) -> None:
-    known = Path(str(small["pytorch_locks"]), CPU, "requirements.lock").read_text()
-    _lock(tmp_path, lambda _: _PIN.sub(lambda pin: "" if pin[1] == "setuptools" else pin[0], known))
+    known_value = Path(str(small["pytorch_locks"]), CPU, "requirements.lock").read_text()
+    _lock(tmp_path, lambda _: _PIN.sub(lambda pin: "" if pin[1] == "setuptools" else pin[0], known_value))
     box = applied.boxes.boxes[1]
     box.container.exec_run(["python3", "-c", _WATCH], detach=True)
     check = applied("apply", "--limit", NEWER, "--check", "--diff", pytorch_locks=str(tmp_path))
-    assert re.search(r"(?m)^-setuptools==", check.said), check.said
-    played = applied("apply", "--limit", NEWER, pytorch_locks=str(tmp_path))
-    assert played.code == 0, played.said
+    assert re.search(r"(?m)^-setuptools==", check.output), check.output
+    play_result = applied("apply", "--limit", NEWER, pytorch_locks=str(tmp_path))
+    assert play_result.code == 0, play_result.output
     sees = f"{PROJECT}/sandbox/bin/python -c 'import importlib.util as u; print(bool(u.find_spec(\"setuptools\")))'"
     assert box.ssh(sees, user="pytorch").stdout == "False\n"
     assert applied("rollback", "--limit", NEWER).changed == {NEWER: 2}, "the sandbox, and what was before it"
@@ -326,11 +328,11 @@ def test_python_that_is_missing_is_installed_without_python(fresh: Plays, engine
         box.inside("! command -v python3")
         plays = replace(fresh, boxes=boxes, hosts={"bare": {}})
         checked = plays("remove", "--check")
-        assert "Python is missing on bare, and --check installs nothing" in _plain(checked.said)
-        played = plays("remove")
-        assert "Install Python by apt, without Python (raw)" in played.said
-        assert played.code == 0, played.said
-        assert played.changed == {"bare": 1}, "there was no PyTorch to remove"
+        assert "Python is missing on bare, and --check installs nothing" in _plain(checked.output)
+        play_result = plays("remove")
+        assert "Install Python by apt, without Python (raw)" in play_result.output
+        assert play_result.code == 0, play_result.output
+        assert play_result.changed == {"bare": 1}, "there was no PyTorch to remove"
 
 
 @pytest.mark.long
@@ -338,20 +340,25 @@ def test_a_python_that_the_host_has_not_is_downloaded_by_uv(
     fresh: Plays, engine: docker.DockerClient, gateway: str, tmp_path: Path
 ) -> None:
     """Ubuntu 24.04 has no Python 3.11: a mirror has Debian's, where uv looks for those that are built for it."""
-    with new_boxes(engine, {"donor": BOOKWORM, "ubuntu": NOBLE}) as boxes, index_of(tmp_path, gateway) as (url, seen):
+    with (
+        new_boxes(engine, {"donor": BOOKWORM, "ubuntu": NOBLE}) as boxes,
+        index_of(tmp_path, gateway) as (url, seen_names),
+    ):
         donor, box = boxes.boxes
-        known = _packed_python(donor, tmp_path)
+        known_value = _packed_python(donor, tmp_path)
         _hand_in_the_key(boxes)
         plays = replace(fresh, boxes=boxes, hosts={"ubuntu": {}})
-        given = {"UV_PYTHON_DOWNLOADS_JSON_URL": f"{url}/{known}"}
+        arguments = {"UV_PYTHON_DOWNLOADS_JSON_URL": f"{url}/{known_value}"}
         for changes in (True, False):
-            played = plays("apply", pytorch_python_mirror=f"{url}/mirror", pytorch_environment=given)
-            assert played.code == 0, played.said
-            assert bool(played.changed["ubuntu"]) == changes
-        assert [path for path in seen if path.startswith("/mirror/")] == ["/mirror/1/python.tar.gz"]
+            play_result = plays("apply", pytorch_python_mirror=f"{url}/mirror", pytorch_environment=arguments)
+            assert play_result.code == 0, play_result.output
+            assert bool(play_result.changed["ubuntu"]) == changes
+        assert [path for path in seen_names if path.startswith("/mirror/")] == ["/mirror/1/python.tar.gz"]
         script = "import sys, torch; print(sys.version_info[:2], sys.base_prefix, torch.ones(2).sum().item())"
-        said = box.ssh(f"python3 -V; pytorch/sandbox/bin/python -c '{script}'", user="pytorch").stdout
-        assert re.fullmatch(rf"Python 3\.12\.\d+\n\(3, 11\) {PROJECT}/\.torchbake/python/cpython-3\.11\S* 2\.0\n", said)
+        output = box.ssh(f"python3 -V; pytorch/sandbox/bin/python -c '{script}'", user="pytorch").stdout
+        assert re.fullmatch(
+            rf"Python 3\.12\.\d+\n\(3, 11\) {PROJECT}/\.torchbake/python/cpython-3\.11\S* 2\.0\n", output
+        )
         assert plays("remove").code == 0
         assert "pytorch" not in box.inside("ls -A /home/pytorch").split(), "with the Python"
 
@@ -401,6 +408,6 @@ def _lock(folder: Path, change: Callable[[str], str]) -> None:
     (folder / CPU / "requirements.lock").write_text(changed)
 
 
-def _plain(said: str) -> str:
+def _plain(output: str) -> str:
     """Without the line breaks that are only for a screen."""
-    return " ".join(said.split())
+    return " ".join(output.split())

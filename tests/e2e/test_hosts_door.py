@@ -47,10 +47,10 @@ def desk(engine: docker.DockerClient) -> Iterator[Desk]:
 
 def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
     log = desk.boxes.folder / "log"
-    with log.open("w") as said:
+    with log.open("w") as answer:
         running = subprocess.Popen(
             [sys.executable, "-m", "torchbake", "host", "check", desk.inventory, CPU, "--limit", "foo_bar"], cwd=ROOT,
-            env={**os.environ, **desk.env()}, stdout=said, stderr=said, start_new_session=True,
+            env={**os.environ, **desk.env()}, stdout=answer, stderr=answer, start_new_session=True,
         )  # fmt: skip
         until(lambda: "TASK [" in log.read_text() or running.poll() is not None, seconds=120)
         running.send_signal(signal.SIGINT)
@@ -60,20 +60,20 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
     # Python itself prints what a signal raised in a callback of a fork, and drops it; Ansible is then told again. Its
     # last line can be lost, as the fork ends.
     dropped = r"^Exception ignored .*\nTraceback .*\n(?:  .*\n)*(?:KeyboardInterrupt.*\n)?"
-    shown = re.sub(dropped, "", log.read_text(), flags=re.MULTILINE)
-    assert "Traceback" not in shown, shown
+    text = re.sub(dropped, "", log.read_text(), flags=re.MULTILINE)
+    assert "Traceback" not in text, text
 
 
 @pytest.fixture(scope="module")
 def installed(desk: Desk) -> Completed:
     """The first host gets PyTorch; the second is its copy from then on, as another installation takes half a minute."""
-    done = desk.host("apply", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
+    process = desk.host("apply", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
     source, target = (box.container.name for box in desk.boxes.boxes)
     here = "--exclude=etc/hosts --exclude=etc/hostname --exclude=etc/resolv.conf"  # files of docker's, each its own
     folders = "etc home var/lib/dpkg var/lib/torchbake"
     copy = f"docker exec {source} tar -C / {here} -c {folders} | docker exec -i {target} tar -C / -x"
     subprocess.run(["bash", "-euo", "pipefail", "-c", copy], check=True)
-    return done
+    return process
 
 
 @pytest.fixture(scope="module")
@@ -82,41 +82,43 @@ def applied(desk: Desk, installed: Completed) -> Completed:
 
 
 def test_a_host_gets_what_it_lacks(desk: Desk, installed: Completed) -> None:
-    (found,) = desk.results(installed).values()
-    assert (installed.returncode, found["state"]) == (0, "changed"), installed.stderr
+    (matches,) = desk.results(installed).values()
+    assert (installed.returncode, matches["state"]) == (0, "changed"), installed.stderr
 
 
 def test_each_host_has_its_own_result_and_a_second_run_changes_nothing(desk: Desk, applied: Completed) -> None:
-    found = desk.results(applied)
+    matches = desk.results(applied)
     assert applied.returncode == 22
     assert "1 of 3 hosts did not end well: nowhere (unreachable)" in applied.stderr
-    assert (found["foo_bar"]["state"], found["foo_bar"]["changed"]) == ("ok", [])
-    assert found["foo_baz"]["state"] == "ok", found["foo_baz"]
-    assert found["nowhere"]["state"] == "unreachable"
-    assert "Connection refused" in found["nowhere"]["reason"]
+    assert (matches["foo_bar"]["state"], matches["foo_bar"]["changed"]) == ("ok", [])
+    assert matches["foo_baz"]["state"] == "ok", matches["foo_baz"]
+    assert matches["nowhere"]["state"] == "unreachable"
+    assert "Connection refused" in matches["nowhere"]["reason"]
 
 
 def test_a_check_finds_nothing_to_change(desk: Desk, applied: Completed) -> None:
-    done = desk.host("check", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
-    (found,) = desk.results(done).values()
-    assert (done.returncode, found["state"], found["changed"]) == (0, "ok", []), done.stderr
+    process = desk.host("check", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
+    (matches,) = desk.results(process).values()
+    assert (process.returncode, matches["state"], matches["changed"]) == (0, "ok", []), process.stderr
 
 
 def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, applied: Completed) -> None:
     words = ("--limit", "sample_group", "--payload", "versions", "--payload", "ddp", "--nproc", "1", "--format", "json")
-    done = desk.host("smoke", CPU, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    outcomes = {check["id"]: check["outcome"] for each in json.loads(done.stdout)["images"] for check in each["checks"]}
+    process = desk.host("smoke", CPU, *words)
+    assert process.returncode == 0, process.stdout + process.stderr
+    outcomes = {
+        check["id"]: check["outcome"] for each in json.loads(process.stdout)["images"] for check in each["checks"]
+    }
     assert outcomes == {"smoke.versions[cpu]": "passed", "smoke.ddp[gloo,2x1,workers-first]": "passed"}
     box = desk.boxes.boxes[0]
     assert box.inside("ls /tmp; pgrep -u pytorch -l || true") == "", "nothing of it stays"
 
 
 def test_a_host_that_ssh_does_not_reach_takes_no_part(desk: Desk, applied: Completed) -> None:
-    done = desk.host("smoke", CPU, "--limit", "foo_bar:nowhere", "--payload", "versions")
-    assert done.returncode == 13
-    assert "nowhere: failed, ssh cannot log in as pytorch: ssh: connect to host 127.0.0.1" in done.stdout
-    assert "these hosts cannot take part: nowhere" in done.stdout
+    process = desk.host("smoke", CPU, "--limit", "foo_bar:nowhere", "--payload", "versions")
+    assert process.returncode == 13
+    assert "nowhere: failed, ssh cannot log in as pytorch: ssh: connect to host 127.0.0.1" in process.stdout
+    assert "these hosts cannot take part: nowhere" in process.stdout
 
 
 def test_what_was_made_is_removed(desk: Desk, applied: Completed) -> None:

@@ -17,7 +17,7 @@ import uv
 from tests.e2e.bare import ROOT
 from tests.e2e.boxes import SSHD, Box, new_boxes
 from tests.e2e.conftest import CPU
-from tests.e2e.plays import Played, Plays, installed_collection
+from tests.e2e.plays import Play, Plays, installed_collection
 from tests.e2e.stand_in import torch_wheel
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.hosts.archive import archive_of
@@ -63,9 +63,9 @@ def plays(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("links")
     (wheel,) = torch_wheel(folder / "wheels").glob("*.whl")
     (folder / CPU).mkdir()
-    known = (ROOT / f"images/{CPU}/requirements.lock").read_text()
+    known_value = (ROOT / f"images/{CPU}/requirements.lock").read_text()
     pin = f"torch==2.13.0+cpu --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
-    head = "".join(re.findall(r"(?m)^#.*\n", known)[:2])
+    head = "".join(re.findall(r"(?m)^#.*\n", known_value)[:2])
     (folder / CPU / "requirements.lock").write_text(head + pin)
     (folder / "entrypoints.tar").write_bytes(archive_of(OWN_TOOLBOX))
     with new_boxes(engine, {"box": WITH_SUDO}) as boxes:
@@ -103,12 +103,12 @@ def _canary(box: Box, more: str = "true") -> str:
 def test_apply_follows_no_link_with_the_rights_of_root(plays: Plays) -> None:
     (box,) = plays.boxes.boxes
     before = _canary(box)
-    played = plays("apply")
-    assert box.inside(STATE) == before, played.said
-    assert {user for user, failed in played.failed.items() if failed} == PLANTED.keys(), played.said
+    play_result = plays("apply")
+    assert box.inside(STATE) == before, play_result.output
+    assert {user for user, failed in play_result.failed.items() if failed} == PLANTED.keys(), play_result.output
     for user in SERVED:
-        said = box.inside(f"su {user} -c 'cd; pytorch/sandbox/bin/python -c \"import torch; print(torch)\"'")
-        assert f"/home/{user}/" in said
+        output = box.inside(f"su {user} -c 'cd; pytorch/sandbox/bin/python -c \"import torch; print(torch)\"'")
+        assert f"/home/{user}/" in output
         _only_the_users(box, user)
 
 
@@ -119,24 +119,24 @@ def _only_the_users(box: Box, user: str) -> None:
 
 
 def test_a_second_run_changes_nothing(plays: Plays) -> None:
-    played = replace(plays, hosts={user: plays.hosts[user] for user in SERVED})("apply")
-    assert (played.code, set(played.changed.values())) == (0, {0}), played.said
+    play_result = replace(plays, hosts={user: plays.hosts[user] for user in SERVED})("apply")
+    assert (play_result.code, set(play_result.changed.values())) == (0, {0}), play_result.output
 
 
 @pytest.mark.parametrize("playbook", ["rollback", "remove"])
 def test_what_takes_back_follows_no_link_either(plays: Plays, playbook: str) -> None:
     (box,) = plays.boxes.boxes
     before = _canary(box, LIKE_A_PROJECT)
-    played: Played = replace(plays, hosts={"project": plays.hosts["project"]})(playbook)
-    assert box.inside(STATE) == before, played.said
-    assert played.failed == {"project": 1}, played.said
-    assert "/home/project/pytorch/" in played.said
+    play_result: Play = replace(plays, hosts={"project": plays.hosts["project"]})(playbook)
+    assert box.inside(STATE) == before, play_result.output
+    assert play_result.failed == {"project": 1}, play_result.output
+    assert "/home/project/pytorch/" in play_result.output
 
 
 def test_root_refuses_a_link_in_its_own_folder(plays: Plays) -> None:
     (box,) = plays.boxes.boxes
     before = _canary(box, "rm -rf /var/lib/torchbake/elsewhere && ln -s /canary /var/lib/torchbake/elsewhere")
-    played: Played = replace(plays, hosts={"elsewhere": plays.hosts["elsewhere"]})("apply")
-    assert box.inside(STATE) == before, played.said
-    assert played.failed == {"elsewhere": 1}, played.said
-    assert "/var/lib/torchbake/elsewhere already exists as a link" in " ".join(played.said.split())
+    play_result: Play = replace(plays, hosts={"elsewhere": plays.hosts["elsewhere"]})("apply")
+    assert box.inside(STATE) == before, play_result.output
+    assert play_result.failed == {"elsewhere": 1}, play_result.output
+    assert "/var/lib/torchbake/elsewhere already exists as a link" in " ".join(play_result.output.split())

@@ -93,10 +93,10 @@ def test_a_bare_host_gets_torch_by_what_the_page_prints(
         copy_tree(tmp_path / "tree")
         commands = printed("pip install ansible-core uv")
         assert commands.endswith("\n./deploy_host sample_playbook.yml sample_group")
-        with web_of(web, gateway, certificate) as seen:
-            done = typed(f"{commands} -e pytorch_ca_file={certificate}", tmp_path, boxes)
-            assert done.returncode == 0, done.stdout
-            assert f"https://{PYTORCH}/whl/cpu/torch/" in seen, "the index that the lock names"
+        with web_of(web, gateway, certificate) as seen_names:
+            process = typed(f"{commands} -e pytorch_ca_file={certificate}", tmp_path, boxes)
+            assert process.returncode == 0, process.stdout
+            assert f"https://{PYTORCH}/whl/cpu/torch/" in seen_names, "the index that the lock names"
         then = printed("cd pytorch\n").replace("\n", " && ")
         assert box.ssh(then, user="pytorch").stdout == "2.13.0+cpu\n"
         assert box.ssh("sudo id -un", user="admin").stdout == "root\n"

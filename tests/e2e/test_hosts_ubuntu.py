@@ -74,8 +74,8 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     matrix.write_text(json.dumps(MATRIX))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIP_FIND_LINKS", str(wheels))
-        done = torchbake("lock", "all", "--matrix", str(matrix))
-        assert done.returncode == 0, done.stderr
+        process = torchbake("lock", "all", "--matrix", str(matrix))
+        assert process.returncode == 0, process.stderr
         yield matrix
 
 
@@ -101,10 +101,12 @@ def applied(desk: Desk, box: Box, matrix: Path, refused: object) -> Completed:
 def test_a_lock_for_another_python_is_refused_before_anything_is_installed(
     desk: Desk, box: Box, refused: Completed
 ) -> None:
-    (found,) = desk.results(refused).values()
-    assert found["state"] == "failed"
-    assert f"ubuntu has no Python 3.11, which the lock of {CPU} is for, and uv may not download one" in found["reason"]
-    assert "The host has Python 3.12: choose an image whose base in the matrix has that" in found["reason"]
+    (matches,) = desk.results(refused).values()
+    assert matches["state"] == "failed"
+    assert (
+        f"ubuntu has no Python 3.11, which the lock of {CPU} is for, and uv may not download one" in matches["reason"]
+    )
+    assert "The host has Python 3.12: choose an image whose base in the matrix has that" in matches["reason"]
     assert box.inside("python3 -V").startswith("Python 3.12"), "which was missing, and Ansible needs one"
     assert box.inside("getent passwd pytorch || true; ls /home; dpkg -l | grep ' git ' || true").strip() == ""
 
@@ -116,8 +118,8 @@ def test_it_waits_for_who_installs_and_lets_needrestart_restart_nothing(applied:
 
 
 def test_the_new_user_logs_in_by_key_and_has_what_the_lock_names(applied: Completed, box: Box) -> None:
-    done = box.ssh(f"cd {PROJECT} && sandbox/bin/python -c '{SEES}'", user="pytorch")
-    assert done.stdout == "2.13.0+cpu 2.0 (3, 12)\n"
+    process = box.ssh(f"cd {PROJECT} && sandbox/bin/python -c '{SEES}'", user="pytorch")
+    assert process.stdout == "2.13.0+cpu 2.0 (3, 12)\n"
 
 
 def test_the_other_new_user_has_sudo(applied: Completed, box: Box) -> None:
@@ -125,18 +127,20 @@ def test_the_other_new_user_has_sudo(applied: Completed, box: Box) -> None:
 
 
 def test_a_second_run_changes_nothing(applied: Completed, desk: Desk, matrix: Path) -> None:
-    done = desk.host("apply", *OWN, str(matrix), "--format", "json", "-e", "ansible_user=admin")
-    (found,) = desk.results(done).values()
-    assert (done.returncode, found["state"], found["changed"]) == (0, "ok", []), done.stderr
+    process = desk.host("apply", *OWN, str(matrix), "--format", "json", "-e", "ansible_user=admin")
+    (matches,) = desk.results(process).values()
+    assert (process.returncode, matches["state"], matches["changed"]) == (0, "ok", []), process.stderr
 
 
 def test_a_driver_that_is_missing_is_installed_as_ubuntu_does_it(applied: Completed, desk: Desk) -> None:
-    done = desk.host("apply", CUDA, "-e", "pytorch_install_type=cuda", "--format", "json")
-    (found,) = desk.results(done).values()
-    assert "needs 525.60.13 or newer: install it, by ubuntu-drivers install, and start the host anew" in found["reason"]
+    process = desk.host("apply", CUDA, "-e", "pytorch_install_type=cuda", "--format", "json")
+    (matches,) = desk.results(process).values()
+    assert (
+        "needs 525.60.13 or newer: install it, by ubuntu-drivers install, and start the host anew" in matches["reason"]
+    )
 
 
 def test_what_was_made_is_removed(applied: Completed, desk: Desk, box: Box) -> None:
-    done = desk.host("remove", "-e", "pytorch_remove_user=true")
-    assert done.returncode == 0, done.stderr
+    process = desk.host("remove", "-e", "pytorch_remove_user=true")
+    assert process.returncode == 0, process.stderr
     assert box.inside("getent passwd pytorch || true; ls /home").split() == ["admin"]

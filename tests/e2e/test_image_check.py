@@ -75,8 +75,8 @@ def test_an_image_is_usable_whatever_its_command_and_leaves_no_container(store: 
             put(export, layer, config={**PLATFORM, "config": {"Volumes": {"/data": {}}}}), export.folder
         )
         image = store.id_of(digest)
-        found = store.engine.client.containers.list(all=True, filters={"ancestor": image}, ignore_removed=True)
-        assert found == []
+        matches = store.engine.client.containers.list(all=True, filters={"ancestor": image}, ignore_removed=True)
+        assert matches == []
         assert len(store.engine.layers(image)) == 1
     finally:
         store.engine.remove([store.id_of(digest)])

@@ -18,7 +18,7 @@ from tests.e2e.conftest import CPU, ROOT, container_names, torchbake
 from tests.e2e.nodes import JOBS, SLOW
 from tests.e2e.owned import OURS
 from torchbake.engine.client import Engine
-from torchbake.engine.owner import is_gone
+from torchbake.engine.owner import has_ended
 from torchbake.engine.runner import owners
 
 pytestmark = pytest.mark.jobs
@@ -40,13 +40,13 @@ def test_the_script_ends_as_the_job_ends_and_leaves_nothing(
         "nodes": 2, "processes": 2, "resources": {"memory": "2Gi"},
     }  # fmt: skip
     (tmp_path / "job.yaml").write_text(json.dumps(job))  # which is YAML too
-    shown = torchbake("job", "show", "docker", str(tmp_path / "job.yaml"))
-    assert shown.returncode == 0, shown.stderr
-    done = subprocess.run(["sh"], input=shown.stdout, capture_output=True, text=True, timeout=SLOW, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
+    display = torchbake("job", "show", "docker", str(tmp_path / "job.yaml"))
+    assert display.returncode == 0, display.stderr
+    process = subprocess.run(["sh"], input=display.stdout, capture_output=True, text=True, timeout=SLOW, check=False)
+    assert process.returncode == code, process.stdout + process.stderr
     if code == 0:  # node 0 is in the foreground: its ranks are those that are shown
-        found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        assert [(each["world"], each["sum"]) for each in found] == [(4, 6)] * 2
+        matches = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
+        assert [(each["world"], each["sum"]) for each in matches] == [(4, 6)] * 2
     assert not {name for name in container_names(engine) if name.startswith(NAME)}
     assert not engine.networks.list(names=[NAME])
 
@@ -65,14 +65,14 @@ def test_a_manifest_carries_no_output_and_nothing_that_git_ignores(tmp_path: Pat
     subprocess.run(["git", "-C", tmp_path, "init", "-q"], check=True)
     subprocess.run(["git", "-C", tmp_path, "add", "-f", "kept.csv"], check=True)  # what git tracks it does not ignore
     command = [sys.executable, "-m", "torchbake", "job", "show", "kubernetes", "job.yaml", "--no-pin"]
-    shown = []
+    rows = []
     for _ in range(2):
         with (tmp_path / "x.out").open("w") as file:
             subprocess.run(command, cwd=tmp_path, stdout=file, check=True)
-        shown.append((tmp_path / "x.out").read_text())
-    assert shown[0] == shown[1]
-    (carried,) = [each for each in yaml.safe_load_all(shown[0]) if each["kind"] == "ConfigMap"]
-    (mounted,) = [each for each in find(list(yaml.safe_load_all(shown[0])), "configMap") if "items" in each]
+        rows.append((tmp_path / "x.out").read_text())
+    assert rows[0] == rows[1]
+    (carried,) = [each for each in yaml.safe_load_all(rows[0]) if each["kind"] == "ConfigMap"]
+    (mounted,) = [each for each in find(list(yaml.safe_load_all(rows[0])), "configMap") if "items" in each]
     assert len(carried["data"]) == len(mounted["items"])
     assert {item["path"] for item in mounted["items"]} == {"train.py", "keep.csv", "kept.csv", "data/\u00e4.txt"}
 
@@ -109,18 +109,18 @@ def written(tmp_path: Path, script: str, **keys: Any) -> str:
 
 def left(engine: docker.DockerClient) -> set[str]:
     """Runs that have ended, of which there still are containers, networks or volumes."""
-    return {owner for owner in owners(Engine(engine)) if is_gone(owner, same_machine=True)}
+    return {owner for owner in owners(Engine(engine)) if has_ended(owner, same_machine=True)}
 
 
 def test_a_job_is_run_here_with_its_nodes_shown_by_name(tmp_path: Path, running: Running) -> None:
     before = left(running.engine)
     script = (JOBS / "meet.py").read_text()
     file = written(tmp_path, script, image=running.image, nodes=2, processes=2)
-    done = torchbake("job", "run", file, timeout=SLOW)
-    assert done.returncode == 0, done.stderr
-    lines = [line.split(" | ", 1) for line in done.stdout.splitlines()]
-    found = {(name, json.loads(said)["rank"], json.loads(said)["sum"]) for name, said in lines}
-    assert found == {(f"{NAME}-{rank // 2}", rank, 6) for rank in range(4)}
+    process = torchbake("job", "run", file, timeout=SLOW)
+    assert process.returncode == 0, process.stderr
+    lines = [line.split(" | ", 1) for line in process.stdout.splitlines()]
+    matches = {(name, json.loads(output)["rank"], json.loads(output)["sum"]) for name, output in lines}
+    assert matches == {(f"{NAME}-{rank // 2}", rank, 6) for rank in range(4)}
     assert left(running.engine) <= before
 
 
@@ -138,8 +138,8 @@ def test_a_run_ends_as_its_job_ends_and_leaves_nothing(
 ) -> None:
     before = left(running.engine)
     file = written(tmp_path, script, image=running.image, **keys)
-    done = torchbake("job", "run", file, env={"WORD": "hidden"}, timeout=SLOW)
-    assert (done.returncode, done.stdout) == ends, done.stderr
+    process = torchbake("job", "run", file, env={"WORD": "hidden"}, timeout=SLOW)
+    assert (process.returncode, process.stdout) == ends, process.stderr
     assert left(running.engine) <= before
 
 
@@ -173,18 +173,18 @@ def test_a_volume_of_roots_is_made_writable_first(tmp_path: Path, running: Runni
         refused = written(tmp_path, write, image=running.image, volumes=[mount])
         assert torchbake("job", "run", refused, timeout=SLOW).returncode == 1
         fixed = written(tmp_path, write, image=running.image, volumes=[mount | {"permissions": "fix"}])
-        done = torchbake("job", "run", fixed, timeout=SLOW)
-        assert done.returncode == 0, done.stderr
+        process = torchbake("job", "run", fixed, timeout=SLOW)
+        assert process.returncode == 0, process.stderr
     finally:
         volume.remove(force=True)
 
 
 def test_an_image_of_this_engine_is_pinned_and_runs(tmp_path: Path, running: Running) -> None:
     file = written(tmp_path, "print('pinned')", image=running.image)
-    shown = torchbake("job", "show", "docker", file)
-    assert f"{running.image}@sha256:" in shown.stdout
-    done = subprocess.run(["sh"], input=shown.stdout, capture_output=True, text=True, timeout=SLOW, check=False)
-    assert (done.returncode, done.stdout) == (0, "pinned\n"), done.stderr
+    display = torchbake("job", "show", "docker", file)
+    assert f"{running.image}@sha256:" in display.stdout
+    process = subprocess.run(["sh"], input=display.stdout, capture_output=True, text=True, timeout=SLOW, check=False)
+    assert (process.returncode, process.stdout) == (0, "pinned\n"), process.stderr
 
 
 @pytest.fixture
@@ -205,11 +205,11 @@ def foreign(running: Running) -> Iterator[str]:
 
 def test_an_image_that_is_not_ours_runs_commands_alone(tmp_path: Path, foreign: str, running: Running) -> None:
     before = left(running.engine)
-    done = torchbake("job", "run", written(tmp_path, "print('never')", image=foreign), timeout=SLOW)
-    assert (done.returncode, done.stdout) == (21, "")
-    said = " ".join(done.stderr.split())
-    assert "has no label org.torchbake.id, so it is no image of torchbake and has no `run`" in said
-    assert "command: torchrun train.py" in said
+    process = torchbake("job", "run", written(tmp_path, "print('never')", image=foreign), timeout=SLOW)
+    assert (process.returncode, process.stdout) == (21, "")
+    output = " ".join(process.stderr.split())
+    assert "has no label org.torchbake.id, so it is no image of torchbake and has no `run`" in output
+    assert "command: torchrun train.py" in output
     job = {"name": NAME, "image": foreign, "resources": {"memory": "2Gi"}}
     for keys, code, stdout in (
         (
@@ -220,17 +220,17 @@ def test_an_image_that_is_not_ours_runs_commands_alone(tmp_path: Path, foreign: 
         ({"command": ["sh", "-c", "pwd; exit 7"], "workdir": "/var/tmp"}, 7, "/var/tmp\n"),
     ):
         (tmp_path / "job.yaml").write_text(json.dumps(job | keys))
-        done = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
-        assert (done.returncode, done.stdout) == (code, stdout), done.stderr
+        process = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
+        assert (process.returncode, process.stdout) == (code, stdout), process.stderr
     (tmp_path / "job.yaml").write_text(json.dumps(job | {"command": ["nvcc", "--version"]}))
-    done = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
-    assert (done.returncode, done.stdout) == (21, "")
-    assert "has no program nvcc." in done.stderr
+    process = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
+    assert (process.returncode, process.stdout) == (21, "")
+    assert "has no program nvcc." in process.stderr
     (tmp_path / "sum.py").write_text((JOBS / "meet.py").read_text())
     together = {"command": ["torchrun", "sum.py"], "files": {"folder": "."}, "nodes": 2, "processes": 2}
     (tmp_path / "job.yaml").write_text(json.dumps(job | together))
-    done = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line[line.index("{") :]) for line in done.stdout.splitlines() if "{" in line]
-    assert sorted((each["rank"], each["sum"]) for each in found) == [(rank, 6) for rank in range(4)]
+    process = torchbake("job", "run", str(tmp_path / "job.yaml"), timeout=SLOW)
+    assert process.returncode == 0, process.stderr
+    matches = [json.loads(line[line.index("{") :]) for line in process.stdout.splitlines() if "{" in line]
+    assert sorted((each["rank"], each["sum"]) for each in matches) == [(rank, 6) for rank in range(4)]
     assert left(running.engine) <= before

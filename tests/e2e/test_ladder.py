@@ -74,9 +74,9 @@ def _words(container: Container) -> str:
 
 def _cause(container: Container) -> str:
     """The sentence of `run` that names the cause."""
-    said = [line for line in _words(container).splitlines() if line.startswith("run: ")]
-    chosen = [line for line in said if "First:" in line or "perhaps that one hangs" in line or "stopped by" in line]
-    return " ".join(line.removeprefix("run: ") for line in chosen or said[-1:])
+    lines = [line for line in _words(container).splitlines() if line.startswith("run: ")]
+    choices = [line for line in lines if "First:" in line or "perhaps that one hangs" in line or "stopped by" in line]
+    return " ".join(line.removeprefix("run: ") for line in choices or lines[-1:])
 
 
 def _fault_time(job: Job) -> float:
@@ -214,9 +214,9 @@ def test_a_node_that_vanishes(job: Job, ladder: Callable[..., None], how: str) -
     job.start_all("/job/steps.py", "none", "0", STEPS=500, GROUP_TIMEOUT=600)
     _wait_until_up(job)
     began = time.time()
-    gone = job.containers.pop(1)
+    missing = job.containers.pop(1)
     try:
-        gone.kill() if how == "kill" else until(lambda: _paused(gone))
+        missing.kill() if how == "kill" else until(lambda: _paused(missing))
         codes = job.ends()
         seconds = _last_end(job) - began
         ladder(f"a container: {how}", seconds, codes, _cause(job.containers[0]))
@@ -224,16 +224,16 @@ def test_a_node_that_vanishes(job: Job, ladder: Callable[..., None], how: str) -
         assert "node 1 is gone" in _words(job.containers[1])
         assert seconds < (10 if how == "kill" else 25) + LOADED
     finally:
-        gone.remove(force=True, v=True)
+        missing.remove(force=True, v=True)
 
 
 def test_a_small_shared_memory_is_named_before_the_job_dies_of_it(job: Job, ladder: Callable[..., None]) -> None:
     job.start(0, "/job/fill_shm.py", NNODES=1, NPROC_PER_NODE=1, MODE="standalone", shm="64m")
     codes = job.ends()
-    said = _words(job.containers[0])
+    output = _words(job.containers[0])
     ladder(
-        "64 MB of shared memory", _last_end(job) - _last_start(job), codes, said.splitlines()[0].removeprefix("run: ")
+        "64 MB of shared memory", _last_end(job) - _last_start(job), codes, output.splitlines()[0].removeprefix("run: ")
     )
     assert codes[0] > 0
-    assert "/dev/shm 64 MB (small" in said.splitlines()[0]
-    assert "--shm-size" in said.splitlines()[0]
+    assert "/dev/shm 64 MB (small" in output.splitlines()[0]
+    assert "--shm-size" in output.splitlines()[0]

@@ -66,17 +66,17 @@ class Place:
 
     def run(self, command: tuple[str, ...], *, interrupt_after: int | None = None) -> Ended:
         """By `job run`, which leaves nothing."""
-        ended = job_run(self.name, self.job_file(command), self.env, interrupt_after=interrupt_after)
+        end = job_run(self.name, self.job_file(command), self.env, interrupt_after=interrupt_after)
         assert not self.left()
-        return ended
+        return end
 
 
 @contextmanager
 def by_docker(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[Place]:
     def launch(command: tuple[str, ...]) -> Ended:
         script, began = manifest("docker", folder, image, command), time.monotonic()
-        done = subprocess.run(["sh"], input=script, capture_output=True, text=True, timeout=SLOW, check=False)
-        return Ended(code=done.returncode, said=done.stdout + done.stderr, seconds=time.monotonic() - began)
+        process = subprocess.run(["sh"], input=script, capture_output=True, text=True, timeout=SLOW, check=False)
+        return Ended(code=process.returncode, output=process.stdout + process.stderr, seconds=time.monotonic() - began)
 
     write, left = partial(job_file, folder, image), partial(left_on, engine)
     yield Place(name="docker", launch=launch, job_file=write, left=left)
@@ -148,12 +148,12 @@ def bundled(image: str, engine: docker.DockerClient, tmp_path_factory: pytest.Te
 
 
 def test_a_job_trains_to_its_end(launcher: Place) -> None:
-    check_trained(launcher.name, launcher.launch(TRAINS), shown=1 if launcher.name == "docker" else NODES)
+    check_trained(launcher.name, launcher.launch(TRAINS), count=1 if launcher.name == "docker" else NODES)
 
 
 def test_torchrun_is_a_command_that_finds_all_nodes(launcher: Place) -> None:
     """Of an image of which nothing is known, as nobody was asked."""
-    check_met(launcher.launch(TORCHRUN), shown=1 if launcher.name == "docker" else NODES)
+    check_met(launcher.launch(TORCHRUN), count=1 if launcher.name == "docker" else NODES)
 
 
 def test_a_rank_that_fails_gives_the_job_its_exit_code(launcher: Place) -> None:
@@ -188,9 +188,9 @@ def test_slurm_starts_a_job_again_that_run_ends_for_a_lost_node(
         with cluster(tree(TOOLS), tmp_path, TOOLS / "apptainer", nodes=1) as slurm:
             own = {"image": str(sif(slurm, engine.images.get(image)))}
             text = manifest("slurm", slurm.shared, image, ("again.py",), slurm=own, nodes=1, restarts=1)
-            ended = slurm.run(text, 600)
+            end = slurm.run(text, 600)
     except NoLauncherError as error:
         pytest.skip(f"Slurm is not here, and cannot be had: {error}")
-    assert ended.code == 0, ended.said
-    assert "a node was lost: the job goes into the queue again" in ended.said
-    assert [line for line in ended.said.splitlines() if "started again" in line][-1].endswith("started again 1 times")
+    assert end.code == 0, end.output
+    assert "a node was lost: the job goes into the queue again" in end.output
+    assert [line for line in end.output.splitlines() if "started again" in line][-1].endswith("started again 1 times")

@@ -103,8 +103,8 @@ def make_site(folder: Path, wheels: Path, bases: Path) -> "Site":
     lines = [f"{key}: {json.dumps(value)}" for key, value in head.items()]
     (folder / "matrix.yaml").write_text("\n".join([*lines, MATRIX]))
     site = Site(folder, wheels)
-    done = torchbake("lock", "all", *site.words, env=site.env)
-    assert done.returncode == 0, done.stderr
+    process = torchbake("lock", "all", *site.words, env=site.env)
+    assert process.returncode == 0, process.stderr
     return site
 
 
@@ -125,9 +125,9 @@ class Site:
         return torchbake("build", *words, *self.words, "--format", "json", env={**self.env, **env})
 
     def built(self, name: str, *words: str) -> dict[str, Any]:
-        done = self.build(name, *words)
-        assert done.returncode == 0, done.stderr
-        return images_of(done)[name]
+        process = self.build(name, *words)
+        assert process.returncode == 0, process.stderr
+        return images_of(process)[name]
 
     def blobs(self) -> list[Path]:
         return list((self.store / "blobs/sha256").iterdir()) if self.store.exists() else []
@@ -135,10 +135,10 @@ class Site:
     def steps(self) -> set[str]:
         """The names of blobs that are layers of steps, and of no wheel."""
         records = [json.loads(path.read_text()) for path in (self.store / "wheels").glob("*.json")]
-        found = [record["layer"]["blob"]["digest"] for record in records if not record["names"]]
-        return {digest.removeprefix("sha256:") for digest in found}
+        matches = [record["layer"]["blob"]["digest"] for record in records if not record["names"]]
+        return {digest.removeprefix("sha256:") for digest in matches}
 
-    def kept(self) -> dict[str, int]:
+    def keep(self) -> dict[str, int]:
         """The layers of wheels that the store says it has, by their digests, and their sizes."""
         records = [json.loads(path.read_text()) for path in (self.store / "wheels").glob("*.json")]
         records = [record for record in records if record["names"]]  # a step of a Dockerfile has none
@@ -157,8 +157,8 @@ def forget() -> None:
     """Remove all images of this test from the engine, those without a name too."""
     for name in (RUNTIME, DEVEL, *OTHERS):
         filters = ["--all", "--quiet", "--no-trunc", "--filter", f"label=org.torchbake.id={name}"]
-        found = subprocess.run(["docker", "image", "ls", *filters], capture_output=True, text=True, check=True)
-        for image in {*found.stdout.split()}:
+        process = subprocess.run(["docker", "image", "ls", *filters], capture_output=True, text=True, check=True)
+        for image in {*process.stdout.split()}:
             subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
 
 
@@ -169,7 +169,7 @@ def layers_of(engine: docker.DockerClient, image: dict[str, Any]) -> list[str]:
 
 def tree_of(engine: docker.DockerClient, ref: str) -> dict[str, tuple[Any, ...]]:
     """What the wheels' folders and the environment hold in an image: type, mode, owner, link and content of each."""
-    found: dict[str, tuple[Any, ...]] = {}
+    matches: dict[str, tuple[Any, ...]] = {}
     with container_of(engine, ref) as container:
         for place in ("/nvidia", "/pytorch", "/opt/venv"):
             pieces, _ = engine.api.get_archive(container, place)
@@ -177,8 +177,8 @@ def tree_of(engine: docker.DockerClient, ref: str) -> dict[str, tuple[Any, ...]]
                 for member in archive:
                     file = archive.extractfile(member) if member.isreg() else None
                     content = file.read() if file else member.linkname
-                    found[f"{place}:{member.name}"] = (member.type, member.mode, member.uid, member.gid, content)
-    return found
+                    matches[f"{place}:{member.name}"] = (member.type, member.mode, member.uid, member.gid, content)
+    return matches
 
 
 class _Pieces:
@@ -224,11 +224,11 @@ def test_files_that_have_one_size_and_time_are_those_of_their_own_version(
 
 def test_it_is_the_same_from_nothing_twice(site: Site) -> None:
     """With all kinds of layers: packages of Debian's, wheels packed here and inside of the build, bytecode."""
-    done = torchbake("reproduce", RUNTIME, *site.words, "--format", "json", env=site.env)
-    assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["images"]
-    assert found["comparison"]["differences"] == []
-    assert found["comparison"]["equal"] == found["comparison"]["layers"] > len(NVIDIA) + 5
+    process = torchbake("reproduce", RUNTIME, *site.words, "--format", "json", env=site.env)
+    assert process.returncode == 0, process.stderr
+    (value,) = json.loads(process.stdout)["images"]
+    assert value["comparison"]["differences"] == []
+    assert value["comparison"]["equal"] == value["comparison"]["layers"] > len(NVIDIA) + 5
 
 
 def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engine: docker.DockerClient) -> None:
@@ -249,18 +249,18 @@ def test_a_run_that_is_killed_while_it_packs_leaves_nothing_that_counts(empty: S
     until(lambda: any(empty.store.glob(".work-*")), 60)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(60)
-    for digest, size in empty.kept().items():
+    for digest, size in empty.keep().items():
         assert (empty.store / "blobs/sha256" / digest.removeprefix("sha256:")).stat().st_size == size
     empty.built(RUNTIME)
-    assert len(empty.kept()) == PACKED
+    assert len(empty.keep()) == PACKED
     assert not list(empty.store.glob(".work-*"))
 
 
 def test_two_builds_at_once_share_what_they_pack(empty: Site) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        done = list(pool.map(empty.build, (RUNTIME, DEVEL)))
-    assert [each.returncode for each in done] == [0, 0], done[0].stderr + done[1].stderr
-    assert len(empty.kept()) == PACKED
+        process = list(pool.map(empty.build, (RUNTIME, DEVEL)))
+    assert [each.returncode for each in process] == [0, 0], process[0].stderr + process[1].stderr
+    assert len(empty.keep()) == PACKED
     assert not list(empty.store.glob(".work-*"))
 
 
@@ -268,24 +268,24 @@ def test_a_damaged_layer_is_noticed_and_packed_again(empty: Site, engine: docker
     before = empty.built(RUNTIME)
     layers = len(layers_of(engine, before))
     # Of a wheel of this test: the engine may have the layer of a step for another image.
-    digest = next(digest for digest, size in empty.kept().items() if size > 1_000_000)
+    digest = next(digest for digest, size in empty.keep().items() if size > 1_000_000)
     blob = empty.store / "blobs/sha256" / digest.removeprefix("sha256:")
     sound = blob.read_bytes()
     forget()
-    damage(blob, seen=False)
-    done = empty.build(RUNTIME)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{RUNTIME}: packing damaged layers again" in done.stderr
+    damage(blob, is_seen=False)
+    process = empty.build(RUNTIME)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert f"{RUNTIME}: packing damaged layers again" in process.stderr
     assert blob.read_bytes() == sound
-    assert images_of(done)[RUNTIME]["status"] == "built"
-    assert len(layers_of(engine, images_of(done)[RUNTIME])) == layers
+    assert images_of(process)[RUNTIME]["status"] == "built"
+    assert len(layers_of(engine, images_of(process)[RUNTIME])) == layers
 
 
 def test_layers_above_the_limit_are_removed_after_a_build(empty: Site, engine: docker.DockerClient) -> None:
-    done = empty.build(RUNTIME, TORCHBAKE_LAYERS_MAX="0")
-    assert done.returncode == 0, done.stderr
-    assert (empty.kept(), empty.blobs()) == ({}, [])
-    assert len(layers_of(engine, images_of(done)[RUNTIME])) > len(NVIDIA)
+    process = empty.build(RUNTIME, TORCHBAKE_LAYERS_MAX="0")
+    assert process.returncode == 0, process.stderr
+    assert (empty.keep(), empty.blobs()) == ({}, [])
+    assert len(layers_of(engine, images_of(process)[RUNTIME])) > len(NVIDIA)
     refused = empty.build(DEVEL, TORCHBAKE_LAYERS_MAX="much")
     assert refused.returncode == UsageError.exit_code
     assert "TORCHBAKE_LAYERS_MAX" in refused.stderr

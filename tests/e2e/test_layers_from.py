@@ -20,9 +20,9 @@ from torchbake.errors import UsageError
 from torchbake.matrix.project import load_project
 from torchbake.oci.reference import parse_registry
 from torchbake.registry.client import Registry
-from torchbake.registry.cosign import Cosign, CosignSigner, Idle, Signer
+from torchbake.registry.cosign import Cosign, CosignSigner, NoCosign, Signer
 from torchbake.registry.referrers import referrers_of
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
@@ -48,13 +48,15 @@ class Fleet:
 
     def there(self, namespace: str) -> Registry:
         repository = parse_registry(f"{self.running.host}/{namespace}") / "pytorch"
-        return Registry(Transport(repository.host), repository)
+        return Registry(RegistryTransport(repository.host), repository)
 
     def release(self, namespace: str, *, signed: bool = True) -> None:
         """Release the image as `publish` does, except for the verdict: its torch is a stand-in of some bytes."""
         project, engine, there = load_project(self.site.folder / "matrix.yaml"), connect(), self.there(namespace)
         cosign = Cosign(program=str(self.cosign), log=False)
-        signer: Signer = CosignSigner(cosign=cosign, key=self.ours.private) if signed else Idle(skip_reason="no key")
+        signer: Signer = (
+            CosignSigner(cosign=cosign, key=self.ours.private) if signed else NoCosign(skip_reason="no key")
+        )
         source, digest = source_of(engine, Layout(folder=project.layout)), self.image["digest"]
         candidate = Candidate(
             id=DEVEL, digest=digest, labels=engine.images()[self.image["ref"]].labels, tags=project.tags[DEVEL],
@@ -68,13 +70,13 @@ class Fleet:
         shutil.rmtree(self.site.store, ignore_errors=True)
         forget()
         words = ("--layers-from", where, "--layers-key", key or self.ours.public, "--no-transparency-log")
-        done = self.site.build(DEVEL, *words)
-        assert done.returncode == 0, done.stderr
-        image = images_of(done)[DEVEL]
+        process = self.site.build(DEVEL, *words)
+        assert process.returncode == 0, process.stderr
+        image = images_of(process)[DEVEL]
         assert (image["status"], image["digest"]) == ("built", self.image["digest"])
         assert {path.name for path in self.site.blobs()} == self.packed
-        return json.loads(done.stdout)["layers_from"], [
-            line for line in done.stderr.splitlines() if line.startswith("warning: --layers-from")
+        return json.loads(process.stdout)["layers_from"], [
+            line for line in process.stderr.splitlines() if line.startswith("warning: --layers-from")
         ]
 
     def blob(self, name: str) -> Path:
@@ -106,18 +108,18 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Iterator[Fle
 
 
 def test_layers_come_from_a_signed_release_and_make_the_same_image(fleet: Fleet) -> None:
-    found, warnings = fleet.build(f"{fleet.running.host}/good")
+    matches, warnings = fleet.build(f"{fleet.running.host}/good")
     whole = sum(path.stat().st_size for path in fleet.site.blobs() if path.name not in fleet.site.steps())
-    assert found == {"registry": f"{fleet.running.host}/good", "layers": PACKED, "bytes": whole}
+    assert matches == {"registry": f"{fleet.running.host}/good", "layers": PACKED, "bytes": whole}
     assert warnings == []
 
 
 def test_an_image_without_the_signature_of_the_key_is_refused(fleet: Fleet) -> None:
-    found, (warning,) = fleet.build(f"{fleet.running.host}/unsigned")
-    assert found["layers"] == 0
+    matches, (warning,) = fleet.build(f"{fleet.running.host}/unsigned")
+    assert matches["layers"] == 0
     assert "is not signed" in warning
-    found, (warning,) = fleet.build(f"{fleet.running.host}/good", fleet.theirs.public)
-    assert found["layers"] == 0
+    matches, (warning,) = fleet.build(f"{fleet.running.host}/good", fleet.theirs.public)
+    assert matches["layers"] == 0
     assert f"not by the key {fleet.theirs.public}" in warning
 
 
@@ -125,19 +127,19 @@ def test_a_list_without_a_signature_is_refused(fleet: Fleet) -> None:
     there = fleet.there("unlisted")
     image = there.digest(f"{DEVEL}-r0")
     assert image
-    attached = [there.manifest(digest) for digest in referrers_of(there, image)]
-    (listed,) = [one.digest for one in attached if one and one.content.get("artifactType") == LAYERS_TYPE]
+    manifests = [there.manifest(digest) for digest in referrers_of(there, image)]
+    (listed,) = [one.digest for one in manifests if one and one.content.get("artifactType") == LAYERS_TYPE]
     tags = fleet.running.folder / "docker/registry/v2/repositories/unlisted/pytorch/_manifests/tags"
     shutil.rmtree(tags / f"{listed.replace(':', '-')}.sig")
-    found, (warning,) = fleet.build(f"{fleet.running.host}/unlisted")
-    assert found["layers"] == 0
+    matches, (warning,) = fleet.build(f"{fleet.running.host}/unlisted")
+    assert matches["layers"] == 0
     assert "list of layers" in warning
     assert "is not signed" in warning
 
 
 def test_a_registry_that_is_away_is_one_warning(fleet: Fleet) -> None:
-    found, (warning,) = fleet.build("127.0.0.1:1/good")
-    assert found["layers"] == found["bytes"] == 0
+    matches, (warning,) = fleet.build("127.0.0.1:1/good")
+    assert matches["layers"] == matches["bytes"] == 0
     assert "127.0.0.1:1 does not answer" in warning
 
 
@@ -145,8 +147,8 @@ def test_an_altered_layer_is_refused_and_the_others_come(fleet: Fleet) -> None:
     """It comes after the others, as all repositories of a registry share a blob."""
     path = max(map(fleet.blob, fleet.packed - fleet.site.steps()), key=lambda path: path.stat().st_size)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    found, (warning,) = fleet.build(f"{fleet.running.host}/good")
-    assert found["layers"] == PACKED - 1
+    matches, (warning,) = fleet.build(f"{fleet.running.host}/good")
+    assert matches["layers"] == PACKED - 1
     assert path.parent.name in warning
 
 

@@ -23,8 +23,8 @@ Changed = Callable[..., dict[str, str]]
 
 def git(folder: Path, *words: str) -> str:
     who = ("-c", "user.name=t", "-c", "user.email=t@example.com")
-    done = subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    process = subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True, text=True)
+    return process.stdout.strip()
 
 
 def commit(folder: Path, message: str) -> None:
@@ -57,9 +57,9 @@ def repository(tmp_path: Path) -> Path:
 @pytest.fixture
 def changed(repository: Path) -> Changed:
     def ask(*words: str, since: str = "then") -> dict[str, str]:
-        done = listed(repository, *(words or WORDS), "--changed-since", since, "--format", "json")
-        assert done.returncode == 0, done.stderr
-        return {image["id"]: image["reason"] for image in json.loads(done.stdout)["images"]}
+        process = listed(repository, *(words or WORDS), "--changed-since", since, "--format", "json")
+        assert process.returncode == 0, process.stderr
+        return {image["id"]: image["reason"] for image in json.loads(process.stdout)["images"]}
 
     return ask
 
@@ -74,8 +74,8 @@ def test_nothing_has_changed_since_the_commit_itself(repository: Path, changed: 
     (repository / "README.md").write_text("no input of an image")
     commit(repository, "now")
     assert changed() == changed(since="HEAD^") == {}
-    done = listed(repository, *WORDS, "--changed-since", "then", "--format", "github")
-    assert (done.returncode, done.stdout) == (0, '{"include": []}\n')
+    process = listed(repository, *WORDS, "--changed-since", "then", "--format", "github")
+    assert (process.returncode, process.stdout) == (0, '{"include": []}\n')
     assert git(repository, "status", "--porcelain") == ""
 
 
@@ -152,14 +152,14 @@ def test_a_toolkit_that_only_lies_there_is_taken_as_it_is(repository: Path, plac
     commit(repository, "with it")
     command = [sys.executable, "-m", "torchbake", "list", INIT, "--changed-since", "HEAD", "--format", "ids"]
     env = {**os.environ, "PYTHONPATH": str(tree)}
-    done = subprocess.run(command, cwd=repository, env=env, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    process = subprocess.run(command, cwd=repository, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert (process.returncode, process.stdout) == (0, ""), process.stderr
 
 
 def render(repository: Path) -> None:
     command = [sys.executable, "-m", "torchbake", "render", CPU]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_before_the_first_commit_there_was_nothing(changed: Changed) -> None:
@@ -168,19 +168,19 @@ def test_before_the_first_commit_there_was_nothing(changed: Changed) -> None:
 
 @pytest.mark.parametrize("ref", ["nowhere", "--all", "HEAD:matrix.yaml", "HEAD~9", ""])
 def test_a_commit_that_is_not_there_is_a_usage_error(repository: Path, ref: str) -> None:
-    done = listed(repository, "all", f"--changed-since={ref}")
-    assert (done.returncode, done.stdout) == (UsageError.exit_code, "")
-    assert f"no commit '{ref}'" in done.stderr
-    assert "git fetch" in done.stderr
+    process = listed(repository, "all", f"--changed-since={ref}")
+    assert (process.returncode, process.stdout) == (UsageError.exit_code, "")
+    assert f"no commit '{ref}'" in process.stderr
+    assert "git fetch" in process.stderr
 
 
 def test_outside_a_repository_is_a_usage_error(repository: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "matrix.yaml").write_text((repository / "matrix.yaml").read_text())
-    done = listed(other, "all", "--changed-since", "HEAD")
-    assert done.returncode == UsageError.exit_code
-    assert "in no git repository" in done.stderr
+    process = listed(other, "all", "--changed-since", "HEAD")
+    assert process.returncode == UsageError.exit_code
+    assert "in no git repository" in process.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: only root can give a repository to somebody else")
@@ -190,11 +190,11 @@ def test_a_repository_of_somebody_else_is_refused_in_gits_words(
     """As in a container of CI, where root reads a checkout of another user."""
     subprocess.run(["chown", "-R", "1001", repository.parent], check=True)
     monkeypatch.setenv("HOME", str(repository.parent.parent))  # where no safe.directory is set
-    done = listed(repository, *WORDS, "--changed-since", "then")
-    assert done.returncode == UsageError.exit_code
-    assert "dubious ownership" in done.stderr
-    assert "git init" not in done.stderr
-    (line,) = re.findall(r"git config --global --add safe.directory .*", done.stderr)
+    process = listed(repository, *WORDS, "--changed-since", "then")
+    assert process.returncode == UsageError.exit_code
+    assert "dubious ownership" in process.stderr
+    assert "git init" not in process.stderr
+    (line,) = re.findall(r"git config --global --add safe.directory .*", process.stderr)
     subprocess.run(line, shell=True, check=True)
     assert listed(repository, *WORDS, "--changed-since", "then").returncode == 0
 
@@ -209,10 +209,10 @@ def test_no_variable_of_git_names_another_repository(
 
 def test_a_checkout_that_asks_for_crlf_has_the_same_files(repository: Path, tmp_path: Path) -> None:
     """As on Windows, whose git has core.autocrlf=true."""
-    made = subprocess.run(
+    product = subprocess.run(
         [sys.executable, "-m", "torchbake", "init", str(tmp_path / "new")], capture_output=True, text=True, check=False
     )
-    assert made.returncode == 0, made.stderr
+    assert product.returncode == 0, product.stderr
     (repository / ".gitattributes").write_bytes((tmp_path / "new/.gitattributes").read_bytes())
     (repository / "page.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     commit(repository, "with attributes")
@@ -222,5 +222,5 @@ def test_a_checkout_that_asks_for_crlf_has_the_same_files(repository: Path, tmp_
     assert {name: (clone / name).read_bytes() for name in names} == {
         name: (repository / name).read_bytes() for name in names
     }
-    done = listed(clone, *WORDS, "--changed-since", "HEAD", "--format", "ids")
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    process = listed(clone, *WORDS, "--changed-since", "HEAD", "--format", "ids")
+    assert (process.returncode, process.stdout) == (0, ""), process.stderr

@@ -56,12 +56,12 @@ def layout(tmp_path: Path) -> Layout:
 @pytest.fixture
 def pulling(engine: Engine, layout: Layout) -> Iterator[Loopback]:
     """An engine that reaches this process."""
-    said: list[str] = []
-    with contextlib.closing(Loopback(engine, said.append)) as pulling:
+    lines: list[str] = []
+    with contextlib.closing(Loopback(engine, lines.append)) as pulling:
         if not pulling.pull(layout, put(layout, archive(file("any")), config=PLATFORM)):
             elsewhere = "name=rootless" in f"{engine.info.get('SecurityOptions')}"
-            assert elsewhere or not engine.address.local, said
-            pytest.skip(f"{said}")
+            assert elsewhere or not engine.address.local, lines
+            pytest.skip(f"{lines}")
         yield pulling
 
 
@@ -101,7 +101,7 @@ def test_a_layer_that_the_engine_has_is_not_asked_for_again(engine: Engine, layo
     part, whole = put(layout, lower, config=PLATFORM), put(layout, lower, upper, config=PLATFORM)
     assert pulling.pull(layout, part)
     path, _ = blobs_of(layout, part)
-    damage(path, seen=False)  # the engine would not take it
+    damage(path, is_seen=False)  # the engine would not take it
     assert pulling.pull(layout, whole)
     check_image(engine, id_of(engine, layout, whole))
 
@@ -151,8 +151,8 @@ def closed(path: str) -> Iterator[LayoutServer]:
 def test_an_engine_that_cannot_reach_us_is_sent_its_images(
     serving: object, store: Store, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    store = replace(store, say=said.append)
+    lines: list[str] = []
+    store = replace(store, say=lines.append)
     monkeypatch.setattr(loopback, "serving", serving)
     monkeypatch.setattr(loopback, "_PATIENCE", 2)
     before, name = names(store.engine), uuid.uuid4().hex
@@ -160,8 +160,8 @@ def test_an_engine_that_cannot_reach_us_is_sent_its_images(
     try:
         store.take_in(digest, layout.folder)
         store.loopback.close()
-        assert len(said) == 1
-        assert "docker load" in said[0]
+        assert len(lines) == 1
+        assert "docker load" in lines[0]
         assert names(store.engine) == before
         with container_of(store.engine.client, store.id_of(digest)) as container:
             store.engine.client.api.get_archive(container, f"/{name}")

@@ -58,7 +58,7 @@ RUN command -v torchrun && echo {{ spec.id }} > /opt/acme/id{% endblock %}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class MakeImage:
     """A project whose images were built: its matrix, and by id what `build` says of each."""
 
     matrix: Path
@@ -74,7 +74,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Made:
+def item(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> MakeImage:
     folder = tmp_path_factory.mktemp("own")
     for name, content in {
         "matrix.yaml": json.dumps(MATRIX, ensure_ascii=False),  # which is YAML too
@@ -99,9 +99,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Made:
     shutil.copytree(ROOT / "images" / CPU, folder / "images" / CPU)
     shutil.copy(ROOT / "images/builder.lock", folder / "images/builder.lock")
     matrix = folder / "matrix.yaml"
-    done = torchbake("build", "all", "--matrix", str(matrix), "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return Made(matrix=matrix, images=images_of(done))
+    process = torchbake("build", "all", "--matrix", str(matrix), "--format", "json")
+    assert process.returncode == 0, process.stderr
+    return MakeImage(matrix=matrix, images=images_of(process))
 
 
 def config_of(engine: docker.DockerClient, ref: str) -> dict[str, Any]:
@@ -109,24 +109,24 @@ def config_of(engine: docker.DockerClient, ref: str) -> dict[str, Any]:
     return config
 
 
-def test_variables_arrive_as_they_were_written(engine: docker.DockerClient, made: Made, run: Run) -> None:
-    variables = dict(pair.split("=", 1) for pair in config_of(engine, made.ref)["Env"])
+def test_variables_arrive_as_they_were_written(engine: docker.DockerClient, item: MakeImage, run: Run) -> None:
+    variables = dict(pair.split("=", 1) for pair in config_of(engine, item.ref)["Env"])
     assert (variables["ODD"], variables["HF_HOME"], variables["EMPTY"]) == (ODD, "/data/hf", "")
-    inside = json.loads(run(made.ref, "python", "-c", "import json, os; print(json.dumps(dict(os.environ)))"))
+    inside = json.loads(run(item.ref, "python", "-c", "import json, os; print(json.dumps(dict(os.environ)))"))
     assert (inside["ODD"], inside["HF_HOME"], inside["EMPTY"]) == (ODD, "/data/hf", "")
 
 
 @pytest.mark.parametrize("name", [CPU, INIT])
-def test_labels_arrive_as_they_were_written(engine: docker.DockerClient, made: Made, name: str) -> None:
-    labels = config_of(engine, made.images[name]["ref"])["Labels"]
+def test_labels_arrive_as_they_were_written(engine: docker.DockerClient, item: MakeImage, name: str) -> None:
+    labels = config_of(engine, item.images[name]["ref"])["Labels"]
     assert labels["com.acme.odd"] == ODD
     assert labels["org.torchbake.id"] == name
     assert labels.get("org.opencontainers.image.vendor") == ("Acme" if name == CPU else None)
 
 
-def test_files_are_there_with_owner_and_mode(made: Made, run: Run) -> None:
+def test_files_are_there_with_owner_and_mode(item: MakeImage, run: Run) -> None:
     look = "find /app /etc/acme /srv /usr/local/bin/tool -printf '%p %U:%G %m\\n' | sort"
-    assert run(made.ref, "sh", "-c", look, user="0").splitlines() == [
+    assert run(item.ref, "sh", "-c", look, user="0").splitlines() == [
         "/app 2000:0 775",
         "/app/sub 2000:0 775",
         "/app/sub/job.py 2000:0 664",
@@ -142,60 +142,60 @@ def test_files_are_there_with_owner_and_mode(made: Made, run: Run) -> None:
         "/srv/state/conf/sub/b c.yaml 2000:0 664",
         "/usr/local/bin/tool 0:0 755",
     ]
-    assert run(made.ref, "tool") == "tool"
-    assert run(made.ref, "python", "sub/job.py") == "job"
-    assert run(made.ref, "cat", "/etc/acme/sub/b c.yaml") == "steps: 2"  # group 0 may read
+    assert run(item.ref, "tool") == "tool"
+    assert run(item.ref, "python", "sub/job.py") == "job"
+    assert run(item.ref, "cat", "/etc/acme/sub/b c.yaml") == "steps: 2"  # group 0 may read
 
 
-def test_the_system_and_python_trust_the_companys_authority(made: Made, run: Run) -> None:
+def test_the_system_and_python_trust_the_companys_authority(item: MakeImage, run: Run) -> None:
     script = (
         "import ssl, sys; der = ssl.PEM_cert_to_DER_cert(sys.argv[1]);"
         "print(der in ssl.create_default_context().get_ca_certs(binary_form=True))"
     )
-    assert run(made.ref, "python", "-c", script, AUTHORITY.strip()) == "True"
+    assert run(item.ref, "python", "-c", script, AUTHORITY.strip()) == "True"
     certificate = "/usr/local/share/ca-certificates/acme-root.crt"
-    assert run(made.ref, "openssl", "verify", "-CApath", "/etc/ssl/certs", "-no-CAfile", certificate).endswith("OK")
+    assert run(item.ref, "openssl", "verify", "-CApath", "/etc/ssl/certs", "-no-CAfile", certificate).endswith("OK")
     count = "grep -c BEGIN /etc/ssl/certs/ca-certificates.crt"
-    assert int(run(made.ref, "sh", "-c", count)) > 50, "the authorities of the web are gone"
+    assert int(run(item.ref, "sh", "-c", count)) > 50, "the authorities of the web are gone"
     names = "SSL_CERT_FILE REQUESTS_CA_BUNDLE PIP_CERT"
-    assert set(run(made.ref, "sh", "-c", f"printenv {names}").split()) == {"/etc/ssl/certs/ca-certificates.crt"}
+    assert set(run(item.ref, "sh", "-c", f"printenv {names}").split()) == {"/etc/ssl/certs/ca-certificates.crt"}
 
 
-def test_it_runs_as_the_user_that_the_matrix_names(engine: docker.DockerClient, made: Made, run: Run) -> None:
-    assert config_of(engine, made.ref)["User"] == "2000"
-    said = run(made.ref, "sh", "-c", 'echo "$(id -u):$(id -g) $(id -un) $USER $HOME $(pwd)"; touch /app/x ~/x')
-    assert said == "2000:0 jovyan jovyan /home/jovyan /app"
-    assert run(made.ref, "sh", "-c", "ls -d /home/*") == "/home/jovyan"
+def test_it_runs_as_the_user_that_the_matrix_names(engine: docker.DockerClient, item: MakeImage, run: Run) -> None:
+    assert config_of(engine, item.ref)["User"] == "2000"
+    output = run(item.ref, "sh", "-c", 'echo "$(id -u):$(id -g) $(id -un) $USER $HOME $(pwd)"; touch /app/x ~/x')
+    assert output == "2000:0 jovyan jovyan /home/jovyan /app"
+    assert run(item.ref, "sh", "-c", "ls -d /home/*") == "/home/jovyan"
 
 
-def test_a_block_of_ones_own_template_is_in_the_image(made: Made, run: Run) -> None:
-    assert run(made.ref, "acme-info") == CPU
+def test_a_block_of_ones_own_template_is_in_the_image(item: MakeImage, run: Run) -> None:
+    assert run(item.ref, "acme-info") == CPU
 
 
 def test_volumes_are_made_writable_for_the_same_uid(
-    engine: docker.DockerClient, made: Made, run: Run, volume: Volume
+    engine: docker.DockerClient, item: MakeImage, run: Run, volume: Volume
 ) -> None:
     mount = {volume.name: {"bind": "/data", "mode": "rw"}}
-    engine.containers.run(made.images[INIT]["ref"], ["/data"], remove=True, volumes=mount, network_mode="none")
-    assert run(made.ref, "stat", "-c", "%u:%g", "/data", volumes=mount) == "2000:2000"
-    told = engine.containers.run(made.images[INIT]["ref"], ["--help"], remove=True).decode()
-    assert "(default 2000:2000)" in told
+    engine.containers.run(item.images[INIT]["ref"], ["/data"], remove=True, volumes=mount, network_mode="none")
+    assert run(item.ref, "stat", "-c", "%u:%g", "/data", volumes=mount) == "2000:2000"
+    text = engine.containers.run(item.images[INIT]["ref"], ["--help"], remove=True).decode()
+    assert "(default 2000:2000)" in text
 
 
-def test_every_check_of_both_images_passes(made: Made) -> None:
-    done = torchbake("test", "all", "--matrix", str(made.matrix), "--skip", "smoke.*", "--format", "json")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_every_check_of_both_images_passes(item: MakeImage) -> None:
+    process = torchbake("test", "all", "--matrix", str(item.matrix), "--skip", "smoke.*", "--format", "json")
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
-def test_a_file_that_changed_is_another_image_and_nothing_else_is(made: Made) -> None:
+def test_a_file_that_changed_is_another_image_and_nothing_else_is(item: MakeImage) -> None:
     def statuses() -> dict[str, str]:
-        done = torchbake("build", "all", "--matrix", str(made.matrix), "--dry-run", "--format", "json")
-        return {name: image["status"] for name, image in images_of(done).items()}
+        process = torchbake("build", "all", "--matrix", str(item.matrix), "--dry-run", "--format", "json")
+        return {name: image["status"] for name, image in images_of(process).items()}
 
     fresh = {CPU: "up-to-date", INIT: "up-to-date"}
     assert statuses() == fresh
     for name in ("files/conf/a.yaml", "certificates/acme-root.pem", "src/acme-info"):
-        path = made.folder / name
+        path = item.folder / name
         before, mode = path.read_text(), stat.S_IMODE(path.stat().st_mode)
         path.write_text(f"# changed\n{before}")
         assert statuses() == {CPU: "planned", INIT: "up-to-date"}, name

@@ -29,10 +29,10 @@ MARKER = "marker-of-this-host"
 class _Proxy(BaseHTTPRequestHandler):
     """A forward proxy for plain HTTP, which notes what it is asked for."""
 
-    seen: list[str]
+    seen_names: list[str]
 
     def do_GET(self) -> None:
-        self.seen.append(self.path)
+        self.seen_names.append(self.path)
         parts = urlsplit(self.path)
         upstream = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=60)
         headers = {key: value for key, value in self.headers.items() if not key.lower().startswith("proxy-")}
@@ -54,9 +54,9 @@ class _Proxy(BaseHTTPRequestHandler):
 @pytest.fixture
 def proxy(gateway: str) -> Iterator[tuple[str, list[str]]]:
     """A proxy, and what it has been asked for."""
-    seen: list[str] = []
-    with serving(type("Proxy", (_Proxy,), {"seen": seen}), gateway) as server:
-        yield f"http://{MARKER}:secret@{gateway}:{server.server_port}/", seen
+    seen_names: list[str] = []
+    with serving(type("Proxy", (_Proxy,), {"seen": seen_names}), gateway) as server:
+        yield f"http://{MARKER}:secret@{gateway}:{server.server_port}/", seen_names
 
 
 def _wheel(folder: Path, name: str, version: str = "1.0", content: str = "answer = 42\n") -> Path:
@@ -110,13 +110,13 @@ def _everything_in(ref: str, folder: Path) -> Iterator[bytes]:
 def test_apt_goes_through_the_hosts_proxy_and_the_image_does_not_know(
     project: Project, proxy: tuple[str, list[str]], tmp_path: Path
 ) -> None:
-    url, seen = proxy
+    url, seen_names = proxy
     path = project(
         "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
         "init:\n  volume-permissions: {version: 1.0.0, base: debian12}\n",
         repository="torchbake-test/proxied/pytorch",
     )
-    done = torchbake(
+    process = torchbake(
         "build",
         INIT,
         "--no-cache",
@@ -126,9 +126,9 @@ def test_apt_goes_through_the_hosts_proxy_and_the_image_does_not_know(
         "json",
         env={"TORCHBAKE_APT_PROXY": url},
     )
-    image = images_of(done)[INIT]
-    assert image["status"] == "built", done.stderr
-    assert any("musl-tools" in request for request in seen)
+    image = images_of(process)[INIT]
+    assert image["status"] == "built", process.stderr
+    assert any("musl-tools" in request for request in seen_names)
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
     assert not any(MARKER in file.read_text() for file in (path.parent / ".torchbake/runs").glob("*/*"))
 
@@ -148,11 +148,13 @@ def test_wheels_of_a_folder_are_installed_and_the_folder_is_forgotten(
     folders = " ".join([str(folder), *read_pip_config().find_links])
     config.write_text(f"[global]\nfind-links = {folders}\n")
     environment = {"PIP_CONFIG_FILE": str(config), "PIP_FIND_LINKS": folders}
-    done = torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=environment)
-    image = images_of(done)[CPU]
-    assert image["status"] == "built", done.stderr
-    said = engine.containers.run(image["ref"], ["python", "-c", "import tbmarker; print(tbmarker.answer)"], remove=True)
-    assert said.decode().strip() == "42"
+    process = torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=environment)
+    image = images_of(process)[CPU]
+    assert image["status"] == "built", process.stderr
+    output = engine.containers.run(
+        image["ref"], ["python", "-c", "import tbmarker; print(tbmarker.answer)"], remove=True
+    )
+    assert output.decode().strip() == "42"
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
     assert MARKER not in (path.parent / "images" / CPU / "requirements.lock").read_text()
 
@@ -170,21 +172,21 @@ def _cpu_project(project: Project, url: str) -> Path:
 def test_a_host_without_pip_settings_builds_a_cpu_row_from_the_matrixs_index(
     project: Project, engine: docker.DockerClient, index: tuple[str, list[str]], bare: dict[str, str]
 ) -> None:
-    url, seen = index
+    url, seen_names = index
     path = _cpu_project(project, url)
-    image = images_of(done := torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=bare))[CPU]
-    assert image["status"] == "built", done.stderr
-    said = engine.containers.run(image["ref"], ["python", "-c", "import torch; print(torch.__file__)"], remove=True)
-    assert said.decode().strip() == "/pytorch/torch.py"
-    assert sum(name.endswith(".whl") for name in seen) > 1  # while locking, and in the build
+    image = images_of(process := torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=bare))[CPU]
+    assert image["status"] == "built", process.stderr
+    output = engine.containers.run(image["ref"], ["python", "-c", "import torch; print(torch.__file__)"], remove=True)
+    assert output.decode().strip() == "/pytorch/torch.py"
+    assert sum(name.endswith(".whl") for name in seen_names) > 1  # while locking, and in the build
     lock = (path.parent / "images" / CPU / "requirements.lock").read_text()
     (inputs,) = (line for line in lock.splitlines() if url in line)  # the matrix's own index, and no wheel's address
     assert inputs.endswith(f"; indexes {url}")
     # pip in the image finds the index by itself; it has to be told that an index without TLS is trusted.
     own = {"PIP_INDEX_URL": f"{url}/none", "PIP_TRUSTED_HOST": str(urlsplit(url).hostname)}
     script = "pip install --no-cache-dir torchvision >&2 && python -c 'import torchvision; print(torchvision.answer)'"
-    said = engine.containers.run(image["ref"], ["sh", "-c", script], remove=True, environment=own)
-    assert said.decode().strip() == "42"
+    output = engine.containers.run(image["ref"], ["sh", "-c", script], remove=True, environment=own)
+    assert output.decode().strip() == "42"
 
 
 def test_an_index_that_cannot_be_reached_is_named_unless_another_source_has_the_wheel(
@@ -193,10 +195,10 @@ def test_an_index_that_cannot_be_reached_is_named_unless_another_source_has_the_
     url, _ = index
     path = _cpu_project(project, "http://127.0.0.1:9/cpu")
     words = ("build", CPU, "--matrix", str(path), "--format", "json")
-    failed = images_of(done := torchbake(*words, env=bare | {"UV_HTTP_RETRIES": "0"}))[CPU]
-    assert (done.returncode, failed["exit_code"]) == (5, 5)
+    failed = images_of(process := torchbake(*words, env=bare | {"UV_HTTP_RETRIES": "0"}))[CPU]
+    assert (process.returncode, failed["exit_code"]) == (5, 5)
     assert "http://127.0.0.1:9/cpu" in failed["reason"]
-    assert "TORCHBAKE_INDEX_CPU" in done.stdout + done.stderr
+    assert "TORCHBAKE_INDEX_CPU" in process.stdout + process.stderr
     elsewhere = torchbake(*words, env=bare | {"PIP_EXTRA_INDEX_URL": url})
     assert images_of(elsewhere)[CPU]["status"] == "built", elsewhere.stderr
 
@@ -204,13 +206,15 @@ def test_an_index_that_cannot_be_reached_is_named_unless_another_source_has_the_
 def test_the_hosts_own_index_takes_the_place_of_the_matrixs_and_its_password_is_nowhere(
     project: Project, index: tuple[str, list[str]], bare: dict[str, str], tmp_path: Path
 ) -> None:
-    url, seen = index
+    url, seen_names = index
     path = _cpu_project(project, "http://127.0.0.1:9/cpu")
     own = url.replace("http://", f"http://{MARKER}:secret@")
-    done = torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=bare | {"TORCHBAKE_INDEX_CPU": own})
-    image = images_of(done)[CPU]
-    assert image["status"] == "built", done.stderr
-    assert seen
-    written = [file for file in path.parent.rglob("*") if file.is_file() and "bases" not in file.parts]
-    assert not [file for file in written if MARKER.encode() in file.read_bytes()]
+    process = torchbake(
+        "build", CPU, "--matrix", str(path), "--format", "json", env=bare | {"TORCHBAKE_INDEX_CPU": own}
+    )
+    image = images_of(process)[CPU]
+    assert image["status"] == "built", process.stderr
+    assert seen_names
+    pathes = [file for file in path.parent.rglob("*") if file.is_file() and "bases" not in file.parts]
+    assert not [file for file in pathes if MARKER.encode() in file.read_bytes()]
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))

@@ -2,7 +2,7 @@
 
 Debian is given this host's engine; Ubuntu, which has no docker command without an engine, gets one of its own. Handed
 in: this host's certificates, proxies and package mirrors, and nothing of its pip's settings and caches. In one place
-something stands in for the world: `published`, which is cloned in place of the published URL.
+something stands in for the world: `path`, which is cloned in place of the published URL.
 """
 
 import os
@@ -35,7 +35,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What stands in for the published repository: the working tree as a commit.
 
     Its images have a name of their own, as the engine is not the newcomer's alone.
@@ -55,17 +55,17 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mirror(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """This host's package mirror: where its wheels of torch for the CPU are in a folder, they are served from there."""
-    given = {name: os.environ[name] for name in MIRRORS if name in os.environ}
+    arguments = {name: os.environ[name] for name in MIRRORS if name in os.environ}
     wheels = [wheel for folder in read_pip_config().local_folders for wheel in folder.glob("torch-*+cpu-*.whl")]
-    if not wheels or "TORCHBAKE_INDEX_CPU" in given:
-        yield given
+    if not wheels or "TORCHBAKE_INDEX_CPU" in arguments:
+        yield arguments
         return
     simple = tmp_path_factory.mktemp("simple")
     (simple / "torch").mkdir()
     for wheel in wheels:
         (simple / "torch" / wheel.name).symlink_to(wheel)
     with index_of(simple, gateway) as (url, _):
-        yield {**given, "TORCHBAKE_INDEX_CPU": url}
+        yield {**arguments, "TORCHBAKE_INDEX_CPU": url}
 
 
 def engine_of(suite: str) -> list[str]:
@@ -92,7 +92,7 @@ def _option(name: str, value: str) -> tuple[str, str]:
     "suite", ["bookworm", *(pytest.param(each, marks=pytest.mark.long) for each in ("trixie", UBUNTU))]
 )
 def test_the_first_commands_of_the_readme_end_with_an_image(
-    suite: str, published: Path, mirror: dict[str, str], engine: docker.DockerClient
+    suite: str, path: Path, mirror: dict[str, str], engine: docker.DockerClient
 ) -> None:
     for image in engine.images.list(BUILT):
         engine.images.remove(str(image.id), force=True)
@@ -100,10 +100,10 @@ def test_the_first_commands_of_the_readme_end_with_an_image(
     commands = FIRST + THEN.replace("torchbake/pytorch", BUILT)
     name = f"torchbake-test-newcomer-{os.getpid()}"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [
                 *("docker", "run", "--rm", "--name", name, "--privileged", "--workdir", "/root", *engine_of(suite)),
-                *("--volume", f"{published}:/published:ro"),
+                *("--volume", f"{path}:/published:ro"),
                 *(word for name, value in instead.items() for word in _option(f"GIT_CONFIG_{name}", value)),
                 *(*handed_in(mirror), bare_root(suite, PACKAGES), "bash", "-ec", commands),
             ],
@@ -111,6 +111,6 @@ def test_the_first_commands_of_the_readme_end_with_an_image(
         )  # fmt: skip
     finally:
         subprocess.run(["docker", "rm", "-fv", name], capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
-    assert re.search(r"-cpu-runtime-\S+ +built ", done.stdout), done.stdout
-    assert re.fullmatch(r"\d+\.\d+\.\d+\+cpu", done.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-8000:]
+    assert re.search(r"-cpu-runtime-\S+ +built ", process.stdout), process.stdout
+    assert re.fullmatch(r"\d+\.\d+\.\d+\+cpu", process.stdout.splitlines()[-1])

@@ -48,8 +48,8 @@ def test_each_command_names_the_profile_that_refuses_threads(engine: docker.Dock
         (1, "bench", "--model", "deep_mnist", "--batch_size", "2"),
         (1, "health", "--deep"),
     ):
-        ended, output = ran(engine, image, *map(str, words), **refused)
-        assert (ended, "Traceback" in output) == (code, False), output
+        count, output = ran(engine, image, *map(str, words), **refused)
+        assert (count, "Traceback" in output) == (code, False), output
         assert all(word in output for word in ("seccomp", "clone3", "20.10.10", "--security-opt")), output
     assert ran(engine, image, "health", **refused)[0] == 0
 

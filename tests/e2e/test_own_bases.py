@@ -60,16 +60,16 @@ class Project:
         return torchbake(*words, "--matrix", str(self.path), env={**self.env, **env})
 
     def build(self, name: str, **env: str) -> dict[str, Any]:
-        done = self.torchbake("build", name, "--format", "json", **env)
-        assert done.returncode == 0, done.stderr
-        (image,) = images_of(done).values()
+        process = self.torchbake("build", name, "--format", "json", **env)
+        assert process.returncode == 0, process.stderr
+        (image,) = images_of(process).values()
         return image
 
     @property
     def record(self) -> dict[str, str]:
         (base,) = (self.path.parent / ".torchbake/bases").glob("*.json")
-        found: dict[str, str] = json.loads(base.read_text())
-        return found
+        matches: dict[str, str] = json.loads(base.read_text())
+        return matches
 
 
 def project_in(folder: Path, base: Mapping[str, str], *, env: Mapping[str, str]) -> Project:
@@ -146,21 +146,21 @@ def own(
 
 
 def test_without_a_login_one_sentence_says_so_and_nothing_takes_its_place(own: Project, tmp_path: Path) -> None:
-    done = own.torchbake("build", INIT, DOCKER_CONFIG=str(tmp_path))
+    process = own.torchbake("build", INIT, DOCKER_CONFIG=str(tmp_path))
     host = json.loads(own.path.read_text())["bases"]["own"]["image"].partition("/")[0]
-    assert done.returncode == 8
-    assert f"own: the registry {host} does not serve {host}/team/python:3.11 to you: " in done.stderr
-    assert f"next: Log in: docker login {host}; and check that your account may pull it." in done.stderr
-    assert "bootstrap" not in done.stderr
+    assert process.returncode == 8
+    assert f"own: the registry {host} does not serve {host}/team/python:3.11 to you: " in process.stderr
+    assert f"next: Log in: docker login {host}; and check that your account may pull it." in process.stderr
+    assert "bootstrap" not in process.stderr
     assert not list((own.path.parent / ".torchbake/bases").glob("*.json"))
 
 
 def test_a_python_that_is_nowhere_is_told_before_anything_is_built(own: Project, tmp_path: Path) -> None:
     base = json.loads(own.path.read_text())["bases"]["own"] | {"interpreter": "/usr/local/bin/python3.11"}
-    done = project_in(tmp_path, base, env=own.env).torchbake("base", "all")
-    assert done.returncode == 8
-    assert f"{base['image']} has no Python with venv and ensurepip at /usr/local/bin/python3.11." in done.stderr
-    assert f"Correct bases.own.interpreter in matrix.yaml: there is {PYTHON}" in done.stderr
+    process = project_in(tmp_path, base, env=own.env).torchbake("base", "all")
+    assert process.returncode == 8
+    assert f"{base['image']} has no Python with venv and ensurepip at /usr/local/bin/python3.11." in process.stderr
+    assert f"Correct bases.own.interpreter in matrix.yaml: there is {PYTHON}" in process.stderr
 
 
 def test_an_image_on_a_private_base_runs_the_python_that_the_base_brings(own: Project, run: Run) -> None:
@@ -179,8 +179,8 @@ def ubuntu(wheels: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
         pytest.skip("not run: mmdebstrap makes the base; apt has it")
     base = {"image": "ubuntu:24.04", "distribution": "ubuntu", "suite": "noble", "python": "3.12"}
     project = project_in(tmp_path_factory.mktemp("ubuntu"), base, env=wheels)
-    done = project.torchbake("base", "all", "--source", "bootstrap")
-    assert done.returncode == 0, done.stderr
+    process = project.torchbake("base", "all", "--source", "bootstrap")
+    assert process.returncode == 0, process.stderr
     return project
 
 
@@ -206,13 +206,13 @@ def test_an_image_on_ubuntu_with_real_torch_passes_its_checks(
     project.path.write_text(json.dumps(matrix | {"indexes": load_project(ROOT / "matrix.yaml").matrix.indexes}))
     contexts = context_of(bases, "debian12") | context_of(ubuntu.path.parent / ".torchbake/bases", "own")
     bring(project, image, contexts, source="ubuntu:24.04")
-    done = project.torchbake("build", "all")
-    assert done.returncode == 0, done.stderr
-    done = project.torchbake("test", "all", "--format", "json")
+    process = project.torchbake("build", "all")
+    assert process.returncode == 0, process.stderr
+    process = project.torchbake("test", "all", "--format", "json")
     failed = [
         (check["id"], check["reason"])
-        for found in json.loads(done.stdout)["images"]
-        for check in found["checks"]
+        for value in json.loads(process.stdout)["images"]
+        for check in value["checks"]
         if check["outcome"] == "failed"
     ]
-    assert (done.returncode, failed) == (0, []), done.stderr
+    assert (process.returncode, failed) == (0, []), process.stderr

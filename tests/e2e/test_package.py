@@ -42,11 +42,11 @@ class Stranger:
         """A line of theirs, and how it ended."""
         env = {name: value for name, value in os.environ.items() if name not in _OURS}
         env["PATH"] = os.pathsep.join((f"{self.venv}/bin", env["PATH"]))
-        done = subprocess.run(
+        process = subprocess.run(
             words, cwd=self.folder, env=env, capture_output=True, text=True, timeout=1500, check=False
         )
-        assert done.returncode == code, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
-        return done
+        assert process.returncode == code, f"{' '.join(words)}\n{process.stdout}\n{process.stderr}"
+        return process
 
     def result(self, *words: str) -> dict[str, dict[str, Any]]:
         """What a command says of its images, by id."""
@@ -90,9 +90,9 @@ def test_what_is_uploaded_is_sound_and_the_same_from_every_build(packages: list[
 
 
 def test_a_command_says_how_it_was_typed(repository: Stranger) -> None:
-    said = repository.types("torchbake", "lock", "cpu", "--check", code=5).stderr
-    assert f"torchbake lock {RUNTIME}" in said
-    assert "nox -s" not in said
+    output = repository.types("torchbake", "lock", "cpu", "--check", code=5).stderr
+    assert f"torchbake lock {RUNTIME}" in output
+    assert "nox -s" not in output
     assert "usage: torchbake build " in repository.types("torchbake", "build", "--help").stdout
     assert re.fullmatch(r"torchbake \d+\.\d+\S*\n", repository.types("torchbake", "--version").stdout)
     assert repository.types("torchbake", "help", "tags").stdout == (ROOT / "docs/tags.md").read_text()
@@ -123,18 +123,18 @@ def test_uvx_and_pipx_run_it_as_the_page_says_without_an_installation(
     for name, line in zip(("uvx", "pipx", ".", ".", "uvx"), lines, strict=True):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-euc", line], cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        assert process.returncode == 0, f"{line}\n{process.stderr}"
         if " init " in line:
             assert (folder / "my-images/matrix.yaml").exists()
-            assert "next: torchbake build all" in done.stderr
+            assert "next: torchbake build all" in process.stderr
         elif " nox " in line:
-            assert "- build -> Build and tag the selected images" in done.stdout
+            assert "- build -> Build and tag the selected images" in process.stdout
         else:
-            assert re.fullmatch(r"torchbake \d+\.\d+\S*\n", done.stdout)
+            assert re.fullmatch(r"torchbake \d+\.\d+\S*\n", process.stdout)
 
 
 def from_a_file(line: str, wheel: Path) -> str:
@@ -186,9 +186,9 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
     assert digest(running, f"{RUNTIME}-r1") == digest(running, "latest") != first
     script = "import einops, os, ssl, torch; trusted = ssl.create_default_context().get_ca_certs(); "
     script += "print(os.environ['HF_HOME'], os.getuid(), trusted)"
-    said = owner.types("docker", "run", "--rm", "ghcr.io/acme/pytorch:cpu", "python", "-c", script).stdout
-    assert said.startswith("/data/huggingface 2000 ")
-    assert "'Acme Root'" in said
+    output = owner.types("docker", "run", "--rm", "ghcr.io/acme/pytorch:cpu", "python", "-c", script).stdout
+    assert output.startswith("/data/huggingface 2000 ")
+    assert "'Acme Root'" in output
 
     follow("Go back")
     assert digest(running, "latest") == first
@@ -219,8 +219,8 @@ def test_as_a_submodule_nox_alone_is_enough(tmp_path: Path, bare: Bare, first: C
     (tmp_path / "noxfile.py").write_text(source)
     (tmp_path / "torchbake").symlink_to(bare.tree)
     (tmp_path / "matrix.yaml").write_text((ROOT / "matrix.yaml").read_text().replace("torchbake/pytorch", "acme/mine"))
-    done = bare.nox("-s", "list", "--", "cpu", "--format", "json", tree=tmp_path)
-    assert {image["repository"] for image in json.loads(done.stdout)["images"]} == {"acme/mine"}
+    process = bare.nox("-s", "list", "--", "cpu", "--format", "json", tree=tmp_path)
+    assert {image["repository"] for image in json.loads(process.stdout)["images"]} == {"acme/mine"}
 
 
 def typed_in(page: Path) -> dict[str, list[str]]:

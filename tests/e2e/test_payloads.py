@@ -23,7 +23,7 @@ Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Said:
+class ReadOutput:
     """How `smoke` ended, and what it printed."""
 
     code: int
@@ -42,7 +42,7 @@ class Said:
         return line
 
 
-Smoke = Callable[..., Said]
+Smoke = Callable[..., ReadOutput]
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +60,16 @@ def smoke(engine: docker.DockerClient, built: dict[str, dict[str, Any]], devel: 
             )  # fmt: skip
         return containers[row]
 
-    def run_in(*words: str, row: str = CPU, ranks: int = 0, sabotage: str = "") -> Said:
+    def run_in(*words: str, row: str = CPU, ranks: int = 0, sabotage: str = "") -> ReadOutput:
         env = {"PYTHONPATH": "/sabotage", "SABOTAGE": sabotage} if sabotage else {}
         command = ["smoke", *words]
         if ranks:
             env |= {"NPROC_PER_NODE": str(ranks), "GROUP_TIMEOUT": "20", "STOP_GRACE": "3"}
             command = ["run", "/opt/torchbake/smoke", *words]
-        done = container_of(row).exec_run(command, environment=env, demux=True)
-        out, err = (part.decode() if part else "" for part in cast(tuple[bytes, bytes], done.output))
-        assert done.exit_code is not None
-        return Said(done.exit_code, out, err)
+        finished = container_of(row).exec_run(command, environment=env, demux=True)
+        out, err = (part.decode() if part else "" for part in cast(tuple[bytes, bytes], finished.output))
+        assert finished.exit_code is not None
+        return ReadOutput(finished.exit_code, out, err)
 
     yield run_in
     for container in containers.values():
@@ -78,22 +78,22 @@ def smoke(engine: docker.DockerClient, built: dict[str, dict[str, Any]], devel: 
 
 @pytest.mark.parametrize("row", [CPU, CUDA])
 def test_an_image_as_it_is_passes(smoke: Smoke, row: str) -> None:
-    said = smoke(*ALONE, row=row)
-    verdicts = {line["payload"]: (line["verdict"], line["reason"]) for line in said.lines}
+    answer = smoke(*ALONE, row=row)
+    verdicts = {line["payload"]: (line["verdict"], line["reason"]) for line in answer.lines}
     assert verdicts == dict.fromkeys(ALONE, ("passed", ""))
-    assert said.code == 0
-    for line in said.lines:
+    assert answer.code == 0
+    for line in answer.lines:
         assert line["device"] == "cpu"
         assert line["checks"]
         assert line["figures"]["max-rss-mb"] > 50
 
 
 def test_many_ranks_print_one_line(smoke: Smoke) -> None:
-    said = smoke("ddp", ranks=3)
-    assert said.code == 0, said.err
-    assert said.line["verdict"] == "passed"
-    assert said.line["figures"]["world"] == 3
-    assert len(said.line["figures"]["ranks"]) == 3
+    answer = smoke("ddp", ranks=3)
+    assert answer.code == 0, answer.err
+    assert answer.line["verdict"] == "passed"
+    assert answer.line["figures"]["world"] == 3
+    assert len(answer.line["figures"]["ranks"]) == 3
 
 
 def test_ranks_that_are_early_do_not_take_the_store_of_the_group_before(
@@ -105,17 +105,17 @@ def test_ranks_that_are_early_do_not_take_the_store_of_the_group_before(
 
 
 def test_a_rank_cannot_run_code_on_another(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:
-    said = engine.containers.run(
+    output = engine.containers.run(
         built[CPU]["ref"], ["run", "/jobs/hostile_rank.py", "/opt/torchbake"], environment={"NPROC_PER_NODE": "2"},
         volumes={str(JOBS): {"bind": "/jobs", "mode": "ro"}}, network_mode="none", remove=True, labels=OURS,
     )  # fmt: skip
-    *rounds, executed = [json.loads(line) for line in said.decode().splitlines()]
+    *rounds, executed = [json.loads(line) for line in output.decode().splitlines()]
     assert executed == ["executed", False]
     assert rounds[: len(rounds) // 2] == rounds[len(rounds) // 2 :]  # of `smoke`, of `bench`
-    found = dict(rounds)
-    assert json.loads(found.pop("what smoke sends")) == [["rank 0", ["is here"]]] * 2
-    assert len(found) == 8
-    for name, sentence in found.items():
+    matches = dict(rounds)
+    assert json.loads(matches.pop("what smoke sends")) == [["rank 0", ["is here"]]] * 2
+    assert len(matches) == 8
+    for name, sentence in matches.items():
         assert sentence.startswith("the message of rank 1 "), (name, sentence)
 
 
@@ -129,15 +129,15 @@ def test_a_network_learns_on_many_ranks_what_it_learns_alone(smoke: Smoke) -> No
 
 
 def test_code_is_really_compiled_where_there_is_a_compiler(smoke: Smoke) -> None:
-    said = smoke("compile", row=DEVEL)
-    assert (said.code, said.line["verdict"]) == (0, "passed"), said.line
-    assert said.line["figures"]["built"] > 0
+    answer = smoke("compile", row=DEVEL)
+    assert (answer.code, answer.line["verdict"]) == (0, "passed"), answer.line
+    assert answer.line["figures"]["built"] > 0
 
 
 def test_without_a_compiler_it_says_so(smoke: Smoke) -> None:
-    said = smoke("compile")
-    assert (said.code, said.line["verdict"]) == (77, "not-run")
-    assert said.line["reason"].startswith("no C++ compiler")
+    answer = smoke("compile")
+    assert (answer.code, answer.line["verdict"]) == (77, "not-run")
+    assert answer.line["reason"].startswith("no C++ compiler")
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_without_a_compiler_it_says_so(smoke: Smoke) -> None:
     ],
 )
 def test_without_a_gpu_nothing_is_computed_in_its_place(smoke: Smoke, row: str, payload: str, reason: str) -> None:
-    said = smoke(payload, "--device", "cuda", row=row)
-    assert (said.code, said.line["verdict"], said.line["checks"]) == (77, "not-run", {})
-    assert said.line["reason"].startswith(reason)
+    answer = smoke(payload, "--device", "cuda", row=row)
+    assert (answer.code, answer.line["verdict"], answer.line["checks"]) == (77, "not-run", {})
+    assert answer.line["reason"].startswith(reason)
 
 
 # What the payload of NCCL makes of a group of one rank: that needs no GPU.
@@ -170,8 +170,8 @@ print(checks.figures, checks.failures, checks.not_run)
 
 
 def test_one_rank_has_no_bandwidth(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:
-    said = engine.containers.run(built[CPU]["ref"], ["python", "-c", ONE_RANK], remove=True, labels=OURS)
-    assert said.decode().splitlines()[-1] == "{} [] {'bandwidth': 'there is one rank: nothing goes from GPU to GPU'}"
+    output = engine.containers.run(built[CPU]["ref"], ["python", "-c", ONE_RANK], remove=True, labels=OURS)
+    assert output.decode().splitlines()[-1] == "{} [] {'bandwidth': 'there is one rank: nothing goes from GPU to GPU'}"
 
 
 # What is sabotaged, in which image and on how many ranks; which payload must fail, and words of its reason, which names
@@ -215,27 +215,27 @@ SABOTAGES = [
 def test_it_fails_when_what_it_looks_at_is_broken(  # noqa: PLR0917 - a column each
     smoke: Smoke, sabotage: str, row: str, ranks: int, payload: str, words: list[str]
 ) -> None:
-    said = smoke(payload, "--timeout", "5" if "hangs" in sabotage else "60", row=row, ranks=ranks, sabotage=sabotage)
-    assert (said.code, said.line["verdict"]) == (1, "failed"), said
-    assert [word for word in words if word not in said.line["reason"]] == [], said.line["reason"]
+    answer = smoke(payload, "--timeout", "5" if "hangs" in sabotage else "60", row=row, ranks=ranks, sabotage=sabotage)
+    assert (answer.code, answer.line["verdict"]) == (1, "failed"), answer
+    assert [word for word in words if word not in answer.line["reason"]] == [], answer.line["reason"]
 
 
 def test_the_cause_is_said_when_a_rank_raises(smoke: Smoke) -> None:
-    said = smoke("ddp", ranks=2, sabotage="one_rank_raises")
-    last_words = said.err.partition("run: the job failed. First: rank 1 (node 0, local rank 1): exit code 1.")[2]
-    assert "ValueError: sabotage" in last_words, said.err
+    answer = smoke("ddp", ranks=2, sabotage="one_rank_raises")
+    last_words = answer.err.partition("run: the job failed. First: rank 1 (node 0, local rank 1): exit code 1.")[2]
+    assert "ValueError: sabotage" in last_words, answer.err
 
 
 def test_what_libraries_print_does_not_come_between_the_lines(smoke: Smoke) -> None:
-    said = smoke("tensor", sabotage="libraries_print")
-    assert said.line["payload"] == "tensor"
-    assert '{"payload": "noise"}' in said.err
+    answer = smoke("tensor", sabotage="libraries_print")
+    assert answer.line["payload"] == "tensor"
+    assert '{"payload": "noise"}' in answer.err
 
 
 def test_versions_are_held_against_what_was_promised(smoke: Smoke) -> None:
-    found = smoke("versions").line["figures"]["found"]
-    assert found["cuda"] is None
-    assert smoke("versions", "--expect", json.dumps(found)).line["verdict"] == "passed"
+    value = smoke("versions").line["figures"]["found"]
+    assert value["cuda"] is None
+    assert smoke("versions", "--expect", json.dumps(value)).line["verdict"] == "passed"
     wrong = {"torch": "2.0.0", "python": "3.10", "cuda": "12.6", "cudnn": "9", "nccl": "2.20"}
     line = smoke("versions", "--expect", json.dumps(wrong)).line
     assert line["verdict"] == "failed"
@@ -243,6 +243,6 @@ def test_versions_are_held_against_what_was_promised(smoke: Smoke) -> None:
 
 
 def test_a_word_that_is_no_payload_is_refused(smoke: Smoke) -> None:
-    said = smoke("nothing")
-    assert (said.code, said.out) == (64, "")
-    assert "unknown payload 'nothing', choose from tensor, autograd" in said.err
+    answer = smoke("nothing")
+    assert (answer.code, answer.out) == (64, "")
+    assert "unknown payload 'nothing', choose from tensor, autograd" in answer.err

@@ -157,10 +157,10 @@ def test_a_false_node_zero_is_not_trusted(start: Start, script: Script, address:
 
         def serve() -> None:
             with contextlib.suppress(OSError):
-                while connected := listener.accept()[0]:
-                    connected.sendall(_line(kind="greeting", version=VERSION, instance="0" * 32, nonce="0" * 32))
-                    connected.recv(65536)
-                    connected.sendall(_line(kind="welcome", proof="0" * 64) + _line(kind="start"))
+                while connection := listener.accept()[0]:
+                    connection.sendall(_line(kind="greeting", version=VERSION, instance="0" * 32, nonce="0" * 32))
+                    connection.recv(65536)
+                    connection.sendall(_line(kind="welcome", proof="0" * 64) + _line(kind="start"))
 
         threading.Thread(target=serve, daemon=True).start()
         code, out, err = worker.end(60)
@@ -204,8 +204,8 @@ def test_a_run_of_another_version_is_named(start: Start, script: Script, address
 
         def serve() -> None:
             with contextlib.suppress(OSError):
-                while connected := listener.accept()[0]:
-                    connected.sendall(_line(kind="greeting", version=2, instance="0" * 32, nonce="0" * 32))
+                while connection := listener.accept()[0]:
+                    connection.sendall(_line(kind="greeting", version=2, instance="0" * 32, nonce="0" * 32))
 
         threading.Thread(target=serve, daemon=True).start()
         code, _, err = worker.end(60)

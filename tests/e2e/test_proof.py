@@ -32,9 +32,9 @@ def test_every_image_goes_to_the_registry_and_one_that_fails_holds_up_no_other(
     for step in (["init", "-q"], ["add", "matrix.yaml"], ["commit", "-qm", "a matrix"]):
         subprocess.run(["git", *author, *step], cwd=path.parent, check=True)
     words = ("images", "--matrix", str(path), "--registry", f"{running.host}/team", "--format", "json")
-    done = torchbake(*words)
-    assert done.returncode == 13, done.stderr
-    images = images_of(done)
+    process = torchbake(*words)
+    assert process.returncode == 13, process.stderr
+    images = images_of(process)
     assert {name: image["state"] for name, image in images.items()} == {CPU: "failed", INIT: "passed"}
     assert images[CPU]["problem"].startswith("build: ")
     assert images[INIT]["compressed_bytes"] > 0
@@ -48,16 +48,16 @@ def test_every_image_goes_to_the_registry_and_one_that_fails_holds_up_no_other(
     again = torchbake(*words, INIT)
     assert again.returncode == 0, again.stderr
     assert images_of(again)[INIT]["tested"] == images[INIT]["tested"], "what has passed was done again"
-    done = torchbake("images", INIT, "--check", "--matrix", str(path))
-    assert done.returncode == 0, done.stderr
+    process = torchbake("images", INIT, "--check", "--matrix", str(path))
+    assert process.returncode == 0, process.stderr
 
     dockerfile = path.parent / "images" / INIT / "Dockerfile"
     dockerfile.write_text(dockerfile.read_text() + "# a comment is in no layer\n")
     assert torchbake("images", INIT, "--check", "--matrix", str(path)).returncode == 0
     dockerfile.write_text(dockerfile.read_text() + "ENV ANOTHER=1\n")
-    done = torchbake("images", INIT, "--check", "--matrix", str(path), "--format", "json")
-    assert done.returncode == 13
-    assert images_of(done)[INIT]["state"] == "stale"
+    process = torchbake("images", INIT, "--check", "--matrix", str(path), "--format", "json")
+    assert process.returncode == 13
+    assert images_of(process)[INIT]["state"] == "stale"
 
 
 def test_a_killed_run_keeps_what_it_finished(project: Callable[..., Path], running: Running) -> None:

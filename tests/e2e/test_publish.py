@@ -25,10 +25,10 @@ from tests.small import Small
 from torchbake.errors import TorchbakeError
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.http import Answer, Request
-from torchbake.registry.transport import Transport
+from torchbake.registry.http import HttpRequest, HttpResponse
+from torchbake.registry.transport import RegistryTransport
 from torchbake.registry.variants import images_of
-from torchbake.release.candidate import Candidate, Published
+from torchbake.release.candidate import Candidate, Publication
 from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import read_record
@@ -50,7 +50,7 @@ class Place:
 
     def registry(self, host: str = "", **options: Any) -> Registry:
         host = host or self.running.host
-        return Registry(Transport(host, **options), Repository(host=host, path=self.path))
+        return Registry(RegistryTransport(host, **options), Repository(host=host, path=self.path))
 
     def state(self) -> dict[str, str | None]:
         """Digests by tag, without the artifacts of images and the lists of them."""
@@ -73,15 +73,15 @@ def place(running: Running, request: pytest.FixtureRequest) -> Place:
     return Place(running, "t/" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12])
 
 
-def publish(registry_: Registry, small: Small, candidate: Candidate) -> Published:
+def publish(registry_: Registry, small: Small, candidate: Candidate) -> Publication:
     return Publisher(registry_).publish(candidate, small.supply, lambda _: None, lambda *_: None)
 
 
 def make(small: Small, name: str, *, torch: str, inputs: str, tags: Sequence[str]) -> Candidate:
     """A candidate of an id, a torch version and inputs."""
     labels = {"org.torchbake.id": name, "org.torchbake.torch": torch, "org.torchbake.inputs": inputs}
-    made = small.make(labels, [b"shared by all", f"of {name} from {inputs}".encode() * 100])
-    return Candidate(id=name, digest=made.digest, labels=labels, tags=(name, *tags), verdict=None)
+    manifest = small.make(labels, [b"shared by all", f"of {name} from {inputs}".encode() * 100])
+    return Candidate(id=name, digest=manifest.digest, labels=labels, tags=(name, *tags), verdict=None)
 
 
 def image(small: Small, torch: str, inputs: str = "a") -> Candidate:
@@ -93,8 +93,8 @@ def test_a_release_again_a_change_and_back(place: Place) -> None:
     first = image(small, "2.7.1")
     published = publish(there, small, first)
     assert (published.decision.action, str(published.decision.tag)) == ("release", "2.7.1-cuda12.6-r0")
-    assert published.sent
-    assert published.sent.layers == 3
+    assert published.transfer
+    assert published.transfer.layers == 3
     tags = ("2.7.1-cuda12.6", "2.7", "cuda12", "latest")
     assert place.state() == dict.fromkeys((*tags, "2.7.1-cuda12.6-r0"), first.digest)
 
@@ -105,8 +105,8 @@ def test_a_release_again_a_change_and_back(place: Place) -> None:
     second = image(small, "2.7.1", "b")
     published = publish(there, small, second)
     assert str(published.decision.tag) == "2.7.1-cuda12.6-r1"
-    assert published.sent
-    assert published.sent.layers == 2  # the layer that they share was there
+    assert published.transfer
+    assert published.transfer.layers == 2  # the layer that they share was there
     after = dict.fromkeys((*tags, "2.7.1-cuda12.6-r1"), second.digest) | {"2.7.1-cuda12.6-r0": first.digest}
     assert place.state() == after
     record = read_record(there, "2.7.1-cuda12.6-r1")
@@ -132,22 +132,22 @@ def test_rolling_tags_can_be_left_to_one_promotion(place: Place) -> None:
     for action in ("release", "nothing"):
         assert keeping.publish(one, small.supply, print, lambda *_: None).decision.action == action
         assert place.state() == {f"{own}-r0": one.digest}
-    (begun, finished) = (read_record(there, f"{own}-r0"), publisher.finish(one.tags, print))
-    assert begun
+    (record, finished) = (read_record(there, f"{own}-r0"), publisher.finish(one.tags, print))
+    assert record
     assert finished
     assert finished.action == "finish"
     assert place.state() == dict.fromkeys((*one.tags, f"{own}-r0"), one.digest)
-    assert read_record(there, f"{own}-r0") == begun  # it was written once, with where its tags belong
-    assert {moved.tag: moved.after for moved in begun.rolling} == dict.fromkeys(one.tags, one.digest)
+    assert read_record(there, f"{own}-r0") == record  # it was written once, with where its tags belong
+    assert {moved.tag: moved.after for moved in record.rolling} == dict.fromkeys(one.tags, one.digest)
 
     keeping.publish(other, small.supply, print, lambda *_: None)
     publisher.finish(other.tags, print)
     assert place.state()["latest"] == other.digest
     shift(there, other.tags, to=None, back=True)
     # What somebody rolled back is not taken forward by the job that runs next.
-    held = publisher.finish(other.tags, print)
-    assert held
-    assert held.action == "held"
+    holder = publisher.finish(other.tags, print)
+    assert holder
+    assert holder.action == "held"
     assert place.state()["latest"] == one.digest
 
 
@@ -186,14 +186,14 @@ def test_what_somebody_else_put_under_our_names_is_not_touched(place: Place) -> 
     assert place.state() == before
 
 
-class Killed(Transport):
+class Killed(RegistryTransport):
     """Ends the process at one request: before it is sent, or after the registry has done what it asks."""
 
     def __init__(self, host: str, at: int, *, after: bool) -> None:
         super().__init__(host)
         self.count, self.at, self.after = 0, at, after
 
-    def send(self, request: Request, scope: str = "") -> Answer:
+    def send(self, request: HttpRequest, scope: str = "") -> HttpResponse:
         mine = self.count
         self.count += 1
         if mine == self.at and not self.after:
@@ -224,7 +224,11 @@ def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, 
     first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
     publish(place.registry(), small, first)
     publish(place.registry(), small, second)
-    wanted, at, rounds = place.state(), 0, 0  # tests/unit/test_publish.py stops at each; here are some for real
+    expected_values, at, rounds = (
+        place.state(),
+        0,
+        0,
+    )  # tests/unit/test_publish.py stops at each; here are some for real
     while True:
         place.remove()
         publish(place.registry(), small, first)
@@ -241,7 +245,7 @@ def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, 
         assert left["2.7.1-cuda12.6-r0"] == first.digest
         assert left.get("2.7.1-cuda12.6-r1") in (None, second.digest)
         publish(place.registry(), small, second)
-        assert place.state() == wanted, f"killed at request {at}"
+        assert place.state() == expected_values, f"killed at request {at}"
         record = read_record(place.registry(), "2.7.1-cuda12.6-r1")
         assert record
         assert {moved.before for moved in record.rolling} == {first.digest}, f"killed at request {at}"
@@ -255,7 +259,7 @@ def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place:
     first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
     publish(place.registry(), small, first)
     publish(place.registry(), small, second)
-    wanted, right, errors = place.state(), 0, list[str]()
+    expected_values, right, errors = place.state(), 0, list[str]()
     with unreliable(place.running.host) as proxy:
         for seed in range(ROUNDS):
             place.remove()
@@ -271,10 +275,10 @@ def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place:
                 assert set(state.values()) <= {first.digest, second.digest}
             else:
                 right += 1
-                assert place.state() == wanted
+                assert place.state() == expected_values
             publish(place.registry(), small, second)
-            assert place.state() == wanted
-        faults = {fault for _, _, fault in proxy.seen}
+            assert place.state() == expected_values
+        faults = {fault for _, _, fault in proxy.seen_names}
     assert faults >= {"500", "429", "reset", "lost", "truncated", "digest"}
     assert right > ROUNDS // 4
     assert all(proxy.host in error or "manifest" in error for error in errors)
@@ -288,7 +292,7 @@ def test_what_does_not_pass_by_itself_is_not_tried_again(place: Place, status: s
         proxy.choose = lambda *_: status  # type: ignore[assignment]
         with pytest.raises(TorchbakeError, match="refuses"):
             publish(place.registry(proxy.host), small, image(small, "2.7.1"))
-        assert len(proxy.seen) <= 2
+        assert len(proxy.seen_names) <= 2
 
 
 def test_tags_that_moved_go_back_where_the_rest_cannot_be_moved(place: Place) -> None:
@@ -325,12 +329,12 @@ def _expect_whole(state: Mapping[str, str | None], new: Mapping[str, set[str]]) 
     for torch, digests in new.items():
         revisions = sorted(int(tag.rpartition("-r")[2]) for tag in state if tag.startswith(f"{torch}-cuda12.6-r"))
         assert revisions == list(range(len(revisions)))
-        held = [state[f"{torch}-cuda12.6-r{number}"] for number in revisions]
-        assert digests <= set(held)
+        holders = [state[f"{torch}-cuda12.6-r{number}"] for number in revisions]
+        assert digests <= set(holders)
         # The same inputs again are nothing new, except after others came in between.
-        assert all(one != other for one, other in pairwise(held))
-        if held:
-            assert state[f"{torch}-cuda12.6"] == held[-1]
+        assert all(one != other for one, other in pairwise(holders))
+        if holders:
+            assert state[f"{torch}-cuda12.6"] == holders[-1]
     newest = state.get("2.7.1-cuda12.6", state.get("2.7.0-cuda12.6"))
     assert {state[tag] for tag in ("2.7", "cuda12", "latest")} == {newest}
 
@@ -364,18 +368,18 @@ def test_the_commands_release_real_images(running: Running, built: dict[str, dic
     expected = {move["tag"] for one in planned for move in one["moves"]}
     assert {line["tag"].rpartition(":")[2] for line in _diff(where)} == expected | {one["tag"] for one in planned}
     page = tmp_path / "summary.md"
-    done = torchbake("publish", CPU, INIT, *where, "--format", "json", env={"GITHUB_STEP_SUMMARY": str(page)})
-    assert done.returncode == 0, done.stdout
+    process = torchbake("publish", CPU, INIT, *where, "--format", "json", env={"GITHUB_STEP_SUMMARY": str(page)})
+    assert process.returncode == 0, process.stdout
     assert f"| {CPU} | released | {running.host}/real/pytorch:{CPU}-r0 | {CPU}, " in page.read_text()
     assert _diff(where) == []
-    released = {one["id"]: one for one in json.loads(done.stdout)["images"]}
+    released = {one["id"]: one for one in json.loads(process.stdout)["images"]}
     for row, one in released.items():
         assert one["digest"] == built[row]["digest"]
         assert one["sent_bytes"] > 0
-    started = time.monotonic()
+    start = time.monotonic()
     again = json.loads(torchbake("publish", CPU, INIT, *where, "--format", "json").stdout)["images"]
     assert [one["action"] for one in again] == ["nothing", "nothing"]
-    assert time.monotonic() - started < 60  # a second release of all would take longer
+    assert time.monotonic() - start < 60  # a second release of all would take longer
     back = torchbake("rollback", CPU, *where)
     assert back.returncode == 16
     assert "there is none before it" in back.stdout
@@ -383,46 +387,46 @@ def test_the_commands_release_real_images(running: Running, built: dict[str, dic
 
 def _diff(where: tuple[str, str]) -> list[dict[str, str]]:
     """What `tags --diff` says that a release would move."""
-    done = torchbake("tags", CPU, INIT, *where, "--diff", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    lines: list[dict[str, str]] = json.loads(done.stdout)["tags"]
+    process = torchbake("tags", CPU, INIT, *where, "--diff", "--format", "json")
+    assert process.returncode == 0, process.stderr
+    lines: list[dict[str, str]] = json.loads(process.stdout)["tags"]
     return lines
 
 
 def test_gzip_and_both_are_pulled_validated_and_one_image(running: Running, engine: docker.DockerClient) -> None:
     for command in ("build", "test"):
-        done = torchbake(command, INIT)
-        assert done.returncode == 0, done.stderr
+        process = torchbake(command, INIT)
+        assert process.returncode == 0, process.stderr
     digests = set()
     for compression, kinds in (("gzip", ["tar+gzip"]), ("both", ["tar+gzip", "tar+zstd"])):
         host, where = running.host, ("--registry", f"{running.host}/{compression}", "--format", "json")
-        done = torchbake("publish", INIT, *where, "--compression", compression)
-        assert done.returncode == 0, done.stdout
-        (released,) = json.loads(done.stdout)["images"]
-        there = Registry(Transport(host), Repository(host=host, path=f"{compression}/volume-permissions"))
-        served = there.manifest(released["tag"])
-        assert served
-        images = list(images_of(there, served))
+        process = torchbake("publish", INIT, *where, "--compression", compression)
+        assert process.returncode == 0, process.stdout
+        (released,) = json.loads(process.stdout)["images"]
+        there = Registry(RegistryTransport(host), Repository(host=host, path=f"{compression}/volume-permissions"))
+        manifest = there.manifest(released["tag"])
+        assert manifest
+        images = list(images_of(there, manifest))
         assert [image.layers[-1].media_type.rpartition(".")[2] for image in images] == kinds
         assert len({image.config.digest for image in images}) == 1
-        digests.add(served.digest)
+        digests.add(manifest.digest)
         pulled = engine.images.pull(f"{host}/{compression}/volume-permissions", tag=released["tag"])
         try:
-            said = engine.containers.run(pulled, ["--version"], remove=True)
+            output = engine.containers.run(pulled, ["--version"], remove=True)
         finally:
             for tag in pulled.tags:
                 if tag.startswith(host):
                     engine.images.remove(tag)
-        assert said.decode().split()[-1] in released["tag"]
+        assert output.decode().split()[-1] in released["tag"]
         assert torchbake("validate", INIT, *where).returncode == 0
         for other in ("zstd", "gzip", "both"):
             (again,) = json.loads(torchbake("publish", INIT, *where, "--compression", other).stdout)["images"]
-            assert (again["action"], again["digest"], again["same_image"]) == ("nothing", served.digest, True)
+            assert (again["action"], again["digest"], again["same_image"]) == ("nothing", manifest.digest, True)
         assert json.loads(torchbake("list", INIT, "--due", *where).stdout)["images"] == []
     assert len(digests) == 2
 
 
 def test_an_image_that_was_not_tested_is_not_released(running: Running) -> None:
-    done = torchbake("publish", "2.10.0-cuda12.8-cudnn9-runtime-debian12", "--registry", f"{running.host}/x")
-    assert done.returncode == 16
-    assert "is not in the engine" in done.stdout
+    process = torchbake("publish", "2.10.0-cuda12.8-cudnn9-runtime-debian12", "--registry", f"{running.host}/x")
+    assert process.returncode == 16
+    assert "is not in the engine" in process.stdout

@@ -16,7 +16,7 @@ from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha25
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.credentials import Login
-from torchbake.registry.transport import StatusError, Transport
+from torchbake.registry.transport import RegistryTransport, StatusError
 
 pytestmark = pytest.mark.registry
 
@@ -33,7 +33,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def repository(plain: Running, request: pytest.FixtureRequest) -> Registry:
     """A new repository."""
     name = hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
-    return Registry(Transport(plain.host), Repository(host=plain.host, path=f"t/{name}"))
+    return Registry(RegistryTransport(plain.host), Repository(host=plain.host, path=f"t/{name}"))
 
 
 def blob_of(folder: Path, data: bytes) -> tuple[Blob, Path]:
@@ -79,7 +79,7 @@ def test_bytes_are_counted_as_they_go(repository: Registry, tmp_path: Path) -> N
 
 
 def test_a_blob_of_another_repository_is_mounted(repository: Registry, plain: Running, tmp_path: Path) -> None:
-    other = Registry(Transport(plain.host), Repository(host=plain.host, path="t/other"))
+    other = Registry(RegistryTransport(plain.host), Repository(host=plain.host, path="t/other"))
     blob, path = blob_of(tmp_path, os.urandom(1000))
     assert not repository.mount(blob, "t/other")
     other.upload(blob, path)
@@ -124,7 +124,9 @@ def test_a_manifest_without_its_blobs_is_refused(repository: Registry, tmp_path:
 
 def test_a_registry_that_is_not_there_is_told_after_some_tries(tmp_path: Path) -> None:
     waits: list[float] = []
-    registry_ = Registry(Transport("127.0.0.1:1", sleep=waits.append), Repository(host="127.0.0.1:1", path="a/b"))
+    registry_ = Registry(
+        RegistryTransport("127.0.0.1:1", sleep=waits.append), Repository(host="127.0.0.1:1", path="a/b")
+    )
     with pytest.raises(RegistryError, match="does not answer"):
         registry_.digest("one")
     assert len([wait for wait in waits if wait]) == 5
@@ -135,27 +137,27 @@ def test_a_login_is_needed_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with registry(TOOLS, tmp_path / "registry", login=True) as running:
         where = Repository(host=running.host, path="a/b")
         with pytest.raises(StatusError, match="nobody is logged in"):
-            Registry(Transport(running.host), where).tags()
+            Registry(RegistryTransport(running.host), where).tags()
         wrong = Login(username=NAME, password="wrong")
         with pytest.raises(StatusError, match="refuses: not to tester") as refused:
-            Registry(Transport(running.host, login=wrong), where).tags()
+            Registry(RegistryTransport(running.host, login=wrong), where).tags()
         assert "wrong" not in f"{refused.value} {wrong}"
-        good = Registry(Transport(running.host, login=Login(username=NAME, password=PASSWORD)), where)
+        good = Registry(RegistryTransport(running.host, login=Login(username=NAME, password=PASSWORD)), where)
         manifest = image_in(good, tmp_path)
         good.put(manifest, "one")
         assert good.tags() == ("one",)
         # As `docker login` leaves it.
         secret = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
         (tmp_path / "config.json").write_text(json.dumps({"auths": {running.host: {"auth": secret}}}))
-        assert Registry(Transport(running.host), where).digest("one") == manifest.digest
+        assert Registry(RegistryTransport(running.host), where).digest("one") == manifest.digest
 
 
 def test_tls_is_trusted_by_its_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with registry(TOOLS, tmp_path / "registry", tls=True) as running:
         where = Repository(host=running.host, path="a/b")
         with pytest.raises(RegistryError, match="has no certificate that is trusted"):
-            Registry(Transport(running.host), where).tags()
+            Registry(RegistryTransport(running.host), where).tags()
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(running.ca))
-        trusting = Registry(Transport(running.host), where)
+        trusting = Registry(RegistryTransport(running.host), where)
         trusting.put(image_in(trusting, tmp_path), "one")
         assert trusting.tags() == ("one",)

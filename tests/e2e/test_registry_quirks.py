@@ -24,15 +24,15 @@ from torchbake.registry.artifact import IMAGE_CONFIG, Artifact, put_artifact
 from torchbake.registry.client import Registry
 from torchbake.registry.probe import Abilities
 from torchbake.registry.referrers import referrers_of
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 from torchbake.release.attestations import SBOM_TYPE
-from torchbake.release.candidate import Candidate, Published
+from torchbake.release.candidate import Candidate, Publication
 from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import ARTIFACT
 from torchbake.validate.judge import Promise
-from torchbake.validate.pull import Idle
-from torchbake.validate.run import Row
+from torchbake.validate.pull import NoInspection
+from torchbake.validate.run import MatrixSubject
 
 pytestmark = pytest.mark.release
 
@@ -40,7 +40,7 @@ TOOLS = ROOT / ".torchbake/tools"
 OURS = "2.7.1-cuda12.6"
 TAGS = (OURS, "2.7", "latest")
 REVISIONS = r"-r\d+"  # what docs/tags.md says may be made immutable
-NOT_PULLED = Idle(reason="nothing is pulled")
+NOT_PULLED = NoInspection(reason="nothing is pulled")
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,20 @@ class Place:
 
     def registry(self, **options: Any) -> Registry:
         host = self.proxy.host
-        return Registry(Transport(host, **options), Repository(host=host, path=self.path))
+        return Registry(RegistryTransport(host, **options), Repository(host=host, path=self.path))
 
     def candidate(self, inputs: str) -> Candidate:
         labels = {
             "org.torchbake.id": OURS, "org.torchbake.torch": "2.7.1", "org.torchbake.inputs": inputs,
             "org.opencontainers.image.version": OURS,
         }  # fmt: skip
-        made = self.small.make(labels, [f"of {inputs}".encode() * 100])
-        return Candidate(id=OURS, digest=made.digest, labels=labels, tags=TAGS, verdict=None)
+        manifest = self.small.make(labels, [f"of {inputs}".encode() * 100])
+        return Candidate(id=OURS, digest=manifest.digest, labels=labels, tags=TAGS, verdict=None)
 
     def publisher(self, registry_: Registry | None = None, **options: Any) -> Publisher:
         return Publisher(registry_ or self.registry(), **options)
 
-    def publish(self, candidate: Candidate, registry_: Registry | None = None, **options: Any) -> Published:
+    def publish(self, candidate: Candidate, registry_: Registry | None = None, **options: Any) -> Publication:
         publisher = self.publisher(registry_, **options)
         return publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
 
@@ -75,9 +75,11 @@ class Place:
 
     def failures(self) -> list[str]:
         """What `validate` finds wrong, but for labels: no row of a matrix promises them here."""
-        promise = Promise(id=OURS, tags=TAGS, fixed={}, labels={})
-        found = Row(promise=promise, registry=self.registry(), known=frozenset()).validate(NOT_PULLED, lambda _: None)
-        failed = [(one.ref, check) for one in found for check in one.checks if check.outcome is Outcome.FAILED]
+        promise = Promise(id=OURS, tags=TAGS, fixed_labels={}, labels={})
+        storeds = MatrixSubject(promise=promise, registry=self.registry(), known_ids=frozenset()).validate(
+            NOT_PULLED, lambda _: None
+        )
+        failed = [(one.ref, check) for one in storeds for check in one.checks if check.outcome is Outcome.FAILED]
         return [f"{ref}: {check.id} {check.text}" for ref, check in failed if check.id in JUDGED]
 
 
@@ -184,8 +186,8 @@ def test_artifacts_are_listed_with_their_image(running: Running, request: pytest
         foreign = put_artifact(there, Artifact(name="x", media_type="a/b", text="{}"), image)
         index = there.manifest(tag)
         assert index
-        kept = [entry for entry in index.content["manifests"] if entry["artifactType"] in (SBOM_TYPE, "a/b")]
-        left = {**index.content, "manifests": kept}
+        kept_items = [entry for entry in index.content["manifests"] if entry["artifactType"] in (SBOM_TYPE, "a/b")]
+        left = {**index.content, "manifests": kept_items}
         there.put(Manifest(data=json.dumps(left).encode(), media_type=INDEX), tag)
         (failed,) = place.failures()
         assert "registry.referrers not listed with the image: provenance" in failed
@@ -226,23 +228,23 @@ def test_a_dry_run_asks_and_leaves_nothing(running: Running, request: pytest.Fix
         candidate = place.candidate("a")
 
         def rehearsed() -> Abilities:
-            found = place.publisher().rehearse(candidate).abilities
-            assert found
-            return found
+            value = place.publisher().rehearse(candidate).abilities
+            assert value
+            return value
 
-        found = rehearsed()
-        assert found.push == "yes"
-        assert all(text.startswith("not known") for text in (found.artifacts, found.referrers, found.immutable_tags))
+        value = rehearsed()
+        assert value.push == "yes"
+        assert all(text.startswith("not known") for text in (value.artifacts, value.referrers, value.immutable_tags))
         assert place.path not in requests.get(f"http://{running.host}/v2/_catalog", timeout=5).json()["repositories"]
         place.publish(candidate)
         assert place.publisher().rehearse(candidate).abilities is None  # nothing is due
         candidate, tags = place.candidate("b"), place.registry().tags()
-        proxy.seen.clear()
-        found = rehearsed()
-        assert found.artifacts.startswith("no: sent with the config of an image")
-        assert found.referrers.startswith("no: a tag sha256-")
+        proxy.seen_names.clear()
+        value = rehearsed()
+        assert value.artifacts.startswith("no: sent with the config of an image")
+        assert value.referrers.startswith("no: a tag sha256-")
         assert place.registry().tags() == tags
-        changes = [(method, path) for method, path, _ in proxy.seen if method not in ("GET", "HEAD")]
+        changes = [(method, path) for method, path, _ in proxy.seen_names if method not in ("GET", "HEAD")]
         assert [method for method, _ in changes] == ["POST", "DELETE"]
         assert requests.get(f"http://{running.host}{changes[1][1]}", timeout=5).status_code == 404  # it is cancelled
         proxy.lists, proxy.push = True, False
@@ -260,17 +262,17 @@ def test_tokens_that_end_during_an_upload_are_renewed(
     with quirky(running.host, life=1, slow=6) as proxy:  # uploads go three at a time: each is slow twice
         place = place_in(proxy, request)
         candidate = place.candidate("a")
-        sent: list[int] = []
+        sent_items: list[int] = []
         publisher = place.publisher()
-        published = publisher.publish(candidate, place.small.supply, lambda _: None, lambda _, n: sent.append(n))
-        assert published.sent
-        assert sum(sent) == published.sent.bytes  # bytes that went again are not counted twice
-        assert min(sent) < 0
+        published = publisher.publish(candidate, place.small.supply, lambda _: None, lambda _, n: sent_items.append(n))
+        assert published.transfer
+        assert sum(sent_items) == published.transfer.bytes  # bytes that went again are not counted twice
+        assert min(sent_items) < 0
         assert (place.rolling(), place.failures(), proxy.slow) == ({candidate.digest}, [], 0)
         proxy.slow = 10**6
-        with pytest.raises(RegistryError, match="gives tokens for 1 s") as ended:
+        with pytest.raises(RegistryError, match="gives tokens for 1 s") as end:
             place.publish(place.candidate("b"))
-        assert "docker login" not in ended.value.sentence
+        assert "docker login" not in end.value.sentence
 
 
 def test_a_token_that_allows_nothing_is_not_taken_for_one_that_ended(
@@ -283,4 +285,4 @@ def test_a_token_that_allows_nothing_is_not_taken_for_one_that_ended(
         place = place_in(proxy, request)
         with pytest.raises(RegistryError, match="nobody is logged in"):
             place.publish(place.candidate("a"))
-        assert len(proxy.given) == 1
+        assert len(proxy.arguments) == 1

@@ -44,8 +44,8 @@ CONTRASTS = """() => {
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with registry(TOOLS, tmp_path_factory.mktemp("registry")) as found:
-        yield found
+    with registry(TOOLS, tmp_path_factory.mktemp("registry")) as value:
+        yield value
 
 
 @pytest.fixture(scope="module")
@@ -53,41 +53,41 @@ def released(built: dict[str, dict[str, Any]], running: Running) -> str:
     """A registry with a release of the smallest image."""
     name = f"{running.host}/team"
     for arguments in (("test", INIT), ("publish", INIT, "--registry", name)):
-        done = torchbake(*arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
+        process = torchbake(*arguments)
+        assert process.returncode == 0, process.stdout + process.stderr
     return name
 
 
 @pytest.fixture(scope="module")
 def page(released: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "index.html"
-    done = torchbake("report", "--registry", released, "--output", str(path))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
+    process = torchbake("report", "--registry", released, "--output", str(path))
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == ""
     return path
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     try:
-        with chromium(TOOLS / "chromium") as found:
-            yield found
+        with chromium(TOOLS / "chromium") as value:
+            yield value
     except NoBrowserError as error:
         pytest.skip(f"no browser: {error}")
 
 
 def data(*arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-    done = torchbake("report", "--format", "json", *arguments, env=env)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    process = torchbake("report", "--format", "json", *arguments, env=env)
+    assert process.returncode == 0, process.stderr
+    matches: dict[str, Any] = json.loads(process.stdout)
+    return matches
 
 
 def test_the_data_are_what_the_engine_says(
     built: dict[str, dict[str, Any]], released: str, engine: docker.DockerClient
 ) -> None:
-    found = data("--registry", released)
-    images = {image["id"]: image for image in found["images"]}
+    matches = data("--registry", released)
+    images = {image["id"]: image for image in matches["images"]}
     for name in (CPU, CUDA, INIT):
         image = images[name]
         assert image["digest"] == built[name]["digest"]
@@ -102,7 +102,7 @@ def test_the_data_are_what_the_engine_says(
         assert names.index("base: debian12") >= below
         assert "torch" in names[: names.index("base: debian12")]
     assert "nvidia-cudnn-cu12" in {layer["name"] for layer in images[CUDA]["on_disk"]["layers"]}
-    assert found["summary"]["released"] == 1
+    assert matches["summary"]["released"] == 1
 
 
 def test_the_data_are_what_the_registry_says(released: str, built: dict[str, dict[str, Any]]) -> None:
@@ -121,20 +121,20 @@ def test_the_data_are_what_the_registry_says(released: str, built: dict[str, dic
 
 def test_without_an_engine_there_is_a_page_that_says_so(tmp_path: Path) -> None:
     path = tmp_path / "some/where/page.html"
-    done = torchbake("report", CPU, "--output", str(path), env={"DOCKER_HOST": "unix:///nowhere.sock"})
-    assert done.returncode == 0, done.stderr
+    process = torchbake("report", CPU, "--output", str(path), env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert process.returncode == 0, process.stderr
     text = path.read_text()
     assert "Written without a container engine." in text
     assert "2.13.0+cpu" in text
-    found = data(CPU, env={"DOCKER_HOST": "unix:///nowhere.sock"})
-    assert found["images"][0]["presence"] == "unknown"
-    assert found["summary"]["present"] is None
+    matches = data(CPU, env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert matches["images"][0]["presence"] == "unknown"
+    assert matches["summary"]["present"] is None
 
 
 def test_a_registry_that_does_not_answer_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    done = torchbake("report", INIT, "--registry", "127.0.0.1:1/team", "--output", str(path))
-    assert done.returncode == 14, done.stderr
+    process = torchbake("report", INIT, "--registry", "127.0.0.1:1/team", "--output", str(path))
+    assert process.returncode == 14, process.stderr
     assert not path.exists()
 
 
@@ -144,19 +144,19 @@ def test_it_fits_it_can_be_read_and_it_asks_nobody(
     browser: Any, page: Path, tmp_path: Path, size: tuple[int, int], scheme: str
 ) -> None:
     width, height = size
-    said, asked = [], []
+    lines, queries = [], []
     view = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-    view.on("console", lambda message: said.append(message.text))
-    view.on("pageerror", lambda error: said.append(str(error)))
-    view.on("request", lambda request: asked.append(request.url))
+    view.on("console", lambda message: lines.append(message.text))
+    view.on("pageerror", lambda error: lines.append(str(error)))
+    view.on("request", lambda request: queries.append(request.url))
     view.goto(page.as_uri())
     view.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     assert view.evaluate("document.documentElement.scrollWidth") <= width
     faint = [(round(contrast, 2), text) for contrast, text in view.evaluate(CONTRASTS) if contrast < 4.5]
     assert faint == []
     view.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
-    assert said == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert lines == []
+    assert [url for url in queries if not url.startswith(("file:", "data:"))] == []
     view.close()
 
 

@@ -58,7 +58,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> None:
 def own(project: Project, tmp_path: Path, small: None) -> Own:
     """A project with a toolkit of its own, whose init images are made by the given steps; runs its commands."""
 
-    def made(repository: str, **steps: str) -> Callable[..., Completed]:
+    def item(repository: str, **steps: str) -> Callable[..., Completed]:
         toolkit = tmp_path / "toolkit"
         for name in ("torchbake", "templates", "layers", "entrypoints"):
             shutil.copytree(ROOT / name, toolkit / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -75,7 +75,7 @@ def own(project: Project, tmp_path: Path, small: None) -> Own:
 
         return run
 
-    return made
+    return item
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +84,17 @@ def cpu() -> str:
     return ref_of(CPU)
 
 
-def reproduced(done: Completed) -> dict[str, Any]:
+def reproduced(process: Completed) -> dict[str, Any]:
     """The one result of `reproduce --format json`."""
-    assert done.stdout, done.stderr
-    (found,) = json.loads(done.stdout)["images"]
-    return dict(found)
+    assert process.stdout, process.stderr
+    (actual,) = json.loads(process.stdout)["images"]
+    return dict(actual)
 
 
-def built(done: Completed, name: str = INIT) -> dict[str, Any]:
+def built(process: Completed, name: str = INIT) -> dict[str, Any]:
     """The result of a `build --format json` that built."""
-    assert done.returncode == 0, done.stderr
-    image = images_of(done)[name]
+    assert process.returncode == 0, process.stderr
+    image = images_of(process)[name]
     assert image["status"] == "built", image["reason"]
     return image
 
@@ -109,11 +109,11 @@ def layers_of(layout: Layout, digest: str) -> list[str]:
     return [layer.digest for layer in manifest.layers]
 
 
-def kept(layout: Layout) -> set[str]:
+def keep(layout: Layout) -> set[str]:
     return {f"sha256:{path.name}" for path in layout.blobs.iterdir()}
 
 
-def needed(layout: Layout, digest: str) -> set[str]:
+def needs_of(layout: Layout, digest: str) -> set[str]:
     manifest = layout.find(digest)
     assert manifest, f"{digest} is not whole in {layout.folder}"
     return {digest, *(blob.digest for blob in manifest.blobs)}
@@ -135,58 +135,58 @@ def running(word: str) -> Iterator[Path]:
 @pytest.mark.long
 def test_the_cpu_image_is_the_same_twice() -> None:
     """One with all kinds of layers and small wheels is in tests/e2e/test_layers.py."""
-    done = torchbake("reproduce", CPU, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found = reproduced(done)
-    assert found["comparison"]["equal"] == found["comparison"]["layers"] > 1
-    assert found["comparison"]["digests"][0] == found["comparison"]["digests"][1]
+    process = torchbake("reproduce", CPU, "--format", "json")
+    assert process.returncode == 0, process.stderr
+    matches = reproduced(process)
+    assert matches["comparison"]["equal"] == matches["comparison"]["layers"] > 1
+    assert matches["comparison"]["digests"][0] == matches["comparison"]["digests"][1]
 
 
 def test_an_image_is_the_same_twice_and_leaves_nothing(engine: docker.DockerClient, project: Project) -> None:
     matrix = project(INIT_ROW, repository="torchbake-test/twice/pytorch")
-    done = torchbake("reproduce", INIT, "--format", "json", "--matrix", str(matrix))
-    found = reproduced(done)
-    assert done.returncode == 0, done.stderr
-    assert found["reproducible"] is True
-    assert found["comparison"]["digests"][0] == found["comparison"]["digests"][1]
-    assert found["comparison"]["equal"] == found["comparison"]["layers"] == 1
-    assert found["comparison"]["differences"] == []
+    process = torchbake("reproduce", INIT, "--format", "json", "--matrix", str(matrix))
+    matches = reproduced(process)
+    assert process.returncode == 0, process.stderr
+    assert matches["reproducible"] is True
+    assert matches["comparison"]["digests"][0] == matches["comparison"]["digests"][1]
+    assert matches["comparison"]["equal"] == matches["comparison"]["layers"] == 1
+    assert matches["comparison"]["differences"] == []
     assert not tags_of(engine, "torchbake-test/twice/")
     assert not list((matrix.parent / ".torchbake/runs").glob(f"*/.{INIT}-*"))
 
 
 def test_what_differs_is_named_by_its_layer_and_its_file(own: Own) -> None:
     run = own("noise", noise="RUN mkdir /made\nRUN head -c 16 /dev/urandom > /made/noise")
-    done = run("reproduce", "noise", "--format", "json")
-    assert done.returncode == 17
-    comparison = reproduced(done)["comparison"]
+    process = run("reproduce", "noise", "--format", "json")
+    assert process.returncode == 17
+    comparison = reproduced(process)["comparison"]
     (difference,) = comparison["differences"]
     assert difference["where"].startswith("layer 3 (RUN ")
     assert difference["what"].startswith("made/noise: content ")
     assert (comparison["equal"], comparison["layers"]) == (2, 3)
     assert comparison["digests"][0] != comparison["digests"][1]
-    assert "1 of 1 are not the same twice: noise" in done.stderr
-    assert "made/noise" in done.stderr
+    assert "1 of 1 are not the same twice: noise" in process.stderr
+    assert "made/noise" in process.stderr
 
 
 def test_the_time_of_day_makes_no_difference(own: Own) -> None:
     run = own("time", made="RUN mkdir -p /made/deep && echo same > /made/deep/file && ln -s file /made/deep/link")
-    done = run("reproduce", "made", "--builder", "default", "--builder", "default")
-    assert done.returncode == 0, done.stderr
-    assert "the same" in done.stdout
+    process = run("reproduce", "made", "--builder", "default", "--builder", "default")
+    assert process.returncode == 0, process.stderr
+    assert "the same" in process.stdout
 
 
 def test_a_build_that_fails_is_told_with_its_log(own: Own, tmp_path: Path) -> None:
-    done = own("failing", failing="RUN echo the reason >&2; exit 3")("reproduce", "failing", "--format", "json")
-    found = reproduced(done)
-    assert done.returncode == 17
-    assert found["reproducible"] is False
-    assert found["comparison"] is None
-    assert "The first build failed" in found["problem"]
+    process = own("failing", failing="RUN echo the reason >&2; exit 3")("reproduce", "failing", "--format", "json")
+    matches = reproduced(process)
+    assert process.returncode == 17
+    assert matches["reproducible"] is False
+    assert matches["comparison"] is None
+    assert "The first build failed" in matches["problem"]
     (log,) = (tmp_path / ".torchbake/runs").glob("*/failing-first.log")
-    assert str(log) in found["problem"]
+    assert str(log) in matches["problem"]
     assert "the reason" in log.read_text()
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_a_build_that_fails_is_told_with_its_log(own: Own, tmp_path: Path) -> No
     ids=["three builders", "BuildKit without an engine", "a builder without an engine"],
 )
 def test_options_that_make_no_sense_are_usage_errors(arguments: tuple[str, ...]) -> None:
-    done = torchbake(*arguments)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    process = torchbake(*arguments)
+    assert process.returncode == 2
+    assert "Traceback" not in process.stderr
 
 
 # --- build
@@ -252,7 +252,7 @@ def test_a_warm_build_of_a_later_commit_is_a_cold_build_of_it(
     assert engine.images.get(warm["ref"]).labels["org.opencontainers.image.revision"].startswith(later)
     cold = built(run(*build, "--no-cache"), "made")
     assert cold["digest"] == warm["digest"] != first["digest"]
-    assert kept(layout) == needed(layout, cold["digest"])
+    assert keep(layout) == needs_of(layout, cold["digest"])
 
 
 def commit(folder: Path, message: str, *, seconds: int = 0) -> str:
@@ -268,11 +268,11 @@ def test_images_that_are_packed_side_by_side_share_their_layers(own: Own, tmp_pa
     shared = "\n".join(f"RUN head -c 2000000 /dev/urandom > /noise{number}" for number in range(9))
     names = ("one", "two", "three", "four")
     run, layout = own("beside", **{name: f"{shared}\nRUN echo {name} > /name" for name in names}), layout_in(tmp_path)
-    done = run("build", *names, "--jobs", "4", "--format", "json")
-    layers = [layers_of(layout, built(done, name)["digest"]) for name in names]
+    process = run("build", *names, "--jobs", "4", "--format", "json")
+    layers = [layers_of(layout, built(process, name)["digest"]) for name in names]
     assert len({tuple(stack[:10]) for stack in layers}) == 1
     assert len({stack[10] for stack in layers}) == 4
-    assert len(kept(layout)) == 10 + 4 * len(("own layer", "config", "manifest"))
+    assert len(keep(layout)) == 10 + 4 * len(("own layer", "config", "manifest"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -287,14 +287,14 @@ def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_work
     )  # fmt: skip
     until(lambda: list(layout.folder.glob(".work-*/big/ingest/*/data")), seconds=120)
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == (-number if number == signal.SIGKILL else 130), said
+    _, output = process.communicate(timeout=60)
+    assert process.returncode == (-number if number == signal.SIGKILL else 130), output
     assert not tags_of(engine, f"torchbake-test/ended-{number:d}/")
     # Who is killed cannot end its build, which ends when nobody reads what it says.
     until(lambda: not list(running(str(tmp_path))), seconds=60 if number == signal.SIGKILL else 10)
     image = built(run("build", "big", "--format", "json"), "big")
     assert engine.images.get(image["ref"]).id == image["digest"]
-    assert kept(layout) == needed(layout, image["digest"])
+    assert keep(layout) == needs_of(layout, image["digest"])
     assert not list(layout.folder.glob(".work-*"))
 
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import pytest
 
-from entrypoints.pytorch.launch.health import started
+from entrypoints.pytorch.launch.health import start_time
 from entrypoints.pytorch.launch.launch_error import Code
 from tests.e2e.waiting import until
 
@@ -136,10 +136,10 @@ def test_all_that_a_script_says_comes_through_a_slow_log(
     start: Start, script: Callable[[str], str], tmp_path: Path
 ) -> None:
     """The log is a pipe that nobody reads for a while, and that holds less than the script has to say."""
-    said = tmp_path / "said"
-    path = script(f"sys.stderr.write('x' * 110_000 + '\\nthe cause\\n'); open({str(said)!r}, 'w'); sys.exit(3)")
+    reply = tmp_path / "said"
+    path = script(f"sys.stderr.write('x' * 110_000 + '\\nthe cause\\n'); open({str(reply)!r}, 'w'); sys.exit(3)")
     node = start(path)
-    until(said.exists)
+    until(reply.exists)
     time.sleep(2)
     code, _, err = node.end(60)
     assert code == 3
@@ -152,7 +152,7 @@ def test_no_script_outlives_a_run_that_is_killed(start: Start, script: Callable[
     node = start(script(f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"))
     until(lambda: pid.exists() and pid.read_text())
     node.process.kill()
-    until(lambda: not started(int(pid.read_text())), 20)
+    until(lambda: not start_time(int(pid.read_text())), 20)
 
 
 def test_standalone_has_no_distributed_variable(start: Start, script: Callable[[str], str]) -> None:
@@ -326,8 +326,8 @@ def test_a_node_that_is_killed_ends_the_others(
 def test_refusals(
     start: Start, script: Callable[[str], str], variables: dict[str, Any], code: Code, words: list[str]
 ) -> None:
-    ended, out, err = start(script("print('started')"), **variables).end()
-    assert (ended, out) == (code, "")
+    count, out, err = start(script("print('started')"), **variables).end()
+    assert (count, out) == (code, "")
     last = err.splitlines()[-1]
     assert last.startswith("run: ")
     assert all(word in last for word in words), last
@@ -420,8 +420,8 @@ def repository(tmp_path: Path) -> Path:
 
 
 def _sha(repository: Path, name: str) -> str:
-    done = subprocess.run(["git", "rev-parse", name], cwd=repository, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    process = subprocess.run(["git", "rev-parse", name], cwd=repository, capture_output=True, text=True, check=True)
+    return process.stdout.strip()
 
 
 @pytest.mark.parametrize(
@@ -534,8 +534,8 @@ def test_a_dry_run_shows_each_ranks_variables(start: Start, script: Callable[[st
 
 def _health(tmp_path: Path, *words: str) -> tuple[int, str]:
     command = [sys.executable, "-I", "-S", str(HEALTH), *words]
-    done = subprocess.run(command, env={"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout
+    process = subprocess.run(command, env={"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False)
+    return process.returncode, process.stdout
 
 
 def test_health_is_ready_when_all_nodes_have_come(
@@ -546,8 +546,8 @@ def test_health_is_ready_when_all_nodes_have_come(
     wait = script("print('up', flush=True)\ntime.sleep(30)")
     first = start(wait, **master)
     wait_for(first.process.stderr, "waiting for node 1")
-    code, said = _health(tmp_path)
-    assert (code, said) == (1, "not ready: waiting: waiting for node 1\n")
+    code, output = _health(tmp_path)
+    assert (code, output) == (1, "not ready: waiting: waiting for node 1\n")
     assert _health(tmp_path, "--live")[0] == 0
     start(wait, **worker)
     assert first.process.stdout is not None
@@ -563,7 +563,7 @@ def test_health_trusts_no_file_that_run_has_not_written(
         folder.mkdir()
         return folder / "state.json"
 
-    mine = {"pid": os.getpid(), "started": started(os.getpid()), "phase": "waiting", "detail": ""}
+    mine = {"pid": os.getpid(), "started": start_time(os.getpid()), "phase": "waiting", "detail": ""}
     odd: list[Any] = [[], None, 7, {}, {**mine, "pid": "1"}, {**mine, "pid": True}, {**mine, "phase": ["x"]}]
     odd += [{**mine, "phase": "x"}, {**mine, "detail": {}}, {**mine, "pid": 10**30}, {**mine, "pid": -1}]
     odd += [{**mine, "started": 1}, {**mine, "started": None}]  # of a process that had this id before
@@ -586,7 +586,7 @@ def test_health_trusts_no_file_that_run_has_not_written(
 def test_health_prints_what_a_terminal_would_obey_as_text(tmp_path: Path) -> None:
     folder = tmp_path / "torchbake-run-1-x"
     folder.mkdir()
-    mine = {"pid": os.getpid(), "started": started(os.getpid()), "phase": "waiting"}
+    mine = {"pid": os.getpid(), "started": start_time(os.getpid()), "phase": "waiting"}
     state = {**mine, "detail": "\x1b[2J\ud800 node 1"}
     (folder / "state.json").write_text(json.dumps(state))
     assert _health(tmp_path) == (1, "not ready: waiting: ?[2J? node 1\n")
@@ -597,7 +597,7 @@ def test_health_trusts_no_other_user(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     folder = tmp_path / "torchbake-run-1-x"
     folder.mkdir(mode=0o755)
-    mine = {"pid": os.getpid(), "started": started(os.getpid()), "phase": "waiting", "detail": ""}
+    mine = {"pid": os.getpid(), "started": start_time(os.getpid()), "phase": "waiting", "detail": ""}
     (folder / "state.json").write_text(json.dumps(mine))
     assert _health(tmp_path)[0] == 1
     look = (
@@ -606,8 +606,8 @@ def test_health_trusts_no_other_user(tmp_path: Path) -> None:
         "print(len(states('.'))); os.setuid(65534); open('torchbake-run-1-x/state.json').close(); print(states('.'))"
     )
     command = [sys.executable, "-B", "-c", look]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout == "1\n[]\n", done.stderr
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert process.stdout == "1\n[]\n", process.stderr
 
 
 def test_health_costs_little(tmp_path: Path) -> None:
@@ -639,9 +639,9 @@ def _home(temporary: Path, *, home: str | None = "/nonexistent") -> Path:
     env = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary), "TORCHBAKE_BANNER": "0"}
     env |= {} if home is None else {"HOME": home}
     words = [str(ROOT / "entrypoints/pytorch/entrypoint"), "sh", "-c", 'echo "$HOME"']
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    return Path(done.stdout.strip())
+    process = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert process.stderr == ""
+    return Path(process.stdout.strip())
 
 
 def test_without_a_writable_home_there_is_one_of_this_user_alone(tmp_path: Path) -> None:
@@ -669,10 +669,10 @@ def test_what_others_may_have_put_there_is_no_home(tmp_path: Path, kind: str) ->
         if os.geteuid() != 0:
             pytest.skip("not-run: giving a folder to another user needs root")
         os.chown(usual, 12345, 12345)
-    found = _home(tmp_path)
-    assert found != usual
-    assert found.parent == tmp_path
-    assert (found.stat().st_uid, found.stat().st_mode & 0o7777) == (os.geteuid(), 0o700)
+    path = _home(tmp_path)
+    assert path != usual
+    assert path.parent == tmp_path
+    assert (path.stat().st_uid, path.stat().st_mode & 0o7777) == (os.geteuid(), 0o700)
 
 
 def test_what_no_entrypoint_started_finds_the_same_home(tmp_path: Path) -> None:
@@ -681,21 +681,21 @@ def test_what_no_entrypoint_started_finds_the_same_home(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "HOME": "/nonexistent", "TORCHBAKE_BANNER": "0"}
     env["LANG"] = "C.UTF-8"  # with C, Python adds a variable
 
-    def found(*words: str) -> dict[str, str]:
-        done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
-        return dict(sorted(json.loads(done.stdout).items()))
+    def actual(*words: str) -> dict[str, str]:
+        process = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+        return dict(sorted(json.loads(process.stdout).items()))
 
     show = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k not in {'_', 'PWD', 'SHLVL'}}))"
     plain = (sys.executable, "-I", "-S", "-c", show)
-    given = found(str(inside / "entrypoint"), *plain)
-    assert given["HOME"] == str(tmp_path / f"home-{os.geteuid()}")
-    assert given.keys() - env.keys() == {
+    arguments = actual(str(inside / "entrypoint"), *plain)
+    assert arguments["HOME"] == str(tmp_path / f"home-{os.geteuid()}")
+    assert arguments.keys() - env.keys() == {
         *("USER", "LOGNAME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     }
-    assert found("bash", "-euc", '. "$0"; set -a; . "$0"; exec "$@"', str(inside / "profile"), *plain) == given
+    assert actual("bash", "-euc", '. "$0"; set -a; . "$0"; exec "$@"', str(inside / "profile"), *plain) == arguments
     assert (
-        found(sys.executable, "-c", f"import runpy; runpy.run_path({str(inside / 'python_profile.py')!r})\n{show}")
-        == given
+        actual(sys.executable, "-c", f"import runpy; runpy.run_path({str(inside / 'python_profile.py')!r})\n{show}")
+        == arguments
     )
 
 

@@ -35,18 +35,18 @@ print(json.dumps(sorted(found)))
 def folder(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The SBOMs of the three images, with the project's own cache of layers."""
     folder = tmp_path_factory.mktemp("sboms")
-    done = torchbake("sbom", CPU, CUDA, INIT, "--output", str(folder))
-    assert done.returncode == 0, done.stderr
+    process = torchbake("sbom", CPU, CUDA, INIT, "--output", str(folder))
+    assert process.returncode == 0, process.stderr
     return folder
 
 
 def sbom(folder: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / name / "sbom.cdx.json").read_text())
-    return found
+    matches: dict[str, Any] = json.loads((folder / name / "sbom.cdx.json").read_text())
+    return matches
 
 
-def of_type(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    return [part for part in found["components"] if part["purl"].startswith(f"pkg:{kind}/")]
+def of_type(matches: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [part for part in matches["components"] if part["purl"].startswith(f"pkg:{kind}/")]
 
 
 def places(component: dict[str, Any]) -> list[str]:
@@ -65,8 +65,8 @@ def test_what_was_locked_is_there_and_nothing_else_but_what_that_bundles(folder:
 @pytest.mark.parametrize("name", [CPU, CUDA])
 def test_the_distributions_are_those_that_python_finds(folder: Path, built: Built, run: Run, name: str) -> None:
     wheels = of_type(sbom(folder, name), "pypi")
-    found = sorted([place, part["name"], part["version"]] for part in wheels for place in places(part))
-    assert found == json.loads(run(built[name]["ref"], "python", "-c", DISTRIBUTIONS, user="0"))
+    matches = sorted([place, part["name"], part["version"]] for part in wheels for place in places(part))
+    assert matches == json.loads(run(built[name]["ref"], "python", "-c", DISTRIBUTIONS, user="0"))
 
 
 @pytest.mark.parametrize("name", [CPU, CUDA])
@@ -74,13 +74,16 @@ def test_the_debian_packages_are_those_that_dpkg_lists(folder: Path, built: Buil
     form = "${Package} ${Version} ${Architecture} ${source:Package} ${source:Version} ${db:Status-Status}\n"
     listed = [line.split() for line in run(built[name]["ref"], "dpkg-query", "-W", "-f", form).splitlines()]
     assert {line[5] for line in listed} == {"installed"}
-    wanted = sorted((line[0], line[1], line[2]) for line in listed)
+    expected_values = sorted((line[0], line[1], line[2]) for line in listed)
     parts = of_type(sbom(folder, name), "deb")
-    assert sorted((part["name"], part["version"], *re.findall(r"arch=(\w+)", part["purl"])) for part in parts) == wanted
+    assert (
+        sorted((part["name"], part["version"], *re.findall(r"arch=(\w+)", part["purl"])) for part in parts)
+        == expected_values
+    )
     assert all("distro=debian-12" in part["purl"] for part in parts)
     sources = {(line[0], f"{line[3]} {line[4]}") for line in listed if line[3:5] != line[0:2]}
-    named = {(part["name"], source(part["purl"])) for part in parts if "upstream=" in part["purl"]}
-    assert named == sources
+    names = {(part["name"], source(part["purl"])) for part in parts if "upstream=" in part["purl"]}
+    assert names == sources
 
 
 def source(purl: str) -> str:
@@ -91,15 +94,15 @@ def source(purl: str) -> str:
 def test_licenses_are_what_packages_say(folder: Path) -> None:
     parts = {part["name"]: part for part in sbom(folder, CUDA)["components"]}
 
-    def said(name: str) -> list[str]:
+    def answer(name: str) -> list[str]:
         stated = parts[name]["licenses"]
         return sorted(one.get("expression") or one["license"].get("id") or one["license"]["name"] for one in stated)
 
-    assert said("torch") == ["BSD-3-Clause"]
-    assert said("nvidia-cudnn-cu12") == ["NVIDIA Proprietary Software"]
-    assert said("triton") == ["MIT"]
-    assert said("tini") == ["MIT"]
-    assert "curl" in said("libcurl3-gnutls")
+    assert answer("torch") == ["BSD-3-Clause"]
+    assert answer("nvidia-cudnn-cu12") == ["NVIDIA Proprietary Software"]
+    assert answer("triton") == ["MIT"]
+    assert answer("tini") == ["MIT"]
+    assert "curl" in answer("libcurl3-gnutls")
 
 
 @pytest.mark.parametrize("name", [CPU, CUDA, INIT])
@@ -117,8 +120,8 @@ def test_an_image_of_one_program_has_no_packages(folder: Path) -> None:
 
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_a_second_look_gives_the_same_bytes(folder: Path, tmp_path: Path, seed: str) -> None:
-    done = torchbake("sbom", CPU, INIT, "--output", str(tmp_path), env={"PYTHONHASHSEED": seed, "TZ": "Asia/Tokyo"})
-    assert done.returncode == 0, done.stderr
+    process = torchbake("sbom", CPU, INIT, "--output", str(tmp_path), env={"PYTHONHASHSEED": seed, "TZ": "Asia/Tokyo"})
+    assert process.returncode == 0, process.stderr
     for name in (CPU, INIT):
         assert (tmp_path / name / "sbom.cdx.json").read_bytes() == (folder / name / "sbom.cdx.json").read_bytes()
 
@@ -131,8 +134,8 @@ def test_what_is_read_now_is_what_was_remembered_and_leaves_nothing_behind(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     arguments = ("sbom", CPU, "--matrix", str(matrix), "--output", str(tmp_path / "sboms"))
-    done = torchbake(*arguments, env={"TMPDIR": str(temporary)})
-    assert done.returncode == 0, done.stderr
+    process = torchbake(*arguments, env={"TMPDIR": str(temporary)})
+    assert process.returncode == 0, process.stderr
     assert (tmp_path / "sboms" / CPU / "sbom.cdx.json").read_bytes() == (folder / CPU / "sbom.cdx.json").read_bytes()
     assert list(temporary.iterdir()) == []
     cache = {path.name: path.stat().st_size for path in (tmp_path / ".torchbake/packages").iterdir()}
@@ -141,8 +144,8 @@ def test_what_is_read_now_is_what_was_remembered_and_leaves_nothing_behind(
 
 
 def test_the_result_is_json_alone_and_the_licenses_come_with_their_packages(folder: Path, built: Built) -> None:
-    done = torchbake("sbom", CPU, INIT, "--licenses", "--format", "json", "--output", str(folder))
-    cpu, init = sorted(json.loads(done.stdout)["images"], key=lambda image: image["id"])
+    process = torchbake("sbom", CPU, INIT, "--licenses", "--format", "json", "--output", str(folder))
+    cpu, init = sorted(json.loads(process.stdout)["images"], key=lambda image: image["id"])
     assert (cpu["id"], cpu["digest"], cpu["problem"]) == (CPU, built[CPU]["digest"], "")
     assert cpu["path"] == str(folder / CPU / "sbom.cdx.json")
     rows = {row["license"]: [package["name"] for package in row["packages"]] for row in cpu["licenses"]}
@@ -157,18 +160,18 @@ def test_the_result_is_json_alone_and_the_licenses_come_with_their_packages(fold
 
 
 def test_the_table_shows_an_image_that_is_not_built_as_such(folder: Path, built: Built) -> None:
-    done = torchbake("sbom", INIT, "2.15.0-cuda13.2-cudnn9-devel-debian12", "--output", str(folder))
-    assert done.returncode == 7
-    assert "none: it is not in the engine" in done.stdout
-    assert str(folder / INIT / "sbom.cdx.json") in done.stdout
-    assert "nox -s build sbom -- 2.15.0-cuda13.2-cudnn9-devel-debian12" in done.stderr
+    process = torchbake("sbom", INIT, "2.15.0-cuda13.2-cudnn9-devel-debian12", "--output", str(folder))
+    assert process.returncode == 7
+    assert "none: it is not in the engine" in process.stdout
+    assert str(folder / INIT / "sbom.cdx.json") in process.stdout
+    assert "nox -s build sbom -- 2.15.0-cuda13.2-cudnn9-devel-debian12" in process.stderr
 
 
 def test_the_licenses_are_a_table_an_image(built: Built, folder: Path) -> None:
-    done = torchbake("sbom", CPU, "--licenses", "--output", str(folder))
-    lines = done.stdout.splitlines()
+    process = torchbake("sbom", CPU, "--licenses", "--output", str(folder))
+    lines = process.stdout.splitlines()
     assert lines[0].strip() == CPU
     rows = {columns[0]: int(columns[1]) for line in lines[2:] if len(columns := re.split(r"\s{2,}", line.strip())) > 2}
     assert rows["MIT"] > 10
     assert rows["(not known)"] > 0
-    assert "\x1b" not in done.stdout
+    assert "\x1b" not in process.stdout

@@ -63,7 +63,7 @@ def _command_lines() -> Iterator[str]:
 
 
 def torchbake(*words: str, env: dict[str, str] | None = None, prefix: tuple[str, ...] = ()) -> Outcome:
-    done = subprocess.run(
+    process = subprocess.run(
         [*prefix, sys.executable, "-m", "torchbake", *words],
         cwd=ROOT,
         env={**_environment(), **(env or {})},
@@ -73,7 +73,7 @@ def torchbake(*words: str, env: dict[str, str] | None = None, prefix: tuple[str,
         timeout=180,
         check=False,
     )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    return Outcome(process.returncode, process.stdout, process.stderr)
 
 
 def _environment() -> dict[str, str]:
@@ -214,13 +214,13 @@ def test_a_crashed_engine_is_cleared_or_started_again(second: Second) -> None:
 
 @needs_root
 @pytest.mark.parametrize(
-    ("config", "extra", "said"),
+    ("config", "extra", "output"),
     [("{broken", (), "unable to configure the Docker daemon"), ("{}", ("--no-such-flag",), "unknown flag")],
 )
 def test_a_start_that_fails_shows_the_end_of_the_log(
-    second: Second, config: str, extra: tuple[str, ...], said: str
+    second: Second, config: str, extra: tuple[str, ...], output: str
 ) -> None:
-    with pytest.raises(SetupError, match=said) as caught:
+    with pytest.raises(SetupError, match=output) as caught:
         dockerd.start(second.paths, config, extra=extra)
     assert str(second.paths.log) in caught.value.message
     assert second.leftovers() == []

@@ -25,15 +25,15 @@ from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import load_project
 from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
 from torchbake.registry.artifact import Artifact, put_artifact
-from torchbake.registry.cosign import Cosign, CosignSigner, CosignVerifier, Idle, Signer, Trust, Verifier
+from torchbake.registry.cosign import Cosign, CosignSigner, CosignVerifier, NoCosign, Signer, Trust, Verifier
 from torchbake.release.attestations import SBOM_TYPE
-from torchbake.release.candidate import Candidate, Published
+from torchbake.release.candidate import Candidate, Publication
 from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import read_record, write_record
 from torchbake.validate.judge import promise_of
-from torchbake.validate.pull import Idle as NotPulled
-from torchbake.validate.run import Row
+from torchbake.validate.pull import NoInspection as NotPulled
+from torchbake.validate.run import MatrixSubject
 
 pytestmark = pytest.mark.release
 
@@ -109,32 +109,34 @@ def signer(keys: Keys, cosign: Path) -> Signer:
     return CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=keys.private)
 
 
-def publish(place: Place, with_: Signer, candidate: Candidate | None = None) -> Published:
+def publish(place: Place, with_: Signer, candidate: Candidate | None = None) -> Publication:
     publisher = Publisher(place.registry(), signer=with_)
     return publisher.publish(candidate or place.candidate(NEW), place.small.supply, lambda _: None, lambda *_: None)
 
 
 def by_hand(cosign: Path, place: Place, keys: Keys, tag: str = TAG) -> dict[str, bool]:
     """Whether `cosign verify`, as anybody would type it, trusts each of a release's digests."""
-    found = {}
+    matches = {}
     for part in PARTS:
         ref = f"{place.registry().repository}@{place.registry().digest(tag + part)}"
         command = [str(cosign), "verify", "--key", keys.public, "--insecure-ignore-tlog=true", ref]
-        found[part] = subprocess.run(command, capture_output=True, check=False).returncode == 0
-    return found
+        matches[part] = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return matches
 
 
 def failed(place: Place, verifier: Verifier) -> dict[str, dict[str, str]]:
     """What fails, by tag and check."""
     spec, tags = place.spec(NEW), place.project.tags[NEW]
     promise = promise_of(spec, tags, read_lock(place.project.root, spec))
-    row = Row(promise=promise, registry=place.registry(), known=frozenset(place.project.tags), verifier=verifier)
-    found = row.validate(NotPulled(reason="nothing is pulled"), lambda _: None)
+    row = MatrixSubject(
+        promise=promise, registry=place.registry(), known_ids=frozenset(place.project.tags), verifier=verifier
+    )
+    storeds = row.validate(NotPulled(reason="nothing is pulled"), lambda _: None)
     reasons = {
         one.ref.rpartition(":")[2]: {
             check.id.partition(".")[2]: check.text for check in one.checks if check.outcome is Outcome.FAILED
         }
-        for one in found
+        for one in storeds
     }
     return {tag: checks for tag, checks in reasons.items() if checks}
 
@@ -235,7 +237,7 @@ def test_what_is_done_by_hand_is_found_and_the_next_publish_puts_it_right(
 
 
 def test_what_is_attached_to_an_unsigned_release_is_put_back_too(place: Place, ours: Keys, cosign: Path) -> None:
-    unsigned = Idle(skip_reason="no key was given")
+    unsigned = NoCosign(skip_reason="no key was given")
     publish(place, unsigned)
     good = place.registry().digest(f"{TAG}.release")
     _overwrite(place, "sbom")
@@ -246,7 +248,7 @@ def test_what_is_attached_to_an_unsigned_release_is_put_back_too(place: Place, o
 
 
 def test_a_release_without_a_signature_is_signed_when_there_is_a_key(place: Place, ours: Keys, cosign: Path) -> None:
-    publish(place, Idle(skip_reason="no key was given"))
+    publish(place, NoCosign(skip_reason="no key was given"))
     before = read_record(place.registry(), TAG)
     assert before
     assert before.signature == "not-run: no key was given"
@@ -266,7 +268,7 @@ def test_a_new_key_signs_what_the_old_one_has(place: Place, ours: Keys, theirs: 
 
 
 def test_nothing_is_signed_for_the_reason_alone_that_it_is_there(place: Place, ours: Keys, cosign: Path) -> None:
-    publish(place, Idle(skip_reason="no key was given"))
+    publish(place, NoCosign(skip_reason="no key was given"))
     before = place.registry().tags()
     candidate = place.candidate(NEW)
     other = place.small.make(candidate.labels, [b"another build of the same inputs"])
@@ -276,7 +278,7 @@ def test_nothing_is_signed_for_the_reason_alone_that_it_is_there(place: Place, o
 
 
 def test_an_older_release_is_judged_by_its_own_signatures(place: Place, ours: Keys, cosign: Path) -> None:
-    publish(place, Idle(skip_reason="no key was given"))
+    publish(place, NoCosign(skip_reason="no key was given"))
     publish(place, signer(ours, cosign), place.candidate(NEW, "b"))
     wrong = failed(place, verifier(ours, cosign))
     assert wrong.keys() == {TAG}
@@ -347,10 +349,10 @@ def test_a_registry_that_wants_a_login(
 ) -> None:
     publish(guarded, signer(ours, watched))
     assert failed(guarded, verifier(ours, watched)) == {}
-    told = capfd.readouterr()
+    lines = capfd.readouterr()
     calls = (watched.parent / "log").read_text()
     assert calls.count("sign --yes") == 1  # all at once
-    for text in (told.out, told.err, calls):
+    for text in (lines.out, lines.err, calls):
         for secret in (PASSWORD, BASIC, SECRET):
             assert secret not in text
     settings = dict(line.partition("=")[::2] for line in (watched.parent / "env").read_text().splitlines())
@@ -404,21 +406,21 @@ def test_a_wrong_password_of_the_key_is_told_with_what_to_do(
 def test_the_commands_refuse_before_anything_is_written(
     running: Running, ours: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(command: str, *words: str) -> tuple[int, str]:
-        done = torchbake(command, INIT, "--registry", f"{running.host}/refused", *words)
-        return done.returncode, done.stderr
+    def end(command: str, *words: str) -> tuple[int, str]:
+        process = torchbake(command, INIT, "--registry", f"{running.host}/refused", *words)
+        return process.returncode, process.stderr
 
-    code, said = ended("publish", "--require-signature")
-    assert (code, "no --key and no --keyless was given" in said) == (18, True)
-    code, said = ended("publish", "--key", ours.private, "--keyless")
-    assert (code, "--key and --keyless are two ways to sign" in said) == (2, True)
-    code, said = ended("validate", "--require-signature")
-    assert (code, "no --key and no --identity was given" in said) == (18, True)
+    code, output = end("publish", "--require-signature")
+    assert (code, "no --key and no --keyless was given" in output) == (18, True)
+    code, output = end("publish", "--key", ours.private, "--keyless")
+    assert (code, "--key and --keyless are two ways to sign" in output) == (2, True)
+    code, output = end("validate", "--require-signature")
+    assert (code, "no --key and no --identity was given" in output) == (18, True)
     without = [folder for folder in os.environ["PATH"].split(":") if not Path(folder, "cosign").exists()]
     monkeypatch.setenv("PATH", ":".join(without))
     for command, key in (("publish", ours.private), ("validate", ours.public)):
-        code, said = ended(command, "--key", key, "--require-signature")
-        assert (code, "cosign is not installed" in said) == (18, True)
+        code, output = end(command, "--key", key, "--require-signature")
+        assert (code, "cosign is not installed" in output) == (18, True)
     catalogue = requests.get(f"http://{running.host}/v2/_catalog", timeout=5).json()["repositories"]
     assert not [name for name in catalogue if name.startswith("refused/")]
 
@@ -429,18 +431,18 @@ def test_the_commands_sign_and_trust_a_real_image(
     where = ("--registry", f"{running.host}/real")
     assert torchbake("test", INIT).returncode == 0
     words = ("--key", ours.private, "--require-signature", "--no-transparency-log")
-    done = torchbake("publish", INIT, *where, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = torchbake("publish", INIT, *where, *words)
+    assert process.returncode == 0, process.stdout + process.stderr
     for name in (NAME, PASSWORD, SECRET):
-        assert name not in done.stdout + done.stderr
+        assert name not in process.stdout + process.stderr
 
     def validated(key: str, *more: str) -> tuple[int, dict[str, str]]:
         words = ("--no-pull", "--key", key, "--no-transparency-log", "--format", "json")
-        done = torchbake("validate", *(more or (INIT, *where)), *words)
-        checks = [check for image in json.loads(done.stdout)["images"] for check in image["checks"]]
+        process = torchbake("validate", *(more or (INIT, *where)), *words)
+        checks = [check for image in json.loads(process.stdout)["images"] for check in image["checks"]]
         wrong = {check["id"]: check["reason"] for check in checks if check["outcome"] == "failed"}
         assert "registry.signature" in {check["id"] for check in checks if check["outcome"] != "not-run"}
-        return done.returncode, wrong
+        return process.returncode, wrong
 
     assert validated(ours.public) == (0, {})
     code, wrong = validated(theirs.public)

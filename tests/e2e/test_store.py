@@ -38,8 +38,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def store(disk: Path, *words: str) -> tuple[int, Any, str]:
     """Run `torchbake store` on the layers of a disk; its exit code, its JSON and its messages."""
     env = {"TORCHBAKE_LAYERS": str(disk / "layers")}
-    done = torchbake("store", *words, "--format", "json", "--matrix", str(disk / "matrix.yaml"), env=env)
-    return done.returncode, json.loads(done.stdout or "null"), done.stderr
+    process = torchbake("store", *words, "--format", "json", "--matrix", str(disk / "matrix.yaml"), env=env)
+    return process.returncode, json.loads(process.stdout or "null"), process.stderr
 
 
 def fill(layers: LayerStore, sizes: Iterable[int]) -> None:
@@ -55,11 +55,11 @@ def test_a_full_disk_leaves_a_sound_store(disk: Path) -> None:
     assert isinstance(of_os_error(error.value), StorageError)
     count = len(layers.entries())
     assert 1 < count < len(sizes)
-    with pytest.raises(OSError, match="No space left"), layout.written() as exports:
+    with pytest.raises(OSError, match="No space left"), layout.write_lock() as exports:
         put(Layout(folder=exports / "a"), archive(file("a", os.urandom(ROOM))))
     assert [*disk.glob("*/.work-*")] == []
-    code, shown, _ = store(disk, "verify")
-    assert (code, shown["blobs"], shown["damages"]) == (0, count, [])
+    code, text, _ = store(disk, "verify")
+    assert (code, text["blobs"], text["damages"]) == (0, count, [])
     assert layers.tidy(300_000) > 0
     keep(layers, KEY)
     assert layers.find(KEY) == packed(DATA)
@@ -83,9 +83,9 @@ def test_a_read_only_store_is_read_and_nothing_else(disk: Path) -> None:
 def test_what_is_damaged_on_a_read_only_disk_is_named_and_cannot_be_removed(disk: Path) -> None:
     layers = LayerStore(folder=disk / "layers")
     keep(layers, KEY)
-    damage(layers.path(sha256(DATA)), seen=False)
+    damage(layers.path(sha256(DATA)), is_seen=False)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     assert store(disk, "verify")[0] == DamagedError.exit_code
-    code, _, said = store(disk, "verify", "--remove-damaged")
+    code, _, output = store(disk, "verify", "--remove-damaged")
     assert code == StorageError.exit_code
-    assert str(layers.folder) in said
+    assert str(layers.folder) in output

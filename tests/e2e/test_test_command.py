@@ -94,8 +94,8 @@ def checks_in(folder: Path, *bodies: str) -> Path:
 def matrix(project: Project) -> Path:
     """A matrix of two images, of which the engine holds one."""
     path = project(CPU_ROW + INIT_ROW, repository=f"{REPOSITORY}/pytorch")
-    done = torchbake("build", INIT, "--matrix", str(path))
-    assert done.returncode == 0, done.stderr
+    process = torchbake("build", INIT, "--matrix", str(path))
+    assert process.returncode == 0, process.stderr
     return path
 
 
@@ -134,9 +134,9 @@ def slow(engine: docker.DockerClient, matrix: Path) -> Iterator[str]:
     engine.images.remove(f"{REPOSITORY}/slow:1", noprune=True)
 
 
-def image_of(done: Completed) -> dict[str, Any]:
-    assert done.stdout, done.stderr
-    images: list[dict[str, Any]] = json.loads(done.stdout)["images"]
+def image_of(process: Completed) -> dict[str, Any]:
+    assert process.stdout, process.stderr
+    images: list[dict[str, Any]] = json.loads(process.stdout)["images"]
     assert len(images) == 1
     return images[0]
 
@@ -160,31 +160,33 @@ def test_an_image_passes_and_its_verdict_answers_the_second_time(
 
 
 def test_what_did_not_run_is_shown_apart_and_its_reason_once(tested: Callable[..., Completed]) -> None:
-    done = tested((GOOD, NOT_RUN, "import pytest\ndef test_too(): pytest.skip('no GPU')"), INIT)
-    assert done.returncode == 0
-    assert done.stdout.count("no GPU") == 1
-    assert "fake.open, fake.too" in done.stdout
-    assert f"✓ {INIT}: passed" in done.stderr
+    process = tested((GOOD, NOT_RUN, "import pytest\ndef test_too(): pytest.skip('no GPU')"), INIT)
+    assert process.returncode == 0
+    assert process.stdout.count("no GPU") == 1
+    assert "fake.open, fake.too" in process.stdout
+    assert f"✓ {INIT}: passed" in process.stderr
 
 
 def test_a_tag_that_became_another_image_meanwhile_is_not_judged(engine: docker.DockerClient, matrix: Path) -> None:
     words = ["-m", "pytest", "tests/images", "--image", REF, "--matrix", str(matrix), "-p", "no:cacheprovider"]
     was = f"sha256:{'0' * 64}"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *words, "--digest", was], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 4
-    assert f"{REF} was {was}, and is {engine.images.get(REF).id} by now. Test it again." in done.stdout + done.stderr
+    assert process.returncode == 4
+    assert (
+        f"{REF} was {was}, and is {engine.images.get(REF).id} by now. Test it again." in process.stdout + process.stderr
+    )
 
 
 def test_a_failed_check_fails_the_image_and_is_tested_again(tested: Callable[..., Completed], matrix: Path) -> None:
     for _ in range(2):
-        done = tested((GOOD, BAD), INIT, "--format", "json")
-        assert done.returncode == 13
-        assert image_of(done)["reused"] is False
-    failed = [check for check in image_of(done)["checks"] if check["outcome"] == "failed"]
+        process = tested((GOOD, BAD), INIT, "--format", "json")
+        assert process.returncode == 13
+        assert image_of(process)["reused"] is False
+    failed = [check for check in image_of(process)["checks"] if check["outcome"] == "failed"]
     assert [check["id"] for check in failed] == ["fake.bad"]
-    assert "fake.bad: ValueError: setuid: /bin/su" in done.stderr
+    assert "fake.bad: ValueError: setuid: /bin/su" in process.stderr
     junit = next((matrix.parent / "reports" / INIT).glob("*.xml"))
     assert len(list(ElementTree.parse(junit).iter("failure"))) == 1
 
@@ -208,12 +210,12 @@ def test_a_part_of_the_checks_is_no_verdict(tested: Callable[..., Completed], ma
 def test_checks_that_break_are_a_failed_verdict_with_the_cause(
     tested: Callable[..., Completed], body: str, word: str
 ) -> None:
-    done = tested((GOOD, body), INIT, "--format", "json")
-    assert done.returncode == 13
-    failed = [check for check in image_of(done)["checks"] if check["outcome"] == "failed"]
+    process = tested((GOOD, body), INIT, "--format", "json")
+    assert process.returncode == 13
+    failed = [check for check in image_of(process)["checks"] if check["outcome"] == "failed"]
     assert [check["id"] for check in failed] == ["suite"]
     assert word in failed[0]["reason"]
-    log = next(line.partition("log: ")[2] for line in done.stderr.splitlines() if "the whole log" in line)
+    log = next(line.partition("log: ")[2] for line in process.stderr.splitlines() if "the whole log" in line)
     assert Path(log).exists()
 
 
@@ -222,12 +224,12 @@ def test_checks_that_hang_end_at_their_timeout_with_what_they_found(
 ) -> None:
     mark = tmp_path / "torn-down"
     started = time.monotonic()
-    done = tested((GOOD, SLOW_FOR.format(mark=str(mark))), "--image", slow, "--timeout", "8", "--format", "json")
+    process = tested((GOOD, SLOW_FOR.format(mark=str(mark))), "--image", slow, "--timeout", "8", "--format", "json")
     assert time.monotonic() - started < 60
-    assert done.returncode == 13
-    found = {check["id"]: check for check in image_of(done)["checks"]}
-    assert found["fake.good"]["outcome"] == "passed"
-    assert "did not end within 8 s" in found["suite"]["reason"]
+    assert process.returncode == 13
+    matches = {check["id"]: check for check in image_of(process)["checks"]}
+    assert matches["fake.good"]["outcome"] == "passed"
+    assert "did not end within 8 s" in matches["suite"]["reason"]
     assert mark.exists()
 
 
@@ -243,9 +245,9 @@ def test_checks_that_will_not_end_are_killed_with_their_children(
             time.sleep(60)
         """
     mark = tmp_path / "child"
-    done = tested((deaf.format(mark=str(mark)),), INIT, "--timeout", "20", "--format", "json")
-    assert done.returncode == 13
-    assert "did not end within 20 s" in image_of(done)["checks"][0]["reason"]
+    process = tested((deaf.format(mark=str(mark)),), INIT, "--timeout", "20", "--format", "json")
+    assert process.returncode == 13
+    assert "did not end within 20 s" in image_of(process)["checks"][0]["reason"]
     until(lambda: not _runs(int(mark.read_text())))
 
 
@@ -266,9 +268,9 @@ def test_an_interrupted_run_keeps_what_is_finished_and_leaves_nothing_behind(
     assert process.returncode == 130
     assert "Traceback" not in rest
     assert mark.exists(), "the checks were killed before they could remove what they had made"
-    kept = sorted(path.name for path in (matrix.parent / "reports").iterdir())
-    assert kept == [f"{REPOSITORY}/{INIT}:1.0.0".replace("/", "_").replace(":", "_")]
-    assert not _named(str(tmp_path / "checks"))
+    kept_items = sorted(path.name for path in (matrix.parent / "reports").iterdir())
+    assert kept_items == [f"{REPOSITORY}/{INIT}:1.0.0".replace("/", "_").replace(":", "_")]
+    assert not _name_of(str(tmp_path / "checks"))
 
 
 def test_images_are_tested_side_by_side(tested: Callable[..., Completed], tmp_path: Path, slow: str) -> None:
@@ -283,16 +285,16 @@ def test_images_are_tested_side_by_side(tested: Callable[..., Completed], tmp_pa
                 time.sleep(0.05)
         """
     (tmp_path / "here").mkdir()
-    done = tested((body.format(here=str(tmp_path / "here")),), "--image", REF, "--image", slow, "--jobs", "2")
-    assert done.returncode == 0, done.stderr
+    process = tested((body.format(here=str(tmp_path / "here")),), "--image", REF, "--image", slow, "--jobs", "2")
+    assert process.returncode == 0, process.stderr
 
 
 def test_an_image_that_is_not_there_fails_and_the_others_are_tested(
     tested: Callable[..., Completed],
 ) -> None:
-    done = tested((GOOD,), "all", "--format", "json")
-    assert done.returncode == 13
-    images = {image["name"]: image for image in json.loads(done.stdout)["images"]}
+    process = tested((GOOD,), "all", "--format", "json")
+    assert process.returncode == 13
+    images = {image["name"]: image for image in json.loads(process.stdout)["images"]}
     assert images[INIT]["outcome"] == "passed"
     missing = images["2.13.0-cpu-runtime-debian12"]
     assert missing["outcome"] == "failed"
@@ -301,16 +303,16 @@ def test_an_image_that_is_not_there_fails_and_the_others_are_tested(
 
 def test_an_image_that_is_out_of_date_is_tested_and_said_so(tested: Callable[..., Completed], matrix: Path) -> None:
     matrix.write_text(matrix.read_text() + "source: https://example.com/changed\n")
-    done = tested((GOOD,), INIT, "--format", "json")
-    assert done.returncode == 0
-    assert "its inputs changed" in image_of(done)["warning"]
-    assert f"nox -s build -- {INIT}" in done.stderr
+    process = tested((GOOD,), INIT, "--format", "json")
+    assert process.returncode == 0
+    assert "its inputs changed" in image_of(process)["warning"]
+    assert f"nox -s build -- {INIT}" in process.stderr
 
 
 def test_options_meant_for_another_pytest_leave_no_check_out(tested: Callable[..., Completed]) -> None:
-    done = tested((GOOD, BAD), INIT, "--format", "json", PYTEST_ADDOPTS="-k good")
-    assert done.returncode == 13
-    assert len(image_of(done)["checks"]) == 2
+    process = tested((GOOD, BAD), INIT, "--format", "json", PYTEST_ADDOPTS="-k good")
+    assert process.returncode == 13
+    assert len(image_of(process)["checks"]) == 2
 
 
 def _runs(pid: int) -> bool:
@@ -320,7 +322,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def _named(word: str) -> list[str]:
+def _name_of(word: str) -> list[str]:
     """Processes that name ``word`` on their command line."""
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):

@@ -45,9 +45,9 @@ def test_a_job_trains_to_its_end_and_each_host_ends_with_0(
     with new_job(engine, image, NODES, {}) as job:
         containers = started(job, tmp_path, TRAINS)
         codes = job.ends()
-        said = "".join(container.logs().decode() for container in containers)
-    assert codes == [0] * NODES, said[-3000:]
-    check_trained("torchrun", Ended(code=0, said=said, seconds=0))
+        output = "".join(container.logs().decode() for container in containers)
+    assert codes == [0] * NODES, output[-3000:]
+    check_trained("torchrun", Ended(code=0, output=output, seconds=0))
 
 
 def test_a_rank_that_fails_ends_its_host_with_torchruns_own_code(
@@ -57,11 +57,11 @@ def test_a_rank_that_fails_ends_its_host_with_torchruns_own_code(
     with new_job(engine, image, NODES, {}) as job:
         *others, last = started(job, tmp_path, FAILS)
         assert last.wait(timeout=240)["StatusCode"] == 1
-        said = last.logs().decode()
+        output = last.logs().decode()
         for container in others:
             container.reload()
         assert [container.status for container in others] == ["running"] * 2
-    assert "exitcode  : 7" in said
+    assert "exitcode  : 7" in output
 
 
 def test_run_in_torchruns_place_ends_all_hosts_with_the_ranks_code(

@@ -25,7 +25,7 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.manifest import Manifest, sha256
 from torchbake.oci.reference import Reference, Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Supply
 from torchbake.release.promote import shift
@@ -34,14 +34,14 @@ from torchbake.release.record import read_record, write_record
 from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import parse_expected
 from torchbake.validate.judge import promise_of
-from torchbake.validate.pull import Idle
-from torchbake.validate.run import Foreign, Row
+from torchbake.validate.pull import NoInspection
+from torchbake.validate.run import Foreign, MatrixSubject
 
 pytestmark = pytest.mark.validate
 
 TOOLS = ROOT / ".torchbake/tools"
 OLD, NEW = "2.9.1-cuda12.8-cudnn9-runtime-debian12", "2.10.0-cuda12.8-cudnn9-runtime-debian12"
-NOT_PULLED = Idle(reason="nothing is pulled (--no-pull)")
+NOT_PULLED = NoInspection(reason="nothing is pulled (--no-pull)")
 INPUTS = {letter: f"sha256:{letter * 64}" for letter in "abc"}
 
 
@@ -60,12 +60,14 @@ class Place:
 
     def registry(self, name: str = "pytorch") -> Registry:
         host = self.running.host
-        return Registry(Transport(host, sleep=lambda _: None), Repository(host=host, path=f"{self.namespace}/{name}"))
+        return Registry(
+            RegistryTransport(host, sleep=lambda _: None), Repository(host=host, path=f"{self.namespace}/{name}")
+        )
 
     def spec(self, name: str) -> ImageSpec:
-        (found,) = (spec for spec in self.project.expansion.specs if spec.id == name)
-        assert isinstance(found, ImageSpec)
-        return found
+        (value,) = (spec for spec in self.project.expansion.specs if spec.id == name)
+        assert isinstance(value, ImageSpec)
+        return value
 
     def candidate(self, name: str, inputs: str = "a", lies: Mapping[str, str] | None = None) -> Candidate:
         """An image of a few bytes, with the labels that its row promises, but for the lies."""
@@ -88,10 +90,12 @@ class Place:
         """The checks of each tag of an image."""
         spec, tags = self.spec(name), self.project.tags[name]
         promise = promise_of(spec, tags, read_lock(self.project.root, spec))
-        known = frozenset(self.project.tags)
-        found = Row(promise=promise, registry=self.registry(), known=known).validate(NOT_PULLED, lambda _: None)
-        assert [one.ref.partition(":")[0] for one in found] == [self.running.host.partition(":")[0]] * len(found)
-        return {one.ref.rpartition(":")[2]: one.checks for one in found}
+        known_names = frozenset(self.project.tags)
+        storeds = MatrixSubject(promise=promise, registry=self.registry(), known_ids=known_names).validate(
+            NOT_PULLED, lambda _: None
+        )
+        assert [one.ref.partition(":")[0] for one in storeds] == [self.running.host.partition(":")[0]] * len(storeds)
+        return {one.ref.rpartition(":")[2]: one.checks for one in storeds}
 
     def failures(self, name: str) -> dict[str, dict[str, str]]:
         """What fails, by tag and check."""
@@ -143,10 +147,10 @@ def test_what_was_published_is_good(place: Place, validate: Callable[..., Comple
     place.publish(OLD)
     place.publish(NEW)
     place.publish(NEW, "b")
-    done = validate(OLD, NEW, "--registry", place.where, "--no-pull", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    images = json.loads(done.stdout)["images"]
+    process = validate(OLD, NEW, "--registry", place.where, "--no-pull", "--format", "json")
+    assert process.returncode == 0, process.stderr
+    assert "Traceback" not in process.stderr
+    images = json.loads(process.stdout)["images"]
     refs = [f"{place.where}/pytorch:{tag}" for name in (OLD, NEW) for tag in place.project.tags[name]]
     refs += [f"{place.where}/pytorch:{tag}" for tag in (f"{OLD}-r0", f"{NEW}-r0", f"{NEW}-r1")]
     assert sorted(image["ref"] for image in images) == sorted(refs)
@@ -180,10 +184,10 @@ def test_a_tag_moved_by_hand_is_named_with_where_it_belongs(place: Place, valida
         f"points at {OLD} ({short_digest(old.digest)}), and should point at {NEW}-r0 ({short_digest(new.digest)})",
         f"Put it there: nox -s promote -- {NEW} --registry {place.where} --to 0",
     ]
-    done = validate(NEW, "--registry", place.where, "--no-pull")
-    assert done.returncode == 15
-    assert f"should point at {NEW}-r0" in done.stdout
-    assert f"{place.where}/pytorch:cuda12" in done.stderr
+    process = validate(NEW, "--registry", place.where, "--no-pull")
+    assert process.returncode == 15
+    assert f"should point at {NEW}-r0" in process.stdout
+    assert f"{place.where}/pytorch:cuda12" in process.stderr
     assert torchbake(*reason.splitlines()[1].partition("nox -s ")[2].replace(" -- ", " ").split()).returncode == 0
     assert place.failures(NEW) == {}
 
@@ -304,8 +308,8 @@ def test_any_reference_by_its_labels(place: Place) -> None:
     def failed(expected: str, key: str = NEW) -> dict[str, str]:
         reference = Reference(repository=place.registry().repository, tag=key)
         subject = Foreign(reference=reference, registry=place.registry(), expected=parse_expected(expected))
-        (found,) = subject.validate(NOT_PULLED, lambda _: None)
-        return {check.id: check.text for check in found.checks if check.outcome is Outcome.FAILED}
+        (stored,) = subject.validate(NOT_PULLED, lambda _: None)
+        return {check.id: check.text for check in stored.checks if check.outcome is Outcome.FAILED}
 
     assert failed("torch=2.10.0,cuda=12.8,python=3.11") == {}
     assert failed("torch=2.11.0,cuda=12") == {"registry.labels": "by its labels torch is 2.10.0, not 2.11.0"}
@@ -318,9 +322,9 @@ def test_any_reference_by_its_labels(place: Place) -> None:
 def test_a_repository_that_does_not_answer_hides_no_other(place: Place, validate: Callable[..., Completed]) -> None:
     place.publish(NEW)
     words = (NEW, "127.0.0.1:1/acme/pytorch:latest", "--registry", place.where, "--no-pull", "--format", "json")
-    done = validate(*words)
-    assert done.returncode == 14
-    outcomes = {image["ref"]: image["outcome"] for image in json.loads(done.stdout)["images"]}
+    process = validate(*words)
+    assert process.returncode == 14
+    outcomes = {image["ref"]: image["outcome"] for image in json.loads(process.stdout)["images"]}
     assert outcomes.pop("127.0.0.1:1/acme/pytorch:latest") == "failed"
     assert set(outcomes.values()) == {"passed"}
 
@@ -338,9 +342,9 @@ def test_real_images_are_pulled_by_digest_and_looked_into(
     candidate = Candidate(id=INIT, digest=init.digest, labels=init.labels, tags=tags, verdict=None)
     supply = supply_of(INIT, EngineSource(engine=connect()), tmp_path, tmp_path / "layers")
     Publisher(place.registry(INIT)).publish(candidate, supply, lambda _: None, lambda *_: None)
-    done = validate(INIT, "--registry", place.where, "--format", "json")
-    assert done.returncode == 0, done.stdout
-    checks = [check for image in json.loads(done.stdout)["images"] for check in image["checks"]]
+    process = validate(INIT, "--registry", place.where, "--format", "json")
+    assert process.returncode == 0, process.stdout
+    checks = [check for image in json.loads(process.stdout)["images"] for check in image["checks"]]
     assert {check["id"] for check in checks if check["outcome"] != "passed"} == {
         "registry.signature"
     }  # no key was given
@@ -382,10 +386,10 @@ def test_all_image_checks_can_be_run_on_what_is_served(
         candidate = Candidate(id=INIT, digest=digest, labels=labels, tags=tags, verdict=None)
         supply = Supply(source=Ready(content))
         Publisher(place.registry(INIT)).publish(candidate, supply, lambda _: None, lambda *_: None)
-        done = validate(INIT, "--registry", place.where, "--suite", "--format", "json")
-        images = json.loads(done.stdout)["images"]
+        process = validate(INIT, "--registry", place.where, "--suite", "--format", "json")
+        images = json.loads(process.stdout)["images"]
         checks = [check for one in images for check in one["checks"] if check["id"] == "registry.suite"]
-        assert len(checks) == len(images), done.stdout
+        assert len(checks) == len(images), process.stdout
         outcomes.append([check["outcome"] for check in checks])
         reasons |= {check["reason"].partition("\n")[0] for check in checks}
     assert outcomes[0] == ["passed"] * (len(tags) + 1)
@@ -399,7 +403,7 @@ class Ready:
 
     content: Content
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+    def take_out(self, digest: str, folder: Path, select: Callable[[str], bool]) -> Content:
         return self.content
 
 

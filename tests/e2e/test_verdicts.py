@@ -54,8 +54,8 @@ class Site:
     def test(self, *words: str) -> None:
         """Test the image, write the verdict, and forget it in the clone that tested."""
         key = ("--key", self.signer.key, NO_LOG, "--write-verdict", str(self.verdicts))
-        done = torchbake("test", INIT, "--matrix", str(self.tester), *key, *words)
-        assert done.returncode == 0, done.stdout + done.stderr
+        process = torchbake("test", INIT, "--matrix", str(self.tester), *key, *words)
+        assert process.returncode == 0, process.stdout + process.stderr
         shutil.rmtree(self.tester.parent / "reports")
 
     def change(self, **changes: Any) -> Verdict:
@@ -69,8 +69,10 @@ class Site:
         """Publish with the verdicts; the exit code and the problem of the image."""
         trust = () if "--verdicts" in words else ("--verdicts", str(self.verdicts), "--verdict-key", key or self.public)
         where = ("--registry", f"{self.registry}/team", "--format", "json")
-        done = torchbake("publish", INIT, "--matrix", str(self.publisher), *where, *trust, NO_LOG, *words)
-        return done.returncode, str(json.loads(done.stdout)["images"][0]["problem"]) if done.stdout else done.stderr
+        process = torchbake("publish", INIT, "--matrix", str(self.publisher), *where, *trust, NO_LOG, *words)
+        return process.returncode, str(
+            json.loads(process.stdout)["images"][0]["problem"]
+        ) if process.stdout else process.stderr
 
 
 @pytest.fixture
@@ -79,8 +81,8 @@ def site(
 ) -> Iterator[Site]:
     name = request.node.name.removeprefix("test_").replace("_", "-")
     tester = project(ROWS, repository=f"torchbake-test/{name}/pytorch")
-    done = torchbake("build", INIT, "--matrix", str(tester), "--format", "json")
-    assert done.returncode == 0, done.stderr
+    process = torchbake("build", INIT, "--matrix", str(tester), "--format", "json")
+    assert process.returncode == 0, process.stderr
     publisher = tmp_path / "clone" / tester.name
     with registries.registry(ROOT / ".torchbake/tools", tmp_path / "registry") as running:
         publisher.parent.mkdir()
@@ -91,23 +93,23 @@ def site(
             registry=running.host,
             signer=CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=ours.private),
             public=ours.public,
-            built=str(images_of(done)[INIT]["digest"]),
+            built=str(images_of(process)[INIT]["digest"]),
         )
 
 
 def test_published_from_another_clone(site: Site) -> None:
     site.test()
-    made = read_statement(site.file.read_bytes())
-    assert (made.id, made.digest, made.outcome) == (INIT, site.built, Outcome.PASSED)
-    assert made.config.startswith("sha256:")
-    assert made.config != made.digest
-    done = torchbake("publish", INIT, "--matrix", str(site.publisher), "--registry", f"{site.registry}/team")
-    assert (done.returncode, "has not been tested since it was built" in done.stdout) == (16, True)
+    verdict = read_statement(site.file.read_bytes())
+    assert (verdict.id, verdict.digest, verdict.outcome) == (INIT, site.built, Outcome.PASSED)
+    assert verdict.config.startswith("sha256:")
+    assert verdict.config != verdict.digest
+    process = torchbake("publish", INIT, "--matrix", str(site.publisher), "--registry", f"{site.registry}/team")
+    assert (process.returncode, "has not been tested since it was built" in process.stdout) == (16, True)
     assert site.publish() == (0, "")
     record = record_of(site)
     assert record.verdict
     assert (record.digest, record.verdict.outcome) == (site.built, Outcome.PASSED)
-    assert record.verdict.counts["passed"] == len(made.of(Outcome.PASSED))
+    assert record.verdict.counts["passed"] == len(verdict.of(Outcome.PASSED))
 
 
 def record_of(site: Site) -> Record:
@@ -168,18 +170,18 @@ def test_another_build(site: Site) -> None:
         matrix.write_text(
             matrix.read_text().replace("version: 1.0.0", "version: 1.0.0, labels: {com.acme.team: vision}")
         )
-    done = torchbake("build", INIT, "--matrix", str(site.publisher))
-    assert done.returncode == 0, done.stderr
+    process = torchbake("build", INIT, "--matrix", str(site.publisher))
+    assert process.returncode == 0, process.stderr
     code, problem = site.publish()
     assert (code, f"{site.file} is of another image: {site.built}" in problem) == (16, True), problem
 
 
 def test_options_that_verify_nothing(site: Site) -> None:
     site.test()
-    code, said = site.publish("--verdicts", str(site.verdicts))
-    assert (code, "--verdict-key cosign.pub" in said) == (2, True), said
-    code, said = site.publish("--verdicts", f"{site.verdicts}-none", "--verdict-key", site.public)
-    assert (code, "no such folder" in said) == (2, True), said
+    code, output = site.publish("--verdicts", str(site.verdicts))
+    assert (code, "--verdict-key cosign.pub" in output) == (2, True), output
+    code, output = site.publish("--verdicts", f"{site.verdicts}-none", "--verdict-key", site.public)
+    assert (code, "no such folder" in output) == (2, True), output
     # The key that signs the release is a key that the user names.
     assert site.publish("--verdicts", str(site.verdicts), "--key", site.signer.key, "--dry-run") == (0, "")
 
@@ -214,5 +216,5 @@ def test_shards_in_one_report(site: Site) -> None:
     page = site.publisher.parent / "reports/index.html"
     assert "as the test says" in page.read_text()
     (site.verdicts / "shard/2.json").write_text("{}")
-    done = report(site)
-    assert (done.returncode, "shard/2.json is not a verdict" in done.stderr) == (13, True)
+    process = report(site)
+    assert (process.returncode, "shard/2.json is not a verdict" in process.stderr) == (13, True)

@@ -84,7 +84,7 @@ class Outcome(NamedTuple):
 
 
 def run_command(command: Sequence[str | Path], *, cwd: Path | None = None, uid: int | None = None) -> Outcome:
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=cwd,
         user=uid,
@@ -95,9 +95,9 @@ def run_command(command: Sequence[str | Path], *, cwd: Path | None = None, uid: 
         timeout=60,
         check=False,
     )
-    found = SUMMARY.search(done.stderr)
-    counts = [int(number) for number in found.groups()[1:]] if found else [-1] * 4
-    return Outcome(done.returncode, done.stdout, done.stderr, *counts)
+    match = SUMMARY.search(process.stderr)
+    counts = [int(number) for number in match.groups()[1:]] if match else [-1] * 4
+    return Outcome(process.returncode, process.stdout, process.stderr, *counts)
 
 
 class Tool:
@@ -123,8 +123,8 @@ def tool(_root: None, tmp_path_factory: pytest.TempPathFactory) -> Tool:
     if compiler is None:
         pytest.fail("no C compiler; install musl-tools (or gcc)")
     binary = tmp_path_factory.mktemp("bin") / "volume-permissions"
-    built = subprocess.run([compiler, *WARNINGS, "-o", binary, SOURCE], capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
+    process = subprocess.run([compiler, *WARNINGS, "-o", binary, SOURCE], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     return Tool(binary)
 
 
@@ -172,9 +172,9 @@ def immutable(place: Path) -> Iterator[Callable[[Path], None]]:
     files: list[Path] = []
 
     def immutable(file: Path) -> None:
-        done = subprocess.run(["chattr", "+i", file], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.fail(f"{place} does not know chattr +i; set TMPDIR to a directory on ext4: {done.stderr}")
+        process = subprocess.run(["chattr", "+i", file], capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            pytest.fail(f"{place} does not know chattr +i; set TMPDIR to a directory on ext4: {process.stderr}")
         files.append(file)
 
     yield immutable
@@ -194,8 +194,8 @@ def mode(path: Path) -> int:
 def strangers(volume: Path) -> list[str]:
     """What below `volume` does not have the default owner."""
     command: list[str | Path] = ["find", volume, "!", "(", "-uid", "1001", "-gid", "1001", ")", "-print"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    return found.stdout.splitlines()
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return process.stdout.splitlines()
 
 
 def snapshot(volume: Path) -> dict[Path, tuple[int, int, int, int]]:
@@ -222,8 +222,14 @@ def fill(volume: Path) -> int:
 
 def test_everything_gets_the_owner(any_kernel: Tool, volume: Path) -> None:
     entries = fill(volume)
-    done = any_kernel(volume)
-    assert (done.code, done.entries, done.changed, done.failed, done.skipped) == (0, entries, entries, 0, 0)
+    finished = any_kernel(volume)
+    assert (finished.code, finished.entries, finished.changed, finished.failed, finished.skipped) == (
+        0,
+        entries,
+        entries,
+        0,
+        0,
+    )
     assert strangers(volume) == []
 
 
@@ -231,8 +237,8 @@ def test_a_second_run_writes_nothing(tool: Tool, volume: Path) -> None:
     entries = fill(volume)
     tool("--mode", "g=u", volume)
     before = snapshot(volume)
-    done = tool("--mode", "g=u", volume)
-    assert (done.code, done.entries, done.changed) == (0, entries, 0)
+    finished = tool("--mode", "g=u", volume)
+    assert (finished.code, finished.entries, finished.changed) == (0, entries, 0)
     assert snapshot(volume) == before
 
 
@@ -247,10 +253,10 @@ def test_only_what_differs_is_written(tool: Tool, volume: Path) -> None:
     assert {path for path in after if after[path] != before[path]} == {odd}
 
 
-@pytest.mark.parametrize(("given", "expected"), [("7:8", (7, 8)), ("7", (7, 0)), ("0:4294967294", (0, 2**32 - 2))])
-def test_the_owner_is_chosen(tool: Tool, volume: Path, given: str, expected: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("argument", "expected"), [("7:8", (7, 8)), ("7", (7, 0)), ("0:4294967294", (0, 2**32 - 2))])
+def test_the_owner_is_chosen(tool: Tool, volume: Path, argument: str, expected: tuple[int, int]) -> None:
     (volume / "file").touch()
-    assert tool("--owner", given, volume).code == 0
+    assert tool("--owner", argument, volume).code == 0
     assert owner(volume) == owner(volume / "file") == expected
 
 
@@ -261,8 +267,8 @@ def test_a_symlink_changes_and_its_target_does_not(any_kernel: Tool, place: Path
     before = snapshot(outside)
     for name, target in (("to-dir", outside), ("to-file", outside / "file")):
         (volume / name).symlink_to(target)
-    done = any_kernel("--mode", "g=u", volume)
-    assert (done.code, done.entries) == (0, 3)
+    finished = any_kernel("--mode", "g=u", volume)
+    assert (finished.code, finished.entries) == (0, 3)
     assert owner(volume / "to-dir") == owner(volume / "to-file") == OWNER
     assert snapshot(outside) == before
 
@@ -275,8 +281,8 @@ def test_group_bits_become_user_bits(tool: Tool, place: Path, volume: Path) -> N
         file.chmod(bits)
     os.mkfifo(volume / "fifo", 0o600)
     (volume / "link").symlink_to(place / "outside")
-    done = tool("--mode", "g=u", volume)
-    assert done.code == 0
+    finished = tool("--mode", "g=u", volume)
+    assert finished.code == 0
     assert [mode(path) for path in (volume, folder, secret)] == [0o775, 0o770, 0o660]
     assert mode(script) == 0o775  # the new owner must not inherit setuid
     assert [mode(path) for path in (volume / "fifo", place / "outside")] == [0o600, 0o600]
@@ -291,16 +297,16 @@ def test_the_mode_stays_when_not_asked_for(tool: Tool, volume: Path) -> None:
 def test_a_dry_run_counts_and_changes_nothing(tool: Tool, volume: Path) -> None:
     entries = fill(volume)
     before = snapshot(volume)
-    done = tool("--dry-run", "--mode", "g=u", volume)
-    assert (done.code, done.changed) == (0, entries)
+    finished = tool("--dry-run", "--mode", "g=u", volume)
+    assert (finished.code, finished.changed) == (0, entries)
     assert snapshot(volume) == before
 
 
 def test_each_path_has_its_summary(tool: Tool, volume: Path) -> None:
     for name in ("one", "two"):
         (volume / name).mkdir()
-    done = tool(volume / "one", volume / "two")
-    assert [found[0] for found in SUMMARY.findall(done.stderr)] == [str(volume / "one"), str(volume / "two")]
+    finished = tool(volume / "one", volume / "two")
+    assert [value[0] for value in SUMMARY.findall(finished.stderr)] == [str(volume / "one"), str(volume / "two")]
     assert owner(volume) == (0, 0)
 
 
@@ -313,8 +319,8 @@ def test_reserved_directories_stay(tool: Tool, volume: Path, name: str) -> None:
         (parent / name / "sub").mkdir(parents=True)
     (volume / "file").mkdir()
     (volume / "file" / name).touch()
-    done = tool(volume)
-    assert (done.code, done.skipped) == (0, 2)
+    finished = tool(volume)
+    assert (finished.code, finished.skipped) == (0, 2)
     assert owner(volume / "deeper") == OWNER
     assert owner(volume / "file" / name) == OWNER  # only directories are reserved
     for parent in (volume, volume / "deeper"):
@@ -327,8 +333,8 @@ def test_another_filesystem_stays(any_kernel: Tool, volume: Path, mount: Mount) 
     mount("-t", "tmpfs", "tmpfs", on=inside)
     (inside / "file").touch()
     before = snapshot(inside)
-    done = any_kernel(volume)
-    assert (done.code, done.entries, done.skipped) == (0, 3, 1)
+    finished = any_kernel(volume)
+    assert (finished.code, finished.entries, finished.skipped) == (0, 3, 1)
     assert snapshot(inside) == before
 
 
@@ -341,8 +347,8 @@ def test_a_bind_mount_of_the_same_filesystem_stays(any_kernel: Tool, place: Path
     mount("--bind", outside, on=volume / "bound")
     mount("--bind", file, on=volume / "bound-file")
     before = snapshot(outside), snapshot(file)
-    done = any_kernel("--mode", "g=u", volume)
-    assert (done.code, done.entries, done.skipped) == (0, 3, 2)
+    finished = any_kernel("--mode", "g=u", volume)
+    assert (finished.code, finished.entries, finished.skipped) == (0, 3, 2)
     assert (snapshot(outside), snapshot(file)) == before
 
 
@@ -431,10 +437,10 @@ def test_a_mount_that_is_exchanged_is_not_entered(any_kernel: Tool, place: Path,
             *map(str, any_kernel.wrapper),
             str(any_kernel.binary),
         ]
-        done = run_command(["unshare", "--mount", "--propagation=private", *words])
+        finished = run_command(["unshare", "--mount", "--propagation=private", *words])
     assert snapshot(outside) == before
-    skipped = [int(found[4]) for found in SUMMARY.findall(done.stderr)]
-    assert (done.code, len(skipped)) == (0, 300), done.stderr
+    skipped = [int(value[4]) for value in SUMMARY.findall(finished.stderr)]
+    assert (finished.code, len(skipped)) == (0, 300), finished.stderr
     assert sum(skipped) > 300, "the mounts are not there"
 
 
@@ -443,9 +449,9 @@ def test_a_mount_that_is_exchanged_is_not_entered(any_kernel: Tool, place: Path,
 
 @pytest.mark.parametrize("path", SYSTEM_PATHS)
 def test_system_paths_are_refused(tool: Tool, path: str) -> None:
-    done = tool("--dry-run", path)
-    assert (done.code, done.entries) == (2, -1)
-    assert done.stderr.startswith(f"volume-permissions: {path}: ")
+    finished = tool("--dry-run", path)
+    assert (finished.code, finished.entries) == (2, -1)
+    assert finished.stderr.startswith(f"volume-permissions: {path}: ")
 
 
 @pytest.mark.parametrize(("cwd", "path"), [("/", "etc"), ("/", "."), ("/etc", "."), ("/usr/share", "../../etc")])
@@ -457,9 +463,9 @@ def test_a_symlink_is_refused(tool: Tool, place: Path, volume: Path) -> None:
     for name, target in (("to-etc", Path("/etc")), ("to-volume", volume)):
         (place / name).symlink_to(target)
         for path in (f"{place}/{name}", f"{place}/{name}/"):
-            done = tool("--dry-run", path)
-            assert done.code == 2
-            assert "is a symbolic link" in done.stderr
+            finished = tool("--dry-run", path)
+            assert finished.code == 2
+            assert "is a symbolic link" in finished.stderr
     (place / "to-root").symlink_to("/")
     assert tool("--dry-run", place / "to-root" / "etc").code == 2
 
@@ -469,9 +475,9 @@ def test_no_part_of_a_path_may_be_a_symlink(any_kernel: Tool, place: Path, volum
     """It may have been put there by whoever can write to a volume, and lead to another one."""
     (volume / "sub").mkdir()
     (place / "link").symlink_to(volume)
-    done = any_kernel(f"{place}/link{below}")
-    assert done.code == 2
-    assert f"{place}/link is a symbolic link" in done.stderr
+    finished = any_kernel(f"{place}/link{below}")
+    assert finished.code == 2
+    assert f"{place}/link is a symbolic link" in finished.stderr
     assert owner(volume) == owner(volume / "sub") == (0, 0)
 
 
@@ -479,8 +485,8 @@ def test_no_part_of_a_path_may_be_a_symlink(any_kernel: Tool, place: Path, volum
 def test_the_name_of_a_system_path_may_begin_another(tool: Tool, place: Path, name: str) -> None:
     shutil.copy(tool.binary, place / "volume-permissions")
     (place / name).mkdir()
-    done = run_command(["chroot", place, "/volume-permissions", f"/{name}"])
-    assert (done.code, done.stderr.count("\n")) == (0, 1)
+    finished = run_command(["chroot", place, "/volume-permissions", f"/{name}"])
+    assert (finished.code, finished.stderr.count("\n")) == (0, 1)
     assert owner(place / name) == OWNER
 
 
@@ -489,8 +495,8 @@ def test_libraries_are_refused_in_any_spelling(tool: Tool, place: Path, path: st
     shutil.copy(tool.binary, place / "volume-permissions")
     for name in ("lib/x", "lib32", "lib64", "libx32/x", "etc"):
         (place / name).mkdir(parents=True)
-    done = run_command(["chroot", place, "/volume-permissions", "--dry-run", path])
-    assert (done.code, "is a system path" in done.stderr) == (2, True)
+    finished = run_command(["chroot", place, "/volume-permissions", "--dry-run", path])
+    assert (finished.code, "is a system path" in finished.stderr) == (2, True)
 
 
 def test_a_relative_path_is_accepted(tool: Tool, place: Path, volume: Path) -> None:
@@ -503,9 +509,9 @@ def test_a_relative_path_is_accepted(tool: Tool, place: Path, volume: Path) -> N
 def test_a_path_may_not_go_up(tool: Tool, volume: Path, path: str) -> None:
     """If the directory before ".." is moved, ".." leads to another directory."""
     (volume / "sub").mkdir()
-    for given in (path, volume / path):
-        done = tool(str(given), cwd=volume)
-        assert (done.code, "'..'" in done.stderr) == (2, True)
+    for argument in (path, volume / path):
+        finished = tool(str(argument), cwd=volume)
+        assert (finished.code, "'..'" in finished.stderr) == (2, True)
     assert owner(volume) == owner(volume / "sub") == (0, 0)
 
 
@@ -518,17 +524,17 @@ def test_nothing_is_done_when_one_path_is_wrong(tool: Tool, place: Path, volume:
 
 @pytest.mark.parametrize("argument", [*(f"--owner={owner}" for owner in WRONG_OWNERS), *WRONG_USAGE])
 def test_wrong_usage(tool: Tool, volume: Path, argument: str) -> None:
-    done = tool(volume, argument)
-    assert done.code == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(f"volume-permissions: {argument.partition('=')[0]}")
+    finished = tool(volume, argument)
+    assert finished.code == 2
+    assert len(finished.stderr.splitlines()) == 1
+    assert finished.stderr.startswith(f"volume-permissions: {argument.partition('=')[0]}")
     assert owner(volume) == (0, 0)
 
 
-@pytest.mark.parametrize(("arguments", "named"), [(["-xy"], "-x"), (["--quiet", "-zq"], "-z"), (["-q=3"], "-q")])
-def test_an_unknown_letter_is_named(tool: Tool, volume: Path, arguments: list[str], named: str) -> None:
-    done = tool(*arguments, volume)
-    assert (done.code, done.stderr) == (2, f"volume-permissions: {named} is not a known option; see --help\n")
+@pytest.mark.parametrize(("arguments", "name"), [(["-xy"], "-x"), (["--quiet", "-zq"], "-z"), (["-q=3"], "-q")])
+def test_an_unknown_letter_is_named(tool: Tool, volume: Path, arguments: list[str], name: str) -> None:
+    finished = tool(*arguments, volume)
+    assert (finished.code, finished.stderr) == (2, f"volume-permissions: {name} is not a known option; see --help\n")
 
 
 def test_help_and_version(tool: Tool) -> None:
@@ -544,9 +550,9 @@ def test_a_failure_does_not_stop_the_rest(tool: Tool, volume: Path, immutable: C
     entries = fill(volume)
     stuck = volume / "a" / "two"
     immutable(stuck)
-    done = tool(volume)
-    assert (done.code, done.changed, done.failed) == (1, entries - 1, 1)
-    assert f"volume-permissions: {stuck}: cannot change the owner: Operation not permitted\n" in done.stderr
+    finished = tool(volume)
+    assert (finished.code, finished.changed, finished.failed) == (1, entries - 1, 1)
+    assert f"volume-permissions: {stuck}: cannot change the owner: Operation not permitted\n" in finished.stderr
     assert strangers(volume) == [str(stuck)]
 
 
@@ -554,9 +560,9 @@ def test_a_read_only_volume_fails_with_a_count(tool: Tool, volume: Path, mount: 
     mount("-t", "tmpfs", "tmpfs", on=volume)
     fill(volume)
     subprocess.run(["mount", "-o", "remount,ro", volume], check=True)
-    done = tool("--mode", "g=u", volume)
-    assert (done.code, done.changed) == (1, 0)
-    assert "Read-only file system" in done.stderr
+    finished = tool("--mode", "g=u", volume)
+    assert (finished.code, finished.changed) == (1, 0)
+    assert "Read-only file system" in finished.stderr
 
 
 def test_only_the_first_ten_failures_are_printed(tool: Tool, place: Path, volume: Path) -> None:
@@ -564,9 +570,9 @@ def test_only_the_first_ten_failures_are_printed(tool: Tool, place: Path, volume
     binary = shutil.copy(tool.binary, place)
     for number in range(15):
         (volume / f"file\n{number}").touch()
-    done = run_command([binary, "--quiet", volume], uid=65534)
-    assert (done.code, done.entries) == (1, -1)
-    *printed, count = done.stderr.splitlines()
+    finished = run_command([binary, "--quiet", volume], uid=65534)
+    assert (finished.code, finished.entries) == (1, -1)
+    *printed, count = finished.stderr.splitlines()
     assert len(printed) == 10
     assert all(line.endswith(": cannot change the owner: Operation not permitted") for line in printed)
     assert count.startswith(f"volume-permissions: {volume}: 16 failed, the first 10 are above; ")
@@ -577,22 +583,22 @@ def test_names_are_shown_as_text(tool: Tool, place: Path, volume: Path) -> None:
     """Neither a file's name nor an argument can forge a line or speak to a terminal."""
     binary = shutil.copy(tool.binary, place)
     (volume / "a\nb\x1b[2J\\c\u202e").touch()
-    done = run_command([binary, volume], uid=65534)
-    assert f"{volume}/a\\nb\\x1b[2J\\\\c\\xe2\\x80\\xae: cannot change the owner" in done.stderr
+    finished = run_command([binary, volume], uid=65534)
+    assert f"{volume}/a\\nb\\x1b[2J\\\\c\\xe2\\x80\\xae: cannot change the owner" in finished.stderr
     assert "\\x1b]0;x\\x07: cannot be found" in tool("/\x1b]0;x\x07").stderr
 
 
 def test_a_long_path_makes_no_long_line(tool: Tool, place: Path, volume: Path) -> None:
     binary = shutil.copy(tool.binary, place)
     dig(volume, 2000)
-    done = run_command([binary, volume], uid=65534)
-    assert (done.code, done.failed) == (1, 2001)
-    assert max(map(len, done.stderr.splitlines())) < 5000
+    finished = run_command([binary, volume], uid=65534)
+    assert (finished.code, finished.failed) == (1, 2001)
+    assert max(map(len, finished.stderr.splitlines())) < 5000
 
 
 def test_quiet_says_nothing_when_all_is_well(tool: Tool, volume: Path) -> None:
-    done = tool("--quiet", volume)
-    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+    finished = tool("--quiet", volume)
+    assert (finished.code, finished.stdout, finished.stderr) == (0, "", "")
 
 
 def test_what_vanishes_meanwhile_is_no_failure(any_kernel: Tool, volume: Path) -> None:
@@ -614,7 +620,7 @@ def test_what_vanishes_meanwhile_is_no_failure(any_kernel: Tool, volume: Path) -
     finally:
         over.set()
         churner.join()
-    assert {(done.code, done.failed) for done in runs} == {(0, 0)}
+    assert {(finished.code, finished.failed) for finished in runs} == {(0, 0)}
 
 
 # Where it runs
@@ -627,24 +633,24 @@ def test_three_capabilities_are_enough(tool: Tool, volume: Path) -> None:
         os.chown(path, 4242, 4242)
     (volume / "private").chmod(0o700)
     only = "-all,+chown,+fowner,+dac_override"
-    done = tool.under("setpriv", f"--bounding-set={only}", arguments=["--mode", "g=u", volume])
-    assert (done.code, done.changed) == (0, 3)
+    finished = tool.under("setpriv", f"--bounding-set={only}", arguments=["--mode", "g=u", volume])
+    assert (finished.code, finished.changed) == (0, 3)
     assert strangers(volume) == []
     assert [mode(volume / "private"), mode(volume / "private" / "file")] == [0o770, 0o660]
 
 
 @pytest.mark.parametrize("group", [0, 1001, 2000])
-@pytest.mark.parametrize("given", ["1001:1001", "1001"])
-def test_a_directory_keeps_its_setgid_bit(tool: Tool, volume: Path, group: int, given: str) -> None:
+@pytest.mark.parametrize("argument", ["1001:1001", "1001"])
+def test_a_directory_keeps_its_setgid_bit(tool: Tool, volume: Path, group: int, argument: str) -> None:
     """Without the capability FSETID, the kernel drops it when chmod changes another group's directory."""
     folder = volume / "shared"
     folder.mkdir()
     os.chown(folder, 0, group)
     folder.chmod(0o2750)
     only = "-all,+chown,+fowner,+dac_override"
-    done = tool.under("setpriv", f"--bounding-set={only}", arguments=["--mode", "g=u", "--owner", given, volume])
-    assert (done.code, done.changed) == (0, 2)
-    assert (mode(folder), owner(folder)) == (0o2770, (1001, 1001 if ":" in given else group))
+    finished = tool.under("setpriv", f"--bounding-set={only}", arguments=["--mode", "g=u", "--owner", argument, volume])
+    assert (finished.code, finished.changed) == (0, 2)
+    assert (mode(folder), owner(folder)) == (0o2770, (1001, 1001 if ":" in argument else group))
 
 
 def test_data_is_the_default_in_an_image_without_anything_else(tool: Tool, place: Path, volume: Path) -> None:
@@ -654,8 +660,8 @@ def test_data_is_the_default_in_an_image_without_anything_else(tool: Tool, place
     assert missing.code == 2
     assert "/data: cannot be found" in missing.stderr
     volume.rename(place / "data")
-    done = run_command(["chroot", place, "/volume-permissions"])
-    assert (done.code, done.entries) == (0, 1)
+    finished = run_command(["chroot", place, "/volume-permissions"])
+    assert (finished.code, finished.entries) == (0, 1)
     assert owner(place / "data") == OWNER
     assert owner(place) == (0, 0)
 
@@ -700,8 +706,8 @@ def test_a_wide_tree(tool: Tool, volume: Path, mount: Mount) -> None:
     for number in range(40_000):
         (volume / f"{'long' * 20}d{number}").mkdir()
         (volume / f"f{number}").touch()
-    done = tool(volume)
-    assert (done.code, done.entries, done.changed) == (0, 80_001, 80_001)
+    finished = tool(volume)
+    assert (finished.code, finished.entries, finished.changed) == (0, 80_001, 80_001)
     assert strangers(volume) == []
 
 
@@ -718,8 +724,8 @@ def dig(volume: Path, levels: int, beside: Sequence[str] = ()) -> None:
 
 def test_a_deep_tree(any_kernel: Tool, volume: Path) -> None:
     dig(volume, 2000)
-    done = any_kernel(volume)
-    assert (done.code, done.entries, done.changed) == (0, 2001, 2001)
+    finished = any_kernel(volume)
+    assert (finished.code, finished.entries, finished.changed) == (0, 2001, 2001)
     assert strangers(volume) == []
 
 
@@ -729,8 +735,8 @@ def test_few_descriptors_are_enough(any_kernel: Tool, volume: Path, mount: Mount
     dig(volume, 100, beside=("x", "y"))
     (volume / "wide").mkdir()
     dig(volume / "wide", 20, beside=[str(number) for number in range(1100)])
-    done = any_kernel.under("prlimit", "--nofile=16:16", arguments=[volume])
-    assert (done.code, done.entries) == (0, 1 + 3 * 100 + 1 + 1101 * 20)
+    finished = any_kernel.under("prlimit", "--nofile=16:16", arguments=[volume])
+    assert (finished.code, finished.entries) == (0, 1 + 3 * 100 + 1 + 1101 * 20)
     assert strangers(volume) == []
 
 
@@ -738,8 +744,8 @@ def test_time_grows_with_depth_and_not_with_its_square(tool: Tool, volume: Path,
     """`run_command` waits a minute; walked from the top, each level costs more than the one before."""
     mount("-t", "tmpfs", "tmpfs", on=volume)
     dig(volume, 30_000, beside=["x"])
-    done = tool.under("prlimit", "--nofile=64:64", arguments=[volume])
-    assert (done.code, done.entries, done.changed) == (0, 60_001, 60_001)
+    finished = tool.under("prlimit", "--nofile=64:64", arguments=[volume])
+    assert (finished.code, finished.entries, finished.changed) == (0, 60_001, 60_001)
     assert strangers(volume) == []
 
 
@@ -774,8 +780,8 @@ def test_what_is_moved_out_meanwhile_leads_nowhere(tool: Tool, place: Path, volu
 
 def test_the_compiler_s_analyzer_finds_nothing(tmp_path: Path) -> None:
     words = ["gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-fanalyzer"]
-    done = run_command([*words, "-c", "-o", tmp_path / "object", SOURCE])
-    assert done.code == 0, done.stderr
+    finished = run_command([*words, "-c", "-o", tmp_path / "object", SOURCE])
+    assert finished.code == 0, finished.stderr
 
 
 def test_sanitizers_find_nothing(volume: Path, tmp_path: Path) -> None:
@@ -789,8 +795,8 @@ def test_sanitizers_find_nothing(volume: Path, tmp_path: Path) -> None:
         (volume / "a" / "d" / f"f{number}").touch()
     for uid, limit in ((7, "16"), (8, "20"), (9, "1024")):
         arguments = ["--mode", "g=u", "--owner", str(uid), str(volume)]
-        done = run_command(["prlimit", f"--nofile={limit}:{limit}", binary, *arguments])
-        assert (done.code, done.entries, done.changed) == (0, 2615, 2615), done.stderr
+        finished = run_command(["prlimit", f"--nofile={limit}:{limit}", binary, *arguments])
+        assert (finished.code, finished.entries, finished.changed) == (0, 2615, 2615), finished.stderr
     chance = random.Random(1)
     for _ in range(60):
         words = [chance.choice(WORDS) + chance.choice(WORDS) * chance.randrange(3) for _ in range(4)]

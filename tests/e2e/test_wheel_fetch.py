@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.serving import index_of, serving
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import Archive, fetched
+from torchbake.build.wheel_fetch import WheelArchive, fetch_wheel
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
@@ -47,9 +47,9 @@ def test_a_wheel_comes_whole_and_goes(pin: tuple[Path, Pin], tmp_path: Path, spa
     (wheel,) = (pin[0] / NAME).glob("*.whl")
     target = tmp_path / "wheel.whl"
     with index_of(pin[0], "127.0.0.1") as (url, _):
-        archive = Archive(hashes=pin[1].hashes, url=f"{url}/{NAME}/{wheel.name}")
-        with fetched(archive, PipConfig(), target, threading.Event(), lambda: spare) as found:
-            assert (found.path, found.digest) == (target, pin[1].hashes[0])
+        archive = WheelArchive(hashes=pin[1].hashes, url=f"{url}/{NAME}/{wheel.name}")
+        with fetch_wheel(archive, PipConfig(), target, threading.Event(), lambda: spare) as actual:
+            assert (actual.path, actual.digest) == (target, pin[1].hashes[0])
             copied = subprocess.run(["cat", target], capture_output=True, check=True).stdout
             assert target.is_symlink() == bool(spare)
     assert copied == wheel.read_bytes()
@@ -61,10 +61,10 @@ def test_a_wheel_is_fetched_once_for_all_pythons(pin: tuple[Path, Pin], tmp_path
     (wheel,) = (pin[0] / NAME).glob("*.whl")
     page, digest = pin[0] / NAME / "index.html", pin[1].hashes[0].partition(":")[2]
     page.write_text(PAGE.format(name=wheel.name, digest=digest if hashes else ""))
-    with index_of(pin[0], "127.0.0.1") as (url, seen):
-        packed = packer(url, tmp_path).packed(pin[1])
-        assert replace(packer(url, tmp_path), python="3.13").packed(pin[1]) == packed
-        assert len([path for path in seen if path.endswith(".whl")]) == 1
+    with index_of(pin[0], "127.0.0.1") as (url, seen_names):
+        layer = packer(url, tmp_path).pack(pin[1])
+        assert replace(packer(url, tmp_path), python="3.13").pack(pin[1]) == layer
+        assert len([path for path in seen_names if path.endswith(".whl")]) == 1
 
 
 class _Cut(BaseHTTPRequestHandler):
@@ -89,4 +89,4 @@ def test_half_of_a_wheel_is_refused(pin: tuple[Path, Pin], tmp_path: Path) -> No
     page = PAGE.format(name=wheel.name, digest=pin[1].hashes[0].partition(":")[2]).encode()
     handler = type("Cut", (_Cut,), {"page": page, "wheel": wheel.read_bytes()})
     with serving(handler) as server, pytest.raises(BuildError, match=rf"^{wheel.name} cannot be fetched: "):
-        packer(f"http://127.0.0.1:{server.server_port}", tmp_path).packed(pin[1])
+        packer(f"http://127.0.0.1:{server.server_port}", tmp_path).pack(pin[1])

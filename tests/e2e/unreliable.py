@@ -31,15 +31,15 @@ class Unreliable:
     upstream: str
     choose: Callable[[int, str, str], Fault] = lambda *_: ""
     tokens: int = 0
-    seen: list[tuple[str, str, Fault]] = field(default_factory=list)
+    seen_names: list[tuple[str, str, Fault]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     uses: dict[str, int] = field(default_factory=dict)
 
     def fault(self, method: str, path: str) -> Fault:
         with self.lock:
-            found = self.choose(len(self.seen), method, path)
-            self.seen.append((method, path, found))
-        return found
+            value = self.choose(len(self.seen_names), method, path)
+            self.seen_names.append((method, path, value))
+        return value
 
     def may(self, authorization: str) -> bool:
         """Whether a token is one of ours and not worn out."""
@@ -121,10 +121,10 @@ class Handler(BaseHTTPRequestHandler):
             line.request(self.command, self.path, body, {**headers, "Content-Length": str(len(body))})
             answer = line.getresponse()
             data = answer.read()
-            kept = {name: value for name, value in answer.getheaders() if name.lower() not in _HOP}
+            kept_items = {name: value for name, value in answer.getheaders() if name.lower() not in _HOP}
             if self.command == "HEAD":
-                kept["Content-Length"] = answer.getheader("Content-Length", "0")
-            return answer.status, kept, data
+                kept_items["Content-Length"] = answer.getheader("Content-Length", "0")
+            return answer.status, kept_items, data
         finally:
             line.close()
 
@@ -153,5 +153,5 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(200, json.dumps({"token": token}).encode(), {})
 
     def _refuse_token(self, state: Unreliable) -> None:
-        asked = f'Bearer realm="http://{state.host}/token",service="test",scope="{urlsplit(self.path).path}"'
-        self._answer(401, b'{"errors":[{"code":"UNAUTHORIZED"}]}', {"WWW-Authenticate": asked})
+        query = f'Bearer realm="http://{state.host}/token",service="test",scope="{urlsplit(self.path).path}"'
+        self._answer(401, b'{"errors":[{"code":"UNAUTHORIZED"}]}', {"WWW-Authenticate": query})

@@ -19,10 +19,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the engine keeps its data; the path is at most 80 bytes long")
     parser.add_argument("--systems", type=Path, default=TOOLS, help="where the systems of Debian's packages are kept")
     parser.add_argument("--registry", default="127.0.0.1:5000", help="HOST:PORT of a registry that speaks plain HTTP")
-    given = parser.parse_args()
+    argument = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with running(kinds[given.kind], given.folder.resolve(), given.systems, given.registry) as engine:
+        with running(kinds[argument.kind], argument.folder.resolve(), argument.systems, argument.registry) as engine:
             print("export", *(f"{name}={value}" for name, value in engine.variables.items()), flush=True)
             signal.pause()
     except NotRunError as error:

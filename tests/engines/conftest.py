@@ -33,8 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an empty registry. Rootless Docker cannot reach this machine's 127.0.0.1."""
-    with registry(TOOLS, tmp_path_factory.mktemp("registry"), address=_own_address()) as found:
-        yield found.host
+    with registry(TOOLS, tmp_path_factory.mktemp("registry"), address=_own_address()) as value:
+        yield value.host
 
 
 def _own_address() -> str:
@@ -56,8 +56,8 @@ def engine(request: pytest.FixtureRequest, served: str, tmp_path_factory: pytest
         folder = Path(tempfile.mkdtemp(prefix="torchbake-engine-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:
-        with running(kind, folder, TOOLS, served) as found:
-            yield found
+        with running(kind, folder, TOOLS, served) as value:
+            yield value
     except NotRunError as error:
         if request.config.getoption("--engines") == "require":
             pytest.fail(f"{kind.name}: {error}")

@@ -32,8 +32,8 @@ def in_container(
                     IMAGE, "dockerd", f"--host=tcp://0.0.0.0:{_PORT}", "--tls=false",
                 )
             )  # fmt: skip
-            found = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-            address = f"tcp://{_run(*docker, 'inspect', '--format', found, inner)}:{_PORT}"
+            text = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+            address = f"tcp://{_run(*docker, 'inspect', '--format', text, inner)}:{_PORT}"
             variables, words = {**variables, "DOCKER_HOST": address}, [*words, f"--env=DOCKER_HOST={address}"]
         else:
             words += [f"--volume={host.removeprefix('unix://')}:/var/run/docker.sock"]

@@ -100,9 +100,9 @@ def running(kind: Kind, folder: Path, tools: Path, registry: str) -> Iterator[Ru
                 _name_builder(places["port"], variables)
             here = nullcontext(((), variables))
             there = in_container(root, folder, variables, nested=kind.nested)
-            with there if kind.inside else here as (client, found):
-                _wait(process, found, folder)
-                yield Running(kind=kind, folder=folder, variables=found, process=_first(process), client=client)
+            with there if kind.inside else here as (client, matches):
+                _wait(process, matches, folder)
+                yield Running(kind=kind, folder=folder, variables=matches, process=_first(process), client=client)
         finally:
             _stop(process)
             if kind.bridged:
@@ -120,8 +120,8 @@ def _check(kind: Kind) -> None:
 def _variables(kind: Kind, places: Mapping[str, str]) -> dict[str, str]:
     """How commands find the engine. Its ssh key and the name of its builder are in its own folder."""
     folder = places["folder"]
-    found = {"DOCKER_HOST": kind.address.format(**places), "BUILDX_CONFIG": f"{folder}/buildx"}
-    return found | ({"PATH": f"{folder}/ssh:{os.environ['PATH']}"} if kind.ssh else {})
+    matches = {"DOCKER_HOST": kind.address.format(**places), "BUILDX_CONFIG": f"{folder}/buildx"}
+    return matches | ({"PATH": f"{folder}/ssh:{os.environ['PATH']}"} if kind.ssh else {})
 
 
 def _name_builder(port: str, variables: Mapping[str, str]) -> None:
@@ -161,8 +161,8 @@ def _write_ssh(folder: Path) -> None:
 
 
 def _buildkitd() -> str:
-    if found := shutil.which("buildkitd"):
-        return found
+    if text := shutil.which("buildkitd"):
+        return text
     raise NotRunError("no buildkitd in PATH; no Debian suite has it (https://github.com/moby/buildkit/releases)")
 
 

@@ -38,8 +38,8 @@ class Step:
     @property
     def refused(self) -> bool:
         """Return whether torchbake reported an error with its reason or the next step, and began no build."""
-        said = re.search(r"^error: .+\n  \S", self.errors, re.MULTILINE)
-        return self.code not in (0, 1) and bool(said) and "Traceback" not in self.errors and not self.began_work
+        match = re.search(r"^error: .+\n  \S", self.errors, re.MULTILINE)
+        return self.code not in (0, 1) and bool(match) and "Traceback" not in self.errors and not self.began_work
 
     def __str__(self) -> str:
         return f"{self.name}: exit code {self.code} after {self.seconds:.1f} s\n{self.output}{self.errors}"
@@ -90,8 +90,8 @@ class Project:
         pip, wheels, site = (sys.executable, "-m", "pip"), home / "wheels", home / "site"
         subprocess.run([*pip, "wheel", "--quiet", "--no-deps", f"--wheel-dir={wheels}", str(ROOT)], check=True)
         version = subprocess.run([*client, *_VERSION], check=True, capture_output=True, text=True).stdout.strip()
-        chosen = ("--only-binary=:all:", f"--python-version={version}", f"--target={site}")
-        subprocess.run([*pip, "install", "--quiet", *chosen, *wheels.glob("*.whl")], check=True)
+        choices = ("--only-binary=:all:", f"--python-version={version}", f"--target={site}")
+        subprocess.run([*pip, "install", "--quiet", *choices, *wheels.glob("*.whl")], check=True)
         certificates = shutil.copy(os.environ.get("SSL_CERT_FILE", _CERTIFICATES), home / "certificates.crt")
         names = (f"PYTHONPATH={site}", f"SSL_CERT_FILE={certificates}", f"SOURCE_DATE_EPOCH={_EPOCH}")
         environment = ("env", f"--chdir={self.folder}", *names)
@@ -100,9 +100,9 @@ class Project:
     def _copy_bases(self) -> None:
         bases = self.folder / ".torchbake/bases"
         if bases.is_symlink():
-            kept = bases.resolve()
+            path = bases.resolve()
             bases.unlink()
-            shutil.copytree(kept, bases)
+            shutil.copytree(path, bases)
 
     def run(self, name: str, *, registry: str = "") -> Step:
         """Run the command of a step, with another registry than the project's own where one is given."""
@@ -112,12 +112,12 @@ class Project:
         }  # fmt: skip
         began, builds = time.monotonic(), self._builds()
         options = [*self._options(name, registry or self.registry), *self.more.get(name, ())]
-        done = subprocess.run(
+        process = subprocess.run(
             [*self.client, name, INIT, *options], cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=_SECONDS, check=False,
         )  # fmt: skip
         return Step(
-            name=name, code=done.returncode, output=done.stdout, errors=done.stderr,
+            name=name, code=process.returncode, output=process.stdout, errors=process.stderr,
             seconds=time.monotonic() - began, began_work=self._builds() > builds,
         )  # fmt: skip
 

@@ -61,8 +61,8 @@ def variables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def site(variables: Mapping[str, str], served: str, tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A project whose image buildah has built from nothing."""
-    made = Project.make(tmp_path_factory.mktemp("project") / "first", NOWHERE, f"{served}/none", "", variables)
-    project = replace(made, more={"build": ("--no-engine", "--format", "json")})
+    item = Project.make(tmp_path_factory.mktemp("project") / "first", NOWHERE, f"{served}/none", "", variables)
+    project = replace(item, more={"build": ("--no-engine", "--format", "json")})
     result = build(project)
     assert result["status"] == "built"
     return Site(project=project, layout=Layout(folder=project.folder / ".torchbake/layout"), digest=result["digest"])
@@ -82,9 +82,9 @@ def _not_run(request: pytest.FixtureRequest, reason: str) -> NoReturn:
 
 def build(project: Project) -> dict[str, Any]:
     """Build the image in a project without an engine, and return its result."""
-    done = project.run("build")
-    assert done.ok, str(done)
-    (result,) = json.loads(done.output)["images"]
+    step = project.run("build")
+    assert step.ok, str(step)
+    (result,) = json.loads(step.output)["images"]
     return dict(result)
 
 
@@ -128,20 +128,20 @@ def test_a_release_without_an_engine(
             docker = replace(elsewhere, folder=clone(site, tmp_path / "docker"), more={"build": ("--format", "json")})
             assert build(docker)["digest"] == site.digest
             for step in ("test", "publish"):
-                done = elsewhere.run(step)
-                assert done.ok, str(done)
+                final_state = elsewhere.run(step)
+                assert final_state.ok, str(final_state)
     except NotRunError as error:
         _not_run(request, str(error))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for name in STEPS:
-        done = alone.run(name)
-        assert done.ok if name in NO_ENGINE.works else done.refused, str(done)
+        final_state = alone.run(name)
+        assert final_state.ok if name in NO_ENGINE.works else final_state.refused, str(final_state)
     assert released(alone) == released(elsewhere)
     assert {released(alone)[tag] for tag in ("1.0.0-r0", "1.0.0", "latest")} == {site.digest}
     for name in ("list", "report"):
-        done = alone.run(name)
-        assert done.ok, str(done)
+        final_state = alone.run(name)
+        assert final_state.ok, str(final_state)
 
 
 def take_along(site: Site, variables: Mapping[str, str]) -> None:
@@ -152,10 +152,10 @@ def take_along(site: Site, variables: Mapping[str, str]) -> None:
     docker tag {short_digest(site.digest)} torchbake/volume-permissions:1.0.0
     """
     env = {**os.environ, **variables}
-    done = subprocess.run(
+    process = subprocess.run(
         ["sh", "-c", script], cwd=site.project.folder, env=env, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def released(project: Project) -> dict[str, str | None]:

@@ -41,8 +41,8 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def rounds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rounds]:
-    done = torchbake("base", CPU, INIT)
-    assert done.returncode == 0, done.stderr
+    process = torchbake("base", CPU, INIT)
+    assert process.returncode == 0, process.stderr
     folder = tmp_path_factory.mktemp("disturbed")
     (folder / "engine").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", str(folder / "engine")], check=True)
@@ -66,10 +66,10 @@ def good(rounds: Rounds) -> Good:
 @contextmanager
 def in_a_loop(act: Callable[[], object]) -> Iterator[None]:
     """Call a function again and again until the block ends."""
-    ended = threading.Event()
+    end = threading.Event()
 
     def loop() -> None:
-        while not ended.wait(0.05):
+        while not end.wait(0.05):
             act()
 
     thread = threading.Thread(target=loop)
@@ -77,7 +77,7 @@ def in_a_loop(act: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        end.set()
         thread.join()
 
 
@@ -121,10 +121,10 @@ def test_a_full_disk_of_the_engine_is_named_and_leaves_no_tag(rounds: Rounds, go
     free = os.statvfs(disk)
     subprocess.run(["fallocate", "--length", str(free.f_bavail * free.f_frsize - 8_000_000), str(filler)], check=True)
     try:
-        done = rounds.build()
-        assert done.returncode
-        assert "disk is full" in json.loads(done.stdout)["images"][0]["reason"]
-        assert "Traceback" not in done.stderr
+        process = rounds.build()
+        assert process.returncode
+        assert "disk is full" in json.loads(process.stdout)["images"][0]["reason"]
+        assert "Traceback" not in process.stderr
         assert rounds.tags() == {}
     finally:
         filler.unlink()
@@ -135,7 +135,7 @@ def test_a_flipped_bit_of_the_image_is_found_and_made_again(rounds: Rounds, good
     layout = rounds.project.stores[1]
     rounds.forget(())
     largest = max((layout / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
-    damage(largest, seen=True)
+    damage(largest, is_seen=True)
     assert [*rounds.after_build(good, "bit")] == []
 
 

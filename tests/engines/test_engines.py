@@ -22,8 +22,8 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the bootstrapped base, for all engines."""
     folder = tmp_path_factory.mktemp("bases")
     project = Project.make(tmp_path_factory.mktemp("project") / "base", NOWHERE, "", "", {}).keep_bases_in(folder)
-    done = project.run("base")
-    assert done.ok, str(done)
+    step = project.run("base")
+    assert step.ok, str(step)
     return folder
 
 
@@ -32,11 +32,11 @@ def project(engine: Running, served: str, bases: Path, tmp_path_factory: pytest.
     """A project of this engine on the bootstrapped base."""
     builder = BUILDER if engine.kind.buildkit else ""
     folder = (engine.folder if engine.kind.by_user or engine.client else tmp_path_factory.mktemp("project")) / "project"
-    made = Project.make(folder, NOWHERE, f"{served}/{engine.kind.name}", builder, engine.variables)
-    made.keep_bases_in(bases)
+    item = Project.make(folder, NOWHERE, f"{served}/{engine.kind.name}", builder, engine.variables)
+    item.keep_bases_in(bases)
     if engine.client:
-        return made.in_container(engine.client, engine.folder)
-    return made.as_user(UID, engine.folder) if engine.kind.by_user else made
+        return item.in_container(engine.client, engine.folder)
+    return item.as_user(UID, engine.folder) if engine.kind.by_user else item
 
 
 @pytest.fixture(scope="session")

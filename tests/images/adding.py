@@ -7,19 +7,19 @@ import pytest
 from tests.images.subject import Subject
 
 
-def holds(name: str, promised: str, found: Mapping[str, str]) -> bool:
+def holds(name: str, promise: str, matches: Mapping[str, str]) -> bool:
     """Return True if a promised variable still has its effect.
 
     PATH may have more folders before or after the promised ones, and VIRTUAL_ENV may name another environment if its
     programs come first. Every other variable must have the promised value.
     """
-    path = found.get("PATH", "")
+    path = matches.get("PATH", "")
     if name == "PATH":
-        return f":{promised}:" in f":{path}:"
-    return name == "VIRTUAL_ENV" and path.startswith(f"{found.get(name)}/bin:")
+        return f":{promise}:" in f":{path}:"
+    return name == "VIRTUAL_ENV" and path.startswith(f"{matches.get(name)}/bin:")
 
 
-def left_to(subject: Subject, what: str, found: object, promised: object) -> None:
+def left_to(subject: Subject, what: str, value: object, promise: object) -> None:
     """Of what a derived image decides for itself nothing is proven where it did."""
-    if subject.origin and found != promised:
-        pytest.skip(f"the {what} of an image that is FROM {subject.origin} is its own: {found}")
+    if subject.origin and value != promise:
+        pytest.skip(f"the {what} of an image that is FROM {subject.origin} is its own: {value}")

@@ -30,7 +30,7 @@ _FIGURES = pytest.StashKey[dict[str, Any]]()
 _SUBJECT = pytest.StashKey[Subject]()
 _CLIENT = pytest.StashKey[docker.DockerClient]()
 _RESULTS = pytest.StashKey[dict[str, CheckResult]]()
-TOLD = pytest.StashKey[CheckResult]()  # what a check was told, where another program judged
+REPORT = pytest.StashKey[CheckResult]()  # what a check was told, where another program judged
 _CONNECTIONS = 1000  # for many threads: beyond its 25 the SDK closes the oldest connection, also while it is in use
 _LONGEST = 600  # characters of a reason
 
@@ -57,8 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "check(check): the image check that a test is; every test here has one")
     here = Path(__file__).parent
-    named = [Path(config.invocation_params.dir, argument.partition("::")[0]).resolve() for argument in config.args]
-    if not config.option.image and any(path.is_relative_to(here) for path in named):
+    pathes = [Path(config.invocation_params.dir, argument.partition("::")[0]).resolve() for argument in config.args]
+    if not config.option.image and any(path.is_relative_to(here) for path in pathes):
         raise pytest.UsageError("tests/images checks one image: say which by --image REF (or run: nox -s test -- cpu)")
 
 
@@ -90,8 +90,8 @@ def check_of(item: pytest.Item) -> Check:
     mark = item.get_closest_marker("check")
     if mark is None:
         raise pytest.UsageError(f"{item.nodeid} has no @check(…)")
-    found: Check = mark.args[0]
-    return found
+    value: Check = mark.args[0]
+    return value
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -111,8 +111,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _wanted(check: Check, subject: Subject, config: pytest.Config) -> bool:
     applies = subject.kind in check.kinds and (subject.kind == "init" or subject.family in check.families)
     only, skip = config.option.only, config.option.skip
-    asked = not only or any(_matches(check.id, glob) for glob in only)
-    return applies and asked and not any(_matches(check.id, glob) for glob in skip)
+    is_asked = not only or any(_matches(check.id, glob) for glob in only)
+    return applies and is_asked and not any(_matches(check.id, glob) for glob in skip)
 
 
 def _matches(name: str, glob: str) -> bool:
@@ -133,7 +133,7 @@ def pytest_runtest_makereport(
     if results is not None and (report.when == "call" or not report.passed):
         check = check_of(item)
         before = results.get(check.id)
-        told = item.stash.get(TOLD, None) if report.when == "call" else None
+        told = item.stash.get(REPORT, None) if report.when == "call" else None
         result = told or CheckResult(
             id=check.id,
             outcome=_outcome(report),
@@ -204,9 +204,9 @@ def figures(request: pytest.FixtureRequest) -> dict[str, Any]:
 def containers(client: docker.DockerClient, subject: Subject) -> Iterator[Containers]:
     engine = Engine(client)
     remove_leftovers(engine)
-    made = Containers(engine, subject.digest)
-    yield made
-    made.remove_all()
+    item = Containers(engine, subject.digest)
+    yield item
+    item.remove_all()
 
 
 @pytest.fixture(scope="session")
@@ -215,8 +215,8 @@ def facts(
 ) -> Iterator[Facts]:
     """Start to gather all facts that the collected checks use."""
     gathered = Facts(subject, client, containers, request.config.option.layers_cache)
-    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    gathered.start(name for name in GATHERERS if name in wanted)
+    expected_values = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    gathered.start(name for name in GATHERERS if name in expected_values)
     yield gathered
     with suppress(KeyboardInterrupt):
         gathered.close()
@@ -248,10 +248,10 @@ def merged(layers: list[Layer]) -> Tree:
 def originals(row: Row, facts: Facts) -> Originals:
     """The hashes of NVIDIA's files in the locked wheels. If they cannot be had, the check is not run."""
     try:
-        found: Originals = facts.get("originals")
+        matches: Originals = facts.get("originals")
     except TorchbakeError as error:
         pytest.skip(f"the wheels of the lock cannot be compared: {error.message} {error.hint}".strip())
-    return found
+    return matches
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

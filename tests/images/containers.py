@@ -12,7 +12,7 @@ from docker.models.volumes import Volume
 from testinfra.host import Host
 
 from torchbake.engine.client import Engine
-from torchbake.engine.runner import Ended, Runner
+from torchbake.engine.runner import ContainerEnd, Runner
 
 _QUIET = {"TORCHBAKE_BANNER": "0"}
 STAYING = ("sleep", "infinity")  # the command of the container that stays
@@ -44,7 +44,7 @@ class Containers:
         """A new, empty volume."""
         return self._runner.volume()
 
-    def run(self, *command: str, timeout: float = 60, **options: Any) -> Ended:
+    def run(self, *command: str, timeout: float = 60, **options: Any) -> ContainerEnd:
         """Run a command through the image's own entrypoint. Raises ContainerError when it does not end in time."""
         with self.started(*command, **options) as container:
             return self.end(container, timeout)
@@ -68,11 +68,11 @@ class Containers:
         finally:
             self._runner.remove(container)
 
-    def end(self, container: Container, timeout: float = 60) -> Ended:
+    def end(self, container: Container, timeout: float = 60) -> ContainerEnd:
         """Wait for a container's end."""
         if not self._runner.wait(container, timeout):
             raise ContainerError(f"the command did not end within {timeout:g} s")
-        return self._runner.ended(container, "the container")
+        return self._runner.wait_for_end(container, "the container")
 
     def host(self, user: str = "") -> Host:
         """Return the long-running container as a testinfra host, as the image's own user or another."""

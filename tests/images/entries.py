@@ -61,8 +61,8 @@ def merge(layers: Iterable[Sequence[Entry]]) -> Tree:
     tree: dict[str, Entry] = {}
     hidden: dict[str, int] = {}
     for layer in layers:
-        for gone in [path for path in _deleted(layer, tree) if path in tree]:
-            _hide(tree.pop(gone), hidden)
+        for reason in [path for path in _deleted(layer, tree) if path in tree]:
+            _hide(tree.pop(reason), hidden)
         for entry in layer:
             if not posixpath.basename(entry.path).startswith(WHITEOUT):
                 before = tree.get(entry.path)
@@ -78,8 +78,8 @@ def _deleted(layer: Iterable[Entry], tree: Mapping[str, Entry]) -> Iterator[str]
         if name == _OPAQUE:
             yield from [path for path in tree if path.startswith(f"{folder.rstrip('/')}/")]
         elif name.startswith(WHITEOUT):
-            gone = posixpath.join(folder, name.removeprefix(WHITEOUT))
-            yield from [path for path in tree if path == gone or path.startswith(f"{gone}/")]
+            reason = posixpath.join(folder, name.removeprefix(WHITEOUT))
+            yield from [path for path in tree if path == reason or path.startswith(f"{reason}/")]
 
 
 def _hide(entry: Entry, hidden: dict[str, int]) -> None:

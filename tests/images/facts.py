@@ -18,8 +18,8 @@ from tests.images.layers import Layer, read_layers
 from tests.images.originals import Originals, find_originals
 from tests.images.subject import Subject
 from torchbake.core.plain_text import last_line
-from torchbake.engine.runner import Ended
-from torchbake.matrix.added_files import promised
+from torchbake.engine.runner import ContainerEnd
+from torchbake.matrix.added_files import expected_files
 from torchbake.render.installers import CONSTRAINTS
 
 PROBES = Path(__file__).with_name("probe")
@@ -114,8 +114,8 @@ class Facts:
         return read_layers(self._client, self._subject.digest, self._subject.diff_ids, self._cache)
 
     def tree(self) -> dict[str, Any]:
-        found: dict[str, Any] = ask(self._containers.host("root"), "tree")
-        return found
+        matches: dict[str, Any] = ask(self._containers.host("root"), "tree")
+        return matches
 
     def originals(self) -> Originals:
         """The hashes of NVIDIA's files as the locked wheels have them. Raises TorchbakeError."""
@@ -123,20 +123,20 @@ class Facts:
         return find_originals(row, self._closing) if row else {}
 
     def packages(self) -> dict[str, Any]:
-        found: dict[str, Any] = ask(self._containers.host(), "packages")
-        return found
+        matches: dict[str, Any] = ask(self._containers.host(), "packages")
+        return matches
 
     def processes(self) -> list[dict[str, Any]]:
         """List the processes of the long-running container, as its user: root may not read another user's program."""
-        found: list[dict[str, Any]] = ask(self._containers.host(), "processes", json.dumps(STAYING))
-        return found
+        matches: list[dict[str, Any]] = ask(self._containers.host(), "processes", json.dumps(STAYING))
+        return matches
 
     def endings(self) -> dict[str, Ending]:
         """How commands end that the image's ENTRYPOINT starts."""
         entrypoint = self._subject.config.get("Entrypoint") or []
         commands = {name: command for name, (command, _) in ENDINGS.items()}
-        found = ask(self._containers.host(), "endings", json.dumps(entrypoint), json.dumps(commands))
-        return {name: Ending(code=one["code"], seconds=one["seconds"]) for name, one in found.items()}
+        value = ask(self._containers.host(), "endings", json.dumps(entrypoint), json.dumps(commands))
+        return {name: Ending(code=one["code"], seconds=one["seconds"]) for name, one in value.items()}
 
     def environments(self) -> dict[str, dict[str, dict[str, str]]]:
         """Return the variables of commands that `docker exec` starts, as the image's own user and as an unknown uid.
@@ -145,32 +145,32 @@ class Facts:
         home of the unknown user.
         """
         script, entrypoint = (PROBES / "environments.py").read_text(), self._subject.config.get("Entrypoint") or []
-        found = {}
+        matches = {}
         for who, user in {"as its own user": None, "as an unknown uid": STRANGER}.items():
             words = ("-I", "-S", "-c", script, json.dumps(entrypoint))
-            found[who] = _answer(self._containers.run(*words, entrypoint=["python3"], user=user), "environments", who)
-        return found
+            matches[who] = _answer(self._containers.run(*words, entrypoint=["python3"], user=user), "environments", who)
+        return matches
 
     def trust(self) -> dict[str, Any]:
         """Return the certificates that Python trusts, and the certificates that were added to the system's."""
-        found: dict[str, Any] = ask(self._containers.host(), "trust")
-        return found
+        matches: dict[str, Any] = ask(self._containers.host(), "trust")
+        return matches
 
     def constraints(self) -> str | None:
         """Return the text of the constraints file, or None if the image has no such file."""
-        done = self._containers.host().run(f"cat {CONSTRAINTS}")
-        return None if done.rc else str(done.stdout)
+        state = self._containers.host().run(f"cat {CONSTRAINTS}")
+        return None if state.rc else str(state.stdout)
 
     def contents(self) -> dict[str, Any]:
         """Return the owner, mode and content of the files that the row adds."""
         row = self._subject.row
-        paths = promised(row.project.root, row.spec.own) if row else {}
-        found: dict[str, Any] = ask(self._containers.host("root"), "contents", json.dumps(list(paths)))
-        return found
+        paths = expected_files(row.project.root, row.spec.own) if row else {}
+        matches: dict[str, Any] = ask(self._containers.host("root"), "contents", json.dumps(list(paths)))
+        return matches
 
     def linking(self) -> dict[str, Any]:
-        found: dict[str, Any] = ask(self._containers.host(), "linking")
-        return found
+        matches: dict[str, Any] = ask(self._containers.host(), "linking")
+        return matches
 
     def imports(self) -> dict[str, Any]:
         """Import every module of every package except NVIDIA's, which have hardly any, and return the results.
@@ -180,27 +180,27 @@ class Facts:
         packages = [one for one in self.get("packages")["packages"] if not one["name"].startswith("nvidia")]
         below = [module for one in packages for module in BELOW.get(one["name"], ())]
         modules = sorted({module for one in packages for module in one["modules"]} | set(below))
-        found: dict[str, Any] = _answer(self._probe("imports", json.dumps(modules)), "imports", "inside")
-        return found
+        matches: dict[str, Any] = _answer(self._probe("imports", json.dumps(modules)), "imports", "inside")
+        return matches
 
     def part(self, name: str) -> list[str]:
         """Return the problems of a part."""
-        ended = self._probe("parts", name)
-        if ended.code:
-            return [f"exit {ended.code}: {ended.last_words}"]
-        found: list[str] = json.loads(ended.stdout)
-        return found
+        end = self._probe("parts", name)
+        if end.code:
+            return [f"exit {end.code}: {end.last_words}"]
+        matches: list[str] = json.loads(end.stdout)
+        return matches
 
-    def _probe(self, name: str, argument: str) -> Ended:
+    def _probe(self, name: str, argument: str) -> ContainerEnd:
         """Run a probe in a new container, because it may write into temporary folders."""
         script = (PROBES / f"{name}.py").read_text()
         return self._containers.run("python3", "-c", script, argument, timeout=PART_LIMIT)
 
-    def ways(self) -> dict[str, Ended]:
+    def ways(self) -> dict[str, ContainerEnd]:
         """Run the image in each way; stdout is the output of probe/user.py."""
         script = (PROBES / "user.py").read_text()
 
-        def run(way: str) -> Ended:
+        def run(way: str) -> ContainerEnd:
             options, names = WAYS[way]
             options = {**options, **self._group_volume()} if way == "fsgroup" and self._containers.podman else options
             folders = [getattr(self._subject.user, name, name) for name in names]
@@ -213,12 +213,12 @@ class Facts:
         mount = {str(self._containers.volume().name): {"bind": "/data", "mode": "rw"}}
         # Podman gives an empty volume to the user of the next container.
         script = f"touch /data/kept && chgrp {FS_GROUP} /data && chmod 2775 /data"
-        ended = self._containers.run("sh", "-c", script, user="0:0", volumes=mount)
-        if ended.code:
-            raise ContainerError(f"no volume can be given to a group: {ended.last_words}")
+        end = self._containers.run("sh", "-c", script, user="0:0", volumes=mount)
+        if end.code:
+            raise ContainerError(f"no volume can be given to a group: {end.last_words}")
         return {"tmpfs": {}, "volumes": mount}
 
-    def zombies(self) -> Ended:
+    def zombies(self) -> ContainerEnd:
         """Run a command that leaves orphaned processes; stdout lists the zombies among them."""
         return self._containers.run("sh", "-c", _UNREAPED)
 
@@ -266,20 +266,20 @@ GATHERERS: dict[str, Callable[[Facts], Any]] = {
 def ask(host: Host, probe: str, *arguments: str) -> Any:
     """Run a probe inside the long-running container. Raises ContainerError with the last line of its stderr."""
     script = (PROBES / f"{probe}.py").read_text()
-    done = host.run(shlex.join(["python3", "-c", script, *arguments]))
-    if done.rc:
-        last = last_line(done.stderr, 300)
-        raise ContainerError(f"the probe {probe} cannot run inside (exit {done.rc}): {last}")
-    return json.loads(done.stdout)
+    state = host.run(shlex.join(["python3", "-c", script, *arguments]))
+    if state.rc:
+        last = last_line(state.stderr, 300)
+        raise ContainerError(f"the probe {probe} cannot run inside (exit {state.rc}): {last}")
+    return json.loads(state.stdout)
 
 
-def _answer(ended: Ended, probe: str, how: str) -> Any:
+def _answer(end: ContainerEnd, probe: str, how: str) -> Any:
     """Parse a probe's output from its own container. Raises ContainerError with its last words."""
-    if ended.code:
-        raise ContainerError(f"the probe {probe} cannot run {how} (exit {ended.code}): {ended.last_words}")
-    return json.loads(ended.stdout)
+    if end.code:
+        raise ContainerError(f"the probe {probe} cannot run {how} (exit {end.code}): {end.last_words}")
+    return json.loads(end.stdout)
 
 
-def _side_by_side(run: Callable[[str], Ended], names: Mapping[str, object]) -> dict[str, Ended]:
+def _side_by_side(run: Callable[[str], ContainerEnd], names: Mapping[str, object]) -> dict[str, ContainerEnd]:
     with ThreadPoolExecutor(max_workers=len(names)) as pool:
         return dict(zip(names, pool.map(run, names), strict=True))

@@ -49,14 +49,14 @@ class LayersError(Exception):
 
 def read_layers(client: docker.DockerClient, image_id: str, diff_ids: Sequence[str], folder: Path) -> list[Layer]:
     """Return the layers of an image, lowest first; read the layers that the cache ``folder`` lacks from the engine."""
-    known = {diff_id: layer for diff_id in diff_ids if (layer := _recall(folder, diff_id))}
-    missing = set(diff_ids) - known.keys()
+    layers = {diff_id: layer for diff_id in diff_ids if (layer := _recall(folder, diff_id))}
+    missing = set(diff_ids) - layers.keys()
     if missing:
-        skip = {blob for layer in known.values() for blob in layer.blobs}
+        skip = {blob for layer in layers.values() for blob in layer.blobs}
         for layer in _stream(client, image_id, missing, skip):
-            known[layer.diff_id] = layer
+            layers[layer.diff_id] = layer
             _remember(folder, layer)
-    return [known[diff_id] for diff_id in diff_ids]
+    return [layers[diff_id] for diff_id in diff_ids]
 
 
 def _stream(client: docker.DockerClient, image_id: str, missing: set[str], skip: set[str]) -> Iterator[Layer]:
@@ -90,7 +90,7 @@ def _saved(client: docker.DockerClient, image_id: str, skip: set[str]) -> Genera
 def _chunks(client: docker.DockerClient, image_id: str) -> Iterator[Iterable[bytes]]:
     """An image's archive. Podman 4.3 refuses one whose layers are zstd's, unless it is asked by its own API."""
     if Engine(client).podman:
-        with podman.saved(image_id) as chunks:
+        with podman.save(image_id) as chunks:
             yield chunks
     else:
         yield client.api.get_image(image_id, chunk_size=_BLOCK)
@@ -210,12 +210,12 @@ def _place(folder: Path, diff_id: str) -> Path:
 
 def _recall(folder: Path, diff_id: str) -> Layer | None:
     try:
-        kept = json.loads(_place(folder, diff_id).read_bytes())
+        kept_value = json.loads(_place(folder, diff_id).read_bytes())
         return Layer(
-            diff_id=kept["diff_id"],
-            blobs=tuple(kept["blobs"]),
-            entries=entries_of(kept["entries"]),
-            findings=tuple((name, path) for name, path in kept["findings"]),
+            diff_id=kept_value["diff_id"],
+            blobs=tuple(kept_value["blobs"]),
+            entries=entries_of(kept_value["entries"]),
+            findings=tuple((name, path) for name, path in kept_value["findings"]),
         )
     except (OSError, ValueError, LookupError, TypeError):  # none, or half of one: it is read again
         return None
@@ -224,12 +224,12 @@ def _recall(folder: Path, diff_id: str) -> Layer | None:
 def _remember(folder: Path, layer: Layer) -> None:
     place = _place(folder, layer.diff_id)
     place.parent.mkdir(parents=True, exist_ok=True)
-    kept = {
+    kept_items = {
         "diff_id": layer.diff_id,
         "blobs": layer.blobs,
         "findings": layer.findings,
         "entries": [[getattr(entry, name) for name in Entry.__slots__] for entry in layer.entries],
     }
     with tempfile.NamedTemporaryFile("w", dir=place.parent, suffix=".part", delete=False) as file:
-        json.dump(kept, file)
+        json.dump(kept_items, file)
     Path(file.name).replace(place)

@@ -11,7 +11,7 @@ from torchbake.build.wheel_records import WheelRecords
 from torchbake.core.paths import layers_folder
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import read_pip_config
-from torchbake.lock.lockfile import Layer, Pin
+from torchbake.lock.lockfile import LayerName, Pin
 from torchbake.lock.nvidia import nvidia_folder
 from torchbake.matrix.spec import VENV, ImageSpec
 from torchbake.render.wheel_groups import GROUPS
@@ -57,7 +57,7 @@ def _files_of(pin: Pin, root: str, folder: str, spec: ImageSpec, closing: thread
     return {f"{root}/{name}": hashed for name, hashed in hashes.items() if name.startswith(folder)}
 
 
-def _root(layer: Layer, spec: ImageSpec) -> str:
+def _root(layer: LayerName, spec: ImageSpec) -> str:
     """The folder of an image into which the wheels of a layer are installed."""
     roots = {group.layer: group.root for group in GROUPS}
     return roots.get(layer, f"{VENV}/lib/python{spec.base.python}/site-packages")
@@ -65,12 +65,12 @@ def _root(layer: Layer, spec: ImageSpec) -> str:
 
 def altered(originals: Originals, tree: Tree) -> Iterator[str]:
     """Find the files that differ from the wheels. A file may be missing, but not all files of a wheel."""
-    known: dict[str, set[str]] = {}  # two wheels may have a file at the same path
+    known_names: dict[str, set[str]] = {}  # two wheels may have a file at the same path
     for files in originals.values():
         for path, hashed in files.items():
-            known.setdefault(path, set()).add(hashed)
+            known_names.setdefault(path, set()).add(hashed)
     there = {entry.path: entry.sha256 for entry in tree.entries}
-    yield from (path for path, hashes in known.items() if there.get(path, next(iter(hashes))) not in hashes)
+    yield from (path for path, hashes in known_names.items() if there.get(path, next(iter(hashes))) not in hashes)
     yield from (f"{wheel}, of which no file is there" for wheel, files in originals.items() if not files.keys() & there)
 
 

@@ -139,11 +139,11 @@ def find_subject(
         raise NoSubjectError(f"{ref} was {digest}, and is {image.id} by now. Test it again.")
     labels = image.attrs["Config"].get("Labels") or {}
     name = row or labels.get(f"{LABEL}.id", "")
-    found = _find_row(name, matrix)
-    if row and found is None:
+    value = _find_row(name, matrix)
+    if row and value is None:
         raise NoSubjectError(f"{matrix} has no image {row}. `nox -s list -- all` shows what it has.")
     return Subject(
-        ref=ref, attributes=image.attrs, history=read_history(Engine(client), ref), row=found, origin=origin or ""
+        ref=ref, attributes=image.attrs, history=read_history(Engine(client), ref), row=value, origin=origin or ""
     )
 
 

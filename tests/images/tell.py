@@ -7,5 +7,5 @@ MOST = 4
 
 def some(offenders: Iterable[object], *, most: int = MOST) -> str:
     """``a, b, c, d and 17 more``; empty for none."""
-    shown = [str(one) for one in offenders]
-    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
+    rows = [str(one) for one in offenders]
+    return ", ".join(rows[:most]) + (f" and {len(rows) - most} more" if len(rows) > most else "")

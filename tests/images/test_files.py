@@ -11,7 +11,7 @@ from tests.images.layers import Layer
 from tests.images.subject import Subject
 from tests.images.tell import some
 from torchbake.core.sizes import human
-from torchbake.matrix.added_files import planned
+from torchbake.matrix.added_files import file_paths
 
 # Folders in which every user may write (sticky): https://refspecs.linuxfoundation.org/FHS_3.0/fhs/
 SHARED = {"/tmp", "/var/tmp", "/run/lock", "/run/shm", "/dev/shm"}
@@ -33,7 +33,7 @@ def entries(subject: Subject, request: pytest.FixtureRequest) -> tuple[Entry, ..
 def unplanned(entries: tuple[Entry, ...], subject: Subject) -> tuple[Entry, ...]:
     """The tree without the files whose owner and mode the row says; own.files judges those."""
     row = subject.row
-    away = planned(row.project.root, row.spec.own) if row else set()
+    away = file_paths(row.project.root, row.spec.own) if row else set()
     return tuple(entry for entry in entries if entry.path not in away)
 
 
@@ -47,8 +47,8 @@ def app_tree(subject: Subject) -> tuple[str, str]:
 def test_app_tree(unplanned: tuple[Entry, ...], app_tree: tuple[str, str], subject: Subject) -> None:
     uid = subject.user.uid
     tree = [entry for entry in unplanned if entry.below(*app_tree)]
-    gone = [folder for folder in app_tree if folder not in {entry.path for entry in tree}]
-    assert not gone, f"not there: {some(gone)}"
+    missing = [folder for folder in app_tree if folder not in {entry.path for entry in tree}]
+    assert not missing, f"not there: {some(missing)}"
     wrong = [entry.shown for entry in tree if (entry.uid, entry.gid) != (uid, 0) or not group_as_user(entry)]
     assert not wrong, f"not {uid}:0 with g=u: {some(wrong)}"
 
@@ -106,12 +106,12 @@ def test_symlinks(entries: tuple[Entry, ...]) -> None:
 @check("files.temporary", "temporary folders and logs are empty", kinds=KINDS)
 def test_temporary(entries: tuple[Entry, ...]) -> None:
     wrong = [
-        entry.path for entry in entries if entry.below(*EMPTY) and entry.kind in ("file", "other") and not made(entry)
+        entry.path for entry in entries if entry.below(*EMPTY) and entry.kind in ("file", "other") and not make(entry)
     ]
     assert not wrong, f"left behind: {some(wrong)}"
 
 
-def made(entry: Entry) -> bool:
+def make(entry: Entry) -> bool:
     """Return True if an engine or a base makes this file on purpose, such as an empty log that programs append to."""
     return entry.size == 0 and entry.below("/var/log", "/run")
 
@@ -156,50 +156,50 @@ def there(path: str, paths: set[str]) -> bool:
 
 def leaked(layers: list[Layer], merged: Tree, name: str) -> str:
     """List a check's findings in the layers, and whether each is still visible; empty without findings."""
-    seen = {entry.path for entry in merged.entries}
-    found = [
-        f"{path} in layer {number} of {len(layers)}" + ("" if path in seen else ", which a later one only hides")
+    seen_names = {entry.path for entry in merged.entries}
+    matches = [
+        f"{path} in layer {number} of {len(layers)}" + ("" if path in seen_names else ", which a later one only hides")
         for number, layer in enumerate(layers, start=1)
         for rule, path in layer.findings
         if rule == name
     ]
-    return some(found)
+    return some(matches)
 
 
 @check("files.keys", "no layer holds a private key", kinds=KINDS)
 def test_keys(layers: list[Layer], merged: Tree) -> None:
-    found = leaked(layers, merged, "files.keys")
-    assert not found, found
+    text = leaked(layers, merged, "files.keys")
+    assert not text, text
 
 
 @check("files.credentials", "no layer holds a file of credentials, or an address with a password", kinds=KINDS)
 def test_credentials(layers: list[Layer], merged: Tree) -> None:
-    found = leaked(layers, merged, "files.credentials")
-    assert not found, found
+    text = leaked(layers, merged, "files.credentials")
+    assert not text, text
 
 
 @check("files.tokens", "no file of any layer holds a token of a well-known service", kinds=KINDS)
 def test_tokens(layers: list[Layer], merged: Tree) -> None:
-    found = leaked(layers, merged, "files.tokens")
-    assert not found, found
+    text = leaked(layers, merged, "files.tokens")
+    assert not text, text
 
 
 @check("files.git", "no layer holds a repository: its history says more than its files", kinds=KINDS)
 def test_git(layers: list[Layer], merged: Tree) -> None:
-    found = leaked(layers, merged, "files.git")
-    assert not found, found
+    text = leaked(layers, merged, "files.git")
+    assert not text, text
 
 
 @check("files.apt-lists", "no layer holds apt's package lists, which are large and soon out of date", kinds=KINDS)
 def test_apt_lists(layers: list[Layer], merged: Tree) -> None:
-    found = leaked(layers, merged, "files.apt-lists")
-    assert not found, found
+    text = leaked(layers, merged, "files.apt-lists")
+    assert not text, text
 
 
 @check("files.caches", "no layer holds a cache: of apt, pip, uv, or bytecode that nobody meant to keep", kinds=KINDS)
 def test_caches(layers: list[Layer], merged: Tree) -> None:
-    found = leaked(layers, merged, "files.caches")
-    assert not found, found
+    text = leaked(layers, merged, "files.caches")
+    assert not text, text
 
 
 @check("files.waste", f"later layers replace or delete less than {WASTE_LIMIT >> 20} MiB of earlier ones", kinds=KINDS)
@@ -207,5 +207,5 @@ def test_waste(merged: Tree, figures: dict[str, Any]) -> None:
     hidden = merged.hidden
     largest = sorted(hidden, key=lambda path: -hidden[path])
     figures["bytes"] = sum(hidden.values())
-    told = some([f"{path} ({human(hidden[path])})" for path in largest])
-    assert sum(hidden.values()) < WASTE_LIMIT, f"{human(sum(hidden.values()))} of dead weight: {told}"
+    text = some([f"{path} ({human(hidden[path])})" for path in largest])
+    assert sum(hidden.values()) < WASTE_LIMIT, f"{human(sum(hidden.values()))} of dead weight: {text}"

@@ -18,8 +18,8 @@ _PARTS = {"cuda": "libcudart", "cudnn": "libcudnn", "nccl": "libnccl"}
 
 def wrong_in(answers: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the missing libraries by file, without the optional ones."""
-    needed = {path: [name for name in names if not optional(path, name)] for path, names in answers.items()}
-    return {path: names for path, names in needed.items() if names}
+    needs = {path: [name for name in names if not optional(path, name)] for path, names in answers.items()}
+    return {path: names for path, names in needs.items() if names}
 
 
 def optional(path: str, name: str) -> bool:
@@ -44,7 +44,7 @@ def found_by_import(path: str, name: str, linking: dict[str, Any]) -> bool:
     return any(one.rsplit("/", 1)[-1] == name and any(part in one for part in providers) for one in linking["paths"])
 
 
-def shown(answers: dict[str, list[str]]) -> str:
+def render(answers: dict[str, list[str]]) -> str:
     return some([f"{path} misses {some(names)}" for path, names in sorted(answers.items())])
 
 
@@ -60,14 +60,14 @@ def missing(linking: dict[str, Any]) -> dict[str, list[str]]:
 @check("libraries.ldd", "ldd misses nothing for any ELF file; modules may count on what their package loads first")
 def test_ldd(linking: dict[str, Any], figures: dict[str, Any]) -> None:
     figures["files"] = len(linking["paths"])
-    assert not missing(linking), shown(missing(linking))
+    assert not missing(linking), render(missing(linking))
 
 
 @check("libraries.ldd-path", "nor with LD_LIBRARY_PATH over all library folders: nothing there hides a system library")
 def test_ldd_path(linking: dict[str, Any]) -> None:
     before = missing(linking)
     wrong = {path: names for path, names in wrong_in(linking["with"]).items() if names != before.get(path)}
-    assert not wrong, shown(wrong)
+    assert not wrong, render(wrong)
 
 
 @check("libraries.cuda", "cudart, NCCL and every part of cuDNN load from inside the image", families=("cuda",))

@@ -11,7 +11,7 @@ from tests.images.adding import holds, left_to
 from tests.images.checks import KINDS, check
 from tests.images.subject import Row, Subject
 from tests.images.tell import some
-from torchbake.build.source_date import revision
+from torchbake.build.commit import revision
 from torchbake.core.secret_values import secret_text
 from torchbake.oci.labels import LABEL
 
@@ -30,12 +30,12 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  #
 
 @check("metadata.labels", "labels say exactly what the row promises: id, versions, flavor, license", kinds=KINDS)
 def test_labels(row: Row, subject: Subject) -> None:
-    promised = {key: value for key, value in row.promise.labels.items() if value not in FILLED_IN}
+    promises = {key: value for key, value in row.promise.labels.items() if value not in FILLED_IN}
     if subject.origin:  # a derived image may have its own title, version and source
-        promised = {key: value for key, value in promised.items() if key.startswith(f"{LABEL}.")}
+        promises = {key: value for key, value in promises.items() if key.startswith(f"{LABEL}.")}
     wrong = [
         f"{key} is {subject.labels.get(key)!r}, not {value!r}"
-        for key, value in promised.items()
+        for key, value in promises.items()
         if subject.labels.get(key) != value
     ]
     more = [key for key in subject.labels if key.startswith(f"{LABEL}.") and key not in row.promise.labels]
@@ -82,10 +82,10 @@ def agree(label: str, inside: str) -> bool:
     """Compare two versions as far as both are exact: PyPI's wheels have no local part, torch itself has one."""
     if not inside:
         return False
-    said, found = Version(label), Version(inside)
-    parts = min(len(said.release), len(found.release))
-    same_local = not said.local or said.local == found.local
-    return said.release[:parts] == found.release[:parts] and same_local
+    reply, version = Version(label), Version(inside)
+    parts = min(len(reply.release), len(version.release))
+    same_local = not reply.local or reply.local == version.local
+    return reply.release[:parts] == version.release[:parts] and same_local
 
 
 @check("metadata.tags", "it has no tag of another row: nobody gets a CPU torch by asking for CUDA", kinds=KINDS)
@@ -113,67 +113,67 @@ def test_user(row: Row, subject: Subject) -> None:
 
 @check("metadata.entrypoint", "ENTRYPOINT is the init and the entrypoint script, and nothing else", kinds=KINDS)
 def test_entrypoint(row: Row, subject: Subject) -> None:
-    found = subject.config.get("Entrypoint") or []
-    assert found == row.promise.entrypoint, f"ENTRYPOINT is {found}, not {row.promise.entrypoint}"
+    value = subject.config.get("Entrypoint") or []
+    assert value == row.promise.entrypoint, f"ENTRYPOINT is {value}, not {row.promise.entrypoint}"
 
 
 @check("metadata.cmd", "CMD is the row's: without a command, everybody gets the same program", kinds=KINDS)
 def test_cmd(row: Row, subject: Subject) -> None:
-    found = subject.config.get("Cmd") or []
-    left_to(subject, "command", found, row.promise.cmd)
-    assert found == row.promise.cmd, f"CMD is {found}, not {row.promise.cmd}"
+    value = subject.config.get("Cmd") or []
+    left_to(subject, "command", value, row.promise.cmd)
+    assert value == row.promise.cmd, f"CMD is {value}, not {row.promise.cmd}"
 
 
 @check("metadata.workdir", "WORKDIR is the row's, where relative scripts are looked for", kinds=KINDS)
 def test_workdir(row: Row, subject: Subject) -> None:
-    found = subject.config.get("WorkingDir") or "/"
-    left_to(subject, "working directory", found, row.promise.workdir)
-    assert found == row.promise.workdir, f"WORKDIR is {found}, not {row.promise.workdir}"
+    value = subject.config.get("WorkingDir") or "/"
+    left_to(subject, "working directory", value, row.promise.workdir)
+    assert value == row.promise.workdir, f"WORKDIR is {value}, not {row.promise.workdir}"
 
 
 @check("metadata.ports", "no port is declared that the row does not declare", kinds=KINDS)
 def test_ports(row: Row, subject: Subject) -> None:
-    found = set(subject.config.get("ExposedPorts") or ())
-    left_to(subject, "ports", sorted(found), sorted(row.promise.ports))
-    assert found == row.promise.ports, f"EXPOSE is {some(sorted(found)) or 'empty'}"
+    matches = set(subject.config.get("ExposedPorts") or ())
+    left_to(subject, "ports", sorted(matches), sorted(row.promise.ports))
+    assert matches == row.promise.ports, f"EXPOSE is {some(sorted(matches)) or 'empty'}"
 
 
 @check("metadata.volumes", "no volume is declared: an anonymous one hides what is below, and stays", kinds=KINDS)
 def test_volumes(row: Row, subject: Subject) -> None:
-    found = set(subject.config.get("Volumes") or ())
-    assert found == row.promise.volumes, f"VOLUME is {some(sorted(found)) or 'empty'}"
+    matches = set(subject.config.get("Volumes") or ())
+    assert matches == row.promise.volumes, f"VOLUME is {some(sorted(matches)) or 'empty'}"
 
 
 @check("metadata.env", "the environment is exactly the row's; a derived image may add variables", kinds=KINDS)
 def test_env(row: Row, subject: Subject) -> None:
-    promised, found = {"PATH": DEFAULT_PATH, **row.promise.environment}, subject.environment
+    promises, matches = {"PATH": DEFAULT_PATH, **row.promise.environment}, subject.environment
     wrong = [
-        f"{key} is {found.get(key)!r}, not {value!r}"
-        for key, value in promised.items()
-        if found.get(key) != value and not (subject.origin and holds(key, value, found))
+        f"{key} is {matches.get(key)!r}, not {value!r}"
+        for key, value in promises.items()
+        if matches.get(key) != value and not (subject.origin and holds(key, value, matches))
     ]
-    more = [key for key in found if key not in promised and not leaks.secret_variable(key, found[key])]
+    more = [key for key in matches if key not in promises and not leaks.secret_variable(key, matches[key])]
     wrong += [f"{key} is not promised" for key in more if not subject.origin]
     assert not wrong, some(wrong)
 
 
 @check("metadata.env-secrets", "no variable looks like a secret: whoever pulls the image reads it", kinds=KINDS)
 def test_env_secrets(subject: Subject) -> None:
-    found = [key for key, value in subject.environment.items() if leaks.secret_variable(key, value)]
-    found += [f"label {key}" for key, value in subject.labels.items() if secret_text(value)]
-    assert not found, f"looks secret: {some(found)}"
+    matches = [key for key, value in subject.environment.items() if leaks.secret_variable(key, value)]
+    matches += [f"label {key}" for key, value in subject.labels.items() if secret_text(value)]
+    assert not matches, f"looks secret: {some(matches)}"
 
 
 @check("metadata.history-secrets", "no step of the history names a secret's value, as ARG and RUN would", kinds=KINDS)
 def test_history_secrets(subject: Subject) -> None:
     commands = [step.get("CreatedBy") or "" for step in subject.history]
     commands = [command for command in commands if not command.startswith("ENV")]  # metadata.env-secrets has those
-    found = [name for command in commands for name in leaks.secrets_in_command(command)]
-    assert not found, f"looks secret: {some(dict.fromkeys(found))}"
+    matches = [name for command in commands for name in leaks.secrets_in_command(command)]
+    assert not matches, f"looks secret: {some(dict.fromkeys(matches))}"
 
 
 @check("metadata.extras", "no ONBUILD, HEALTHCHECK, STOPSIGNAL or SHELL that the row does not have", kinds=KINDS)
 def test_extras(row: Row, subject: Subject) -> None:
     names = {"OnBuild": "ONBUILD", "Healthcheck": "HEALTHCHECK", "StopSignal": "STOPSIGNAL", "Shell": "SHELL"}
-    found = {word for key, word in names.items() if subject.config.get(key)}
-    assert found == row.promise.others, f"it has {some(sorted(found)) or 'none'}"
+    matches = {word for key, word in names.items() if subject.config.get(key)}
+    assert matches == row.promise.others, f"it has {some(sorted(matches)) or 'none'}"

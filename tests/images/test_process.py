@@ -10,7 +10,7 @@ from tests.images.containers import STAYING
 from tests.images.facts import ENDINGS, STOP_LIMIT, Ending, Stopped
 from tests.images.subject import Subject
 from tests.images.tell import some
-from torchbake.engine.runner import Ended
+from torchbake.engine.runner import ContainerEnd
 
 LAYER_LIMIT = 127  # of overlayfs. https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
 STOP_TARGET = 3.0  # seconds from SIGTERM to the end of a command without a handler
@@ -23,8 +23,8 @@ INITS = {"tini", "tini-static", "docker-init", "dumb-init", "catatonit", "s6-svs
 def test_init(processes: list[dict[str, Any]]) -> None:
     first = next(one for one in processes if one["pid"] == 1)
     name = first["program"].rsplit("/", 1)[-1]
-    known = first["machine_code"] and name in INITS  # a script under an init's name is none
-    assert known, f"PID 1 is {some(first['words']) or first['program']}"
+    known_value = first["machine_code"] and name in INITS  # a script under an init's name is none
+    assert known_value, f"PID 1 is {some(first['words']) or first['program']}"
     commands = [one for one in processes if one["parent"] == 1 and one["words"] == [*STAYING]]
     assert commands, "the command is not PID 1's child"
 
@@ -38,7 +38,7 @@ def test_signals(stopped: Stopped, figures: dict[str, Any]) -> None:
 
 
 @check("process.zombies", "orphans are reaped: a long job must not run out of process ids")
-def test_zombies(zombies: Ended) -> None:
+def test_zombies(zombies: ContainerEnd) -> None:
     assert zombies.code == 0, f"exit {zombies.code}: {zombies.last_words}"
     assert not zombies.stdout.strip(), f"nobody reaps {some(zombies.stdout.strip().splitlines())}"
 

@@ -30,15 +30,15 @@ def installed(packages: dict[str, Any]) -> dict[str, str]:
 @check("python.locked", "every package of the lock is there at its version, and no other but what a derived image adds")
 def test_locked(row: Row, subject: Subject, packages: dict[str, Any]) -> None:
     assert row.lock
-    found, locked = installed(packages), {pin.name: pin.version for pin in row.lock.pins.values()}
-    wrong = [f"{name} {version} is missing" for name, version in locked.items() if name not in found]
+    matches, locked = installed(packages), {pin.name: pin.version for pin in row.lock.pins.values()}
+    wrong = [f"{name} {version} is missing" for name, version in locked.items() if name not in matches]
     wrong += [
-        f"{name} is {found[name]}, not {version}"
+        f"{name} is {matches[name]}, not {version}"
         for name, version in locked.items()
-        if name in found and Version(found[name]) != Version(version)
+        if name in matches and Version(matches[name]) != Version(version)
     ]
     if not subject.origin:
-        wrong += [f"{name} {version} is not in the lock" for name, version in found.items() if name not in locked]
+        wrong += [f"{name} {version} is not in the lock" for name, version in matches.items() if name not in locked]
     names = [canonicalize_name(one["name"]) for one in packages["packages"]]
     wrong += [f"{name} is there twice" for name in sorted({name for name in names if names.count(name) > 1})]
     assert not wrong, some(wrong)
@@ -51,10 +51,10 @@ def test_constraints(row: Row, constraints: str | None, packages: dict[str, Any]
         assert constraints is None, f"{CONSTRAINTS} is there, and the row does not say so"
         return
     assert constraints is not None, f"{CONSTRAINTS} is missing"
-    found, lines = installed(packages), [line for line in constraints.splitlines() if not line.startswith("#")]
+    matches, lines = installed(packages), [line for line in constraints.splitlines() if not line.startswith("#")]
     wrong = [f"{line} is not in it" for line in row.lock.constraints if line not in lines]
     for requirement in map(Requirement, lines):
-        version = found.get(canonicalize_name(requirement.name))
+        version = matches.get(canonicalize_name(requirement.name))
         if version is None and canonicalize_name(requirement.name) in COMPANIONS:
             continue
         if version is None or not requirement.specifier.contains(version, prereleases=True):
@@ -64,13 +64,13 @@ def test_constraints(row: Row, constraints: str | None, packages: dict[str, Any]
 
 @check("python.requirements", "what each package requires is there at a version that it accepts (pip check, no pip)")
 def test_requirements(packages: dict[str, Any]) -> None:
-    found = installed(packages)
+    matches = installed(packages)
     wrong = []
     for package in packages["packages"]:
         for requirement in map(Requirement, package["requires"]):
             if requirement.marker and not requirement.marker.evaluate({**packages["markers"], "extra": ""}):
                 continue
-            version = found.get(canonicalize_name(requirement.name))
+            version = matches.get(canonicalize_name(requirement.name))
             if version is None or not requirement.specifier.contains(version, prereleases=True):
                 wrong.append(f"{package['name']} wants {requirement.name}{requirement.specifier}, has {version}")
     assert not wrong, some(wrong)
@@ -95,20 +95,20 @@ def test_imports(imports: dict[str, Any], figures: dict[str, Any]) -> None:
 
 @check("python.build", "torch is built for what the row and the tags say: CPU, or that very CUDA")
 def test_build(row: Row, imports: dict[str, Any]) -> None:
-    torch, wanted = imports["torch"], row.spec.versions["cuda"]
+    torch, expected = imports["torch"], row.spec.versions["cuda"]
     assert torch, f"torch cannot be imported: {imports['errors'].get('torch', 'it is not there')}"
-    assert torch["cuda"] == wanted, f"torch is built for {named(torch['cuda'])}, the row says {named(wanted)}"
+    assert torch["cuda"] == expected, f"torch is built for {name_of(torch['cuda'])}, the row says {name_of(expected)}"
 
 
-def named(cuda: str | None) -> str:
+def name_of(cuda: str | None) -> str:
     return f"CUDA {cuda}" if cuda else "the CPU"
 
 
 @check("python.cpu-only", "a CPU image holds nothing of NVIDIA's: no package, no library", families=("cpu",))
 def test_cpu_only(packages: dict[str, Any], linking: dict[str, Any]) -> None:
-    found = [name for name in installed(packages) if name.startswith("nvidia-") or _CUDA_PACKAGE.search(name)]
-    found += [path for path in linking["paths"] if _CUDA_LIBRARY.match(path.rsplit("/", 1)[-1])]
-    assert not found, some(found)
+    matches = [name for name in installed(packages) if name.startswith("nvidia-") or _CUDA_PACKAGE.search(name)]
+    matches += [path for path in linking["paths"] if _CUDA_LIBRARY.match(path.rsplit("/", 1)[-1])]
+    assert not matches, some(matches)
 
 
 @check("python.one-cuda", "packages and libraries are of one CUDA major, the row's", families=("cuda",))
@@ -122,19 +122,19 @@ def test_one_cuda(subject: Subject, packages: dict[str, Any], linking: dict[str,
             majors.setdefault(major, []).append(path)
     if not majors:
         pytest.skip("the image holds no library of CUDA")
-    wanted = cuda_major(subject.row.spec) if subject.row else None
-    usual = str(wanted) if wanted else max(majors, key=lambda major: len(majors[major]))
+    count = cuda_major(subject.row.spec) if subject.row else None
+    usual = str(count) if count else max(majors, key=lambda major: len(majors[major]))
     wrong = [f"CUDA {major}: {some(names)}" for major, names in majors.items() if major != usual]
     assert not wrong, f"beside CUDA {usual}, {some(wrong)}"
 
 
 def libraries(linking: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Path, name and major of each library of CUDA."""
-    found = []
+    matches = []
     for path in linking["paths"]:
         if match := _CUDA_LIBRARY.match(path.rsplit("/", 1)[-1]):
-            found.append((path, match[1], match[2] or ""))
-    return found
+            matches.append((path, match[1], match[2] or ""))
+    return matches
 
 
 @check("python.duplicates", "there is one cuDNN and one NCCL; of two, the loader takes whichever", families=("cuda",))

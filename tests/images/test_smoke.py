@@ -9,29 +9,29 @@ import docker
 import pytest
 
 from tests.images.checks import smoke_check
-from tests.images.conftest import TOLD, check_of, subject_of
+from tests.images.conftest import REPORT, check_of, subject_of
 from tests.images.subject import Subject
 from torchbake.checks.gpu import find_gpu
-from torchbake.checks.smoke_jobs import Job, Options, jobs_of
+from torchbake.checks.smoke_jobs import SmokeJob, SmokeOptions, jobs_of
 from torchbake.checks.smoke_run import InContainers, Session, own_toolbox, smoke
-from torchbake.checks.smoke_run import Subject as Smoked
+from torchbake.checks.smoke_run import SmokeSubject as Smoked
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import GpuAccess
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import TorchbakeError
 from torchbake.oci.labels import versions_in
 
 
-def options_of(config: pytest.Config) -> Options:
-    given = {name: config.option.__dict__[name] for name in ("gpu", "nodes", "nproc")}
-    return Options(**{name: value for name, value in given.items() if value is not None})
+def options_of(config: pytest.Config) -> SmokeOptions:
+    arguments = {name: config.option.__dict__[name] for name in ("gpu", "nodes", "nproc")}
+    return SmokeOptions(**{name: value for name, value in arguments.items() if value is not None})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test for each payload of each job. They depend on the image's family, not on the presence of a GPU."""
-    unknown = Gpu(how="none", reason="nobody has looked yet")
+    unknown = GpuAccess(how="none", reason="nobody has looked yet")
     jobs = jobs_of(subject_of(metafunc.config).family, unknown, options_of(metafunc.config))
     cases = [(payload, job.check_id(payload)) for job in jobs for payload in job.payloads]
     metafunc.parametrize(
@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class Runs:
     """The jobs of the image; each runs once, when the first of its checks asks for it, with the checks that are due."""
 
-    def __init__(self, smoked: Smoked, options: Options, due: set[str]) -> None:
+    def __init__(self, smoked: Smoked, options: SmokeOptions, due: set[str]) -> None:
         self._smoked, self._options = smoked, options
         self._jobs = {
             name: part for job in smoked.jobs(options) if (part := _part(job, due)) for name in part.check_ids
@@ -51,19 +51,19 @@ class Runs:
 
     def result(self, name: str) -> CheckResult:
         """Return a check's result. Raises TorchbakeError for each check of a job that the engine could not run."""
-        found = self._run(self._jobs[name])
-        if isinstance(found, TorchbakeError):
-            raise found
-        return next(result for result in found if result.id == name)
+        matches = self._run(self._jobs[name])
+        if isinstance(matches, TorchbakeError):
+            raise matches
+        return next(result for result in matches if result.id == name)
 
-    def _run_once(self, job: Job) -> tuple[CheckResult, ...] | TorchbakeError:
+    def _run_once(self, job: SmokeJob) -> tuple[CheckResult, ...] | TorchbakeError:
         try:
             return smoke(self._smoked, job, self._options, lambda _: None)
         except TorchbakeError as error:
             return error
 
 
-def _part(job: Job, due: set[str]) -> Job | None:
+def _part(job: SmokeJob, due: set[str]) -> SmokeJob | None:
     """The payloads of a job that are due; None when there are none."""
     payloads = tuple(payload for payload in job.payloads if job.check_id(payload) in due)
     return replace(job, payloads=payloads) if payloads else None
@@ -93,7 +93,7 @@ class TestPayload:
 
     def test_it_passes(self, name: str, runs: Runs, request: pytest.FixtureRequest) -> None:
         result = runs.result(name)
-        request.node.stash[TOLD] = result
+        request.node.stash[REPORT] = result
         if result.outcome is not Outcome.PASSED:
             _end(result)
 

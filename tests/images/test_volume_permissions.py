@@ -11,11 +11,11 @@ from tests.images.checks import check
 from tests.images.containers import Containers
 from tests.images.subject import Subject
 from tests.images.tell import some
-from tests.images.volumes import Put, Seen, Volumes, counts
-from torchbake.engine.runner import Ended
+from tests.images.volumes import Look, Put, Volumes, counts
+from torchbake.engine.runner import ContainerEnd
 from torchbake.oci.labels import LABEL
 
-NEEDED = ["CHOWN", "FOWNER", "DAC_OVERRIDE"]
+NEEDS = ["CHOWN", "FOWNER", "DAC_OVERRIDE"]
 LOST = "lost+found"
 DATA = (
     Put(name="folder"),
@@ -36,10 +36,10 @@ class Trial:
     """One run on a volume with a link to a second volume, and a third one mounted inside it."""
 
     data: Volume
-    ended: Ended
-    after: dict[str, Seen]
-    elsewhere: dict[str, Seen]
-    mounted: dict[str, Seen]
+    end: ContainerEnd
+    after: dict[str, Look]
+    elsewhere: dict[str, Look]
+    mounted: dict[str, Look]
 
 
 @pytest.fixture(scope="module")
@@ -49,20 +49,20 @@ def volumes(containers: Containers) -> Volumes:
 
 @pytest.fixture(scope="module")
 def trial(volumes: Volumes) -> Iterator[Trial]:
-    with volumes.made(DATA) as data, volumes.made(OTHER) as elsewhere, volumes.made(OTHER) as mounted:
-        ended = volumes.run("/data", at={"/data": data, "/elsewhere": elsewhere, "/data/mounted": mounted})
+    with volumes.make(DATA) as data, volumes.make(OTHER) as elsewhere, volumes.make(OTHER) as mounted:
+        end = volumes.run("/data", at={"/data": data, "/elsewhere": elsewhere, "/data/mounted": mounted})
         yield Trial(
             data=data,
-            ended=ended,
+            end=end,
             after=volumes.look(data),
             elsewhere=volumes.look(elsewhere),
             mounted=volumes.look(mounted),
         )
 
 
-def strangers(seen: dict[str, Seen]) -> list[str]:
+def strangers(status: dict[str, Look]) -> list[str]:
     """Return the paths that root does not own."""
-    return [f"{name or 'the volume'} is {one.shown}" for name, one in seen.items() if one.uid != 0]
+    return [f"{name or 'the volume'} is {one.shown}" for name, one in status.items() if one.uid != 0]
 
 
 def applies(name: str, reason: str) -> pytest.MarkDecorator:
@@ -72,7 +72,7 @@ def applies(name: str, reason: str) -> pytest.MarkDecorator:
 @applies("writes", "after it, the images' user writes everywhere in a volume that was root's and others'")
 def test_writes(trial: Trial, containers: Containers, client: docker.DockerClient, subject: Subject) -> None:
     uid = subject.user.uid
-    assert trial.ended.code == 0, f"exit {trial.ended.code}: {trial.ended.last_words}"
+    assert trial.end.code == 0, f"exit {trial.end.code}: {trial.end.last_words}"
     ours = {name: one for name, one in trial.after.items() if not name.startswith(LOST) and name != "mounted"}
     wrong = [
         f"{name or 'the volume'} is {one.shown}" for name, one in ours.items() if not one.target and one.uid != uid
@@ -83,8 +83,8 @@ def test_writes(trial: Trial, containers: Containers, client: docker.DockerClien
         pytest.skip("the engine has no PyTorch image to write with; build one first")
     script = "echo y > /data/folder/file && echo y > /data/private/new && mkdir /data/new"
     mount = {str(trial.data.name): {"bind": "/data", "mode": "rw"}}
-    ended = containers.run("sh", "-c", script, ref=writer, volumes=mount, user=f"{uid}:0")
-    assert ended.code == 0, f"uid {uid} cannot write: {ended.last_words}"
+    end = containers.run("sh", "-c", script, ref=writer, volumes=mount, user=f"{uid}:0")
+    assert end.code == 0, f"uid {uid} cannot write: {end.last_words}"
 
 
 def smallest_image(client: docker.DockerClient) -> str | None:
@@ -95,7 +95,7 @@ def smallest_image(client: docker.DockerClient) -> str | None:
 
 @applies("idempotent", "a second run changes nothing, so that a restarted pod starts at once")
 def test_idempotent(trial: Trial, volumes: Volumes) -> None:
-    with volumes.made(DATA) as data:
+    with volumes.make(DATA) as data:
         first = volumes.run("/data", at={"/data": data})
         before = volumes.look(data)
         second = volumes.run("/data", at={"/data": data})
@@ -128,30 +128,30 @@ def test_filesystems(trial: Trial) -> None:
 
 @applies("partial", "where it cannot change everything, it changes the rest, says what is left, and fails")
 def test_partial(volumes: Volumes, subject: Subject) -> None:
-    with volumes.made(DATA) as data:
-        ended = volumes.run("/data", at={"/data": data}, cap_drop=["DAC_OVERRIDE"])
+    with volumes.make(DATA) as data:
+        end = volumes.run("/data", at={"/data": data}, cap_drop=["DAC_OVERRIDE"])
         after = volumes.look(data)
     assert after["private/file"].uid != subject.user.uid, "it changed what it cannot reach: this check proves nothing"
-    assert ended.code not in (0, 137), f"exit {ended.code}, though private/file is still {after['private/file'].shown}"
-    assert "private" in ended.stderr, f"it does not name what is left: {ended.last_words}"
+    assert end.code not in (0, 137), f"exit {end.code}, though private/file is still {after['private/file'].shown}"
+    assert "private" in end.stderr, f"it does not name what is left: {end.last_words}"
     assert after["folder/file"].uid != 0, "it gave up the rest"
 
 
-@applies("capabilities", f"{', '.join(NEEDED)} are all it needs, on a read-only root; without them it fails")
+@applies("capabilities", f"{', '.join(NEEDS)} are all it needs, on a read-only root; without them it fails")
 def test_capabilities(volumes: Volumes) -> None:
     hardened = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"], "read_only": True}
-    with volumes.made(DATA) as data:
+    with volumes.make(DATA) as data:
         without = volumes.run("--mode", "g=u", "/data", at={"/data": data}, **hardened)
-        ended = volumes.run("--mode", "g=u", "/data", at={"/data": data}, **hardened, cap_add=NEEDED)
+        end = volumes.run("--mode", "g=u", "/data", at={"/data": data}, **hardened, cap_add=NEEDS)
         after = volumes.look(data)
-    assert ended.code == 0, f"exit {ended.code}: {ended.last_words}"
-    done = after["private/file"]  # whose it is now is for volume-permissions.writes to say
-    assert (done.uid != 5000, done.mode) == (True, 0o660), f"private/file is {done.shown}"
+    assert end.code == 0, f"exit {end.code}: {end.last_words}"
+    status = after["private/file"]  # whose it is now is for volume-permissions.writes to say
+    assert (status.uid != 5000, status.mode) == (True, 0o660), f"private/file is {status.shown}"
     assert without.code != 0, "without any capability it claims to have done it"
 
 
 @applies("system", "it refuses the root and system folders, whatever it is told")
 def test_system(containers: Containers) -> None:
-    ended = {path: containers.run(path) for path in ("/", "/etc")}
-    wrong = [f"{path}: exit {one.code}" for path, one in ended.items() if one.code != 2]
+    ends = {path: containers.run(path) for path in ("/", "/etc")}
+    wrong = [f"{path}: exit {one.code}" for path, one in ends.items() if one.code != 2]
     assert not wrong, some(wrong)

@@ -19,7 +19,7 @@ from docker.models.volumes import Volume
 from tests.images.containers import Containers
 from tests.images.subject import PROGRAM
 from torchbake.engine import podman
-from torchbake.engine.runner import Ended
+from torchbake.engine.runner import ContainerEnd
 
 _SUMMARY = re.compile(r"(\d+) entries, (\d+) changed, (\d+) failed, (\d+) skipped")
 
@@ -36,7 +36,7 @@ class Put:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class Look:
     """A file of a volume after the run."""
 
     uid: int
@@ -56,7 +56,7 @@ class Volumes:
         self._containers = containers
 
     @contextlib.contextmanager
-    def made(self, contents: Iterable[Put]) -> Iterator[Volume]:
+    def make(self, contents: Iterable[Put]) -> Iterator[Volume]:
         volume = self._containers.volume()
         try:
             self.fill(volume, contents)
@@ -69,20 +69,20 @@ class Volumes:
         with self._containers.created("--version", volumes=mounts({"/data": volume})) as container:
             container.put_archive("/data", _archive(contents))
 
-    def look(self, volume: Volume) -> dict[str, Seen]:
+    def look(self, volume: Volume) -> dict[str, Look]:
         """Everything in a volume by its name, with uids as the container sees them; "" is the volume itself.
 
         An engine with user namespaces (`userns-remap`) archives files with the host's uids. The image's program belongs
         to the container's root, so its owner is where the container's uids begin on the host.
         """
         if self._containers.podman:
-            return _seen(_exported(volume), 0, 0)
+            return _look(_exported(volume), 0, 0)
         with self._containers.created("--version", volumes=mounts({"/data": volume})) as container:
             root = _members(container, PROGRAM)[0]
-            found = {member.name.partition("/")[2]: member for member in _members(container, "/data")}
-            return _seen(found, root.uid, root.gid)
+            matches = {member.name.partition("/")[2]: member for member in _members(container, "/data")}
+            return _look(matches, root.uid, root.gid)
 
-    def run(self, *arguments: str, at: Mapping[str, Volume], **options: Any) -> Ended:
+    def run(self, *arguments: str, at: Mapping[str, Volume], **options: Any) -> ContainerEnd:
         """Run the init image with volumes mounted, to its end."""
         return self._containers.run(*arguments, volumes=mounts(at), **options)
 
@@ -91,15 +91,15 @@ def mounts(at: Mapping[str, Volume]) -> dict[str, dict[str, str]]:
     return {str(volume.name): {"bind": path, "mode": "rw"} for path, volume in at.items()}
 
 
-def counts(ended: Ended) -> dict[str, int]:
+def counts(end: ContainerEnd) -> dict[str, int]:
     """Parse the counts in the last line of a run; empty if it has none."""
-    match, names = _SUMMARY.search(ended.stderr), ("entries", "changed", "failed", "skipped")
+    match, names = _SUMMARY.search(end.stderr), ("entries", "changed", "failed", "skipped")
     return dict(zip(names, map(int, match.groups()), strict=True)) if match else {}
 
 
-def _seen(members: Mapping[str, tarfile.TarInfo], first_uid: int, first_gid: int) -> dict[str, Seen]:
+def _look(members: Mapping[str, tarfile.TarInfo], first_uid: int, first_gid: int) -> dict[str, Look]:
     return {
-        name: Seen(uid=one.uid - first_uid, gid=one.gid - first_gid, mode=one.mode & 0o7777, target=one.linkname)
+        name: Look(uid=one.uid - first_uid, gid=one.gid - first_gid, mode=one.mode & 0o7777, target=one.linkname)
         for name, one in members.items()
     }
 

@@ -22,27 +22,27 @@ _FORGET: tuple[tuple[str, ...], ...] = ((), ("layout",), ("layers",), ("layers",
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    given = _arguments()
-    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(10**6)
-    folder: Path = given.folder.resolve()
+    argument = _arguments()
+    seed = argument.seed if argument.seed is not None else random.SystemRandom().randrange(10**6)
+    folder: Path = argument.folder.resolve()
     folder.mkdir(parents=True)
-    project = Project.make(given.image, folder, given.bases, given.layers)
+    project = Project.make(argument.image, folder, argument.bases, argument.layers)
     with KilledEngine(folder / "engine", ROOT / ".torchbake/tools") as engine:
         rounds = Rounds(project=project, engine=engine, evidence=folder / "evidence", usual={})
-        good = rounds.undisturbed({kill.forget for kill in kills_of(given, seed)})
+        good = rounds.undisturbed({kill.forget for kill in kills_of(argument, seed)})
         results = []
-        for kill in kills_of(given, seed):
+        for kill in kills_of(argument, seed):
             results.append(rounds.round(kill, good))
             print(json.dumps({"seed": seed, **asdict(kill), **asdict(results[-1])}), flush=True)
     failed = sum(bool(result.problems) for result in results)
-    print(json.dumps({"seed": seed, "image": given.image, "kills": len(results), "failed": failed}), flush=True)
+    print(json.dumps({"seed": seed, "image": argument.image, "kills": len(results), "failed": failed}), flush=True)
     return 1 if failed else 0
 
 
-def kills_of(given: argparse.Namespace, seed: int) -> list[Kill]:
+def kills_of(argument: argparse.Namespace, seed: int) -> list[Kill]:
     """Return the kills of a seed, in their order."""
     dice = random.Random(seed)
-    targets = ["build"] * given.builds + ["engine"] * given.engine + ["both"] * given.both
+    targets = ["build"] * argument.builds + ["engine"] * argument.engine + ["both"] * argument.both
     dice.shuffle(targets)
     return [
         Kill(
@@ -50,7 +50,7 @@ def kills_of(given: argparse.Namespace, seed: int) -> list[Kill]:
             target=target,
             part=round(dice.random(), 3),
             group=dice.random() < 0.5,
-            forget=dice.choice(_FORGET if given.image != "cpu" else _FORGET[:2]),
+            forget=dice.choice(_FORGET if argument.image != "cpu" else _FORGET[:2]),
         )
         for number, target in enumerate(targets)
     ]

@@ -13,9 +13,9 @@ from pathlib import Path
 from tests.engines.kinds import KINDS, Kind
 from tests.engines.running import Running, running
 
-_NAMED = {kind.name: kind for kind in KINDS}
+_NAMES = {kind.name: kind for kind in KINDS}
 KIND: Kind = replace(
-    _NAMED["docker-28"], name="docker-26", about="Docker 26, containerd store", suite=_NAMED["docker-classic"].suite
+    _NAMES["docker-28"], name="docker-26", about="Docker 26, containerd store", suite=_NAMES["docker-classic"].suite
 )
 _KNOWN_LEASES = ("containerd.io/gc.expire", "containerd.io/gc.flat", "-variants ")
 _OF_CONTAINER = re.compile(r"[0-9a-f]{64} ")
@@ -28,7 +28,7 @@ class KilledEngine:
     def __init__(self, folder: Path, tools: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self._tools = folder, tools
-        self._held = contextlib.ExitStack()
+        self._holder = contextlib.ExitStack()
         self._running: Running | None = None
 
     def __enter__(self) -> "KilledEngine":
@@ -36,7 +36,7 @@ class KilledEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        self._holder.close()
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -45,8 +45,8 @@ class KilledEngine:
 
     def start(self) -> None:
         """Start the engine on what the last one left, and wait until it answers."""
-        self._held.close()
-        self._running = self._held.enter_context(running(KIND, self.folder, self._tools, "127.0.0.1:5000"))
+        self._holder.close()
+        self._running = self._holder.enter_context(running(KIND, self.folder, self._tools, "127.0.0.1:5000"))
 
     def kill(self) -> None:
         """Kill dockerd, containerd and all containers at once."""
@@ -58,8 +58,8 @@ class KilledEngine:
 
         Docker 26 sometimes lists an image of a pull that was killed without its other column for a digest.
         """
-        shown = self.docker("images", "--all", "--digests", "--no-trunc", "--format", "json").stdout.splitlines()
-        images = [json.loads(line) for line in shown]
+        rows = self.docker("images", "--all", "--digests", "--no-trunc", "--format", "json").stdout.splitlines()
+        images = [json.loads(line) for line in rows]
         return {f"{one['Repository']}:{one['Tag']}@{one['ID']}": one["ID"] for one in images}
 
     def tags(self, prefix: str) -> dict[str, str]:

@@ -69,9 +69,9 @@ class Rounds:
         goods = set()
         for forget in sorted(removed):
             self.forget(forget)
-            started = time.monotonic()
+            start = time.monotonic()
             digest = self._digest()
-            self.usual[forget] = time.monotonic() - started
+            self.usual[forget] = time.monotonic() - start
             goods.add(Good(digest=digest, tags=frozenset(self.tags()), names=frozenset(self.engine.names())))
         (good,) = goods
         return good
@@ -81,17 +81,17 @@ class Rounds:
         self.evidence.mkdir(exist_ok=True)
         log = self.evidence / f"{one.number}-killed.log"
         process, seconds = self._killed(one, log)
-        ended = end_of(process)
+        count = end_of(process)
         if one.target != "build":
             self.engine.start()
-        problems = [*([f"the build hung: {log}"] if ended is None else []), *self._after_kill(good, log)]
-        started = time.monotonic()
+        problems = [*([f"the build hung: {log}"] if count is None else []), *self._after_kill(good, log)]
+        start = time.monotonic()
         problems += self.after_build(good, f"{one.number}-again")
-        again = time.monotonic() - started
+        again = time.monotonic() - start
         if not problems:
             log.unlink()
         return Result(
-            problems=tuple(problems), ended=ended, seconds=round(seconds, 2), again=round(again, 2),
+            problems=tuple(problems), ended=count, seconds=round(seconds, 2), again=round(again, 2),
             temporary=len(self.project.temporary()), ingests=self.engine.ingests(),
         )  # fmt: skip
 
@@ -99,14 +99,14 @@ class Rounds:
         """Kill a build after its part of the usual time; one that ended before shows that this was too long."""
         while True:
             self.forget(one.forget)
-            process, started = self.project.start(self.engine.variables, log), time.monotonic()
+            process, start = self.project.start(self.engine.variables, log), time.monotonic()
             try:
                 code = process.wait(one.part * self.usual[one.forget])
             except subprocess.TimeoutExpired:
                 break
             assert code == 0, f"without a kill a build ended with {code}: {log}"
-            self.usual[one.forget] = time.monotonic() - started
-        seconds = time.monotonic() - started
+            self.usual[one.forget] = time.monotonic() - start
+        seconds = time.monotonic() - start
         if one.target != "build":
             self.engine.kill()
         if one.target != "engine":
@@ -128,17 +128,17 @@ class Rounds:
 
     def after_build(self, good: Good, name: str) -> Iterator[str]:
         """Build again, and check that nothing is left of the build before."""
-        done = self.build()
+        process = self.build()
         self.evidence.mkdir(exist_ok=True)
-        (self.evidence / f"{name}.log").write_text(done.stderr)
-        if done.returncode:
-            yield f"the next build ended with {done.returncode}: {done.stderr[-2000:]}"
+        (self.evidence / f"{name}.log").write_text(process.stderr)
+        if process.returncode:
+            yield f"the next build ended with {process.returncode}: {process.stderr[-2000:]}"
             return
         names = set(self.engine.names())
         if names != good.names:
             yield f"names: {sorted(names - good.names)} too many, {sorted(good.names - names)} too few"
         yield from self._runs(min(good.tags))
-        if json.loads(done.stdout)["images"][0]["status"] == "built":  # otherwise the stores stay as they are
+        if json.loads(process.stdout)["images"][0]["status"] == "built":  # otherwise the stores stay as they are
             yield from (f"left over: {path}" for path in self.project.left_over())
         yield from (f"a container: {container}" for container in self.engine.containers())
         yield from (f"a lease: {lease}" for lease in self.engine.leases())
@@ -151,9 +151,9 @@ class Rounds:
         return self.project.run(self.engine.variables, "build", self.project.image, "--format", "json")
 
     def _runs(self, tag: str) -> Iterator[str]:
-        done = self.engine.docker("run", "--rm", "--network", "none", tag, *self.project.command)
-        if done.returncode:
-            yield f"a container of {tag} ended with {done.returncode}: {done.stderr}"
+        process = self.engine.docker("run", "--rm", "--network", "none", tag, *self.project.command)
+        if process.returncode:
+            yield f"a container of {tag} ended with {process.returncode}: {process.stderr}"
 
     def forget(self, what: tuple[str, ...]) -> None:
         """Remove the tags from the engine, and stores."""
@@ -166,6 +166,6 @@ class Rounds:
         return {tag: digest for prefix in _PREFIXES for tag, digest in self.engine.tags(prefix).items()}
 
     def _digest(self) -> str:
-        done = self.build()
-        assert done.returncode == 0, done.stderr
-        return str(json.loads(done.stdout)["images"][0]["digest"])
+        process = self.build()
+        assert process.returncode == 0, process.stderr
+        return str(json.loads(process.stdout)["images"][0]["digest"])

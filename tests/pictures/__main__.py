@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.e2e.browser import NoBrowserError
 from tests.pictures import COMMANDS, FOLDER, IMAGES
 from tests.pictures.page import photograph
-from tests.pictures.terminal import CommandError, drawn, staying, written
+from tests.pictures.terminal import CommandError, drawn, staying, write
 from torchbake import environment
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
@@ -26,7 +26,7 @@ def main() -> None:
     write_text(FOLDER / "terminal.svg", drawn(_session(), title="torchbake"))
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "index.html"
-        written([*_nox(), "-s", "report", "--", *IMAGES, "--output", str(page)], _environment())
+        write([*_nox(), "-s", "report", "--", *IMAGES, "--output", str(page)], _environment())
         photograph(page, FOLDER / "report.png", tools=TOOLKIT / ".torchbake/tools/chromium")
     for picture in sorted(FOLDER.glob("*.*g")):
         print(f"{picture.relative_to(TOOLKIT)}: {picture.stat().st_size:,} bytes")
@@ -36,10 +36,10 @@ def _session() -> list[str]:
     """Each command behind a prompt, and what stays on the terminal of it."""
     lines: list[str] = []
     for words in COMMANDS:
-        found = staying(written([*_nox(), *words], _environment()))
-        while found and not found[-1]:
-            found.pop()
-        lines += [*([""] if lines else []), f"\x1b[1m$ {shlex.join(['nox', *words])}\x1b[0m", *found]
+        matches = staying(write([*_nox(), *words], _environment()))
+        while matches and not matches[-1]:
+            matches.pop()
+        lines += [*([""] if lines else []), f"\x1b[1m$ {shlex.join(['nox', *words])}\x1b[0m", *matches]
     return lines
 
 
@@ -49,8 +49,8 @@ def _nox() -> list[str]:
 
 def _environment() -> dict[str, str]:
     """A colour terminal's."""
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
-    return kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
+    kept_items = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
+    return kept_items | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
 
 
 if __name__ == "__main__":

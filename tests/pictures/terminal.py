@@ -47,7 +47,7 @@ class CommandError(Exception):
     """A command that failed, with its output."""
 
 
-def written(command: Sequence[str], env: Mapping[str, str]) -> str:
+def write(command: Sequence[str], env: Mapping[str, str]) -> str:
     """Return the output of a command in a terminal of its own. Raises CommandError if it fails."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, COLUMNS, 0, 0))

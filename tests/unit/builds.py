@@ -13,10 +13,10 @@ from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, file, put, saved
 from tests.unit.processes import Process
 from torchbake.build.backend import Backend
-from torchbake.build.base_image import Base
+from torchbake.build.base_image import BaseImage
 from torchbake.build.image_store import Store
 from torchbake.build.podman_file import steps_of
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.core.files import write_text
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path
@@ -29,7 +29,7 @@ from torchbake.oci.manifest import sha256
 from torchbake.store.layout import Layout
 
 RUNTIME, DEVEL, INIT = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12", "volume-permissions"
-BASE = Base(
+BASE = BaseImage(
     name="debian12", image="debian:bookworm-slim", source="registry", digest=f"sha256:{'d' * 64}", created="2026-01-01"
 )
 _TIMES = {"started": "2026-01-01T00:00:00Z", "completed": "2026-01-01T00:00:03Z"}
@@ -67,9 +67,9 @@ def spec_of(project: Project, name: str) -> Spec:
     return next(spec for spec in project.expansion.specs if spec.id == name)
 
 
-def preparation_of(project: Project, **changes: Any) -> Preparation:
+def preparation_of(project: Project, **changes: Any) -> ImagePreparation:
     settings: dict[str, Any] = {"pip": PipConfig(), "locked": True, "dry_run": False, "say": lambda _: None}
-    return Preparation(project=project, **settings | changes)
+    return ImagePreparation(project=project, **settings | changes)
 
 
 def backend_of(project: Project, daemon: Daemon, builder: str | None = None) -> Backend:
@@ -145,14 +145,14 @@ class Buildx:
         history = _history(target)
         (output,) = target["output"]
         if "dest=" in output:
-            told = {"config": {"Labels": labels}, "history": history}
-            return put(Layout(folder=Path(output.partition("dest=")[2])), content, config=told, packing="tar")
-        told = {"config": {"Labels": labels}, "rootfs": {"diff_ids": [sha256(content)]}, "history": history}
-        config = json.dumps(told).encode()
+            lines = {"config": {"Labels": labels}, "history": history}
+            return put(Layout(folder=Path(output.partition("dest=")[2])), content, config=lines, packing="tar")
+        lines = {"config": {"Labels": labels}, "rootfs": {"diff_ids": [sha256(content)]}, "history": history}
+        config = json.dumps(lines).encode()
         digest = sha256(config)
         if name not in self.loses:
-            named = output.partition("name=")[2]
-            self.daemon.hold(digest, *([named] if named else []), labels=labels, layers=[sha256(content)])
+            own_name = output.partition("name=")[2]
+            self.daemon.hold(digest, *([own_name] if own_name else []), labels=labels, layers=[sha256(content)])
             self.daemon.archives[digest] = saved(config, content)
         return digest
 
@@ -166,8 +166,8 @@ def _history(target: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _fail(process: Process, words: str) -> int:
-    said = base64.b64encode(f"{words}\n".encode()).decode()
-    process.say(json.dumps({"logs": [{"vertex": "a", "data": said}]}) + "\n")
+    output = base64.b64encode(f"{words}\n".encode()).decode()
+    process.say(json.dumps({"logs": [{"vertex": "a", "data": output}]}) + "\n")
     failed = {"digest": "a", "name": "RUN install", "error": "process did not complete: exit code: 1", **_TIMES}
     process.say(json.dumps({"vertexes": [failed]}) + "\n")
     return 1

@@ -24,7 +24,7 @@ from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, validate_matrix
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own
+from torchbake.matrix.spec import Additions, BaseSpec, ImageSpec, InitSpec
 from torchbake.matrix.yaml_source import parse_document
 
 # jsonschema imports it for the format `iri`, which no schema here has; it compiles a grammar for four seconds.
@@ -131,9 +131,9 @@ def pythons(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
                 )
                 for more in environments
             ]
-            said = [process.communicate(timeout=60)[0] for process in started]
+            lines = [process.communicate(timeout=60)[0] for process in started]
         assert [process.returncode for process in started] == [0] * len(started)
-        return said
+        return lines
 
     return run
 
@@ -213,7 +213,7 @@ def image(torch: str = "2.10.0", accelerator: str = "cuda12.8", **changes: Any) 
     return ImageSpec(**values | changes)
 
 
-def init_image(name: str = "volume-permissions", release: str = "1.0.0", own: Own | None = None) -> InitSpec:
+def init_image(name: str = "volume-permissions", release: str = "1.0.0", own: Additions | None = None) -> InitSpec:
     return InitSpec(
         id=name,
         release=release,
@@ -222,7 +222,7 @@ def init_image(name: str = "volume-permissions", release: str = "1.0.0", own: Ow
         source="https://example.com/acme",
         licenses="Apache-2.0",
         line=1,
-        own=own or Own(),
+        own=own or Additions(),
     )
 
 

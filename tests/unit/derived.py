@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchbake.build.bakefile import Job, Options, bake_file
-from torchbake.build.base_image import Base
+from torchbake.build.bakefile import BuildJob, BuildOptions, bake_file
+from torchbake.build.base_image import BaseImage
 from torchbake.build.inputs import inputs_digest
 from torchbake.build.plan import ref_of
 from torchbake.core.paths import TOOLKIT
@@ -27,12 +27,14 @@ _APT = AptConfig(
     security_mirror="http://a/security",
     proxies=(("Acquire::http::Proxy", "http://p"),),
 )
-_OPTIONS = Options(output="type=image", created="2026-01-01T00:00:00+00:00", revision="c", proxies=("HTTP_PROXY", "p"))
+_OPTIONS = BuildOptions(
+    output="type=image", created="2026-01-01T00:00:00+00:00", revision="c", proxies=("HTTP_PROXY", "p")
+)
 
 
 def derived() -> Iterator[tuple[str, str]]:
     """Locks, Dockerfiles, inputs digests, secrets and the bake file."""
-    project, jobs = load_project(TOOLKIT / "matrix.yaml"), list[Job]()
+    project, jobs = load_project(TOOLKIT / "matrix.yaml"), list[BuildJob]()
     for spec in project.expansion.specs:
         lock = find_lock(TOOLKIT, spec)
         dockerfile = render(spec, lock)
@@ -47,8 +49,8 @@ def derived() -> Iterator[tuple[str, str]]:
     yield "bake file", sha256(json.dumps(bake_file(jobs, _OPTIONS, TOOLKIT, secrets), indent=2).encode())
 
 
-def _job(project: Project, spec: Spec, dockerfile: str) -> Job:
-    base = Base(
+def _job(project: Project, spec: Spec, dockerfile: str) -> BuildJob:
+    base = BaseImage(
         name=spec.base.name, image=spec.base.image, source="registry", digest=f"sha256:{'d' * 64}", created="now"
     )
     inputs = inputs_digest(
@@ -60,7 +62,7 @@ def _job(project: Project, spec: Spec, dockerfile: str) -> Job:
     )
     tags = project.tags[spec.id]
     contexts = {spec.base.image: base.context(project.state)}
-    return Job(
+    return BuildJob(
         spec=spec,
         ref=ref_of(spec, tags),
         tags=tags,

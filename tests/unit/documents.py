@@ -44,8 +44,8 @@ def commands(page: str, text: str) -> Iterator[Command]:
 
 def links(text: str) -> list[str]:
     """Where a page leads within the repository."""
-    found = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))
-    return [link for link in found if not link.startswith(("http://", "https://"))]
+    matches = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))
+    return [link for link in matches if not link.startswith(("http://", "https://"))]
 
 
 def anchors(path: Path) -> set[str]:
@@ -55,5 +55,5 @@ def anchors(path: Path) -> set[str]:
 def paths(text: str) -> set[str]:
     """Files and folders of the repository that are named as code, with no name of the reader's own in them."""
     ours = re.sub(r"(?m)^Sources?: (?:.+\n)+", "", text)  # what a launcher's own repository has
-    named = set(re.findall(rf"`((?:{_FOLDERS})/[\w./-]+)`", ours))
-    return {name for name in named if not re.search(r"\b(NAME|ID|TIME)\b", name)}
+    names = set(re.findall(rf"`((?:{_FOLDERS})/[\w./-]+)`", ours))
+    return {name for name in names if not re.search(r"\b(NAME|ID|TIME)\b", name)}

@@ -21,7 +21,7 @@ from torchbake.engine.docker_cli import DockerCli
 from torchbake.oci.manifest import sha256
 
 _CONTAINERD = [["driver-type", "io.containerd.snapshotter.v1"]]
-_BEGAN, _ENDED = "2026-01-01T00:00:00.000000000Z", "2026-01-01T00:00:02.500000000Z"
+_BEGAN, _END = "2026-01-01T00:00:00.000000000Z", "2026-01-01T00:00:02.500000000Z"
 _NEVER = "0001-01-01T00:00:00Z"
 
 
@@ -52,7 +52,7 @@ class Box:
     code: int | None = None
     stdout: str = ""
     stderr: str = ""
-    heard: list[int] = field(default_factory=list)
+    messages: list[int] = field(default_factory=list)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -64,7 +64,7 @@ class Box:
 
     def hear(self, number: int) -> None:
         """A signal: SIGTERM is for the program to take, which may go on."""
-        self.heard.append(number)
+        self.messages.append(number)
         if number == SIGKILL:
             self.code = 137
         elif self.daemon.on_signal:
@@ -72,17 +72,17 @@ class Box:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        began, ended = (_BEGAN if self.started else _NEVER), (_ENDED if self.state == "exited" else _NEVER)
-        return {"State": {"ExitCode": self.code or 0, "StartedAt": began, "FinishedAt": ended}}
+        began, end = (_BEGAN if self.started else _NEVER), (_END if self.state == "exited" else _NEVER)
+        return {"State": {"ExitCode": self.code or 0, "StartedAt": began, "FinishedAt": end}}
 
     def start(self) -> None:
         if self.options.get("device_requests") and not self.daemon.gpu:
             raise APIError("500 Server Error", explanation="could not select device driver")
         self.started = True
         self.daemon.started.append(self)
-        ended = self.daemon.program(self)
-        if ended is not None:
-            self.code, self.stdout, self.stderr = ended
+        ends = self.daemon.program(self)
+        if ends is not None:
+            self.code, self.stdout, self.stderr = ends
 
     def reload(self) -> None:
         if self.id not in self.daemon.boxes:
@@ -150,7 +150,7 @@ class Daemon:
         return digest
 
     def tags_of(self, digest: str) -> set[str]:
-        return {reference for reference, found in self.pointers.items() if found == digest}
+        return {reference for reference, text in self.pointers.items() if text == digest}
 
     def resolve(self, name: str) -> str:
         """The digest of an image by its digest or a tag of it."""
@@ -191,7 +191,7 @@ class MemoryEngine(Engine):
         self.daemon.hold(key if ":" in key else sha256(key.encode()), name, pulled=True)
 
     @contextlib.contextmanager
-    def saved(self, digest: str) -> Iterator[Iterator[bytes]]:
+    def save(self, digest: str) -> Iterator[Iterator[bytes]]:
         yield iter([self.daemon.archives[self.daemon.resolve(digest)]])
 
     def load(self, archive: Iterable[bytes]) -> tuple[str, ...]:
@@ -221,10 +221,15 @@ class _Facade:
     daemon: Daemon
 
     def images(self, filters: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        known = self.daemon
+        known_value = self.daemon
         return [
-            {"Id": digest, "RepoTags": sorted(known.tags_of(digest)), "Labels": dict(one.labels), "Size": one.size}
-            for digest, one in known.pictures.items()
+            {
+                "Id": digest,
+                "RepoTags": sorted(known_value.tags_of(digest)),
+                "Labels": dict(one.labels),
+                "Size": one.size,
+            }
+            for digest, one in known_value.pictures.items()
         ]
 
     def get(self, name: str) -> "_Found":
@@ -262,12 +267,12 @@ class _Facade:
         return [{"Id": box.id, "State": box.state, "Labels": box.options["labels"]} for box in boxes]
 
     def networks(self, *, filters: Mapping[str, str]) -> list[dict[str, Any]]:
-        found = [(name, labels) for name, labels in self.daemon.nets.items() if _fits(labels, filters)]
-        return [{"Id": name, "Labels": labels} for name, labels in found]
+        matches = [(name, labels) for name, labels in self.daemon.nets.items() if _fits(labels, filters)]
+        return [{"Id": name, "Labels": labels} for name, labels in matches]
 
     def volumes(self, *, filters: Mapping[str, str]) -> dict[str, Any]:
-        found = [(name, labels) for name, labels in self.daemon.stores.items() if _fits(labels, filters)]
-        return {"Volumes": [{"Name": name, "Labels": labels} for name, labels in found] or None}
+        matches = [(name, labels) for name, labels in self.daemon.stores.items() if _fits(labels, filters)]
+        return {"Volumes": [{"Name": name, "Labels": labels} for name, labels in matches] or None}
 
     def kill(self, name: str, number: int = SIGKILL) -> None:
         self.daemon.boxes[name].hear(number)

@@ -54,12 +54,12 @@ def put(
     """Write an image of these layers' archives, packed all alike or each in its way; its manifest's digest."""
     packings = [packing] * len(layers) if isinstance(packing, str) else packing
     steps = [{"created_by": f"step {number}"} for number, _ in enumerate(layers, start=1)]
-    told: dict[str, Any] = {"history": steps, **(config or {})}
-    told["rootfs"] = {"diff_ids": [sha256(layer) for layer in layers]}
+    lines: dict[str, Any] = {"history": steps, **(config or {})}
+    lines["rootfs"] = {"diff_ids": [sha256(layer) for layer in layers]}
     manifest = {
         "schemaVersion": 2,
         "mediaType": _MANIFEST,
-        "config": _blob(layout, json.dumps(told).encode(), _CONFIG),
+        "config": _blob(layout, json.dumps(lines).encode(), _CONFIG),
         "layers": [
             _blob(layout, (pack or PACKERS[kind])(layer), f"{_LAYER}+{kind}".removesuffix("+tar"))
             for layer, kind in zip(layers, packings, strict=True)
@@ -74,13 +74,13 @@ def blobs_of(layout: Layout, digest: str) -> Sequence[Path]:
     return [layout.path(blob["digest"]) for blob in (*manifest["layers"], manifest["config"])]
 
 
-def damage(path: Path, *, seen: bool = True) -> None:
-    """Flip a bit of a blob; if the change is not ``seen``, as a failing disk does, which leaves the file's times."""
+def damage(path: Path, *, is_seen: bool = True) -> None:
+    """Flip a bit of a blob; if the change is not ``is_seen``, as a failing disk does, which leaves the file's times."""
     data, before = bytearray(path.read_bytes()), path.stat()
     data[len(data) // 2] ^= 1
     path.chmod(0o644)
     path.write_bytes(data)
-    if not seen:
+    if not is_seen:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
@@ -88,8 +88,8 @@ def saved(config: bytes, *layers: bytes) -> bytes:
     """Write a classic store's image as `docker save` of Docker 25 and later, layers before their list."""
     blobs = {f"blobs/sha256/{sha256(data).removeprefix('sha256:')}": data for data in (*layers, config)}
     *names, name = (f"blobs/sha256/{sha256(data).removeprefix('sha256:')}" for data in (*layers, config))
-    told = json.dumps([{"Config": name, "RepoTags": None, "Layers": names}]).encode()
-    return archive(*(file(*blob) for blob in blobs.items()), file("index.json", b"{}"), file("manifest.json", told))
+    text = json.dumps([{"Config": name, "RepoTags": None, "Layers": names}]).encode()
+    return archive(*(file(*blob) for blob in blobs.items()), file("index.json", b"{}"), file("manifest.json", text))
 
 
 def saved_before_docker_25(config: bytes, *layers: bytes) -> bytes:
@@ -105,8 +105,8 @@ def saved_before_docker_25(config: bytes, *layers: bytes) -> bytes:
         entries += [file(f"{number:064x}/VERSION", b"1.0"), file(f"{number:064x}/json", b"{}")]
         names.append(name)
     name = f"{sha256(config).removeprefix('sha256:')}.json"
-    told = json.dumps([{"Config": name, "RepoTags": ["acme/pytorch:x"], "Layers": names}]).encode()
-    return archive(*entries, file(name, config), file("manifest.json", told))
+    text = json.dumps([{"Config": name, "RepoTags": ["acme/pytorch:x"], "Layers": names}]).encode()
+    return archive(*entries, file(name, config), file("manifest.json", text))
 
 
 def sha256(data: bytes) -> str:

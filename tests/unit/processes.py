@@ -24,7 +24,7 @@ class Process:
     def __init__(self, pid: int, command: Sequence[str], options: Mapping[str, Any], work: "Work") -> None:
         self.pid, self.command, self.options = pid, list(command), options
         self.returncode: int | None = None
-        self.heard: list[int] = []  # signals
+        self.messages: list[int] = []  # signals
         self.orphans: set[str] = set()  # what it started, and what outlives it in its group
         self._signals: queue.Queue[int] = queue.Queue()
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -70,14 +70,14 @@ class Process:
 
     def communicate(self) -> tuple[str, str]:
         self._attended.set()
-        said = "".join(self.stdout)
+        output = "".join(self.stdout)
         self.wait()
-        return said, ""
+        return output, ""
 
     def send_signal(self, number: int) -> None:
         if self._ended.is_set():
             return
-        self.heard.append(number)
+        self.messages.append(number)
         self._signals.put(number)
         if number == signal.SIGKILL:
             self._end(-number)
@@ -132,8 +132,8 @@ class Processes:
 
     def run(self, command: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
         process = self.Popen(command, **options)
-        said, _ = process.communicate()
-        return subprocess.CompletedProcess(command, process.wait(), said, "")
+        output, _ = process.communicate()
+        return subprocess.CompletedProcess(command, process.wait(), output, "")
 
     def _killpg(self, pid: int, number: int) -> None:
         process = next((process for process in self.all if process.pid == pid), None)

@@ -13,10 +13,10 @@ from torchbake.oci.manifest import Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.reference import Repository
 from torchbake.registry.artifact import IMAGE_CONFIG, subject_of
 from torchbake.registry.client import Registry
-from torchbake.registry.http import Answer
+from torchbake.registry.http import HttpResponse
 from torchbake.registry.transport import StatusError
 
-Heard = Callable[[str, str], None]  # what is asked, and for what; it may do anything, also raise
+OnMessage = Callable[[str, str], None]  # what is asked, and for what; it may do anything, also raise
 
 
 @dataclass
@@ -36,27 +36,27 @@ class Store:
 class MemoryRegistry(Registry):
     """The repository ``store``, as one machine sees it: turns are taken by name, and each machine has its own.
 
-    ``heard`` is called before each request.
+    ``message`` is called before each request.
     """
 
-    def __init__(self, store: Store, machine: str = "one", heard: Heard = lambda *_: None) -> None:
+    def __init__(self, store: Store, machine: str = "one", message: OnMessage = lambda *_: None) -> None:
         self.repository = Repository(host=f"{machine}.example.com", path="team/pytorch")
-        self.store, self.heard = store, heard
+        self.store, self.message = store, message
         self.images_only, self.lists_artifacts = False, True
 
     def manifest(self, key: str) -> Manifest | None:
-        self.heard("GET", key)
+        self.message("GET", key)
         return self.store.manifests.get(self.store.tags.get(key, key))
 
     def digest(self, tag: str) -> str | None:
-        self.heard("HEAD", tag)
+        self.message("HEAD", tag)
         return self.store.tags.get(tag) or (tag if tag in self.store.manifests else None)
 
     def put(self, manifest: Manifest, key: str) -> None:
         self._write(manifest, key)
 
-    def _write(self, manifest: Manifest, key: str) -> Answer:
-        self.heard("PUT", key)
+    def _write(self, manifest: Manifest, key: str) -> HttpResponse:
+        self.message("PUT", key)
         if manifest.is_index and not self.store.indexes:
             raise StatusError("unknown media type", status=400, codes=("MANIFEST_INVALID",))
         if self.store.immutable and key in self.store.tags and re.search(self.store.immutable, key):
@@ -64,7 +64,7 @@ class MemoryRegistry(Registry):
         self.store.manifests[manifest.digest] = manifest
         if key != manifest.digest:
             self.store.tags[key] = manifest.digest
-        return Answer(url="", status=201, reason="", headers={}, data=b"")
+        return HttpResponse(url="", status=201, reason="", headers={}, data=b"")
 
     def attach(self, manifest: Manifest) -> bool:
         if not self.store.artifacts and manifest.config.media_type != IMAGE_CONFIG:
@@ -73,34 +73,34 @@ class MemoryRegistry(Registry):
         return self.store.lists
 
     def referrers(self, digest: str) -> tuple[Blob, ...] | None:
-        self.heard("GET", digest)
+        self.message("GET", digest)
         if not self.store.lists:
             return None
-        found = [one for one in self.store.manifests.values() if not one.is_index and subject_of(one) == digest]
-        return tuple(Blob(digest=one.digest, size=len(one.data)) for one in found)
+        manifests = [one for one in self.store.manifests.values() if not one.is_index and subject_of(one) == digest]
+        return tuple(Blob(digest=one.digest, size=len(one.data)) for one in manifests)
 
     def try_upload(self) -> None:
-        self.heard("POST", "upload")
+        self.message("POST", "upload")
 
     def digests(self, tags: Iterable[str]) -> list[str | None]:
         """One after the other: a machine takes its turns in one thread."""
         return [self.digest(tag) for tag in tags]
 
     def size_of(self, digest: str) -> int | None:
-        self.heard("HEAD", digest)
+        self.message("HEAD", digest)
         return len(self.store.blobs[digest]) if digest in self.store.blobs else None
 
     def mount(self, blob: Blob, source: str) -> bool:
         return False
 
     def upload(self, blob: Blob, path: Path, count: Callable[[int], None] = lambda _: None) -> None:
-        self.heard("POST", blob.digest)
+        self.message("POST", blob.digest)
         data = path.read_bytes()
         assert sha256(data) == blob.digest
         self.store.blobs[blob.digest] = data
 
     def read(self, blob: Blob) -> bytes:
-        self.heard("GET", blob.digest)
+        self.message("GET", blob.digest)
         if blob.digest not in self.store.blobs:
             raise UnsoundError(f"{self.repository}: {blob.digest} is not there.")
         return self.store.blobs[blob.digest]
@@ -116,7 +116,7 @@ class MemoryRegistry(Registry):
         return Manifest(data=self.read(manifest.config), media_type="").content
 
     def tags(self) -> tuple[str, ...]:
-        self.heard("GET", "tags")
+        self.message("GET", "tags")
         return tuple(sorted(self.store.tags))
 
 
@@ -157,17 +157,17 @@ class Turns:
         self._running: set[str] = set()
         self._active = ""
 
-    def run(self, works: Mapping[str, Callable[[Heard], object]]) -> dict[str, Exception | None]:
+    def run(self, works: Mapping[str, Callable[[OnMessage], object]]) -> dict[str, Exception | None]:
         """How each ended: None for well."""
-        ended: dict[str, Exception | None] = {}
+        ends: dict[str, Exception | None] = {}
         self._running = set(works)
 
         def work(name: str) -> None:
             try:
                 works[name](lambda _, key: None if key.startswith("sha256:") else self._step(name))
-                ended[name] = None
+                ends[name] = None
             except Exception as error:
-                ended[name] = error
+                ends[name] = error
             with self._changed:
                 self._running.discard(name)
                 self._active = "" if self._active == name else self._active
@@ -179,7 +179,7 @@ class Turns:
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive(), "a work waits for a turn that never comes"
-        return ended
+        return ends
 
     def _step(self, name: str) -> None:
         """The turn lasts until the work's next step, so that its request is done alone."""

@@ -12,7 +12,7 @@ import yaml
 from tests.unit.conftest import check_golden
 from torchbake.build.wheelhouse import PLATFORMS
 from torchbake.core.paths import TOOLKIT
-from torchbake.hosts.chosen import default_images
+from torchbake.hosts.host_images import default_images
 from torchbake.lock.image_lock import lock_text
 from torchbake.lock.lockfile import parse_lock
 from torchbake.matrix.project import load_project
@@ -86,14 +86,14 @@ def test_the_collection_has_the_version_of_the_toolkit() -> None:
 
 
 def test_the_oldest_driver_is_known_for_each_cuda_of_the_matrix() -> None:
-    known = read("roles/pytorch/vars/main.yml")["__pytorch_oldest_drivers"]
+    known_value = read("roles/pytorch/vars/main.yml")["__pytorch_oldest_drivers"]
     specs = load_project(TOOLKIT / "matrix.yaml").expansion.specs
     majors = {
         str(spec.accelerator.version[0]) for spec in specs if isinstance(spec, ImageSpec) and spec.accelerator.version
     }
     assert majors
-    assert majors <= known.keys()
-    assert all(re.fullmatch(r"\d{3}\.\d+\.\d+", driver) for driver in known.values())
+    assert majors <= known_value.keys()
+    assert all(re.fullmatch(r"\d{3}\.\d+\.\d+", driver) for driver in known_value.values())
 
 
 def test_the_role_reads_of_a_lock_what_the_toolkit_reads() -> None:
@@ -101,12 +101,12 @@ def test_the_role_reads_of_a_lock_what_the_toolkit_reads() -> None:
     for lock in LOCKS:
         text = lock.read_text()
         locked = read("roles/pytorch/vars/main.yml")["__pytorch_locked"]
-        found = {
+        matches = {
             name: re.findall(re.findall(r"regex_findall\('(.*?)'\)", value)[0], text) for name, value in locked.items()
         }
         parsed = parse_lock(text, lock.name)
         cuda = [".".join(parsed.cuda.split(".")[:2])] if parsed.cuda else []
-        assert found == {
+        assert matches == {
             "torch": [parsed.pins["torch"].version],
             "cuda": cuda,
             "python": re.findall(r"python ([\d.]+);", parsed.inputs),
@@ -117,16 +117,16 @@ def test_the_role_reads_the_indexes_of_the_matrix_in_a_lock() -> None:
     expression = read("roles/pytorch/vars/main.yml")["__pytorch_locked_indexes"]
     (pattern,) = re.findall(r"regex_findall\('(.*?)'\)", expression)
     project = load_project(TOOLKIT / "matrix.yaml")
-    found = {spec.id: re.findall(pattern, lock_text(TOOLKIT, spec)) for spec in pytorch_of(project.expansion.specs)}
-    assert any(found.values())
+    matches = {spec.id: re.findall(pattern, lock_text(TOOLKIT, spec)) for spec in pytorch_of(project.expansion.specs)}
+    assert any(matches.values())
     for spec in pytorch_of(project.expansion.specs):
-        assert found[spec.id] == ([" ".join(spec.indexes)] if spec.indexes else []), spec.id
+        assert matches[spec.id] == ([" ".join(spec.indexes)] if spec.indexes else []), spec.id
 
 
 def test_the_default_images_of_the_role_are_those_of_the_matrix() -> None:
     derived = default_images(load_project(TOOLKIT / "matrix.yaml"))
-    known = read("roles/pytorch/defaults/main.yml")["pytorch_default_images"]
-    assert known == {kind: spec.id for kind, spec in derived.items()}
+    known_value = read("roles/pytorch/defaults/main.yml")["pytorch_default_images"]
+    assert known_value == {kind: spec.id for kind, spec in derived.items()}
 
 
 def test_the_page_prints_the_variables_of_the_sample() -> None:

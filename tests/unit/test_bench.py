@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.pytorch.benchmark import cli, loop, report
-from entrypoints.pytorch.benchmark.combine import (
-    Seen,
-    combined,
+from entrypoints.pytorch.payloads import exchange
+from entrypoints.pytorch.throughput import cli, loop, report
+from entrypoints.pytorch.throughput.combine import (
+    RankReport,
+    combine,
     expect_all_batches,
     percentile,
     slowest,
     summary,
     together,
 )
-from entrypoints.pytorch.benchmark.failure import Failure, OutOfMemory, killed, lacks_memory, reason_of
-from entrypoints.pytorch.benchmark.flags import Settings, make_parser, parse
-from entrypoints.pytorch.benchmark.loop import EventClock, HostClock, Laps
-from entrypoints.pytorch.benchmark.nvml import Watch
-from entrypoints.pytorch.benchmark.zoo import ModelError
-from entrypoints.pytorch.payloads import exchange
+from entrypoints.pytorch.throughput.failure import Failure, OutOfMemory, kill_message, lacks_memory, reason_of
+from entrypoints.pytorch.throughput.flags import BenchSettings, make_parser, parse
+from entrypoints.pytorch.throughput.loop import EventClock, HostClock, Laps
+from entrypoints.pytorch.throughput.nvml import Watch
+from entrypoints.pytorch.throughput.zoo import ModelError
 from tests.unit.conftest import check_golden
 from torchbake.core.paths import TOOLKIT
 
@@ -46,24 +46,24 @@ ALL = (
 )
 
 
-def settings(*words: str) -> Settings:
+def settings(*words: str) -> BenchSettings:
     parsed = parse([*LEAST, *words])
     assert parsed is not None
     return parsed
 
 
-def seen(**values: Any) -> Seen:
+def look(**values: Any) -> RankReport:
     laps = Laps(times=[0.2, 0.4], data_times=[0.0, 0.1])
-    known = {"name": "a GPU", "warm": laps, "laps": laps, "peak_rss": 5, "peak_gpu": None, "watch": Watch()}
-    return Seen(**{**known, **values})
+    known_names = {"name": "a GPU", "warm": laps, "laps": laps, "peak_rss": 5, "peak_gpu": None, "watch": Watch()}
+    return RankReport(**{**known_names, **values})
 
 
 def test_defaults_are_those_of_the_field() -> None:
-    assert settings() == Settings(
+    assert settings() == BenchSettings(
         model="resnet50", batch_size=16, forward_only=False, num_batches=100, num_warmup_batches=1, num_gpus=1,
         device="cpu", dtype="float32", data_dir="", data_backend="caffe_lmdb", data_shuffle=False,
         num_loader_threads=4, data="synthetic", data_loader_only=False, dist_backend="", local_rank=None,
-        monitor_seconds=0, cudnn_benchmark=True, cudnn_fastest=False, given=frozenset({"model", "batch_size"}),
+        monitor_seconds=0, cudnn_benchmark=True, cudnn_fastest=False, explicit=frozenset({"model", "batch_size"}),
     )  # fmt: skip
 
 
@@ -71,14 +71,14 @@ def test_defaults_are_those_of_the_field() -> None:
 def test_every_flag_is_taken_as_the_field_writes_it(words: list[str]) -> None:
     parsed = parse(words)
     assert parsed is not None
-    assert vars(parsed) | {"given": 0} == {
+    assert vars(parsed) | {"explicit": 0} == {
         "model": "resnet50", "batch_size": 32, "forward_only": True, "num_batches": 7, "num_warmup_batches": 0,
         "num_gpus": 2, "device": "gpu", "dtype": "float16", "data_dir": "/data", "data_backend": "image_folder",
-        "data_shuffle": True, "num_loader_threads": 3, "cudnn_benchmark": False, "cudnn_fastest": True, "given": 0,
+        "data_shuffle": True, "num_loader_threads": 3, "cudnn_benchmark": False, "cudnn_fastest": True, "explicit": 0,
         "data": "synthetic/pinned", "data_loader_only": True, "dist_backend": "gloo", "local_rank": 1,
         "monitor_seconds": 0.5,
     }  # fmt: skip
-    assert len(parsed.given) == 19
+    assert len(parsed.explicit) == 19
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_a_wrong_command_line_is_told_and_ends_with_64(capsys: pytest.CaptureFix
         ([*LEAST, "--num_batch", "3"], "unrecognized arguments: --num_batch 3"),
         ([*LEAST, "--device", "gpu", "--num_gpus", "0"], "--num_gpus is 0, and --device gpu needs at least 1"),
     ):
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as end:
             parse(words)
-        told = capsys.readouterr()
-        assert (ended.value.code, told.out) == (64, ""), (words, sentence)
-        assert told.err.startswith("bench: "), (words, sentence)
-        assert sentence in told.err, (words, sentence)
+        lines = capsys.readouterr()
+        assert (end.value.code, lines.out) == (64, ""), (words, sentence)
+        assert lines.err.startswith("bench: "), (words, sentence)
+        assert sentence in lines.err, (words, sentence)
 
 
 def test_the_page_has_every_flag() -> None:
@@ -134,14 +134,14 @@ def _table() -> str:
 
 
 def test_the_page_has_every_line_and_every_key() -> None:
-    page, result = PAGE.read_text(), report.blank(settings()) | combined(settings(), [seen()])
+    page, result = PAGE.read_text(), report.blank(settings()) | combine(settings(), [look()])
     *lines, _ = report.lines(result | {"status": "success"})
     assert [line for line in lines if f"`{line.partition(' ')[0]}`" not in page] == []
     keys = [*result, *(key for name in ("data", "memory", "time") for key in result[name])]
     assert [key for key in keys if f"`{key}`" not in page and key != "bench"] == []
 
 
-SHOWN = [
+DISPLAY = [
     line.strip()
     for page in sorted((TOOLKIT / "docs").rglob("*.md"))
     for line in page.read_text().splitlines()
@@ -150,16 +150,16 @@ SHOWN = [
 
 
 def test_what_pages_show_is_a_right_command_line_and_a_container_has_what_it_needs() -> None:
-    for line in SHOWN:
+    for line in DISPLAY:
         before, _, words = line.partition("bench --model")
-        shown = parse(["--model", *shlex.split(words)])
-        assert shown is not None, line
+        text = parse(["--model", *shlex.split(words)])
+        assert text is not None, line
         if before.startswith("docker run "):
             many_nodes, options = "NNODES=" in before, before.split()
             assert "--rm" in options, line
-            assert ("--gpus" in options) == (shown.device == "gpu"), line
+            assert ("--gpus" in options) == (text.device == "gpu"), line
             assert ("--network" in options) == many_nodes, line
-            assert ("--shm-size" in options) == (shown.num_gpus > 1 or many_nodes), line
+            assert ("--shm-size" in options) == (text.num_gpus > 1 or many_nodes), line
 
 
 def test_a_flag_without_effect_is_said() -> None:
@@ -198,19 +198,19 @@ def test_the_loader_alone_is_a_phase_that_nothing_binds() -> None:
     alone = settings("--data_loader_only", "--data_dir", "/data", "--num_batches", "50")
     assert (alone.phase, alone.backend) == ("data_ingestion", "caffe_lmdb")
     waiting = Laps(times=[0.2, 0.2], data_times=[0.2, 0.2])
-    assert combined(alone, [seen(laps=waiting)])["data"]["bound"] is False
-    assert combined(settings("--data_dir", "/data"), [seen(laps=waiting)])["data"]["bound"] is True
+    assert combine(alone, [look(laps=waiting)])["data"]["bound"] is False
+    assert combine(settings("--data_dir", "/data"), [look(laps=waiting)])["data"]["bound"] is True
 
 
 @pytest.mark.parametrize(
-    ("env", "words", "said"),
+    ("env", "words", "output"),
     [
         ({"LOCAL_RANK": "1", "RANK": "1"}, ("--local_rank", "0"), "the launcher says LOCAL_RANK=1"),
         ({}, ("--local-rank", "1", "--num_gpus", "2"), "--num_gpus 2 starts several"),
     ],
 )
 def test_a_rank_that_is_another_is_refused(
-    env: dict[str, str], words: tuple[str, ...], said: str,
+    env: dict[str, str], words: tuple[str, ...], output: str,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     for name in ("RANK", "LOCAL_RANK"):
@@ -218,7 +218,7 @@ def test_a_rank_that_is_another_is_refused(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     assert cli.main([*LEAST, *words], Path("bench")) == 64
-    assert said in capsys.readouterr().err
+    assert output in capsys.readouterr().err
 
 
 def test_nodes_measure_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,9 +307,9 @@ class FakeClock:
 
 
 def test_a_batch_takes_what_it_waits_and_what_it_computes() -> None:
-    done: list[Any] = []
-    laps = loop.run(FakeClock(), ((number, None) for number in count()), done.append, 3)
-    assert done == [(0, None), (1, None), (2, None)]
+    finished: list[Any] = []
+    laps = loop.run(FakeClock(), ((number, None) for number in count()), finished.append, 3)
+    assert finished == [(0, None), (1, None), (2, None)]
     assert laps == Laps(times=[1.0 + 2.0, 3.0 + 4.0, 5.0 + 6.0], data_times=[1.0, 3.0, 5.0])
 
 
@@ -359,7 +359,7 @@ def test_the_clock_of_a_gpu_waits_for_it_once_and_counts_seconds() -> None:
 def test_all_ranks_together() -> None:
     slow = Laps(times=[0.3, 0.3], data_times=[0.05, 0.0])
     few = settings("--data_dir", "/d", "--num_batches", "2")
-    result = combined(few, [seen(), seen(laps=slow, peak_rss=7, peak_gpu=9)])
+    result = combine(few, [look(), look(laps=slow, peak_rss=7, peak_gpu=9)])
     assert (result["times"], result["data_times"]) == (pytest.approx([0.3, 0.3]), [0.05, 0.1])
     assert (result["world"], result["effective_batch"]) == (2, 32)
     assert result["throughput"] == pytest.approx(32 / 0.3)
@@ -368,12 +368,12 @@ def test_all_ranks_together() -> None:
     assert result["data"]["bound"]
     assert "Loading bound this run: batches waited 25% of their time" in result["notes"][0]
     assert "The first 8 batches may have been loaded ahead" in result["notes"][1]
-    assert not combined(settings(), [seen()])["data"]["bound"]
-    assert combined(settings(), [seen(on_cpu=("it is slow.",))] * 2)["notes"] == ["it is slow."]
+    assert not combine(settings(), [look()])["data"]["bound"]
+    assert combine(settings(), [look(on_cpu=("it is slow.",))] * 2)["notes"] == ["it is slow."]
 
 
 def test_lines_are_the_fields_and_the_object_is_the_last() -> None:
-    result = report.blank(settings()) | combined(settings(), [seen()])
+    result = report.blank(settings()) | combine(settings(), [look()])
     *lines, last = report.lines(result | {"status": "success", "model_title": "ResNet50"})
     assert '__exp.model_title__= "ResNet50"' in lines
     values = {name: json.loads(text) for name, text in (line[2:].split("__= ", 1) for line in lines)}
@@ -392,7 +392,7 @@ def test_a_failure_has_the_same_keys_and_no_times() -> None:
     assert '__results.status__= "failure"' in lines
     assert not [line for line in lines if line.startswith("__results.time")]
     assert json.loads(lines[-1])["reason"] == "There is no GPU."
-    assert report.blank(settings()).keys() >= combined(settings(), [seen()]).keys()
+    assert report.blank(settings()).keys() >= combine(settings(), [look()]).keys()
 
 
 NCCL_SHARED = (
@@ -427,16 +427,16 @@ def test_an_error_is_told_in_a_sentence() -> None:
 
 
 def test_a_process_that_was_killed() -> None:
-    assert "for lack of memory: lower" in killed("the process ended by SIGKILL", out_of_memory=True)
-    assert "most likely" in killed("the process ended by SIGKILL", out_of_memory=False)
-    assert "SIGSEGV" in killed("the process ended by SIGSEGV", out_of_memory=True)
+    assert "for lack of memory: lower" in kill_message("the process ended by SIGKILL", out_of_memory=True)
+    assert "most likely" in kill_message("the process ended by SIGKILL", out_of_memory=False)
+    assert "SIGSEGV" in kill_message("the process ended by SIGSEGV", out_of_memory=True)
 
 
 def test_what_a_rank_has_seen_arrives_as_it_was() -> None:
     watch = Watch(watts=[0.1], reasons={"b", "a"}, clocks=[1, 2], missing={"power": "none"})
-    for sent in (seen(), seen(watch=watch, peak_gpu=7, on_cpu=("a", "b"))):
-        assert exchange.decode(exchange.encode(sent), Seen) == sent
-    values = json.loads(exchange.encode(seen()))
+    for status in (look(), look(watch=watch, peak_gpu=7, on_cpu=("a", "b"))):
+        assert exchange.decode(exchange.encode(status), RankReport) == status
+    values = json.loads(exchange.encode(look()))
     changes: tuple[dict[str, object], ...] = (
         {"peak_gpu": "7"},
         {"watch": None},
@@ -446,7 +446,7 @@ def test_what_a_rank_has_seen_arrives_as_it_was() -> None:
     )
     for change in changes:
         with pytest.raises(ValueError, match=r"^no "):
-            exchange.decode(json.dumps({**values, **change}).encode(), Seen)
+            exchange.decode(json.dumps({**values, **change}).encode(), RankReport)
 
 
 @pytest.mark.parametrize(
@@ -454,6 +454,6 @@ def test_what_a_rank_has_seen_arrives_as_it_was() -> None:
 )
 def test_a_rank_sends_a_time_for_each_batch(times: list[float], waits: list[float]) -> None:
     two = settings("--num_batches", "2", "--num_warmup_batches", "2")
-    expect_all_batches(two, [seen()])
+    expect_all_batches(two, [look()])
     with pytest.raises(Failure, match="Rank 1 did not send the times of 2 batches"):
-        expect_all_batches(two, [seen(), seen(laps=Laps(times=times, data_times=waits))])
+        expect_all_batches(two, [look(), look(laps=Laps(times=times, data_times=waits))])

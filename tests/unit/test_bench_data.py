@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.pytorch.benchmark.data.crop import Box, centre_box, random_box
-from entrypoints.pytorch.benchmark.data.datum import Datum, DatumError, parse
+from entrypoints.pytorch.throughput.data.crop import CropBox, centre_box, random_box
+from entrypoints.pytorch.throughput.data.datum import Datum, DatumError, parse
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 SIZE = st.integers(0, 2**31 - 1)
@@ -29,7 +29,7 @@ def piece(field: int, value: bytes) -> bytes:
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
-def written(datum: Datum, *, packed: bool) -> bytes:
+def write(datum: Datum, *, packed: bool) -> bytes:
     """As protobuf writes it; ``packed``: all floats in one field, else a field for each, as Caffe's proto2 does."""
     floats = [struct.pack("<f", value) for value in datum.float_data]
     return b"".join(
@@ -53,7 +53,7 @@ def written(datum: Datum, *, packed: bool) -> bytes:
     packed=st.booleans(),
 )  # fmt: skip
 def test_what_was_written_is_read(datum: Datum, packed: bool) -> None:
-    assert parse(written(datum, packed=packed)) == datum
+    assert parse(write(datum, packed=packed)) == datum
 
 
 def test_a_message_of_protobufs_own() -> None:
@@ -110,5 +110,5 @@ def test_a_random_part_has_the_share_and_the_shape_of_training() -> None:
 
 
 def test_the_middle() -> None:
-    assert centre_box(256, 256) == Box(top=16, left=16, height=224, width=224)
-    assert centre_box(256, 512) == Box(top=16, left=144, height=224, width=224)
+    assert centre_box(256, 256) == CropBox(top=16, left=16, height=224, width=224)
+    assert centre_box(256, 512) == CropBox(top=16, left=144, height=224, width=224)

@@ -11,7 +11,7 @@ import pytest
 from entrypoints.pytorch.payloads.verdict import NotRun
 
 MODULE = "entrypoints.pytorch.payloads.device"
-MACHINE, VERSIONS = "entrypoints.pytorch.benchmark.machine", "entrypoints.pytorch.payloads.versions"
+MACHINE, VERSIONS = "entrypoints.pytorch.throughput.machine", "entrypoints.pytorch.payloads.versions"
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_a_gpu_that_refuses_is_told_in_a_sentence(torch: MagicMock, device: Any,
 
 @pytest.mark.parametrize(("dtype", "fast"), [("float16", True), ("float16", False), ("bfloat16", False)])
 def test_a_type_that_the_cpu_computes_slowly_is_told(torch: MagicMock, machine: Any, dtype: str, fast: bool) -> None:
-    asked = {"float16": "_is_mkldnn_fp16_supported", "bfloat16": "_is_mkldnn_bf16_supported"}
-    getattr(torch.ops.mkldnn, asked[dtype]).return_value = fast
+    queries = {"float16": "_is_mkldnn_fp16_supported", "bfloat16": "_is_mkldnn_bf16_supported"}
+    getattr(torch.ops.mkldnn, queries[dtype]).return_value = fast
     assert ("many times as long as in float32: choose --dtype float32." in machine.slow_type(dtype)) is not fast
     assert machine.slow_type("float32") == ""
     del torch.ops.mkldnn  # as torch's own, an attribute that is not there raises

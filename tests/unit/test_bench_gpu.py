@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from entrypoints.pytorch.benchmark.combine import combined
-from entrypoints.pytorch.benchmark.nvml import Gpu, NvmlError, Watch, watching
-from tests.unit.test_bench import seen, settings
+from entrypoints.pytorch.throughput.combine import combine
+from entrypoints.pytorch.throughput.nvml import NvmlError, NvmlGpu, Watch, watching
+from tests.unit.test_bench import look, settings
 
 
 def test_power_and_clocks_of_all_gpus() -> None:
     first = Watch(watts=[100.0, 300.0], clocks=[1500, 1400], reasons={"power cap"})
     second = Watch(watts=[50.0, 50.0], clocks=[1600, 1300])
-    result = combined(settings("--device", "gpu"), [seen(watch=first), seen(watch=second)])
+    result = combine(settings("--device", "gpu"), [look(watch=first), look(watch=second)])
     assert result["power"] == {"mean_watts": 250.0, "max_watts": 350.0}
     assert result["clocks"] == {"start_mhz": 1500, "end_mhz": 1300, "throttled": ["power cap"]}
     assert result["notes"] == ["The GPU was slowed down: power cap."]
-    unknown = combined(settings("--device", "gpu"), [seen(watch=Watch(missing={"power and clocks": "no driver"}))])
+    unknown = combine(settings("--device", "gpu"), [look(watch=Watch(missing={"power and clocks": "no driver"}))])
     assert (unknown["power"], unknown["clocks"]) == (None, None)
     assert unknown["notes"] == ["The GPU's power and clocks could not be read: no driver."]
 
@@ -29,7 +29,7 @@ class FakeNvml:
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
-        self.asked: list[object] = []
+        self.queries: list[object] = []
 
     def nvmlInit_v2(self) -> int:  # noqa: N802
         return self.code
@@ -61,7 +61,7 @@ class FakeNvml:
 
 def test_a_gpu_is_looked_at() -> None:
     watch = Watch()
-    gpu = Gpu("GPU-1", FakeNvml())
+    gpu = NvmlGpu("GPU-1", FakeNvml())
     gpu.clock(watch)
     gpu.sample(watch)
     gpu.sample(watch)
@@ -89,10 +89,10 @@ def test_what_a_gpu_does_not_know_leaves_what_it_knows(
     library: FakeNvml, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-    monkeypatch.setattr("entrypoints.pytorch.benchmark.nvml._SAMPLE_SECONDS", 0.001)
+    monkeypatch.setattr("entrypoints.pytorch.throughput.nvml._SAMPLE_SECONDS", 0.001)
     with watching("GPU-1") as watch:
         _until(lambda: len(watch.watts) > 1)
-    result = combined(settings("--device", "gpu"), [seen(watch=watch)])
+    result = combine(settings("--device", "gpu"), [look(watch=watch)])
     assert result["power"] == {"mean_watts": pytest.approx(123), "max_watts": 123.0}
     assert result["clocks"] == {"start_mhz": 1410, "end_mhz": 1410, "throttled": []}
     (note,) = result["notes"]
@@ -109,20 +109,20 @@ def _until(true: Callable[[], bool]) -> None:
 
 def test_what_a_gpu_draws_before_and_after_the_batches_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeNvml())
-    monkeypatch.setattr("entrypoints.pytorch.benchmark.nvml._SAMPLE_SECONDS", 60)
+    monkeypatch.setattr("entrypoints.pytorch.throughput.nvml._SAMPLE_SECONDS", 60)
     with watching("GPU-1") as watch:
         pass
     assert watch == Watch(clocks=[1410, 1410], missing={"power": "the batches took less than 60 s"})
 
 
-@pytest.mark.parametrize(("uuid", "code", "told"), [("GPU-2", 0, "HandleByUUID .*6"), ("GPU-1", 9, "nvmlInit_v2 .*9")])
-def test_a_library_that_refuses_is_told(uuid: str, code: int, told: str) -> None:
-    with pytest.raises(NvmlError, match=told):
-        Gpu(uuid, FakeNvml(code))
+@pytest.mark.parametrize(("uuid", "code", "text"), [("GPU-2", 0, "HandleByUUID .*6"), ("GPU-1", 9, "nvmlInit_v2 .*9")])
+def test_a_library_that_refuses_is_told(uuid: str, code: int, text: str) -> None:
+    with pytest.raises(NvmlError, match=text):
+        NvmlGpu(uuid, FakeNvml(code))
 
 
 def test_without_a_driver_the_block_runs_and_the_reason_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entrypoints.pytorch.benchmark.nvml._LIBRARY", "libno-such-library.so.1")
+    monkeypatch.setattr("entrypoints.pytorch.throughput.nvml._LIBRARY", "libno-such-library.so.1")
     with watching("GPU-1") as watch:
         assert "libno-such-library.so.1" in watch.missing["power and clocks"]
     assert watch.watts == []

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from entrypoints.pytorch.benchmark import monitor
-from entrypoints.pytorch.benchmark.monitor import Monitor
-from entrypoints.pytorch.benchmark.nvml import Gpu, NvmlError
 from entrypoints.pytorch.launch.processes import tree, usage_of
+from entrypoints.pytorch.throughput import monitor
+from entrypoints.pytorch.throughput.monitor import Monitor
+from entrypoints.pytorch.throughput.nvml import NvmlError, NvmlGpu
 from tests.unit.test_bench_gpu import FakeNvml
 
 
@@ -21,46 +21,46 @@ class Clock:
 
 
 def test_this_process_is_seen() -> None:
-    seen = Monitor(0.2)
-    seen.look(os.getpid())
-    held, end = bytearray(64 << 20), time.monotonic() + 0.3
+    seen_value = Monitor(0.2)
+    seen_value.look(os.getpid())
+    holder, end = bytearray(64 << 20), time.monotonic() + 0.3
     while time.monotonic() < end:
         pass
-    seen.look(os.getpid())
-    assert seen.series is not None
-    ((memory,), (busy,)) = seen.series["memory_bytes"], seen.series["cpu_percent"]
+    seen_value.look(os.getpid())
+    assert seen_value.series is not None
+    ((memory,), (busy,)) = seen_value.series["memory_bytes"], seen_value.series["cpu_percent"]
     assert memory is not None
-    assert memory > len(held)
+    assert memory > len(holder)
     assert busy
-    assert seen.series["gpu_percent"] == [None]
+    assert seen_value.series["gpu_percent"] == [None]
     assert tree(os.getpid())[0] == os.getpid()
     assert usage_of(2**22 + 1) is None  # beyond the kernel's largest pid
 
 
-def played(monkeypatch: pytest.MonkeyPatch, every: float, looks: int) -> Monitor:
+def play(monkeypatch: pytest.MonkeyPatch, every: float, looks: int) -> Monitor:
     """A process that takes half a core and 5 bytes, looked at each second."""
     clock = Clock()
-    seen = Monitor(every, clock, lambda uuid: Gpu(uuid, FakeNvml()))
+    seen_value = Monitor(every, clock, lambda uuid: NvmlGpu(uuid, FakeNvml()))
     monkeypatch.setattr(monitor, "tree", lambda pid: [pid])
     monkeypatch.setattr(monitor, "usage_of", lambda pid: (clock.now / 2, 5))
     for clock.now in range(looks):
         if clock.now == 2:
-            seen.hear({"gpu": "GPU-1"})
-        seen.look(1)
-    return seen
+            seen_value.hear({"gpu": "GPU-1"})
+        seen_value.look(1)
+    return seen_value
 
 
 def test_a_sample_is_what_was_taken_since_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert played(monkeypatch, 1, 4).series == {
+    assert play(monkeypatch, 1, 4).series == {
         "seconds": [1, 2, 3], "cpu_percent": [50.0] * 3, "memory_bytes": [5] * 3,
         "gpu_percent": [None, 87, 87], "gpu_memory_bytes": [None, 3 << 30, 3 << 30], "gpu_watts": [None, 123.0, 123.0],
     }  # fmt: skip
-    assert played(monkeypatch, 2, 7).series["seconds"] == [2, 4, 6]  # type: ignore[index]
-    assert played(monkeypatch, 0, 7).series is None
+    assert play(monkeypatch, 2, 7).series["seconds"] == [2, 4, 6]  # type: ignore[index]
+    assert play(monkeypatch, 0, 7).series is None
 
 
 def test_a_long_run_has_no_longer_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    series = played(monkeypatch, 1, 20 * monitor.MOST).series
+    series = play(monkeypatch, 1, 20 * monitor.MOST).series
     assert series is not None
     times = series["seconds"]
     assert monitor.MOST // 2 <= len(times) <= monitor.MOST
@@ -69,13 +69,13 @@ def test_a_long_run_has_no_longer_series(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_machine_without_the_library_has_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(uuid: str) -> Gpu:
+    def missing(uuid: str) -> NvmlGpu:
         raise NvmlError(uuid)
 
-    seen = Monitor(1, Clock(), missing)
-    seen.hear({"gpu": "GPU-1"})
+    seen_value = Monitor(1, Clock(), missing)
+    seen_value.hear({"gpu": "GPU-1"})
     for _ in range(2):
-        seen._clock.now += 1  # type: ignore[attr-defined]
-        seen.look(1)
-    assert seen.series is not None
-    assert seen.series["gpu_watts"] == [None]
+        seen_value._clock.now += 1  # type: ignore[attr-defined]
+        seen_value.look(1)
+    assert seen_value.series is not None
+    assert seen_value.series["gpu_watts"] == [None]

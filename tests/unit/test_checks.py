@@ -42,11 +42,11 @@ def test_every_test_of_an_image_is_a_check_with_a_reason() -> None:
 
 
 def test_every_test_function_has_a_mark() -> None:
-    named = sum(
+    count = sum(
         len(re.findall(r"^def test_", path.read_text(), flags=re.MULTILINE))
         for path in (TOOLKIT / "tests/images").glob("test_*.py")
     )
-    assert len(catalogue()) >= named
+    assert len(catalogue()) >= count
 
 
 def test_no_id_is_given_twice() -> None:
@@ -331,8 +331,8 @@ def test_what_a_killed_run_of_the_checks_left_is_found_by_the_next() -> None:
 def test_a_command_of_the_checks_leaves_no_container_however_it_ends() -> None:
     daemon = daemon_with(lambda box: (3, "out", "first\nlast words") if box.command == ("ends",) else None)
     containers = Containers(daemon.engine, IMAGE)
-    ended = containers.run("ends")
-    assert (ended.code, ended.stdout, ended.last_words) == (3, "out", "last words")
+    end = containers.run("ends")
+    assert (end.code, end.stdout, end.last_words) == (3, "out", "last words")
     with pytest.raises(ContainerError, match="did not end within 60 s"):
         containers.run("runs on")
     assert not daemon.boxes

@@ -113,12 +113,12 @@ def as_words(line: str, variables: Mapping[str, str]) -> list[str]:
 
 
 def _filled(raw: str, variables: Mapping[str, str]) -> str:
-    return re.sub(r"\$(\w+)", lambda found: variables[found[1]], raw.replace('"', ""))
+    return re.sub(r"\$(\w+)", lambda match: variables[match[1]], raw.replace('"', ""))
 
 
 def ci_matrix() -> dict[str, Any]:
-    found: dict[str, Any] = github_jobs(TOOLKIT / ".github/workflows/ci.yml")["check"].raw["strategy"]["matrix"]
-    return found
+    matches: dict[str, Any] = github_jobs(TOOLKIT / ".github/workflows/ci.yml")["check"].raw["strategy"]["matrix"]
+    return matches
 
 
 def sessions_of_ci() -> list[str]:
@@ -129,10 +129,10 @@ def sessions_of_ci() -> list[str]:
 def test_ci_runs_the_unit_tests_on_every_python_that_the_package_names() -> None:
     matrix, project = ci_matrix(), PYPROJECT["project"]
     rows = [{"session": "unit", "python": python} for python in matrix["python"]] + matrix["include"]
-    found = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
-    assert rows == [{"session": "unit", "python": python} for python in found]
-    assert len(found) >= 4
-    assert project["requires-python"] == f">={found[0]}"
+    matches = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert rows == [{"session": "unit", "python": python} for python in matches]
+    assert len(matches) >= 4
+    assert project["requires-python"] == f">={matches[0]}"
 
 
 def test_ci_tests_every_room_at_night_and_the_changed_rooms_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,12 +234,12 @@ def test_a_github_job_has_a_limit_and_asks_for_little() -> None:
         assert own == (LOOKING if path == VALIDATE else {"contents": "read"}), job.name
         commands = "\n".join(step.run for step in job.steps)
         if any(step.uses.startswith(TO_PYPI) for step in job.steps):
-            needed = SIGNING
+            needs = SIGNING
         elif "nox -s publish" in commands or "nox -s promote" in commands:
-            needed = WRITING
+            needs = WRITING
         else:
-            needed = LOOKING if "docker login" in commands else {"contents": "read"}
-        assert job.raw.get("permissions", own) == needed, job.name
+            needs = LOOKING if "docker login" in commands else {"contents": "read"}
+        assert job.raw.get("permissions", own) == needs, job.name
 
 
 def test_who_calls_a_workflow_gives_what_it_takes_and_allows_what_its_jobs_ask_for() -> None:
@@ -258,24 +258,24 @@ def check_call(job: Mapping[str, Any], rights: Mapping[str, str]) -> None:
     assert required <= set(job["with"]) <= set(takes["inputs"])
     allowed = job.get("permissions", rights)
     for nested in github_jobs(called).values():
-        asked = nested.raw.get("permissions", read(called)["permissions"])
+        query = nested.raw.get("permissions", read(called)["permissions"])
         # GitHub refuses the whole run where a job asks for more than its caller has, even one that is skipped.
-        assert all(allowed.get(name) in (right, "write") for name, right in asked.items())
+        assert all(allowed.get(name) in (right, "write") for name, right in query.items())
 
 
 def test_the_guide_shows_whole_files_and_the_one_that_releases_is_ten_lines() -> None:
-    shown = documented()
-    assert [Path(place).name for place in shown] == ["images.yml", "check.yml", "validate.yml"]
-    assert len(shown[".github/workflows/images.yml"].splitlines()) == 10
-    seen = set()
-    for text in shown.values():
+    rows = documented()
+    assert [Path(place).name for place in rows] == ["images.yml", "check.yml", "validate.yml"]
+    assert len(rows[".github/workflows/images.yml"].splitlines()) == 10
+    seen_names = set()
+    for text in rows.values():
         workflow = load(text)
         (job,) = workflow["jobs"].values()
         check_call(job, workflow["permissions"])
         assert re.fullmatch(r"torchbake/torchbake/\.github/workflows/[\w-]+\.yml@v0\.1\.0", job["uses"])
         assert job["with"]["install"] == "torchbake[nox]==0.1.0"
-        seen.add(job["uses"].partition("@")[0].rpartition("/")[2])
-    assert seen == {path.name for path in CALLED}
+        seen_names.add(job["uses"].partition("@")[0].rpartition("/")[2])
+    assert seen_names == {path.name for path in CALLED}
 
 
 @pytest.mark.parametrize("event", ["push", "schedule", "workflow_dispatch"])
@@ -334,7 +334,7 @@ def test_every_variable_of_a_github_command_is_set() -> None:
 
 
 def test_every_variable_of_a_gitlab_command_is_set() -> None:
-    given = {
+    arguments = {
         "CI_NODE_INDEX",
         "CI_NODE_TOTAL",
         *read(PARENT)["check"]["variables"],
@@ -345,7 +345,7 @@ def test_every_variable_of_a_gitlab_command_is_set() -> None:
         assert set(re.findall(r"\$(\w+)", text)) <= {
             *read(CHILD)["variables"],
             *task.raw.get("variables", {}),
-            *given,
+            *arguments,
         }
 
 
@@ -364,10 +364,10 @@ def planned(matrix: str, result: str = "success") -> dict[str, Any]:
 
 def running(contexts: Mapping[str, Any], matrix: str = '{"include": [1]}') -> str:
     """The commands that run there, when all is well and these images are due."""
-    path, known = called(contexts)
-    known |= planned(matrix) | {"steps": {"test": {"outcome": "success"}}}
-    jobs = [job for job in github_jobs(path).values() if holds(str(job.raw.get("if", "")), known)]
-    return "\n".join(step.run for job in jobs for step in job.steps if holds(step.condition, known))
+    path, known_names = called(contexts)
+    known_names |= planned(matrix) | {"steps": {"test": {"outcome": "success"}}}
+    jobs = [job for job in github_jobs(path).values() if holds(str(job.raw.get("if", "")), known_names)]
+    return "\n".join(step.run for job in jobs for step in job.steps if holds(step.condition, known_names))
 
 
 def images_jobs() -> list[Job]:
@@ -405,15 +405,15 @@ def test_what_is_not_released_is_built_where_it_is_changed_and_by_hand_where_it_
     event: str, ref: str, since: str
 ) -> None:
     contexts = on(event, ref)
-    path, known = called(contexts)
+    path, known_names = called(contexts)
     plan = github_jobs(path)["plan"]
-    assert fill(str(plan.env["SINCE"]), known) == since
+    assert fill(str(plan.env["SINCE"]), known_names) == since
     assert ("--changed-since" in running(contexts)) == bool(since)
     steps = {
         "changed": {"outputs": {"matrix": "a"} if since else {"matrix": ""}},
         "named": {"outputs": {"matrix": "b"}},
     }
-    assert fill(plan.raw["outputs"]["matrix"], {**known, "steps": steps}) == ("a" if since else "b")
+    assert fill(plan.raw["outputs"]["matrix"], {**known_names, "steps": steps}) == ("a" if since else "b")
 
 
 def test_a_release_is_for_the_default_branch_and_tags_whoever_calls_it() -> None:
@@ -498,14 +498,16 @@ def test_the_main_branch_releases_what_it_tested() -> None:
             assert order == sorted(order), event
             assert "--keep-rolling" in text, event
             assert '--due --bases "$BASES" --registry "$REGISTRY"' in before, event
-            path, known = called(contexts)
-            assert fill(github_jobs(path)["plan"].env["BASES"], known) == ("keep" if event == "push" else "ask"), event
+            path, known_names = called(contexts)
+            assert fill(github_jobs(path)["plan"].env["BASES"], known_names) == (
+                "keep" if event == "push" else "ask"
+            ), event
 
 
 def test_the_chart_is_pushed_and_validated_after_its_images_where_it_is_asked_for() -> None:
     contexts = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme", CHART="cpu runtime")
-    _, found, after = running(contexts).partition("nox -s promote")
-    assert found
+    _, actual, after = running(contexts).partition("nox -s promote")
+    assert actual
     assert 'nox -s chart -- --registry "$REGISTRY" $SIGNING -- push "$CHART"' in after
     assert "nox -s chart" not in running(MAIN)
     (nightly,) = github_jobs(NIGHTLY).values()
@@ -513,12 +515,12 @@ def test_the_chart_is_pushed_and_validated_after_its_images_where_it_is_asked_fo
     inputs = {"registry": "ghcr.io/acme", "username": ""}
     contexts |= {"runner": {"environment": "x"}, "steps": {"validate": {"outcome": "failure"}}}
     (job,) = github_jobs(VALIDATE).values()
-    for chart, asked in (("cpu runtime", True), ("", False)):
-        known = {**contexts, "inputs": {**inputs, "chart": chart}}
-        text = "\n".join(step.run for step in job.steps if holds(step.condition, known))
-        _, found, after = text.partition("nox -s validate")
-        assert found
-        assert ('nox -s chart -- --registry "$REGISTRY" -- validate "$CHART"' in after) == asked
+    for chart, is_asked in (("cpu runtime", True), ("", False)):
+        known_names = {**contexts, "inputs": {**inputs, "chart": chart}}
+        text = "\n".join(step.run for step in job.steps if holds(step.condition, known_names))
+        _, actual, after = text.partition("nox -s validate")
+        assert actual
+        assert ('nox -s chart -- --registry "$REGISTRY" -- validate "$CHART"' in after) == is_asked
     for task, action in (("release", "push"), ("validate", "validate")):
         *_, last = tasks_of(CHILD, task)
         assert f'-- {action} "$CHART"' in last.script[-1]
@@ -589,9 +591,9 @@ def test_gitlab_does_what_each_task_is_for() -> None:
         assert [line for line in (OPTIONAL.sub("", line) for line in release.script) if line in built] == built
         assert not any("login" in line or "publish" in line or "--cache-to" in line for line in check.script)
     for plan in ("plan-check", "plan-release"):
-        written = re.findall(r"--size (\w+) .* > (\w+\.txt)", "\n".join(tasks[plan].script))
-        assert written == [(size, f"{size}.txt") for size in SIZES]
-        assert tasks[plan].raw["artifacts"]["paths"] == [name for _, name in written]
+        outputs = re.findall(r"--size (\w+) .* > (\w+\.txt)", "\n".join(tasks[plan].script))
+        assert outputs == [(size, f"{size}.txt") for size in SIZES]
+        assert tasks[plan].raw["artifacts"]["paths"] == [name for _, name in outputs]
 
 
 def test_gitlab_builds_what_a_merge_request_changes_and_releases_what_is_due() -> None:
@@ -612,12 +614,12 @@ def test_the_matrix_has_what_the_workflow_takes_from_it() -> None:
         assert cli.main(["list", "all", "--format", "github", "--matrix", str(TOOLKIT / "matrix.yaml")]) == 0
     used = {name for path in (CHECK, RELEASE) for name in re.findall(r" matrix\.(\w+)", path.read_text())} - {"yaml"}
     assert used
-    found = evaluate(
+    value = evaluate(
         "fromJSON(needs.plan.outputs.matrix)", {"needs": {"plan": {"outputs": {"matrix": printed.getvalue()}}}}
     )
-    assert json.loads(printed.getvalue()) == found
-    assert all(used <= set(entry) for entry in found["include"])
-    assert len(found["include"]) <= 256  # more jobs GitHub does not make of one matrix
+    assert json.loads(printed.getvalue()) == value
+    assert all(used <= set(entry) for entry in value["include"])
+    assert len(value["include"]) <= 256  # more jobs GitHub does not make of one matrix
 
 
 def test_the_documented_identity_is_the_workflow_that_signs_on_the_branch_that_releases() -> None:
@@ -637,11 +639,11 @@ def test_the_documented_identity_is_the_workflow_that_signs_on_the_branch_that_r
 
 def test_the_guide_tells_every_variable_and_secret() -> None:
     guide = (TOOLKIT / "docs/ci.md").read_text()
-    asked = {name for path in GITHUB for name in re.findall(r"(?:vars|secrets)\.(\w+)", path.read_text())}
-    asked |= {name for name in read(CHILD)["variables"] if not name.startswith("DOCKER_")}
-    asked |= {name for path in CALLED for name in read(path)["on"]["workflow_call"]["inputs"]}
-    assert {"REGISTRY", "IMAGES", "REGISTRY_PASSWORD"} <= asked
-    assert sorted(name for name in asked if f"`{name}`" not in guide) == []
+    queries = {name for path in GITHUB for name in re.findall(r"(?:vars|secrets)\.(\w+)", path.read_text())}
+    queries |= {name for name in read(CHILD)["variables"] if not name.startswith("DOCKER_")}
+    queries |= {name for path in CALLED for name in read(path)["on"]["workflow_call"]["inputs"]}
+    assert {"REGISTRY", "IMAGES", "REGISTRY_PASSWORD"} <= queries
+    assert sorted(name for name in queries if f"`{name}`" not in guide) == []
 
 
 def test_an_expression_comes_to_what_github_makes_of_it() -> None:
@@ -672,12 +674,12 @@ def test_the_guide_tells_what_each_size_of_image_takes_at_most(project: Project)
     assert tuple(row[0] for row in rows) == SIZES
     proofs = parse_proofs((TOOLKIT / "images/proofs.json").read_bytes(), "proofs.json")
     for size, compressed, uncompressed, disk, minutes in rows:
-        found = [proofs[spec.id] for spec in project.expansion.specs if spec.size == size and spec.id in proofs]
-        assert found
-        assert max(proof.compressed_bytes for proof in found) <= int(compressed) * 10**9
-        assert max(proof.uncompressed_bytes for proof in found) <= int(uncompressed) * 10**9
+        actual = [proofs[spec.id] for spec in project.expansion.specs if spec.size == size and spec.id in proofs]
+        assert actual
+        assert max(proof.compressed_bytes for proof in actual) <= int(compressed) * 10**9
+        assert max(proof.uncompressed_bytes for proof in actual) <= int(uncompressed) * 10**9
         assert int(compressed) + int(uncompressed) < int(disk)
-        seconds = (proof.seconds for proof in found)
+        seconds = (proof.seconds for proof in actual)
         assert max(one.build + one.test + one.publish for one in seconds) <= int(minutes) * 60
 
 
@@ -687,9 +689,9 @@ def test_a_file_of_jobs_says_the_same_of_disk_and_minutes_as_the_guide(path: Pat
         r"^\| `\w+` \| .* \| (\d+) GB \| (\d+) minutes \|$", (TOOLKIT / "docs/ci.md").read_text(), flags=re.MULTILINE
     )
     comments = " ".join(re.findall(r"^ *# (.*)$", path.read_text(), flags=re.MULTILINE))
-    said = re.findall(
+    lines = re.findall(
         r"\(init, CPU\) want (\d+) GB of free disk and (\d+) minutes, large ones \(CUDA\) (\d+) GB and (\d+)", comments
     )
-    assert said == [(*small, *large)]
+    assert lines == [(*small, *large)]
     stated = re.findall(r"CUDA images, which want (\d+) GB of free disk", path.read_text())
     assert set(stated) <= {large[0]}

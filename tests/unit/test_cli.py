@@ -46,10 +46,10 @@ def err(capsys: Streams, *argv: str, code: int) -> str:
     """Run a command that fails and return its stderr; its stdout must be empty."""
     capsys.readouterr()
     assert cli.main(argv) == code
-    seen = capsys.readouterr()
-    assert "Traceback" not in seen.err
-    assert not seen.out
-    return seen.err
+    seen_names = capsys.readouterr()
+    assert "Traceback" not in seen_names.err
+    assert not seen_names.out
+    return seen_names.err
 
 
 def test_a_command_says_what_it_is_for_and_shows_examples(capsys: Streams) -> None:
@@ -132,8 +132,8 @@ def test_a_missing_lock_is_exit_code_5(small: str, capsys: Streams) -> None:
 
 def test_a_file_that_cannot_be_written_is_a_storage_error(tmp_path: Path, capsys: Streams) -> None:
     (tmp_path / "matrix.schema.json").mkdir()
-    said = err(capsys, "schema", "--matrix", str(tmp_path / "matrix.yaml"), code=StorageError.exit_code)
-    assert str(tmp_path / "matrix.schema.json") in said
+    output = err(capsys, "schema", "--matrix", str(tmp_path / "matrix.yaml"), code=StorageError.exit_code)
+    assert str(tmp_path / "matrix.schema.json") in output
 
 
 @pytest.mark.parametrize(
@@ -174,19 +174,19 @@ def test_escapes_in_foreign_words_are_shown_as_text(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(listing, "run", fail)
     assert cli.main(["list", "all"]) == RegistryError.exit_code
-    seen = capsys.readouterr()
-    for text in (seen.out, seen.err):
+    seen_names = capsys.readouterr()
+    for text in (seen_names.out, seen_names.err):
         assert not set(text) & set("\x1b\x07\x9b\x7f\u202e")
         assert "[bold]brackets[/x] é" in text
-    assert seen.err.count("\\x1b[31m") == 3
-    assert json.loads(seen.out[seen.out.index("{") :]) == {"a": HOSTILE}
+    assert seen_names.err.count("\\x1b[31m") == 3
+    assert json.loads(seen_names.out[seen_names.out.index("{") :]) == {"a": HOSTILE}
 
 
 def test_colours_of_our_own_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", shown := io.StringIO())
+    monkeypatch.setattr(sys, "stderr", text := io.StringIO())
     terminal = console._Console(stderr=True, force_terminal=True, color_system="standard")
     terminal.print(Text("word \x1b[0m", style="red"))
-    assert shown.getvalue() == "\x1b[31mword \\x1b[0m\x1b[0m\n"
+    assert text.getvalue() == "\x1b[31mword \\x1b[0m\x1b[0m\n"
 
 
 def test_an_interruption_is_the_shells_own_code(monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
@@ -323,10 +323,10 @@ def test_a_table_into_a_pipe_has_no_colours_and_is_not_cut(capsys: Streams) -> N
 
 
 def test_the_tags_as_json_say_which_image_holds_each(small: str, capsys: Streams) -> None:
-    held = json.loads(out(capsys, "tags", "2.10.0", "volume-permissions", "--format", "json", "--matrix", small))
-    assert held["acme/pytorch:latest"] == "2.10.0-cuda12.8-cudnn9-runtime-debian12"
-    assert held["acme/volume-permissions:latest"] == "volume-permissions"
-    assert "acme/pytorch:2.9" not in held
+    holder = json.loads(out(capsys, "tags", "2.10.0", "volume-permissions", "--format", "json", "--matrix", small))
+    assert holder["acme/pytorch:latest"] == "2.10.0-cuda12.8-cudnn9-runtime-debian12"
+    assert holder["acme/volume-permissions:latest"] == "volume-permissions"
+    assert "acme/pytorch:2.9" not in holder
 
 
 def test_the_schema_for_editors_is_up_to_date(capsys: Streams) -> None:
@@ -337,9 +337,9 @@ def test_the_schema_for_editors_is_up_to_date(capsys: Streams) -> None:
 def test_a_schema_that_is_not_is_exit_code_6(tmp_path: Path, capsys: Streams) -> None:
     """It stands beside the matrix of whoever uses the toolkit; the page is the toolkit's alone."""
     here = ("--matrix", str(tmp_path / "matrix.yaml"))
-    said = err(capsys, "schema", "--check", *here, code=6)
-    assert "matrix.schema.json: out of date" in said
-    assert "nox -s schema" in said
+    output = err(capsys, "schema", "--check", *here, code=6)
+    assert "matrix.schema.json: out of date" in output
+    assert "nox -s schema" in output
     out(capsys, "schema", *here)
     assert [path.name for path in tmp_path.iterdir()] == ["matrix.schema.json"]
     out(capsys, "schema", "--check", *here)

@@ -25,9 +25,9 @@ DOCKERFILE = (TOOLKIT / "benchmarks/tuned.Dockerfile").read_text()
 
 def devel() -> ImageSpec:
     specs = load_project(TOOLKIT / "matrix.yaml").expansion.specs
-    found = next(spec for spec in specs if spec.id == "2.13.0-cpu-devel-debian12")
-    assert isinstance(found, ImageSpec)
-    return found
+    value = next(spec for spec in specs if spec.id == "2.13.0-cpu-devel-debian12")
+    assert isinstance(value, ImageSpec)
+    return value
 
 
 def test_the_tuned_way_has_the_images_base_packages_lock_and_packing() -> None:
@@ -57,11 +57,11 @@ def test_the_tuned_dockerfile_takes_what_it_is_given_and_the_uv_of_torchbakes_ow
 
 
 def test_the_tuned_dockerfile_says_why_of_each_choice() -> None:
-    said = "\n".join(line for line in DOCKERFILE.splitlines() if line.startswith("#"))
-    done = "\n".join(line for line in DOCKERFILE.splitlines() if not line.startswith("#"))
+    output = "\n".join(line for line in DOCKERFILE.splitlines() if line.startswith("#"))
+    state = "\n".join(line for line in DOCKERFILE.splitlines() if not line.startswith("#"))
     for choice in ("UV_LINK_MODE=copy", "UV_COMPILE_BYTECODE=1", "--require-hashes", "--no-deps"):
-        assert choice in said
-        assert choice in done
+        assert choice in output
+        assert choice in state
     assert "\nUSER 1001\n" in DOCKERFILE
 
 
@@ -132,8 +132,8 @@ def test_files_of_an_image_are_counted_in_its_archive(pack: Any) -> None:
 
 
 def test_a_matrix_stands_beside_the_sum_of_its_tuned_builds() -> None:
-    tuned = [Cost(seconds=100.0, written=20 * 10**9), Cost(seconds=60.0, written=12 * 10**9)]
-    ours, theirs, goal = matrix_rows(Cost(seconds=80.0, written=8 * 10**9), tuned)
+    tuned = [Cost(seconds=100.0, sectors=20 * 10**9), Cost(seconds=60.0, sectors=12 * 10**9)]
+    ours, theirs, goal = matrix_rows(Cost(seconds=80.0, sectors=8 * 10**9), tuned)
     assert ours[1:] == ("80.0 s", "0.50", "8.00 GB", "0.25")
     assert theirs == ("tuned Dockerfile, 2 builds", "160.0 s", "1.00", "32.00 GB", "1.00")
     assert goal[2] == goal[4] == "0.40"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.pytorch.benchmark.flags import parse
+from entrypoints.pytorch.throughput.flags import parse
 from torchbake.benchmark.model import Plan
 from torchbake.core.paths import TOOLKIT
 
@@ -24,12 +24,12 @@ ROWS = [row for rows in TABLES.values() for row in rows]
 
 def problems(row: list[str], root: Path = TOOLKIT) -> list[str]:
     """The tests of a row that do not exist."""
-    named = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", row[-1])
-    if not named:
+    own_name = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", row[-1])
+    if not own_name:
         return [f"no test: {row[0]}"]
     return [
         f"{path}::{test}"
-        for path, test in named
+        for path, test in own_name
         if not (root / path).is_file() or (test and f"\ndef {test}(" not in (root / path).read_text(encoding="utf-8"))
     ]
 

@@ -46,8 +46,10 @@ def test_sizes_are_near_the_last_proof_and_layers_are_the_dockerfiles(
     name: str, packed: str, unpacked: str, layers: str
 ) -> None:
     proof = parse_proofs((TOOLKIT / "images/proofs.json").read_bytes(), "proofs.json")[name]
-    for said, measured in ((packed, proof.compressed_bytes), (unpacked, proof.uncompressed_bytes)):
-        assert bytes_of(said) == pytest.approx(measured, rel=NEAR), f"docs/compare.md says {said}: {human(measured)}"
+    for output, measured in ((packed, proof.compressed_bytes), (unpacked, proof.uncompressed_bytes)):
+        assert bytes_of(output) == pytest.approx(measured, rel=NEAR), (
+            f"docs/compare.md says {output}: {human(measured)}"
+        )
     dockerfile = (TOOLKIT / f"images/{name}/Dockerfile").read_text()
     bytecode = "COPY --link --from=torch /layers/torch " in dockerfile  # which a build packs by itself
     assert int(layers) == layers_of(dockerfile) + bytecode

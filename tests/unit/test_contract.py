@@ -30,16 +30,16 @@ def test_every_code_has_a_sentence_of_its_own() -> None:
 
 class TestStandalone:
     def test_is_the_default(self) -> None:
-        found = contract_of({"PATH": "/bin"}, gpus=8)
-        assert found == Contract(mode="standalone")
-        assert found.rank_environment(0) == {"MODE": "standalone"}
+        value = contract_of({"PATH": "/bin"}, gpus=8)
+        assert value == Contract(mode="standalone")
+        assert value.rank_environment(0) == {"MODE": "standalone"}
 
     def test_cannot_have_several_processes(self) -> None:
         for more in ({"NNODES": "3"}, {"NPROC_PER_NODE": "2"}, {"ELASTIC": "1:2"}, {"WORLD_SIZE": "2"}):
-            found = launch_error({"MODE": "standalone", **more})
-            assert found.code is Code.CONFLICT, more
-            assert "MODE=standalone" in found.sentence, more
-            assert "=".join(*more.items()) in found.sentence, more
+            error = launch_error({"MODE": "standalone", **more})
+            assert error.code is Code.CONFLICT, more
+            assert "MODE=standalone" in error.sentence, more
+            assert "=".join(*more.items()) in error.sentence, more
 
     def test_needs_no_processes_for_gpus_that_nobody_asked_for(self) -> None:
         env = {"MODE": "standalone", "NPROC_PER_NODE": "auto", "SLURM_NNODES": "1", "SLURM_GPUS_ON_NODE": "4"}
@@ -48,8 +48,8 @@ class TestStandalone:
     def test_lets_no_distributed_variable_through(self) -> None:
         job = contract_of(THREE | {"NPROC_PER_NODE": "2"}).rank_environment(0)
         torchrun = {"TORCHELASTIC_RUN_ID": "x", "PET_NNODES": "2", "ROLE_RANK": "0"}
-        kept = {"PATH": "/bin", "NCCL_SOCKET_IFNAME": "^lo", "SLURM_JOB_ID": "7"}
-        assert without_distributed(kept | job | torchrun) == kept
+        kept_items = {"PATH": "/bin", "NCCL_SOCKET_IFNAME": "^lo", "SLURM_JOB_ID": "7"}
+        assert without_distributed(kept_items | job | torchrun) == kept_items
 
 
 class TestMode:
@@ -67,11 +67,11 @@ class TestMode:
             {"SLURM_NNODES": "1"},
             {"JOB_COMPLETION_INDEX": "4", "NNODES": "1"},
         ):
-            found = contract_of(env, free_port=40123)
-            assert found.distributed, env
-            given = found.rank_environment(0)
-            assert (given["RANK"], given["WORLD_SIZE"], given["LOCAL_RANK"]) == ("0", "1", "0"), env
-            assert (given["MASTER_ADDR"], given["MASTER_PORT"]) == ("127.0.0.1", "40123"), env
+            value = contract_of(env, free_port=40123)
+            assert value.distributed, env
+            arguments = value.rank_environment(0)
+            assert (arguments["RANK"], arguments["WORLD_SIZE"], arguments["LOCAL_RANK"]) == ("0", "1", "0"), env
+            assert (arguments["MASTER_ADDR"], arguments["MASTER_PORT"]) == ("127.0.0.1", "40123"), env
             assert not contract_of(env | {"MODE": "standalone"}).distributed, env
 
     def test_where_nothing_is_counted_the_script_is_alone(self) -> None:
@@ -109,8 +109,8 @@ def test_a_node_gives_its_ranks_all_variables() -> None:
 
 
 def test_times() -> None:
-    found = contract_of({"RENDEZVOUS_TIMEOUT": "2.5", "GROUP_TIMEOUT": "60", "STOP_GRACE": "0"})
-    assert (found.rendezvous_timeout, found.group_timeout, found.stop_grace) == (2.5, 60, 0)
+    value = contract_of({"RENDEZVOUS_TIMEOUT": "2.5", "GROUP_TIMEOUT": "60", "STOP_GRACE": "0"})
+    assert (value.rendezvous_timeout, value.group_timeout, value.stop_grace) == (2.5, 60, 0)
 
 
 def test_a_value_that_cannot_be_is_named() -> None:
@@ -134,11 +134,11 @@ def test_a_value_that_cannot_be_is_named() -> None:
         *[("MODE", value) for value in ("Distributed", "auto")],
         *[("GLOO_SOCKET_IFNAME", value) for value in ("^lo", "^docker0,lo", "eth0 eth1", "e\nth")],
     ):
-        found = launch_error(THREE | {variable: value})
-        assert found.code is Code.BAD_VALUE, (variable, value)
-        assert found.sentence.startswith(f"{variable}="), (variable, value)
-        assert value in found.sentence or ascii(value)[1:30] in found.sentence, (variable, value)
-        assert found.sentence.endswith("."), (variable, value)
+        error = launch_error(THREE | {variable: value})
+        assert error.code is Code.BAD_VALUE, (variable, value)
+        assert error.sentence.startswith(f"{variable}="), (variable, value)
+        assert value in error.sentence or ascii(value)[1:30] in error.sentence, (variable, value)
+        assert error.sentence.endswith("."), (variable, value)
 
 
 @pytest.mark.parametrize("interface", ["^lo", "eth0"])
@@ -154,20 +154,20 @@ def test_an_empty_variable_is_not_set(empty: str) -> None:
 
 class TestNodes:
     def test_a_rank_out_of_range_is_named_with_the_count(self) -> None:
-        found = launch_error(THREE | {"NODE_RANK": "3"})
-        assert (found.code, "NODE_RANK" in found.sentence, "NNODES" in found.sentence) == (Code.BAD_VALUE, True, True)
+        error = launch_error(THREE | {"NODE_RANK": "3"})
+        assert (error.code, "NODE_RANK" in error.sentence, "NNODES" in error.sentence) == (Code.BAD_VALUE, True, True)
         assert launch_error({"NODE_RANK": "1"}).code is Code.BAD_VALUE
         assert launch_error({"RANK": "1"}).code is Code.BAD_VALUE
 
     def test_a_node_must_know_which_it_is(self) -> None:
-        found = launch_error({"NNODES": "3", "MASTER_ADDR": "node0"})
-        assert (found.code, "NODE_RANK is not set" in found.sentence) == (Code.BAD_VALUE, True)
+        error = launch_error({"NNODES": "3", "MASTER_ADDR": "node0"})
+        assert (error.code, "NODE_RANK is not set" in error.sentence) == (Code.BAD_VALUE, True)
         assert "WORLD_SIZE counts nodes" in launch_error({"WORLD_SIZE": "3", "MASTER_ADDR": "node0"}).sentence
 
     def test_several_nodes_must_know_their_master(self) -> None:
         for rank in ("0", "1"):
-            found = launch_error({"NNODES": "3", "NODE_RANK": rank})
-            assert (found.code, "MASTER_ADDR is not set" in found.sentence) == (Code.BAD_VALUE, True)
+            error = launch_error({"NNODES": "3", "NODE_RANK": rank})
+            assert (error.code, "MASTER_ADDR is not set" in error.sentence) == (Code.BAD_VALUE, True)
         assert contract_of({"NPROC_PER_NODE": "3"}).master_addr == "127.0.0.1"
 
     def test_only_the_master_may_be_itself(self) -> None:
@@ -182,10 +182,10 @@ class TestNodes:
             "0.0.0.0",
             "::ffff:127.0.0.1",
         ):
-            found = launch_error(THREE | {"MASTER_ADDR": master})
-            assert found.code is Code.LOOPBACK_MASTER, master
-            assert "MASTER_ADDR=" in found.sentence, master
-            assert "node 1" in found.sentence, master
+            error = launch_error(THREE | {"MASTER_ADDR": master})
+            assert error.code is Code.LOOPBACK_MASTER, master
+            assert "MASTER_ADDR=" in error.sentence, master
+            assert "node 1" in error.sentence, master
             assert contract_of(THREE | {"MASTER_ADDR": master, "NODE_RANK": "0"}).is_master, master
 
     def test_masters_elsewhere(self) -> None:
@@ -202,19 +202,19 @@ class TestNodes:
 
 class TestElastic:
     def test_a_range_of_nodes_without_ranks(self) -> None:
-        found = contract_of({"ELASTIC": "2:4", "NPROC_PER_NODE": "2", "MASTER_ADDR": "node0"})
-        assert (found.elastic, found.nnodes, found.nproc_per_node, found.distributed) == ((2, 4), 4, 2, True)
+        value = contract_of({"ELASTIC": "2:4", "NPROC_PER_NODE": "2", "MASTER_ADDR": "node0"})
+        assert (value.elastic, value.nnodes, value.nproc_per_node, value.distributed) == ((2, 4), 4, 2, True)
         assert contract_of({"ELASTIC": "3", "MASTER_ADDR": "node0"}).elastic == (3, 3)
 
     def test_a_number_of_nodes_must_lie_in_the_range(self) -> None:
         env = {"ELASTIC": "2:4", "MASTER_ADDR": "node0"}
         assert contract_of(env | {"NNODES": "3"}).elastic == (2, 4)
-        found = launch_error(env | {"NNODES": "5"})
-        assert (found.code, "NNODES=5, but ELASTIC=2:4" in found.sentence) == (Code.CONFLICT, True)
+        error = launch_error(env | {"NNODES": "5"})
+        assert (error.code, "NNODES=5, but ELASTIC=2:4" in error.sentence) == (Code.CONFLICT, True)
 
     def test_two_ranges_must_agree(self) -> None:
-        found = launch_error({"ELASTIC": "2:4", "PET_NNODES": "1:4", "MASTER_ADDR": "node0"})
-        assert (found.code, "ELASTIC=2:4, but PET_NNODES=1:4" in found.sentence) == (Code.CONFLICT, True)
+        error = launch_error({"ELASTIC": "2:4", "PET_NNODES": "1:4", "MASTER_ADDR": "node0"})
+        assert (error.code, "ELASTIC=2:4, but PET_NNODES=1:4" in error.sentence) == (Code.CONFLICT, True)
 
     def test_needs_a_place_to_meet(self) -> None:
         assert "MASTER_ADDR" in launch_error({"ELASTIC": "1:2"}).sentence
@@ -252,10 +252,12 @@ def _dialects(nodes: int, procs: int, rank: int) -> list[dict[str, str]]:
 def test_ranks_are_0_to_n_once_each_under_every_dialect(nodes: int, procs: int) -> None:
     everywhere = []
     for dialect in range(len(_dialects(1, 1, 0))):
-        found = [contract_of(_dialects(nodes, procs, rank)[dialect] | {"MODE": "distributed"}) for rank in range(nodes)]
-        environments = [item.rank_environment(local) for item in found for local in range(procs)]
+        matches = [
+            contract_of(_dialects(nodes, procs, rank)[dialect] | {"MODE": "distributed"}) for rank in range(nodes)
+        ]
+        environments = [item.rank_environment(local) for item in matches for local in range(procs)]
         assert [int(env["RANK"]) for env in environments] == list(range(nodes * procs))
-        assert {(item.master_addr, item.master_port) for item in found} == {("node0", 29500)}
+        assert {(item.master_addr, item.master_port) for item in matches} == {("node0", 29500)}
         everywhere.append(environments)
     assert all(environments == everywhere[0] for environments in everywhere)
 
@@ -279,15 +281,15 @@ def test_a_pair_that_differs_is_always_refused_and_a_pair_that_agrees_never(
 ) -> None:
     one, other, least, most = pair
     values = data.draw(st.tuples(st.integers(least, most), st.integers(least, most)))
-    said = [f"10.0.0.{value}" if "ADDR" in one else str(value) for value in values]
-    count = {"SLURM_NNODES": said[0] if one == "NNODES" else "2"} if "SLURM" in other else {}
-    env = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "10.0.0.9", **count, one: said[0], other: said[1]}
+    lines = [f"10.0.0.{value}" if "ADDR" in one else str(value) for value in values]
+    count = {"SLURM_NNODES": lines[0] if one == "NNODES" else "2"} if "SLURM" in other else {}
+    env = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "10.0.0.9", **count, one: lines[0], other: lines[1]}
     if values[0] == values[1]:
         assert contract_of(env).nnodes >= 2
         return
-    found = launch_error(env)
-    assert found.code is Code.CONFLICT
-    assert f"{one}={said[0]}, but {other}={said[1]}" in found.sentence
+    error = launch_error(env)
+    assert error.code is Code.CONFLICT
+    assert f"{one}={lines[0]}, but {other}={lines[1]}" in error.sentence
 
 
 NAMES = sorted(
@@ -320,22 +322,22 @@ plausible = st.dictionaries(
 )
 
 
-def valid(found: Contract | LaunchError) -> bool:
-    if isinstance(found, LaunchError):
-        known = found.code in (Code.BAD_VALUE, Code.CONFLICT, Code.LOOPBACK_MASTER)
-        return known and found.sentence.isprintable() and found.sentence.endswith(".")
-    of_last = found.rank_environment(found.nproc_per_node - 1)
+def valid(value: Contract | LaunchError) -> bool:
+    if isinstance(value, LaunchError):
+        is_known = value.code in (Code.BAD_VALUE, Code.CONFLICT, Code.LOOPBACK_MASTER)
+        return is_known and value.sentence.isprintable() and value.sentence.endswith(".")
+    of_last = value.rank_environment(value.nproc_per_node - 1)
     return (
-        0 <= found.node_rank < found.nnodes
-        and (found.distributed or found.world_size == 1)
-        and of_last["MODE"] == found.mode
+        0 <= value.node_rank < value.nnodes
+        and (value.distributed or value.world_size == 1)
+        and of_last["MODE"] == value.mode
     )
 
 
 def test_any_two_variables_give_a_contract_or_a_sentence_of_one_line() -> None:
     for one, other in itertools.combinations(NAMES, 2):
-        for said in itertools.product(("0", "4", "8", "auto"), repeat=2):
-            env = dict(zip((one, other), said, strict=True))
+        for lines in itertools.product(("0", "4", "8", "auto"), repeat=2):
+            env = dict(zip((one, other), lines, strict=True))
             assert valid(outcome(env, gpus=2)), env
 
 

@@ -27,7 +27,7 @@ TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") 
 TYPED = [command for page, text in TEXTS.items() for command in commands(page, text)]
 NOXFILE = (TOOLKIT / "noxfile.py").read_text(encoding="utf-8")
 OF_PYTEST = ("unit", "e2e", "clusters", "engines")
-Chosen = Callable[[Sequence[str], str], list[str]]
+Choose = Callable[[Sequence[str], str], list[str]]
 
 
 def jobs_in(text: str) -> list[str]:
@@ -88,17 +88,17 @@ def check_tests(words: tuple[str, ...], session: str) -> None:
         assert not parameter or parameter.rstrip("]") in BROKEN, word
     if "-k" in words:
         word = words[words.index("-k") + 1]
-        asked = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).rglob("test_*.py"))
+        pathes = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).rglob("test_*.py"))
         names = [kind.name for kind in KINDS] if session == "engines" else []
         of_kinds = all(any(part in name for name in names) for part in word.split(" or "))
-        assert of_kinds or any(word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in asked), (
-            word
-        )
+        assert of_kinds or any(
+            word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in pathes
+        ), word
     for option in {"-m", "--room"} & set(words):
         mark = rf"pytest\.mark\.{words[words.index(option) + 1]}\b"
         assert any(re.search(mark, path.read_text()) for path in (TOOLKIT / "tests" / session).rglob("test_*.py")), mark
-    chosen = {words[words.index(option) + 1] for option in ("-k", "-m", "--room") if option in words}
-    assert set(words) <= {*files, "-k", "-m", "--room", *chosen, "-x", "--pdb", "--engines", "require"}
+    choices = {words[words.index(option) + 1] for option in ("-k", "-m", "--room") if option in words}
+    assert set(words) <= {*files, "-k", "-m", "--room", *choices, "-x", "--pdb", "--engines", "require"}
 
 
 def test_every_link_leads_somewhere() -> None:
@@ -113,9 +113,9 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def test_a_job_file_is_one_that_is_taken(project: Project) -> None:
-    found = [(page, job) for page, text in TEXTS.items() for job in jobs_in(text)]
-    assert found
-    for page, text in found:
+    matches = [(page, job) for page, text in TEXTS.items() for job in jobs_in(text)]
+    assert matches
+    for page, text in matches:
         job, document = read_job(text, Path(page))
         files = {"files": job.files.model_copy(update={"folder": None})}  # the reader's own
         prepare(job.model_copy(update=files), document, docker, project, lambda spec: spec.id)
@@ -123,14 +123,14 @@ def test_a_job_file_is_one_that_is_taken(project: Project) -> None:
 
 def test_what_is_named_is_there(project: Project) -> None:
     repositories = {spec.repository for spec in project.expansion.specs}
-    named = [(page, name) for page, text in TEXTS.items() for name in sorted(paths(text) - repositories)]
-    assert [f"{page}: {name}" for page, name in named if not (TOOLKIT / name).exists()] == []
+    names = [(page, name) for page, text in TEXTS.items() for name in sorted(paths(text) - repositories)]
+    assert [f"{page}: {name}" for page, name in names if not (TOOLKIT / name).exists()] == []
 
 
 def test_every_page_that_a_message_names_is_there() -> None:
     pattern = r"""Command\(["']help["'], ["']([\w-]+)(?:#([\w-]+))?["']\)"""
     modules = (TOOLKIT / "torchbake").rglob("*.py")
-    for topic, section in {found for path in modules for found in re.findall(pattern, path.read_text())} - {
+    for topic, section in {value for path in modules for value in re.findall(pattern, path.read_text())} - {
         ("TOPIC", "")
     }:
         page = TOOLKIT / f"docs/{topic}.md"
@@ -159,8 +159,8 @@ def test_an_address_of_the_project_is_that_of_its_sources(project: Project) -> N
 
 def test_a_bug_comes_with_the_facts_of_the_host_and_the_toolkit() -> None:
     form = yaml.safe_load(TEXTS[".github/ISSUE_TEMPLATE/bug.yml"])["body"]
-    wanted = {part["id"] for part in form if part.get("validations", {}).get("required")}
-    assert wanted == {"what", "command", "version", "host"}
+    expected_values = {part["id"] for part in form if part.get("validations", {}).get("required")}
+    assert expected_values == {"what", "command", "version", "host"}
 
 
 def test_each_version_of_the_changes_is_released_on_a_day_but_the_first_that_may_be_to_come() -> None:
@@ -170,7 +170,7 @@ def test_each_version_of_the_changes_is_released_on_a_day_but_the_first_that_may
 
 
 @pytest.fixture
-def chosen(monkeypatch: pytest.MonkeyPatch) -> Chosen:
+def choice(monkeypatch: pytest.MonkeyPatch) -> Choose:
     """The noxfile's function, read where no nox is installed."""
     for name in ("nox", "nox.command"):
         monkeypatch.setitem(sys.modules, name, MagicMock())
@@ -180,12 +180,12 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Chosen:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Chosen = module.chosen
-    return found
+    value: Choose = module.pytest_paths
+    return value
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "lines"),
     [
         ([], ["tests/e2e"]),
         (["-k", "docs", "-x"], ["tests/e2e", "-k", "docs", "-x"]),
@@ -193,15 +193,15 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Chosen:
         (["-x", "tests/e2e/test_sbom.py::test_a"], ["-x", "tests/e2e/test_sbom.py::test_a"]),
     ],
 )
-def test_tests_that_are_named_are_run_alone(words: list[str], told: list[str], chosen: Chosen) -> None:
-    assert chosen(words, "tests/e2e") == told
+def test_tests_that_are_named_are_run_alone(words: list[str], lines: list[str], choice: Choose) -> None:
+    assert choice(words, "tests/e2e") == lines
 
 
 def test_a_command_is_read_as_a_shell_reads_it() -> None:
     text = "`nox -s list` and\n    nox -s build test -- cuda12 '!devel | x' \\\n        --jobs 2   # two\n"
     text += "    nox -s build -- '!de<TAB>\n`nox -s COMMAND`\n"
-    found = list(commands("x.md", text))
-    assert [(command.sessions, command.words) for command in found] == [
+    matches = list(commands("x.md", text))
+    assert [(command.sessions, command.words) for command in matches] == [
         (("list",), ()),
         (("build", "test"), ("cuda12", "!devel | x", "--jobs", "2")),
     ]

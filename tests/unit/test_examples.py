@@ -11,7 +11,7 @@ import yaml
 
 from tests.unit.examples import FOLDER, FROM_GIT, JOBS, NAMES, lines_of, runs_here
 from tests.unit.jobs.schemas import check_manifest
-from torchbake.jobs.expressible import impossible, unsaid
+from torchbake.jobs.expressible import impossible, unsupported_keys
 from torchbake.jobs.load import load_job
 from torchbake.jobs.prepare import prepare
 from torchbake.jobs.targets import TARGETS
@@ -27,7 +27,7 @@ GUIDES = {"mnist": (1, 4, 8192, 1), "regression": (1, 4, 8192, 0), "ddp": (4, 4,
 def _nothing_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of git, which would be asked about the examples' folders."""
     monkeypatch.setattr(
-        "torchbake.jobs.carried.run_git",
+        "torchbake.jobs.job_files.run_git",
         lambda *words, **_: subprocess.CompletedProcess(words, 1, stdout=b"", stderr=b""),
     )
 
@@ -39,7 +39,7 @@ def reference(spec: Spec) -> str:
 def rendered(path: Path, target: str, project: Project) -> str:
     """The manifest; fails where the target cannot say all of the job."""
     job, document = load_job(path)
-    assert [*impossible(job, TARGETS[target]), *unsaid(job, TARGETS[target])] == []
+    assert [*impossible(job, TARGETS[target]), *unsupported_keys(job, TARGETS[target])] == []
     return TARGETS[target].render(prepare(job, document, TARGETS[target], project, reference))
 
 
@@ -105,16 +105,18 @@ def test_openpai_gets_what_its_guide_has(project: Project) -> None:
         (role,) = json.loads(rendered(path, "openpai-v1", project))["taskRoles"]
         assert [role[key] for key in ("taskNumber", "cpuNumber", "memoryMB", "gpuNumber")] == [nodes, *resources], name
         second = yaml.safe_load(rendered(path, "openpai", project))["taskRoles"]["main"]
-        given = second["resourcePerInstance"]
-        assert [second["instances"], *(given[key] for key in ("cpu", "memoryMB", "gpu"))] == [nodes, *resources], name
+        argument = second["resourcePerInstance"]
+        assert [second["instances"], *(argument[key] for key in ("cpu", "memoryMB", "gpu"))] == [nodes, *resources], (
+            name
+        )
         assert f"export GIT_REPOSITORY={project.matrix.source}" in second["commands"], name
         assert second["commands"][-1].startswith(f"run examples/{name}/"), name
         assert " && ".join(second["commands"]) == role["command"], name
 
 
 def test_a_pytorchjob_has_a_master_and_three_workers_with_a_gpu_each(project: Project) -> None:
-    *_, made = yaml.safe_load_all(rendered(FOLDER / "ddp/job-from-git.yaml", "pytorchjob", project))
-    replicas: dict[str, Any] = made["spec"]["pytorchReplicaSpecs"]
+    *_, item = yaml.safe_load_all(rendered(FOLDER / "ddp/job-from-git.yaml", "pytorchjob", project))
+    replicas: dict[str, Any] = item["spec"]["pytorchReplicaSpecs"]
     assert {role: spec["replicas"] for role, spec in replicas.items()} == {"Master": 1, "Worker": 3}
     for spec in replicas.values():
         (container,) = spec["template"]["spec"]["containers"]

@@ -11,7 +11,7 @@ from entrypoints.pytorch.launch.contract import Contract
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.meeting import meet
 
-OWN, GONE, OTHER = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+OWN, MISSING, OTHER = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 
 
 class Answer:
@@ -54,42 +54,42 @@ def elastic(node_rank: int = 0, *, timeout: float = 1, conf: Mapping[str, str] |
     )  # fmt: skip
 
 
-def found(contract: Contract) -> str:
+def find(contract: Contract) -> str:
     return find_rendezvous(contract, lambda _: None)
 
 
 @pytest.mark.parametrize("node_rank", [0, 1])
 def test_it_is_the_address_that_answers(name: list[list[str]], node_rank: int) -> None:
     """Node 0 as well, since launchers that number no nodes leave 0 to all."""
-    name += [[GONE, OTHER]]
-    assert found(elastic(node_rank)) == OTHER
+    name += [[MISSING, OTHER]]
+    assert find(elastic(node_rank)) == OTHER
 
 
 @pytest.mark.parametrize(("node_rank", "right"), [(0, OWN), (1, OTHER)])
 def test_the_name_is_looked_up_anew_until_it_leads_there(name: list[list[str]], node_rank: int, right: str) -> None:
-    name += [[GONE], [GONE], [GONE, right]]
-    assert found(elastic(node_rank)) == right
+    name += [[MISSING], [MISSING], [MISSING, right]]
+    assert find(elastic(node_rank)) == right
 
 
 def test_the_node_that_holds_it_waits_for_no_port(name: list[list[str]]) -> None:
-    name += [[GONE, OTHER, OWN]]
-    assert found(elastic()) == OWN
+    name += [[MISSING, OTHER, OWN]]
+    assert find(elastic()) == OWN
 
 
 def test_another_node_on_the_same_machine_waits_for_the_port(name: list[list[str]]) -> None:
     name += [[OWN], [OWN, OTHER]]
-    assert found(elastic(1)) == OTHER
+    assert find(elastic(1)) == OTHER
 
 
 def test_who_says_which_node_holds_it_is_trusted(name: list[list[str]]) -> None:
-    name += [[GONE]]
-    assert found(elastic(conf={"is_host": "1"})) == "node0"
+    name += [[MISSING]]
+    assert find(elastic(conf={"is_host": "1"})) == "node0"
 
 
 def test_where_nothing_answers_the_addresses_are_named(name: list[list[str]]) -> None:
-    name += [[GONE]]
-    with pytest.raises(LaunchError, match=f"node0 resolved to {GONE}, but port 49875 did not answer") as refused:
-        found(elastic(timeout=0.01))
+    name += [[MISSING]]
+    with pytest.raises(LaunchError, match=f"node0 resolved to {MISSING}, but port 49875 did not answer") as refused:
+        find(elastic(timeout=0.01))
     assert refused.value.code == Code.NO_PORT
 
 

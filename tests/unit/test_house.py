@@ -25,7 +25,7 @@ from torchbake.core.paths import TOOLKIT
 
 PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
 NOXFILE = (TOOLKIT / "noxfile.py").read_text()
-_WRITTEN = TOOLKIT / "torchbake/_version.py"  # by a build, from git's tags
+_OUTPUT = TOOLKIT / "torchbake/_version.py"  # by a build, from git's tags
 FIXED = {
     "filelock": "3.20.3",  # CVE-2025-68146, CVE-2026-22701: links in the place of a lock
     "jinja2": "3.1.6",  # CVE-2025-27516, CVE-2024-56326: ways out of the sandbox
@@ -41,7 +41,7 @@ FOLDERS = ("torchbake", "layers", "entrypoints", "benchmarks")
 
 def programs(folder: str) -> list[Path]:
     """The modules below a folder, and what has no suffix and says in its first line that Python runs it."""
-    files = (path for path in (TOOLKIT / folder).rglob("*") if path.is_file() and path != _WRITTEN)
+    files = (path for path in (TOOLKIT / folder).rglob("*") if path.is_file() and path != _OUTPUT)
     return sorted(path for path in files if path.suffix == ".py" or (not path.suffix and _is_python(path)))
 
 
@@ -73,7 +73,7 @@ def imported(path: Path) -> set[str]:
 def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
     """A `# /// script` header would let nox install, and pip then writes to stdout at every call."""
     assert "# ///" not in NOXFILE
-    known = {"nox", "torchbake", *sys.stdlib_module_names}
+    known_names = {"nox", "torchbake", *sys.stdlib_module_names}
     ours = (
         "__init__",
         "sessions",
@@ -85,7 +85,7 @@ def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
         "core/paths",
     )
     for path in (TOOLKIT / "noxfile.py", *(TOOLKIT / f"torchbake/{name}.py" for name in ours)):
-        assert imported(path) <= known
+        assert imported(path) <= known_names
     assert re.findall(r"from (torchbake[.\w]*) import (\w+)", NOXFILE) == [("torchbake.sessions", "define_sessions")]
 
 
@@ -94,9 +94,9 @@ def test_the_environment_of_commands_holds_what_the_package_needs() -> None:
 
 
 def test_no_dependency_may_have_a_hole_that_was_mended() -> None:
-    wanted = {(one := Requirement(line)).name: one.specifier for line in PYPROJECT["project"]["dependencies"]}
+    expected_values = {(one := Requirement(line)).name: one.specifier for line in PYPROJECT["project"]["dependencies"]}
     for name, version in FIXED.items():
-        (lowest,) = (Version(one.version) for one in wanted[name] if one.operator == ">=")
+        (lowest,) = (Version(one.version) for one in expected_values[name] if one.operator == ">=")
         assert lowest >= Version(version), name
 
 
@@ -162,21 +162,21 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 
 def test_each_file_of_tests_on_the_engine_names_one_room() -> None:
-    named = rooms_of_tests()
-    assert named
-    assert {name: found for name, found in named.items() if len(found) != 1} == {}
+    names = rooms_of_tests()
+    assert names
+    assert {name: matches for name, matches in names.items() if len(matches) != 1} == {}
 
 
 def test_a_list_of_containers_bears_that_others_remove_theirs() -> None:
     """docker-py inspects each container of its list, and fails if another test removed it in the meantime."""
-    found = [
+    matches = [
         f"{path.relative_to(TOOLKIT)}:{number}"
         for path in sorted((TOOLKIT / "tests").rglob("*.py"))
         for number, line in enumerate(path.read_text().splitlines(), 1)
         for words in re.findall(r"containers\.list\((.*)\)", line)
         if "ignore_removed=True" not in words
     ]
-    assert found == []
+    assert matches == []
 
 
 def test_what_many_need_is_defined_once() -> None:

@@ -52,8 +52,8 @@ class Builder:
             step.setattr(sysconfig, "get_config_var", {"WHEEL_PKG_DIR": str(self.pips)}.get)
             try:
                 runpy.run_path(str(TOOLKIT / "layers/install_uv.py"), run_name="__main__")
-            except SystemExit as ended:
-                return ended.code
+            except SystemExit as end:
+                return end.code
         return 0
 
 
@@ -76,8 +76,8 @@ def test_without_the_locked_wheel_it_is_the_pip_that_python_brings_by_hash(build
     if there:
         builder.wheel(locked=False)
     assert builder.install() == 7
-    said = builder.target.read_text()
-    assert said.startswith(f'["install", "--require-hashes", "-r", "{builder.lock}"')
+    output = builder.target.read_text()
+    assert output.startswith(f'["install", "--require-hashes", "-r", "{builder.lock}"')
 
 
 def test_pip_is_run_from_its_wheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,12 +87,12 @@ def test_pip_is_run_from_its_wheel(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setenv("PIP_ROOT_USER_ACTION", "warn")  # as it was, afterwards
     monkeypatch.setattr(sys, "path", [*sys.path])
     pip = runpy.run_path(str(TOOLKIT / "layers/install_uv.py"))["pip"]
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as end:
         pip("--version")
-    assert not ended.value.code
-    said = capsys.readouterr().out
-    assert said.startswith(f"pip {ensurepip.version()} from ")
-    assert ".whl" in said
+    assert not end.value.code
+    output = capsys.readouterr().out
+    assert output.startswith(f"pip {ensurepip.version()} from ")
+    assert ".whl" in output
 
 
 def test_a_wheel_without_the_program_is_refused(builder: Builder) -> None:

@@ -17,27 +17,27 @@ from hypothesis import strategies as st
 from entrypoints.pytorch.launch import cpus, rank, space
 from entrypoints.pytorch.launch.advice import advice_at_exit, advice_of, advice_on_driver, missing_driver_parts
 from entrypoints.pytorch.launch.contract import Contract
-from entrypoints.pytorch.launch.failure import Failure, Failures, describe
+from entrypoints.pytorch.launch.failure import Failures, JobFailure, describe
 from entrypoints.pytorch.launch.health import states
 from entrypoints.pytorch.launch.job import find_job
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
 from entrypoints.pytorch.launch.main import count_gpus, environment, main
-from entrypoints.pytorch.launch.nodes import Alarm, Nodes
-from entrypoints.pytorch.launch.ranks import Ranks, command_of, environments_of
+from entrypoints.pytorch.launch.nodes import Alarm, NodeConnections
+from entrypoints.pytorch.launch.ranks import RankProcesses, command_of, environments_of
 from entrypoints.pytorch.launch.state import new_state
 from entrypoints.pytorch.launch.wire import Wire
 from torchbake.core.paths import TOOLKIT
 
 
-def failure(rank: int, code: int = 1, *words: str, told: bool = False) -> Failure:
-    return Failure(node=rank // 2, rank=rank, local_rank=rank % 2, code=code, words=words, told=told)
+def failure(rank: int, code: int = 1, *words: str, is_told: bool = False) -> JobFailure:
+    return JobFailure(node=rank // 2, rank=rank, local_rank=rank % 2, code=code, words=words, told=is_told)
 
 
 PEER_GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [172.18.0.3]:1"
 TIMED_OUT = "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete"
 
 
-def known(*failures: Failure) -> Failures:
+def known_of(*failures: JobFailure) -> Failures:
     all_known = Failures()
     for each in failures:
         all_known.add(each)
@@ -46,17 +46,17 @@ def known(*failures: Failure) -> Failures:
 
 def test_the_cause_is_not_the_peer_that_lost_its_connection() -> None:
     late = failure(3, 1, "ValueError: the loss is not a number")
-    assert known(failure(0, 1, PEER_GONE), late, failure(1, 143, told=True)).cause == late
+    assert known_of(failure(0, 1, PEER_GONE), late, failure(1, 143, is_told=True)).cause == late
 
 
 def test_where_all_wait_for_another_the_first_is_named_and_who_had_to_be_told() -> None:
-    failures = [failure(2, 1, TIMED_OUT), failure(0, 1, TIMED_OUT), failure(3, 143, told=True)]
-    assert known(*failures).cause == failures[0]
-    assert known(*failures).hung == [3]
+    failures = [failure(2, 1, TIMED_OUT), failure(0, 1, TIMED_OUT), failure(3, 143, is_told=True)]
+    assert known_of(*failures).cause == failures[0]
+    assert known_of(*failures).hung == [3]
 
 
 def test_no_failure_has_no_cause() -> None:
-    assert known().cause is None
+    assert known_of().cause is None
 
 
 def test_of_each_rank_the_first_failure_counts_and_only_a_better_cause_is_told_on() -> None:
@@ -64,21 +64,21 @@ def test_of_each_rank_the_first_failure_counts_and_only_a_better_cause_is_told_o
     assert failures.add(failure(0, 1, PEER_GONE))
     assert not failures.add(failure(1, 1, PEER_GONE))
     assert failures.add(failure(3, 7))
-    assert not failures.add(failure(3, 143, told=True))
+    assert not failures.add(failure(3, 143, is_told=True))
     assert not failures.add(failure(2, 9))
     assert failures.cause == failure(3, 7)
 
 
 def test_the_failures_of_thousands_of_ranks_fit_into_memory() -> None:
-    failures = known(*(failure(rank, 1, *["x" * 400] * 39, PEER_GONE) for rank in range(100)))
+    failures = known_of(*(failure(rank, 1, *["x" * 400] * 39, PEER_GONE) for rank in range(100)))
     assert sum(len(line) for each in failures for line in each.words) < 64 * 40 * 400 + 100 * 200
     assert all(each.waited for each in failures)
 
 
-@given(st.lists(st.builds(failure, st.integers(0, 9), st.integers(1, 200), st.text(), told=st.booleans())))
-def test_what_one_node_says_the_other_understands(failures: list[Failure]) -> None:
-    said = json.loads(json.dumps([each.as_message() for each in failures]))
-    assert [Failure.from_message(values) for values in said] == failures
+@given(st.lists(st.builds(failure, st.integers(0, 9), st.integers(1, 200), st.text(), is_told=st.booleans())))
+def test_what_one_node_says_the_other_understands(failures: list[JobFailure]) -> None:
+    answer = json.loads(json.dumps([each.as_message() for each in failures]))
+    assert [JobFailure.from_message(values) for values in answer] == failures
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_several_are_started_as_one_is_each_with_its_own_numbers() -> None:
     )
     env = environment(contract, {"GLOO_SOCKET_IFNAME": "lo", "OWN": "1"})
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "OWN", "ROLE_RANK", "TORCHELASTIC_RUN_ID")
-    found = [tuple(own[name] for name in names) for own in environments_of(contract, env)]
-    assert found == [("2", "0", "6", "node0", "1", "2", "run"), ("3", "1", "6", "node0", "1", "3", "run")]
+    matches = [tuple(own[name] for name in names) for own in environments_of(contract, env)]
+    assert matches == [("2", "0", "6", "node0", "1", "2", "run"), ("3", "1", "6", "node0", "1", "3", "run")]
 
 
 class Started:
@@ -123,18 +123,18 @@ def test_a_rank_that_ends_before_it_says_who_it_is_fails_as_any_other(monkeypatc
     waiting = iter(started)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: next(waiting))
     monkeypatch.setattr(ctypes, "CDLL", MagicMock())  # of which this process would become the orphans' parent
-    monkeypatch.setattr(Ranks, "_reap", lambda _: None)
+    monkeypatch.setattr(RankProcesses, "_reap", lambda _: None)
     contract = Contract(mode="distributed", nnodes=2, node_rank=1, nproc_per_node=2, master_addr="node0")
-    ranks = Ranks(contract, ("train.py",), {}, Path("/"))
+    ranks = RankProcesses(contract, ("train.py",), {}, Path("/"))
     assert ranks.poll() == []
     started[1].returncode = -9
-    assert ranks.poll() == [Failure(node=1, rank=3, local_rank=1, code=137)]
+    assert ranks.poll() == [JobFailure(node=1, rank=3, local_rank=1, code=137)]
     assert ranks.poll() == []
     assert not ranks.all_over
     started[0].returncode = 0
     assert ranks.poll() == []
     assert ranks.all_over
-    assert ranks.ended
+    assert ranks.all_finished
 
 
 def test_alone_there_is_one_process_without_numbers() -> None:
@@ -149,10 +149,10 @@ def test_torchrun_gives_an_elastic_jobs_ranks_their_numbers() -> None:
 
 def test_each_attempt_of_an_elastic_job_has_a_store_of_its_own() -> None:
     elastic = Contract(mode="distributed", nnodes=2, elastic=(1, 3), master_addr="127.0.0.1")
-    name, given = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", {"GLOO_SOCKET_IFNAME": "lo"}
-    assert environment(elastic, given)[name] == "1"
-    assert environment(elastic, {**given, name: "0"})[name] == "0"
-    assert name not in environment(Contract(mode="distributed", nnodes=2, master_addr="127.0.0.1"), given)
+    name, arguments = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", {"GLOO_SOCKET_IFNAME": "lo"}
+    assert environment(elastic, arguments)[name] == "1"
+    assert environment(elastic, {**arguments, name: "0"})[name] == "0"
+    assert name not in environment(Contract(mode="distributed", nnodes=2, master_addr="127.0.0.1"), arguments)
 
 
 def test_an_elastic_job_meets_by_c10d(tmp_path: Path) -> None:
@@ -172,13 +172,13 @@ def test_torchruns_own_settings_do_not_reach_it_twice() -> None:
     assert not [name for name in values if name.startswith("PET_")]
 
 
-@pytest.mark.parametrize(("chosen", "count"), [(None, 2), ("0", 1), ("", 0), ("0,1,2,3", 2), ("-1", 0), ("1,-1,0", 1)])
+@pytest.mark.parametrize(("choice", "count"), [(None, 2), ("0", 1), ("", 0), ("0,1,2,3", 2), ("-1", 0), ("1,-1,0", 1)])
 def test_gpus_are_counted_by_their_devices(
-    chosen: str | None, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    choice: str | None, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices = [Path("/dev", name) for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")]
     monkeypatch.setattr(Path, "glob", lambda self, pattern: devices)
-    assert count_gpus({} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}) == count
+    assert count_gpus({} if choice is None else {"CUDA_VISIBLE_DEVICES": choice}) == count
 
 
 # --- where the job's files come from
@@ -243,7 +243,7 @@ def test_a_stranger_ends_its_connection_and_nothing_else() -> None:
     wire = Wire(ours)
     theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
     assert wire.receive() == []
-    assert "does not speak" in wire.gone
+    assert "does not speak" in wire.end_reason
     theirs.close()
     wire.close()
 
@@ -257,7 +257,7 @@ def test_half_a_message_waits_for_its_other_half() -> None:
     assert [message["kind"] for message in wire.receive()] == ["start"]
     theirs.close()
     assert wire.receive() == []
-    assert "closed" in wire.gone
+    assert "closed" in wire.end_reason
     wire.close()
 
 
@@ -336,7 +336,7 @@ def test_a_small_shared_memory_is_named_with_its_cure() -> None:
 def test_only_a_run_that_lives_answers_a_probe(tmp_path: Path) -> None:
     state = new_state(tmp_path)
     state.say("waiting", "waiting for node 1")
-    assert [said["detail"] for said in states(str(tmp_path))] == ["waiting for node 1"]
+    assert [lines["detail"] for lines in states(str(tmp_path))] == ["waiting for node 1"]
     dead = tmp_path / "torchbake-run-1-x"
     dead.mkdir()
     (dead / "state.json").write_text(json.dumps({"pid": 2**22 + 1, "phase": "running", "detail": ""}))
@@ -369,7 +369,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_a_code(
 
 
 def test_the_end_of_a_process_is_seen_at_once_and_once() -> None:
-    nodes, before = Nodes(), signal.getsignal(signal.SIGCHLD)
+    nodes, before = NodeConnections(), signal.getsignal(signal.SIGCHLD)
     with Alarm() as alarm:
         nodes.heed(alarm)
         signal.raise_signal(signal.SIGCHLD)
@@ -379,7 +379,7 @@ def test_the_end_of_a_process_is_seen_at_once_and_once() -> None:
     nodes.close()
 
 
-def waited(nodes: Nodes, seconds: float) -> float:
+def waited(nodes: NodeConnections, seconds: float) -> float:
     began = time.monotonic()
     assert nodes.poll(seconds) == []
     return time.monotonic() - began

@@ -39,22 +39,22 @@ def end(python: Run) -> Callable[..., Completed]:
 
 @every_door
 def test_the_code_is_that_of_the_command(door: list[str], python: Run) -> None:
-    done = python(*door, "no-such-command")
-    assert done.returncode == UsageError.exit_code
-    assert "no-such-command" in done.stderr
+    process = python(*door, "no-such-command")
+    assert process.returncode == UsageError.exit_code
+    assert "no-such-command" in process.stderr
 
 
 def test_a_command_that_is_done_ends_at_once_with_all_that_it_wrote(end: Callable[..., Completed]) -> None:
-    done = end(["--version"])
-    assert done.returncode == 0
-    assert re.fullmatch(r"torchbake \S+\n", done.stdout)
+    process = end(["--version"])
+    assert process.returncode == 0
+    assert re.fullmatch(r"torchbake \S+\n", process.stdout)
 
 
 def test_what_others_want_done_at_the_end_is_done(end: Callable[..., Completed]) -> None:
     command = "import atexit; cli.main = lambda argv: bool(atexit.register(print, 'cleaned up')) - 1"
-    done = end([], command)
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[-1] == "cleaned up"
+    process = end([], command)
+    assert process.returncode == 0
+    assert process.stdout.splitlines()[-1] == "cleaned up"
 
 
 def test_a_thread_that_still_works_is_waited_for(end: Callable[..., Completed]) -> None:
@@ -63,13 +63,13 @@ def test_a_thread_that_still_works_is_waited_for(end: Callable[..., Completed]) 
 
 
 def test_a_fault_of_our_own_is_exit_code_1_with_its_traceback(end: Callable[..., Completed]) -> None:
-    done = end(["--version"], "cli.main = lambda argv: 1 / 0")
-    assert done.returncode == 1
-    assert "ZeroDivisionError" in done.stderr
+    process = end(["--version"], "cli.main = lambda argv: 1 / 0")
+    assert process.returncode == 1
+    assert "ZeroDivisionError" in process.stderr
 
 
 def test_a_result_that_the_disk_does_not_take_is_an_error(python: Run) -> None:
     with Path("/dev/full").open("w") as full:
-        done = python("-m", "torchbake", "--version", stdout=full)
-    assert done.returncode == StorageError.exit_code
-    assert "No space left on device" in done.stderr
+        process = python("-m", "torchbake", "--version", stdout=full)
+    assert process.returncode == StorageError.exit_code
+    assert "No space left on device" in process.stderr

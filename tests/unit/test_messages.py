@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
-from entrypoints.pytorch.launch.failure import Failure
+from entrypoints.pytorch.launch.failure import JobFailure
 from entrypoints.pytorch.launch.handshake import Greeting, answer, hello_of, new_nonce, proof, seals_of
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
-from entrypoints.pytorch.launch.log import named, printable
+from entrypoints.pytorch.launch.log import join_numbers, printable
 from entrypoints.pytorch.launch.messages import parse
 from entrypoints.pytorch.launch.state import new_state
 from entrypoints.pytorch.launch.wire import HELLO_BYTES, UNSEALED, Wire
 
-FAILURE = {**Failure(node=1, rank=1, local_rank=0, code=7).as_message(), "words": ["boom"]}
+FAILURE = {**JobFailure(node=1, rank=1, local_rank=0, code=7).as_message(), "words": ["boom"]}
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(sorted(FAILURE)), inner),
 )
 
 
-def said(kind: str, **values: Any) -> bytes:
+def read_output(kind: str, **values: Any) -> bytes:
     return json.dumps({"kind": kind, **values}).encode()
 
 
@@ -53,7 +53,7 @@ def test_what_is_no_message_is_a_value_error(line: bytes) -> None:
 
 
 def test_a_failure_is_a_failure_in_all_its_parts() -> None:
-    assert parse(said("failed", failure=FAILURE))["failure"] == FAILURE
+    assert parse(read_output("failed", failure=FAILURE))["failure"] == FAILURE
     changes: dict[str, tuple[object, ...]] = {
         "code": (0, -1, 256, "7", True, 7.0),
         "node": ({}, -1),
@@ -65,13 +65,13 @@ def test_a_failure_is_a_failure_in_all_its_parts() -> None:
     }
     for key, value in ((key, value) for key, values in changes.items() for value in values):
         with pytest.raises(ValueError, match="does not speak"):
-            parse(said("failed", failure={**FAILURE, key: value}))
+            parse(read_output("failed", failure={**FAILURE, key: value}))
 
 
 @pytest.mark.parametrize("code", [0, 1, 79, 143, "86"])
 def test_a_refusal_has_a_code_of_run(code: object) -> None:
     with pytest.raises(ValueError, match="does not speak"):
-        parse(said("refused", code=code, sentence="no"))
+        parse(read_output("refused", code=code, sentence="no"))
 
 
 @given(ODD, st.sampled_from(["failed", "hello", "verdict", "refused", "stop", "rank-ended"]))
@@ -89,7 +89,7 @@ def test_any_bytes_end_a_connection_at_most(data: bytes) -> None:
     ours, theirs = socket.socketpair()
     wire = Wire(ours, most_bytes=HELLO_BYTES)
     theirs.sendall(data + b"\n")
-    assert wire.receive() == [] or not wire.gone
+    assert wire.receive() == [] or not wire.end_reason
     theirs.close()
     wire.close()
 
@@ -99,7 +99,7 @@ def test_a_stranger_says_little() -> None:
     wire = Wire(ours, most_bytes=HELLO_BYTES)
     theirs.sendall(b"x" * (HELLO_BYTES + 1))
     assert wire.receive() == []
-    assert "does not speak" in wire.gone
+    assert "does not speak" in wire.end_reason
     theirs.close()
     wire.close()
 
@@ -109,7 +109,7 @@ def test_one_that_does_not_read_is_not_waited_for() -> None:
     wire = Wire(ours)
     for _ in range(100):
         wire.send("waiting", missing="x" * 100_000)
-    assert "does not read" in wire.gone
+    assert "does not read" in wire.end_reason
     theirs.close()
     wire.close()
 
@@ -122,13 +122,13 @@ def test_what_waits_is_sent_when_the_other_reads() -> None:
         if wire.unsent:
             break
     wire.send("failed", failure=FAILURE)
-    heard = []
+    messages = []
     while wire.unsent:
-        heard += other.receive()
-        if other.gone:
+        messages += other.receive()
+        if other.end_reason:
             break
         wire.flush()
-    assert not wire.gone
+    assert not wire.end_reason
     wire.close()
     other.close()
 
@@ -141,19 +141,19 @@ def test_a_proof_holds_for_one_token_and_one_conversation(token: str, other: str
     contract = Contract(mode="distributed", nnodes=3, node_rank=2)
     greeting = Greeting(instance=new_nonce(), nonce=new_nonce())
     hello = hello_of(contract, "c0ffee")
-    said = {"kind": "hello", **hello, "nonce": new_nonce()}
-    said["proof"] = proof(token, "other", (greeting.nonce, said["nonce"]), hello)
-    assert answer(token, greeting, said) == proof(token, "node 0", (greeting.nonce, said["nonce"]), hello)
-    assert (answer(other, greeting, said) is None) == (token != other)
-    assert answer(token, Greeting(instance=greeting.instance, nonce=new_nonce()), said) is None
-    assert answer(token, greeting, {**said, "node": 1}) is None
-    assert answer(token, greeting, {**said, "nonce": new_nonce()}) is None
+    reply = {"kind": "hello", **hello, "nonce": new_nonce()}
+    reply["proof"] = proof(token, "other", (greeting.nonce, reply["nonce"]), hello)
+    assert answer(token, greeting, reply) == proof(token, "node 0", (greeting.nonce, reply["nonce"]), hello)
+    assert (answer(other, greeting, reply) is None) == (token != other)
+    assert answer(token, Greeting(instance=greeting.instance, nonce=new_nonce()), reply) is None
+    assert answer(token, greeting, {**reply, "node": 1}) is None
+    assert answer(token, greeting, {**reply, "nonce": new_nonce()}) is None
 
 
 # --- seals, and a relay that hears and may alter all that two nodes say
 
 Relay = Callable[[list[bytes], list[bytes]], list[bytes]]
-FORGED = said("failed", failure=FAILURE)
+FORGED = read_output("failed", failure=FAILURE)
 RELAYS: dict[str, Relay] = {
     "adds a bare line": lambda lines, back: [*lines[:2], FORGED, *lines[2:]],
     "adds a seal of its own": lambda lines, back: [*lines[:2], b"0" * 64 + b" " + FORGED, *lines[2:]],
@@ -188,9 +188,9 @@ def test_what_a_relay_changes_is_not_heard(relay: str, from_zero: bool) -> None:
         hearer.send("done", rank=number)
     lines, back = at_sender.recv(65536).splitlines(), at_hearer.recv(65536).splitlines()
     at_hearer.sendall(b"".join(line + b"\n" for line in RELAYS[relay](lines, back)))
-    heard = [message.get("rank") for message in hearer.receive()]
-    assert heard in ([], [11], [11, 12])  # what the sender said first, and nothing else
-    assert hearer.gone == UNSEALED
+    messages = [message.get("rank") for message in hearer.receive()]
+    assert messages in ([], [11], [11, 12])  # what the sender said first, and nothing else
+    assert hearer.end_reason == UNSEALED
     assert hearer.receive() == []
     for each in (zero, other, at_zero, at_other):
         each.close()
@@ -223,14 +223,14 @@ def test_a_seal_is_over_direction_number_and_line() -> None:
 def test_bytes_that_are_no_line_are_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     wire = Wire(ours)
-    heard = wire.heard
-    monkeypatch.setattr("time.monotonic", lambda: heard + 9)
+    value = wire.last_receipt
+    monkeypatch.setattr("time.monotonic", lambda: value + 9)
     theirs.sendall(b" ")
     wire.receive()
-    assert wire.heard == heard
-    theirs.sendall(said("beat") + b"\n")
+    assert wire.last_receipt == value
+    theirs.sendall(read_output("beat") + b"\n")
     wire.receive()
-    assert wire.heard == heard + 9
+    assert wire.last_receipt == value + 9
     theirs.close()
     wire.close()
 
@@ -245,7 +245,7 @@ def test_the_token_is_in_no_message_and_in_no_repr() -> None:
 def test_why_a_node_cannot_start_fits_into_what_a_stranger_may_say() -> None:
     contract = Contract(mode="distributed", nnodes=2, node_rank=1)
     hello = hello_of(contract, "f" * 64, LaunchError(Code.NO_JOB, "\U0001f600" * 5000))
-    line = said("hello", **hello, nonce=new_nonce(), proof="0" * 64)
+    line = read_output("hello", **hello, nonce=new_nonce(), proof="0" * 64)
     assert len(line) < HELLO_BYTES
     assert parse(line)["trouble"]["code"] == Code.NO_JOB
 
@@ -254,7 +254,7 @@ def test_why_a_node_cannot_start_fits_into_what_a_stranger_may_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "display"),
     [
         ("\x1b[2J", r"\x1b[2J"),
         ("a\nb\r", r"a\nb\r"),
@@ -263,14 +263,14 @@ def test_why_a_node_cannot_start_fits_into_what_a_stranger_may_say() -> None:
         ("a\tb – ä", "a\tb – ä"),
     ],
 )
-def test_control_characters_are_shown_as_text(text: str, shown: str) -> None:
-    assert printable(text) == shown
+def test_control_characters_are_shown_as_text(text: str, display: str) -> None:
+    assert printable(text) == display
 
 
 def test_many_nodes_are_named_by_the_first_and_their_number() -> None:
-    assert named("node", [3]) == "node 3"
-    assert named("node", [1, 2]) == "nodes 1, 2"
-    assert named("node", range(1, 2000)) == "nodes 1, 2, 3, 4, 5, 6, 7, 8 and 1991 more"
+    assert join_numbers("node", [3]) == "node 3"
+    assert join_numbers("node", [1, 2]) == "nodes 1, 2"
+    assert join_numbers("node", range(1, 2000)) == "nodes 1, 2, 3, 4, 5, 6, 7, 8 and 1991 more"
 
 
 def test_a_full_folder_keeps_the_last_state_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

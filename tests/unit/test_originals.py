@@ -112,12 +112,12 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_hashes_of_nvidias_files_by_their_paths_in_the_image(host: Path) -> None:
-    found = originals.find_originals(row(host / "wheels"), threading.Event())
+    value = originals.find_originals(row(host / "wheels"), threading.Event())
     site = "/opt/venv/lib/python3.11/site-packages"
-    assert found.keys() == {"nvidia-nvtx-cu12", "triton", "cuda-bindings"}
-    assert found["nvidia-nvtx-cu12"][LIBRARY] == hashlib.sha256(b"code").hexdigest()
-    assert [*found["triton"]] == ["/pytorch/triton/backends/nvidia/bin/ptxas"]
-    assert f"{site}/cuda/bindings/driver.so" in found["cuda-bindings"]
+    assert value.keys() == {"nvidia-nvtx-cu12", "triton", "cuda-bindings"}
+    assert value["nvidia-nvtx-cu12"][LIBRARY] == hashlib.sha256(b"code").hexdigest()
+    assert [*value["triton"]] == ["/pytorch/triton/backends/nvidia/bin/ptxas"]
+    assert f"{site}/cuda/bindings/driver.so" in value["cuda-bindings"]
 
 
 def test_an_image_without_a_lock_has_none() -> None:

@@ -26,14 +26,14 @@ SOURCES = "    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d
 def added(base: BaseSpec) -> list[str]:
     """The lines of an image on this base that one on Debian 12 has not, each once, in their order."""
     before, after = (render(image("2.13.0", "cpu", base=each), lock("cpu")) for each in (DEBIAN12, base))
-    found = (line[2:] for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line.startswith("+ "))
-    return list(dict.fromkeys(found))
+    matches = (line[2:] for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line.startswith("+ "))
+    return list(dict.fromkeys(matches))
 
 
 def test_ubuntu_has_its_own_sources_and_no_user_of_its_own() -> None:
     lines = added(replace(DEBIAN12, distribution="ubuntu"))
-    gone = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && /run/apt-install "
-    assert lines == [SOURCES, SYSTEM.replace("/run/apt-install ", gone)]  # which removes what userdel leaves
+    reason = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && /run/apt-install "
+    assert lines == [SOURCES, SYSTEM.replace("/run/apt-install ", reason)]  # which removes what userdel leaves
 
 
 def test_what_a_matrix_adds_to_all_stands_above_python_but_for_versions_that_would_be_downgrades() -> None:
@@ -59,8 +59,8 @@ def test_a_python_of_the_image_comes_in_no_package() -> None:
 
 def test_a_python_of_another_package_is_the_one_that_is_called_python3() -> None:
     lines = added(replace(DEBIAN12, interpreter="python3.11"))
-    named = "ln -sf /usr/bin/python3.11 /usr/local/bin/python3 && /run/apt-install "
-    assert lines[0] == SYSTEM.replace("/run/apt-install ", named).replace(
+    name = "ln -sf /usr/bin/python3.11 /usr/local/bin/python3 && /run/apt-install "
+    assert lines[0] == SYSTEM.replace("/run/apt-install ", name).replace(
         "python3 python3-pip-whl", "python3-pip-whl python3.11"
     )
     assert f"{APT}--scratch python3.11-venv \\" in lines
@@ -79,9 +79,9 @@ def test_the_pages_examples_are_bases() -> None:
     names = re.findall(r"(?m)^  (\S+):", bases)
     text = SMALL.replace("bases:\n", f"bases:\n{bases}").replace("base: debian12\n", f"base: [{', '.join(names)}]\n")
     document = parse_document(text, Path("matrix.yaml"))
-    found = {base.name: base for base in bases_of(expand(validate_matrix(document), document).specs)}
-    assert {*names} < {*found}
-    assert {name: (found[name].python, found[name].python_package) for name in names} == {
+    matches = {base.name: base for base in bases_of(expand(validate_matrix(document), document).specs)}
+    assert {*names} < {*matches}
+    assert {name: (matches[name].python, matches[name].python_package) for name in names} == {
         "ubuntu24.04": ("3.12", "python3"),
         "hardened": ("3.11", "python3"),
         "py312": ("3.12", ""),

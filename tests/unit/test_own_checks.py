@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import AUTHORITY
-from torchbake.matrix.spec import Own, OwnFile, User
+from torchbake.matrix.spec import Additions, OwnFile, User
 from torchbake.render.installers import CONSTRAINTS
 
 own = importlib.import_module("tests.images.test_own")
@@ -28,7 +28,7 @@ def row(tmp_path: Path) -> Any:
     """A row that adds a certificate and a file."""
     (tmp_path / "acme.pem").write_text(f"# of 2026\n{AUTHORITY}")
     (tmp_path / "job.py").write_text("job")
-    adds = Own(
+    adds = Additions(
         certificates=("acme.pem",),
         files=(OwnFile(source="job.py", target="/app/job.py"),),
         user=User(uid=2000),
@@ -55,7 +55,7 @@ def test_certificates_are_those_of_the_row(row: Any, added: dict[str, str], pyth
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("matches", "words"),
     [
         (JOB, ""),
         (None, "/app/job.py is missing"),
@@ -64,12 +64,12 @@ def test_certificates_are_those_of_the_row(row: Any, added: dict[str, str], pyth
         (JOB | {"sha256": "other"}, "/app/job.py is not what job.py is"),
     ],
 )
-def test_files_are_those_of_the_row(row: Any, found: dict[str, Any] | None, words: str) -> None:
+def test_files_are_those_of_the_row(row: Any, matches: dict[str, Any] | None, words: str) -> None:
     if not words:
-        own.test_files(row, {"/app/job.py": found})
+        own.test_files(row, {"/app/job.py": matches})
         return
     with pytest.raises(AssertionError, match=words):
-        own.test_files(row, {"/app/job.py": found})
+        own.test_files(row, {"/app/job.py": matches})
 
 
 @pytest.mark.parametrize(
@@ -128,5 +128,5 @@ def test_what_modules_print_is_no_part_of_the_answer(tmp_path: Path, pythons: Ca
         "import atexit, os\nprint('hello')\natexit.register(os.system, 'echo good bye')\n"
     )
     words = ["tests/images/probe/imports.py", json.dumps(["loud", "not_there"])]
-    (said,) = pythons(words, {"PYTHONPATH": str(tmp_path)})
-    assert json.loads(said)["errors"] == {"not_there": "ModuleNotFoundError: No module named 'not_there'"}
+    (output,) = pythons(words, {"PYTHONPATH": str(tmp_path)})
+    assert json.loads(output)["errors"] == {"not_there": "ModuleNotFoundError: No module named 'not_there'"}

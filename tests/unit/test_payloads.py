@@ -16,12 +16,20 @@ from entrypoints.pytorch.payloads import exchange
 from entrypoints.pytorch.payloads.apart import run_apart
 from entrypoints.pytorch.payloads.cli import PAYLOADS, Arguments, parse
 from entrypoints.pytorch.payloads.expected import KEYS, disagreements, parse_expected
-from entrypoints.pytorch.payloads.verdict import Checks, NotRun, Outcome, Verdict, expect, outcome_of_all, reason_of
+from entrypoints.pytorch.payloads.verdict import (
+    Checks,
+    NotRun,
+    PayloadOutcome,
+    PayloadVerdict,
+    expect,
+    outcome_of_all,
+    reason_of,
+)
 from torchbake.checks import smoke_jobs, smoke_judge
 from torchbake.core.paths import TOOLKIT
 from torchbake.oci.labels import versions_in
 
-OUTCOMES = st.lists(st.sampled_from(Outcome), max_size=6)
+OUTCOMES = st.lists(st.sampled_from(PayloadOutcome), max_size=6)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -35,32 +43,36 @@ def test_a_process_that_a_limit_refuses_is_a_failure_with_its_reason(monkeypatch
 
     monkeypatch.setattr(os, "fork", fork)
     before = sum(1 for _ in Path("/proc/self/fd").iterdir())
-    ended = run_apart(lambda _: Verdict("tensor", "cpu", Outcome.PASSED), timeout=9)
-    assert ended.verdict is None
-    assert "temporarily unavailable" in ended.reason
-    assert "--pids-limit" in ended.reason
+    end = run_apart(lambda _: PayloadVerdict("tensor", "cpu", PayloadOutcome.PASSED), timeout=9)
+    assert end.verdict is None
+    assert "temporarily unavailable" in end.reason
+    assert "--pids-limit" in end.reason
     assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
 
 
 @given(OUTCOMES)
-def test_one_failure_is_a_failure_and_nothing_run_is_no_pass(outcomes: list[Outcome]) -> None:
+def test_one_failure_is_a_failure_and_nothing_run_is_no_pass(outcomes: list[PayloadOutcome]) -> None:
     whole = outcome_of_all(outcomes)
-    assert (whole is Outcome.FAILED) == (Outcome.FAILED in outcomes)
-    assert (whole is Outcome.PASSED) == (Outcome.PASSED in outcomes and Outcome.FAILED not in outcomes)
-    assert (whole.exit_code == 0) == (whole is Outcome.PASSED)
+    assert (whole is PayloadOutcome.FAILED) == (PayloadOutcome.FAILED in outcomes)
+    assert (whole is PayloadOutcome.PASSED) == (
+        PayloadOutcome.PASSED in outcomes and PayloadOutcome.FAILED not in outcomes
+    )
+    assert (whole.exit_code == 0) == (whole is PayloadOutcome.PASSED)
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=4), st.text())
 def test_a_line_is_one_line_of_json_whatever_is_in_it(figures: dict[str, object], reason: str) -> None:
-    line = Verdict("tensor", "cpu", Outcome.PASSED, reason, figures=figures).line()
+    line = PayloadVerdict("tensor", "cpu", PayloadOutcome.PASSED, reason, figures=figures).line()
     assert len(line.splitlines()) == 1
     values = json.loads(line)
     assert (values["payload"], values["verdict"], values["reason"]) == ("tensor", "passed", reason)
-    assert smoke_judge.Line.model_validate_json(line).verdict == "passed"
+    assert smoke_judge.PayloadLine.model_validate_json(line).verdict == "passed"
 
 
 def test_infinities_are_words() -> None:
-    line = Verdict("tensor", "cpu", Outcome.PASSED, figures={"a": math.inf, "b": math.nan, "c": 1.23456789}).line()
+    line = PayloadVerdict(
+        "tensor", "cpu", PayloadOutcome.PASSED, figures={"a": math.inf, "b": math.nan, "c": 1.23456789}
+    ).line()
     assert json.loads(line)["figures"] == {"a": "inf", "b": "nan", "c": 1.235}
 
 
@@ -76,7 +88,7 @@ def test_a_check_that_fails_does_not_end_the_others() -> None:
     with checks("four"):
         pass
     verdict = checks.verdict("tensor", "cpu", 1.0)
-    assert verdict.outcome is Outcome.FAILED
+    assert verdict.outcome is PayloadOutcome.FAILED
     assert verdict.reason == "one: it is wrong; three: RuntimeError: out of luck"
     assert set(verdict.checks) == {"one", "three", "four"}
     assert verdict.figures == {"not-run": {"two": "nobody there"}}
@@ -93,11 +105,11 @@ def test_ranks_that_depend_on_each_other_stay_in_step_until_an_error() -> None:
 
 
 def test_nothing_checked_is_no_pass() -> None:
-    assert Checks().verdict("tensor", "cpu", 0.0).outcome is Outcome.FAILED
+    assert Checks().verdict("tensor", "cpu", 0.0).outcome is PayloadOutcome.FAILED
     checks = Checks()
     with checks("one"):
         raise NotRun("nobody there")
-    assert checks.verdict("tensor", "cpu", 0.0).outcome is Outcome.FAILED
+    assert checks.verdict("tensor", "cpu", 0.0).outcome is PayloadOutcome.FAILED
 
 
 def test_many_failures_are_counted() -> None:
@@ -105,7 +117,7 @@ def test_many_failures_are_counted() -> None:
 
 
 def test_what_was_promised() -> None:
-    for expected, found, sentences in (
+    for expected, matches, sentences in (
         ({"torch": "2.7.1"}, {"torch": "2.7.1+cu126"}, []),
         ({"torch": "2.7.1+cpu"}, {"torch": "2.7.1+cu126"}, ["torch is 2.7.1+cu126, expected 2.7.1+cpu"]),
         ({"torch": "1.13.1"}, {"torch": "2.0.0"}, ["torch is 2.0.0, expected 1.13.1"]),
@@ -120,7 +132,7 @@ def test_what_was_promised() -> None:
         ({"python": "3.1"}, {"python": "3.11.2"}, ["python is 3.11.2, expected 3.1"]),
         ({"nccl": "2.26.2"}, {}, ["nccl is not there, expected 2.26.2"]),
     ):
-        assert disagreements(expected, found) == sentences, expected
+        assert disagreements(expected, matches) == sentences, expected
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"tensorflow": "1"}', '{"torch": 2.7}', '{"torch": ""}'])
@@ -136,9 +148,9 @@ def test_promises_are_of_the_versions_that_the_toolkit_promises() -> None:
 
 def test_a_command_line() -> None:
     assert isinstance(parse(["tensor"]), Arguments)
-    given = parse(["tensor", "versions", "--device", "cuda", "--expect", '{"cuda": null}', "--timeout", "5"])
-    assert given.names == ("tensor", "versions")
-    assert (given.options.device, given.options.expected, given.timeout) == ("cuda", {"cuda": None}, 5.0)
+    argument = parse(["tensor", "versions", "--device", "cuda", "--expect", '{"cuda": null}', "--timeout", "5"])
+    assert argument.names == ("tensor", "versions")
+    assert (argument.options.device, argument.options.expected, argument.timeout) == ("cuda", {"cuda": None}, 5.0)
     assert parse(["--list"]).list
 
 
@@ -155,13 +167,13 @@ def test_a_command_line() -> None:
 def test_a_wrong_command_line_is_told_and_ends_with_64(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as end:
         parse(words)
-    said = capsys.readouterr()
-    assert ended.value.code == 64
-    assert said.out == ""
-    assert said.err.startswith("smoke: ")
-    assert sentence in said.err
+    lines = capsys.readouterr()
+    assert end.value.code == 64
+    assert lines.out == ""
+    assert lines.err.startswith("smoke: ")
+    assert sentence in lines.err
 
 
 def test_every_payload_has_its_module_and_is_one_the_toolkit_asks_for() -> None:
@@ -179,11 +191,11 @@ def test_a_message_of_another_rank_is_its_type_or_refused(value: object) -> None
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
     for kind, right in ((str, str), (list[float], list), (tuple[str, bool], tuple), (dict[str, int], dict)):
         try:
-            found: Any = exchange.decode(data, kind)
+            actual: Any = exchange.decode(data, kind)
         except ValueError:
             continue
-        assert type(found) is right
-        assert exchange.decode(exchange.encode(found), kind) == found or "NaN" in json.dumps(found)
+        assert type(actual) is right
+        assert exchange.decode(exchange.encode(actual), kind) == actual or "NaN" in json.dumps(actual)
 
 
 @pytest.mark.parametrize(

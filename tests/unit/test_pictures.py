@@ -14,7 +14,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.select import select
 
 README = (TOOLKIT / "README.md").read_text(encoding="utf-8")
-SHOWN = {path: text for text, path in re.findall(r"!\[([^\]]*)\]\((docs/pictures/[^)]+)\)", README)}
+DISPLAY = {path: text for text, path in re.findall(r"!\[([^\]]*)\]\((docs/pictures/[^)]+)\)", README)}
 ANEW = "make them anew: nox -s pictures"
 
 
@@ -29,7 +29,7 @@ def words_of(svg: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("written", "lines"),
+    ("output_text", "lines"),
     [
         ("a\r\nb\r\n", ["a", "b", ""]),
         ("10 %\r50 %\rdone\r\n", ["done", ""]),
@@ -39,8 +39,8 @@ def words_of(svg: str) -> list[str]:
         ("kept\r\n", ["kept", ""]),
     ],
 )
-def test_what_was_written_over_is_gone(written: str, lines: list[str]) -> None:
-    assert staying(written) == lines
+def test_what_was_written_over_is_gone(output_text: str, lines: list[str]) -> None:
+    assert staying(output_text) == lines
 
 
 def test_a_drawn_terminal_has_the_words_and_the_colours_and_loads_nothing() -> None:
@@ -54,8 +54,8 @@ def test_a_drawn_terminal_has_the_words_and_the_colours_and_loads_nothing() -> N
 def test_the_terminals_picture_is_of_the_commands_and_nothing_in_it_is_cut() -> None:
     svg = (FOLDER / "terminal.svg").read_text(encoding="utf-8")
     lines = words_of(svg)
-    asked = [line.removeprefix("$ nox ") for line in lines if line.startswith("$ ")]
-    assert [line.replace("'", "") for line in asked] == [" ".join(words) for words in COMMANDS], ANEW
+    queries = [line.removeprefix("$ nox ") for line in lines if line.startswith("$ ")]
+    assert [line.replace("'", "") for line in queries] == [" ".join(words) for words in COMMANDS], ANEW
     assert max(map(len, lines)) <= COLUMNS
     assert 15 <= len(lines) <= 40
     assert re.findall(r"https?://[^\"\s]+", svg) == ["http://www.w3.org/2000/svg"]
@@ -72,8 +72,8 @@ def test_the_reports_picture_is_light_and_as_wide_as_it_is_made() -> None:
 
 
 def test_the_readme_shows_every_picture_and_says_what_is_on_it() -> None:
-    assert set(SHOWN) == {f"docs/pictures/{path.name}" for path in FOLDER.iterdir()}
-    assert all(len(text) > 40 for text in SHOWN.values())
+    assert set(DISPLAY) == {f"docs/pictures/{path.name}" for path in FOLDER.iterdir()}
+    assert all(len(text) > 40 for text in DISPLAY.values())
 
 
 def test_what_the_pictures_are_made_of_is_there(project: Project) -> None:

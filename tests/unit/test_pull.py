@@ -26,8 +26,8 @@ def test_pulls_are_medians_beside_both_other_ways() -> None:
 
 
 def test_without_a_next_image_there_is_no_figure_of_it() -> None:
-    found = {way: [one(10, None, 1, 1)] for way in (NAIVE, TUNED, OURS)}
-    assert [row[-2:] for row in pull_rows(found)[:-1]] == [("", "")] * 3
+    matches = {way: [one(10, None, 1, 1)] for way in (NAIVE, TUNED, OURS)}
+    assert [row[-2:] for row in pull_rows(matches)[:-1]] == [("", "")] * 3
 
 
 def test_the_first_start_is_the_cold_one() -> None:

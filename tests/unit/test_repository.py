@@ -5,7 +5,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
-from entrypoints.pytorch.launch.masking import masked, masked_url
+from entrypoints.pytorch.launch.masking import mask, masked_url
 from entrypoints.pytorch.launch.repository import cause_of, source_of
 
 
@@ -35,16 +35,16 @@ def test_addresses_that_are_understood() -> None:
 
 @pytest.mark.parametrize("repository", ["--upload-pack=touch x", "-oProxyCommand=x:y", "https://a/\x1b[2J", "/a\nb"])
 def test_what_is_no_address_is_refused(repository: str) -> None:
-    found = launch_error(repository)
-    assert found.code is Code.BAD_VALUE
-    assert found.sentence.startswith("GIT_REPOSITORY=")
-    assert found.sentence.isprintable()
+    error = launch_error(repository)
+    assert error.code is Code.BAD_VALUE
+    assert error.sentence.startswith("GIT_REPOSITORY=")
+    assert error.sentence.isprintable()
 
 
 @pytest.mark.parametrize("repository", ["ext::sh -c touch% x", "fd::7", "https::https://a/b", "ftp://a/b", "::x"])
 def test_transports_that_could_run_a_command_are_refused(repository: str) -> None:
-    found = launch_error(repository)
-    assert (found.code, "transport" in found.sentence) == (Code.BAD_VALUE, True)
+    error = launch_error(repository)
+    assert (error.code, "transport" in error.sentence) == (Code.BAD_VALUE, True)
 
 
 def test_who_allows_other_protocols_gets_these_alone() -> None:
@@ -64,10 +64,10 @@ def test_what_names_no_revision_is_refused() -> None:
         "a*",
         "\x1b[2J",
     ):
-        found = launch_error("/srv/a", revision)
-        assert found.code is Code.BAD_VALUE, revision
-        assert found.sentence.startswith("GIT_REVISION="), revision
-        assert found.sentence.isprintable(), revision
+        error = launch_error("/srv/a", revision)
+        assert error.code is Code.BAD_VALUE, revision
+        assert error.sentence.startswith("GIT_REVISION="), revision
+        assert error.sentence.isprintable(), revision
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "feature/x", "refs/pull/3/head", "bücher", "a" * 40])
@@ -80,16 +80,16 @@ def test_revisions_that_are_understood(revision: str) -> None:
     "login", ["me:hush@hush", "me:hush/hush", "me:hush?hush", "me:hush#hush", "me:hush:hush", "me:hush hush"]
 )
 def test_a_password_that_a_url_cannot_hold_is_refused_and_not_shown(login: str) -> None:
-    found = launch_error(f"https://{login}@example.com/a.git")
-    assert (found.code, "%40" in found.sentence) == (Code.BAD_VALUE, True)
-    assert "hush" not in found.sentence
+    error = launch_error(f"https://{login}@example.com/a.git")
+    assert (error.code, "%40" in error.sentence) == (Code.BAD_VALUE, True)
+    assert "hush" not in error.sentence
 
 
 # --- what may be printed
 
 
 def test_a_url_is_shown_without_what_is_secret() -> None:
-    for url, shown in (
+    for url, text in (
         ("https://me:secret@example.com/a.git", "https://example.com/a.git"),
         ("https://me:se@cr/et@example.com/a.git", "https://example.com/a.git"),
         ("https://example.com/a.git?private_token=secret", "https://example.com/a.git?***"),
@@ -100,15 +100,15 @@ def test_a_url_is_shown_without_what_is_secret() -> None:
         ("ssh://git@example.com/a.git", "ssh://example.com/a.git"),
         ("/srv/a:b@c", "/srv/a:b@c"),
     ):
-        assert masked_url(url) == shown, (url, shown)
+        assert masked_url(url) == text, (url, text)
         if "://" in url:
-            assert masked(f"fatal: '{url}' not found") == f"fatal: '{shown}' not found", (url, shown)
+            assert mask(f"fatal: '{url}' not found") == f"fatal: '{text}' not found", (url, text)
 
 
 def test_a_token_is_hidden_where_git_repeats_it_alone() -> None:
     url = "https://ghp_0123456789:x-oauth-basic@example.com/a?private_token=ab%2Fcd"
-    said = masked("remote: ghp_0123456789 and ab/cd and ab%2Fcd and x-oauth-basic are wrong", url)
-    assert said == "remote: *** and *** and *** and *** are wrong"
+    output = mask("remote: ghp_0123456789 and ab/cd and ab%2Fcd and x-oauth-basic are wrong", url)
+    assert output == "remote: *** and *** and *** and *** are wrong"
 
 
 letters = st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_categories=["Cc", "Zs"])
@@ -128,16 +128,16 @@ secrets = st.text(letters, min_size=4, max_size=16)
             "me:{}@h.example:r",
         ]
     ),
-    said=st.sampled_from(["{url}", "fatal: unable to access '{url}/': no", "error: {url}: {url}", 'to "{url}".']),
+    output=st.sampled_from(["{url}", "fatal: unable to access '{url}/': no", "error: {url}: {url}", 'to "{url}".']),
 )
-@example(secret="p@ss", template="https://me:{}@h.example/r.git", said="{url}")
-@example(secret="p/s@s", template="https://me:{}@h.example/r.git", said="fatal: unable to access '{url}/': no")
-@example(secret="a@b?c", template="http://h.example/r?private_token={}", said="{url}")
-def test_no_secret_is_ever_shown(secret: str, template: str, said: str) -> None:
+@example(secret="p@ss", template="https://me:{}@h.example/r.git", output="{url}")
+@example(secret="p/s@s", template="https://me:{}@h.example/r.git", output="fatal: unable to access '{url}/': no")
+@example(secret="a@b?c", template="http://h.example/r?private_token={}", output="{url}")
+def test_no_secret_is_ever_shown(secret: str, template: str, output: str) -> None:
     url = template.format(secret)
-    words = said.format(url=url)
-    assume(secret not in template and secret not in said and secret not in "***")
-    assert secret not in masked(words, url)
+    words = output.format(url=url)
+    assume(secret not in template and secret not in output and secret not in "***")
+    assert secret not in mask(words, url)
     assert secret not in masked_url(url)
 
 
@@ -145,7 +145,7 @@ def test_no_secret_is_ever_shown(secret: str, template: str, said: str) -> None:
 
 
 def test_gits_own_cause_comes_with_the_next_step() -> None:
-    for said, words, step in (
+    for output, words, step in (
         (
             "fatal: detected dubious ownership in repository at '/srv/a'\nTo add an exception for this directory, "
             "call:\n\n\tgit config --global --add safe.directory /srv/a\nfatal: Could not read from remote repository."
@@ -173,14 +173,14 @@ def test_gits_own_cause_comes_with_the_next_step() -> None:
         ("fatal: couldn't find remote ref v9", "couldn't find remote ref v9", "correct GIT_REVISION"),
         ("", "git said nothing", ""),
     ):
-        found = cause_of(said)
-        assert words in found, said
-        assert step in found, said
-        assert "Please make sure" not in found, said
-        assert found.endswith("."), said
+        text = cause_of(output)
+        assert words in text, output
+        assert step in text, output
+        assert "Please make sure" not in text, output
+        assert text.endswith("."), output
 
 
 @given(st.text())
-def test_any_words_become_one_printable_sentence(said: str) -> None:
-    assert cause_of(said).isprintable()
-    assert cause_of(said).endswith(".")
+def test_any_words_become_one_printable_sentence(output: str) -> None:
+    assert cause_of(output).isprintable()
+    assert cause_of(output).endswith(".")

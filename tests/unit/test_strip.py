@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layers.wheels.strip import stripped
+from layers.wheels.strip import strip
 from tests.libraries import SECTIONS, library
 
 WHOLE = library()
@@ -29,7 +29,7 @@ def sections(data: bytes) -> list[tuple[str, int, int, int, bytes]]:
 
 
 def test_what_is_loaded_stays_at_its_place_and_under_its_number() -> None:
-    before, after = sections(WHOLE), sections(stripped(WHOLE))
+    before, after = sections(WHOLE), sections(strip(WHOLE))
     loaded = [number for number, section in enumerate(before) if section[1]]
     assert [before[number] for number in loaded] == [after[number] for number in loaded]
     assert [name for name, *_ in after] == ["", ".dynsym", ".text", "", ".data", ".bss", ".shstrtab"]
@@ -37,15 +37,15 @@ def test_what_is_loaded_stays_at_its_place_and_under_its_number() -> None:
 
 
 def test_the_rest_is_gone() -> None:
-    less = stripped(WHOLE)
-    gone = [data for name, _, is_loaded, data in SECTIONS if not is_loaded and name != ".comment"]
-    assert all(data in WHOLE and data not in less for data in gone)
-    assert len(less) < len(WHOLE) - sum(map(len, gone))
-    assert stripped(less) == less
+    less = strip(WHOLE)
+    missing = [data for name, _, is_loaded, data in SECTIONS if not is_loaded and name != ".comment"]
+    assert all(data in WHOLE and data not in less for data in missing)
+    assert len(less) < len(WHOLE) - sum(map(len, missing))
+    assert strip(less) == less
 
 
 def test_the_segments_are_as_they_were() -> None:
-    less = stripped(WHOLE)
+    less = strip(WHOLE)
     (end,) = struct.unpack_from("<Q", WHOLE, 64 + 32)
     assert less[64:end] == WHOLE[64:end]
     assert less[:40] == WHOLE[:40]
@@ -55,22 +55,22 @@ def test_the_segments_are_as_they_were() -> None:
     "data", [b"", b"#!/bin/sh\n", b"\x7fELF\x01\x01" + WHOLE[6:], WHOLE[:64], WHOLE[:-1], b"\x7fELF\x02\x01"]
 )
 def test_what_is_no_library_stays_as_it_is(data: bytes) -> None:
-    assert stripped(data) == data
+    assert strip(data) == data
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255))
 def test_a_damaged_library_is_no_error(place: int, byte: int) -> None:
     damaged = WHOLE[:place] + bytes([byte]) + WHOLE[place + 1 :]
-    assert len(stripped(damaged)) <= len(damaged)
+    assert len(strip(damaged)) <= len(damaged)
 
 
 @pytest.mark.parametrize("module", ["yaml._yaml", "zstandard.backend_c", "isal.isal_zlib"])
 def test_a_stripped_library_is_loaded(module: str, tmp_path: Path) -> None:
-    found = importlib.util.find_spec(module)
-    assert found
-    assert found.origin
-    whole = Path(found.origin).read_bytes()
-    (tmp_path / "lib.so").write_bytes(stripped(whole))
+    value = importlib.util.find_spec(module)
+    assert value
+    assert value.origin
+    whole = Path(value.origin).read_bytes()
+    (tmp_path / "lib.so").write_bytes(strip(whole))
     assert (tmp_path / "lib.so").stat().st_size < len(whole)
     entry = f"PyInit_{module.rpartition('.')[2]}"
     assert ctypes.CDLL(str(tmp_path / "lib.so"))[entry]

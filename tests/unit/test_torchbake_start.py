@@ -78,18 +78,18 @@ def test_garbage_from_before_is_collected_and_not_kept() -> None:
 
     one = Garbage()
     one.itself = one  # type: ignore[attr-defined]
-    seen = weakref.ref(one)
+    seen_value = weakref.ref(one)
     del one
     import_torch()
-    assert seen() is None
+    assert seen_value() is None
 
 
 @pytest.mark.usefixtures("few")
 def test_torch_has_its_own_loader_and_no_finder_stays(torch: Path) -> None:
-    found = import_torch()
-    assert found.__file__ == str(torch)
-    assert type(found.LOADER) is importlib.machinery.SourceFileLoader
-    assert "exec_module" not in vars(found.LOADER)
+    value = import_torch()
+    assert value.__file__ == str(torch)
+    assert type(value.LOADER) is importlib.machinery.SourceFileLoader
+    assert "exec_module" not in vars(value.LOADER)
     assert start.TorchFinder not in sys.meta_path
 
 

@@ -17,7 +17,7 @@ from torchbake.build.buildkit_progress import events
 from torchbake.core.paths import TOOLKIT
 
 UNIT = TOOLKIT / "tests/unit"
-BEGAN, MIDDLE, ENDED = (f"2025-01-01T00:00:{second:09.6f}Z" for second in (0, 2, 5))
+BEGAN, MIDDLE, FINISH_TIME = (f"2025-01-01T00:00:{second:09.6f}Z" for second in (0, 2, 5))
 EXPORT = "exporting to image"
 
 
@@ -27,13 +27,13 @@ def recorded() -> tuple[Step, ...]:
         return steps_of(event for event in events(lines) if not isinstance(event, str))
 
 
-def vertex(name: str, started: str = BEGAN, completed: str = ENDED, **fields: Any) -> dict[str, Any]:
-    one = {"digest": f"sha256:{name}", "name": name, "started": started, "completed": completed, **fields}
+def vertex(name: str, start: str = BEGAN, completed: str = FINISH_TIME, **fields: Any) -> dict[str, Any]:
+    one = {"digest": f"sha256:{name}", "name": name, "started": start, "completed": completed, **fields}
     return {"vertexes": [one]}
 
 
-def status(of: str, name: str, started: str, completed: str, current: int = 0) -> dict[str, Any]:
-    one = {"id": name, "vertex": f"sha256:{of}", "started": started, "completed": completed, "current": current}
+def status(of: str, name: str, start: str, completed: str, current: int = 0) -> dict[str, Any]:
+    one = {"id": name, "vertex": f"sha256:{of}", "started": start, "completed": completed, "current": current}
     return {"statuses": [one]}
 
 
@@ -52,59 +52,59 @@ def test_the_picture_of_a_real_build() -> None:
 
 def test_a_step_has_its_stage_and_its_words_without_mounts() -> None:
     name = "[site 2/2] RUN --mount=type=cache PYTHONPATH=/run/layers python3 -m wheels site x"
-    (found,) = steps_of([vertex(name)])
-    assert (found.stage, found.number, found.kind, found.name) == (
+    (actual,) = steps_of([vertex(name)])
+    assert (actual.stage, actual.number, actual.kind, actual.name) == (
         "site", 2, "wheels", "RUN PYTHONPATH=/run/layers python3 -m wheels site x",
     )  # fmt: skip
-    assert (found.start, found.seconds, found.cached, found.bytes) == (0, 5, False, None)
+    assert (actual.start, actual.seconds, actual.cached, actual.bytes) == (0, 5, False, None)
 
 
 def test_where_a_bake_has_several_targets_the_stage_is_behind_the_target() -> None:
-    (found,) = steps_of([vertex("[2_13_0-cpu site 1/2] COPY a b")])
-    assert (found.stage, found.name) == ("site", "COPY a b")
+    (actual,) = steps_of([vertex("[2_13_0-cpu site 1/2] COPY a b")])
+    assert (actual.stage, actual.name) == ("site", "COPY a b")
 
 
 def test_a_step_that_was_looked_up_before_it_ran_did_run() -> None:
     name = "[locks 1/2] COPY a b"
-    looked, ran = vertex(name, BEGAN, BEGAN, cached=True), vertex(name, MIDDLE, ENDED)
-    for reports in ([looked, ran], [ran, vertex(name, ENDED, ENDED, cached=True)]):
-        (found,) = steps_of(reports)
-        assert (found.seconds, found.cached) == (3, False)
+    looks, ran = vertex(name, BEGAN, BEGAN, cached=True), vertex(name, MIDDLE, FINISH_TIME)
+    for reports in ([looks, ran], [ran, vertex(name, FINISH_TIME, FINISH_TIME, cached=True)]):
+        (actual,) = steps_of(reports)
+        assert (actual.seconds, actual.cached) == (3, False)
 
 
 def test_a_step_that_only_the_cache_had_took_no_time() -> None:
-    (found,) = steps_of([vertex("[torch 1/2] COPY a b", BEGAN, BEGAN, cached=True)])
-    assert (found.seconds, found.cached) == (0, True)
+    (actual,) = steps_of([vertex("[torch 1/2] COPY a b", BEGAN, BEGAN, cached=True)])
+    assert (actual.seconds, actual.cached) == (0, True)
 
 
 def test_what_did_not_end_is_no_step() -> None:
-    begun = {"vertexes": [{"digest": "a", "name": "[a 1/1] RUN x", "started": BEGAN}, {"digest": "b", "name": "b"}]}
-    assert steps_of([begun]) == ()
+    pending = {"vertexes": [{"digest": "a", "name": "[a 1/1] RUN x", "started": BEGAN}, {"digest": "b", "name": "b"}]}
+    assert steps_of([pending]) == ()
     assert steps_of([]) == ()
 
 
 def test_an_export_is_told_by_its_parts() -> None:
     parts = [
         status(EXPORT, "exporting layers", BEGAN, MIDDLE),
-        status(EXPORT, "unpacking to docker.io/acme/pytorch:1", MIDDLE, ENDED),
+        status(EXPORT, "unpacking to docker.io/acme/pytorch:1", MIDDLE, FINISH_TIME),
     ]
-    found = steps_of([vertex(EXPORT), *parts])
-    assert [(one.stage, one.kind, one.seconds) for one in found] == [("export", "compress", 2), ("export", "unpack", 3)]
+    steps = steps_of([vertex(EXPORT), *parts])
+    assert [(one.stage, one.kind, one.seconds) for one in steps] == [("export", "compress", 2), ("export", "unpack", 3)]
     assert [one.name for one in steps_of([vertex(EXPORT)])] == [EXPORT]
 
 
 def test_bytes_are_what_a_context_sent() -> None:
     name = "[context wheels] load from client"
-    sent = [status(name, "transferring wheels:", BEGAN, MIDDLE, current) for current in (10, 218)]
-    (found,) = steps_of([vertex(name), *sent])
-    assert (found.stage, found.name, found.bytes) == ("context", "wheels: load from client", 218)
+    sent_items = [status(name, "transferring wheels:", BEGAN, MIDDLE, current) for current in (10, 218)]
+    (actual,) = steps_of([vertex(name), *sent_items])
+    assert (actual.stage, actual.name, actual.bytes) == ("context", "wheels: load from client", 218)
 
 
 def test_bytes_of_the_last_stage_are_those_of_its_layers() -> None:
     names = ["[python 1/1] RUN apt", "[stage-1 1/2] COPY a b", "[stage-1 2/2] WORKDIR /app"]
     history = [("ENV A=1", 0), ("WORKDIR /app", 8), ("COPY a b # buildkit", 70), ("RUN apt", 30), ("mmdebstrap", 100)]
-    found = steps_of([*map(vertex, names), layers_event(last_stage(history))])
-    assert {one.name: one.bytes for one in found} == {"RUN apt": None, "COPY a b": 70, "WORKDIR /app": 8}
+    steps = steps_of([*map(vertex, names), layers_event(last_stage(history))])
+    assert {one.name: one.bytes for one in steps} == {"RUN apt": None, "COPY a b": 70, "WORKDIR /app": 8}
 
 
 def test_what_a_step_does_is_read_from_its_name() -> None:
@@ -129,8 +129,8 @@ def test_steps_side_by_side_share_their_seconds() -> None:
 
 
 def test_the_kinds_and_the_waiting_add_up() -> None:
-    found = totals([step(0, 2), step(4, 4), step(4, 4, kind="wheels"), step(1, 0, cached=True)])
-    assert [(one.kind, one.steps, one.seconds, one.share) for one in found] == [
+    matches = totals([step(0, 2), step(4, 4), step(4, 4, kind="wheels"), step(1, 0, cached=True)])
+    assert [(one.kind, one.steps, one.seconds, one.share) for one in matches] == [
         ("apt", 3, 6, 0.5), ("wheels", 1, 4, 0.25), ("waiting", 0, 2, 0.25),
     ]  # fmt: skip
 
@@ -156,10 +156,10 @@ def test_no_two_steps_of_a_row_run_at_once(steps: list[Step]) -> None:
 
 @given(st.floats(0.01, 20_000))
 def test_the_axis_has_few_moments_all_within_the_build(total: float) -> None:
-    found = ticks(total)
-    assert found[0] == 0
-    assert len(found) <= 11
-    assert found[-1] <= total
+    matches = ticks(total)
+    assert matches[0] == 0
+    assert len(matches) <= 11
+    assert matches[-1] <= total
 
 
 def widths(text: str) -> Iterator[float]:

@@ -15,8 +15,8 @@ def one(pull: float, following: float) -> Round:
 
 def test_builds_and_pulls_stand_beside_their_first_ones_and_the_tuned_way() -> None:
     builds = {TUNED: Builds(cold=200, updated=100), OURS: Builds(cold=100, updated=25)}
-    found = {TUNED: [one(40, 30), one(60, 50)], OURS: [one(20, 2), one(30, 4), one(40, 6)]}
-    assert rows(builds, found) == [
+    matches = {TUNED: [one(40, 30), one(60, 50)], OURS: [one(20, 2), one(30, 4), one(40, 6)]}
+    assert rows(builds, matches) == [
         (TUNED, "200.0 s", "100.0 s", "0.50", "1.00", "50.0 s", "40.0 s", "0.80", "1.00"),
         (OURS, "100.0 s", "25.0 s", "0.25", "0.25", "30.0 s", "4.0 s", "0.13", "0.10"),
         GOALS,

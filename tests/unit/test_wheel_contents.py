@@ -13,7 +13,7 @@ import zstandard
 
 from layers.wheels import __main__ as wheels
 from layers.wheels.contents import WheelError, contents_of
-from layers.wheels.strip import stripped
+from layers.wheels.strip import strip
 from layers.wheels.tree import EPOCH, normalise
 from layers.wheels.trim import read_trim
 from tests.libraries import library
@@ -22,7 +22,7 @@ from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.paths import TOOLKIT
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layers import LayerStore, PackedLayer
 
 Tree = dict[str, tuple[int, float, bytes | None]]  # mode, time and content (None: a folder) by name
 INFO, DATA = "triton-3.0.dist-info", "triton-3.0.data"
@@ -74,18 +74,18 @@ def in_archives(wheel: Path, folder: Path, *, trim: bool) -> Tree:
         store=LayerStore(folder=folder / "store"), pip=PipConfig(find_links=(str(wheel.parent),), no_index=True),
         python="3.11", root="/root", trim=trim,
     )  # fmt: skip
-    packed = packer.packed(Pin(name="triton", version="3.0", hashes=(digest,)))
-    assert isinstance(packed, Packed)
-    headers = {packed.headers.digest: ("headers", "headers")} if packed.headers else {}
-    found: Tree = {}
-    for digest, (before, after) in {packed.layer.blob.digest: ("root", "layers/triton"), **headers}.items():
+    layer = packer.pack(Pin(name="triton", version="3.0", hashes=(digest,)))
+    assert isinstance(layer, PackedLayer)
+    headers = {layer.headers.digest: ("headers", "headers")} if layer.headers else {}
+    matches: Tree = {}
+    for digest, (before, after) in {layer.layer.blob.digest: ("root", "layers/triton"), **headers}.items():
         data = zstandard.ZstdDecompressor().decompressobj().decompress(packer.store.path(digest).read_bytes())
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             for info in archive:
                 file = archive.extractfile(info)
                 content = file.read() if file else None
-                found[after + info.name.removeprefix(before)] = (info.mode, info.mtime, content)
-    return found
+                matches[after + info.name.removeprefix(before)] = (info.mode, info.mtime, content)
+    return matches
 
 
 def in_folders(wheel: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, trim: bool) -> Tree:
@@ -150,7 +150,7 @@ def test_files_are_where_uv_installs_them(wheel: Path) -> None:
 def test_only_the_library_that_a_rule_strips_is_altered(wheel: Path) -> None:
     files = laid_out(wheel)
     assert files["triton/_C/other.so"][0] == library()
-    assert files["triton/_C/libtriton.so"][0] == stripped(library()) != library()
+    assert files["triton/_C/libtriton.so"][0] == strip(library()) != library()
 
 
 @pytest.mark.parametrize("trim", [True, False])
@@ -170,7 +170,7 @@ def with_points(text: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("files", "named"),
+    ("files", "name"),
     [
         ({"../outside": b""}, "../outside"),
         ({"/root/outside": b""}, "/root/outside"),
@@ -182,12 +182,12 @@ def with_points(text: bytes) -> dict[str, bytes]:
         (with_points(b"no section\n"), f"{INFO}/entry_points.txt"),
     ],
 )
-def test_a_wheel_that_cannot_be_laid_out_names_its_file(tmp_path: Path, files: dict[str, bytes], named: str) -> None:
+def test_a_wheel_that_cannot_be_laid_out_names_its_file(tmp_path: Path, files: dict[str, bytes], name: str) -> None:
     write_wheel(tmp_path, "triton", "3.0", files, unnamed=["triton/unnamed.py"])
     (path,) = tmp_path.iterdir()
     with pytest.raises(WheelError) as caught:
         laid_out(path)
-    assert named in str(caught.value)
+    assert name in str(caught.value)
 
 
 def test_a_build_ends_with_the_wheel_and_the_file_that_cannot_be_laid_out(
@@ -197,10 +197,10 @@ def test_a_build_ends_with_the_wheel_and_the_file_that_cannot_be_laid_out(
     monkeypatch.setattr(wheels, "download", lambda *_: [*(tmp_path / "wheels").iterdir()])
     for name in ("LAYERS", "HEADERS"):
         monkeypatch.setattr(wheels, name, tmp_path / name)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as end:
         wheels.main(["layers", str(tmp_path / "lock"), "/pytorch"])
-    assert "triton-3.0-py3-none-" in str(ended.value)
-    assert "triton/a.py" in str(ended.value)
+    assert "triton-3.0-py3-none-" in str(end.value)
+    assert "triton/a.py" in str(end.value)
 
 
 def test_a_wheel_that_is_compressed_otherwise_is_refused(wheel: Path) -> None:

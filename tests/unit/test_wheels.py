@@ -26,7 +26,7 @@ from layers.wheels import install as installs
 from layers.wheels.links import cuda_links
 from layers.wheels.lock import split_lock
 from layers.wheels.records import record_row, records
-from layers.wheels.strip import stripped
+from layers.wheels.strip import strip
 from layers.wheels.tree import EPOCH, normalise
 from layers.wheels.trim import UV_CACHE, Drop, glob_pattern, read_trim, trim
 from tests.images.checks import catalogue, smoke_checks
@@ -133,9 +133,9 @@ def test_a_lock_is_split_into_its_layers_without_comments() -> None:
     parts = split_lock(format_lock(lock))
     assert tuple(parts) == LAYERS
     for layer in LAYERS:
-        found = parse_pins(parts[layer])
+        pins = parse_pins(parts[layer])
         expected = [(pin.name, pin.version, pin.hashes) for pin in lock.layers[layer]]
-        assert [(pin.name, pin.version, pin.hashes) for pin in found] == expected
+        assert [(pin.name, pin.version, pin.hashes) for pin in pins] == expected
     assert "#" not in "".join(parts.values())
 
 
@@ -194,7 +194,7 @@ def test_a_stripped_library_has_its_new_hash_and_size_recorded(tmp_path: Path) -
     path.chmod(0o755)
     (tmp_path / "cached").hardlink_to(path)
     trim(root, (rule("**/*.so", to="strip"),), tmp_path / "aside")
-    assert path.read_bytes() == stripped(library())
+    assert path.read_bytes() == strip(library())
     assert path.stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "cached").read_bytes() == library()
     assert_records_are_true(root)
@@ -236,8 +236,8 @@ def test_what_uv_remembers_of_a_wheels_file_is_always_dropped(tmp_path: Path) ->
     installed(tmp_path, "thing", "thing/a.py", cache)
     trim(tmp_path, read_trim(None), tmp_path / "aside")
     assert not (tmp_path / cache).exists()
-    named = {row[0] for _, rows in records(tmp_path) for row in rows}
-    assert named == {"thing/a.py", "thing-1.0.dist-info/RECORD"}
+    names = {row[0] for _, rows in records(tmp_path) for row in rows}
+    assert names == {"thing/a.py", "thing-1.0.dist-info/RECORD"}
 
 
 def test_times_and_modes_are_constant(tmp_path: Path) -> None:
@@ -329,11 +329,11 @@ def words_of(builder: Path, *, trim: bool) -> list[str]:
 @pytest.mark.parametrize("trim", [True, False])
 def test_the_layers_of_a_build_are_trimmed_as_it_is_told(builder: Path, trim: bool) -> None:
     wheels.main(["layers", str(builder / "list.lock"), "/pytorch", *words_of(builder, trim=trim)])
-    found = {path for path in tree(builder / "layers") if "__pycache__" not in path}
+    matches = {path for path in tree(builder / "layers") if "__pycache__" not in path}
     dropped = {"thing/thing/__init__.pyi", "thing/thing/include/a.h", "nvidia-thing/nvidia/thing/include/thing.h"}
     nvidia = {f"nvidia-thing/nvidia/{name}" for name in ("__init__.py", "thing/lib/libthing.so")}
-    kept = {"thing/thing/__init__.py", *nvidia}
-    assert found == (kept if trim else kept | dropped)
+    kept_items = {"thing/thing/__init__.py", *nvidia}
+    assert matches == (kept_items if trim else kept_items | dropped)
     assert tree(builder / "headers") == ({"thing/include/a.h", "nvidia/thing/include/thing.h"} if trim else set())
 
 
@@ -418,9 +418,9 @@ def test_only_tritons_own_libraries_are_altered() -> None:
 
 def test_the_page_on_licenses_names_each_rule_that_leaves_out_files_of_nvidias() -> None:
     table = (TOOLKIT / "docs/sbom.md").read_text().partition("| rule of `trim.toml` |")[2].partition("\n\n")[0]
-    named = re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)[1:]
+    names = re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)[1:]
     theirs = re.compile(r"(nvidia|cuda|triton/backends/nvidia)/")
-    assert sorted(named) == sorted(rule["name"] for rule in RULES if any(map(theirs.match, rule["paths"])))
+    assert sorted(names) == sorted(rule["name"] for rule in RULES if any(map(theirs.match, rule["paths"])))
 
 
 @pytest.mark.parametrize("name", ["License.txt", "LICENSE", "licenses/License.txt", "licenses/third_party/NOTICE"])
@@ -475,8 +475,8 @@ def test_the_hosts_indexes_come_before_the_accelerators(tmp_path: Path, monkeypa
     monkeypatch.setattr(installs, "UV_TOML", tmp_path / "uv.toml")
     assert installs.asked_last(["https://a", "https://b"])["UV_INDEX"] == "https://pypi.org/simple https://a"
     (tmp_path / "uv.toml").write_text(uv_toml(PipConfig(index_url="https://main", extra_index_urls=("https://more",))))
-    found = installs.asked_last(["https://b"])
-    assert (found["UV_INDEX"], found["UV_DEFAULT_INDEX"]) == ("https://more https://main", "https://b")
+    matches = installs.asked_last(["https://b"])
+    assert (matches["UV_INDEX"], matches["UV_DEFAULT_INDEX"]) == ("https://more https://main", "https://b")
 
 
 class Installer:
@@ -484,12 +484,12 @@ class Installer:
 
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes)
-        self.asked: list[tuple[list[str], dict[str, str]]] = []
-        self.told: list[str] = []
+        self.queries: list[tuple[list[str], dict[str, str]]] = []
+        self.lines: list[str] = []
 
     def __call__(self, command: list[str], *, env: dict[str, str], input: str = "", **_: Any) -> SimpleNamespace:
-        self.asked.append((command, env))
-        self.told.append(input)
+        self.queries.append((command, env))
+        self.lines.append(input)
         return SimpleNamespace(returncode=self.codes.pop(0), stderr="torch was not found")
 
 
@@ -515,32 +515,32 @@ RENDERED = ("TORCHBAKE_INDEX_CPU", "https://download.example/cpu")
 
 
 def test_what_the_host_has_needs_no_other_index(installing: Callable[..., Installer]) -> None:
-    (asked,) = installing(0, index=RENDERED).asked
-    assert "UV_DEFAULT_INDEX" not in asked[1]
+    (queries,) = installing(0, index=RENDERED).queries
+    assert "UV_DEFAULT_INDEX" not in queries[1]
 
 
 def test_what_the_host_lacks_comes_from_the_accelerators_index(installing: Callable[..., Installer]) -> None:
-    first, second = installing(1, 0, index=RENDERED).asked
+    first, second = installing(1, 0, index=RENDERED).queries
     assert second[1]["UV_DEFAULT_INDEX"] == RENDERED[1]
     assert second[0] == first[0]
     assert "--require-hashes" in second[0]
 
 
 def test_an_index_that_the_host_names_takes_the_place_of_the_rendered_one(installing: Callable[..., Installer]) -> None:
-    _, second = installing(1, 0, index=RENDERED, secret="https://me:secret@mirror.example/cpu\n").asked
+    _, second = installing(1, 0, index=RENDERED, secret="https://me:secret@mirror.example/cpu\n").queries
     assert second[1]["UV_DEFAULT_INDEX"] == "https://me:secret@mirror.example/cpu"
     assert RENDERED[1] not in str(second)
     assert "secret" not in str(second[0])
 
 
 def test_wheels_that_are_nowhere_name_the_index_and_what_to_set(installing: Callable[..., Installer]) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as end:
         installing(1, 2, index=RENDERED, secret="https://me:se@cret@mirror.example/cpu")
-    said = str(ended.value)
-    assert "https://mirror.example/cpu" in said
-    assert "set TORCHBAKE_INDEX_CPU" in said
-    assert "torch was not found" in said
-    assert "cret" not in said
+    output = str(end.value)
+    assert "https://mirror.example/cpu" in output
+    assert "set TORCHBAKE_INDEX_CPU" in output
+    assert "torch was not found" in output
+    assert "cret" not in output
 
 
 class Pip:
@@ -548,8 +548,8 @@ class Pip:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # Debian's Python has a folder of its own for it.
-        kept = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
-        (wheel,) = kept.glob("pip-*.whl")
+        path = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
+        (wheel,) = path.glob("pip-*.whl")
         shutil.unpack_archive(wheel, folder / "pip", "zip")  # Python keeps the bytecode of a folder, not of an archive
         (folder / "pip.whl").symlink_to("pip")
         self.lock, self.wheels, self.cache = folder / "torch.lock", folder / "wheels", folder / "cache"
@@ -575,12 +575,12 @@ def test_a_build_fetches_locked_wheels_alone_and_keeps_them(pip: Pip) -> None:
     digest = write_wheel(pip.wheels, "torch", "2.13.0", {"torch/__init__.py": b""})
     write_wheel(pip.wheels, "torch", "2.13.0+cpu", {"torch/__init__.py": b""})  # sorts above it
     assert pip.locked(digest).download() == ["torch-2.13.0-py3-none-manylinux2014_x86_64.whl"]
-    (kept,) = pip.cache.rglob("*.whl")
-    os.utime(kept, (EPOCH, EPOCH))
-    assert pip.download() == [kept.name]
-    assert kept.stat().st_mtime == EPOCH
-    shutil.copy(kept, kept.with_name("torch-2.13.0-py3-none-any.whl"))  # pip's choice of another day
-    assert pip.download() == [kept.name]
+    (path,) = pip.cache.rglob("*.whl")
+    os.utime(path, (EPOCH, EPOCH))
+    assert pip.download() == [path.name]
+    assert path.stat().st_mtime == EPOCH
+    shutil.copy(path, path.with_name("torch-2.13.0-py3-none-any.whl"))  # pip's choice of another day
+    assert pip.download() == [path.name]
 
 
 def test_an_index_of_the_host_is_no_argument_of_pip(pip: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -590,16 +590,16 @@ def test_an_index_of_the_host_is_no_argument_of_pip(pip: Pip, monkeypatch: pytes
     installs.INDEXES_SECRET.write_text(secret)
     text = pip.locked("sha256:" + "0" * 64).lock.read_text().replace("==", "===")
     assert installs.download(pip.lock, RENDERED, pip.cache) == []
-    assert installer.told == [text, f"--extra-index-url {secret}\n{text}"]
-    assert "secret" not in str(installer.asked)
-    assert {"--require-hashes", "--no-deps"} <= {*installer.asked[0][0]}
+    assert installer.lines == [text, f"--extra-index-url {secret}\n{text}"]
+    assert "secret" not in str(installer.queries)
+    assert {"--require-hashes", "--no-deps"} <= {*installer.queries[0][0]}
 
 
 def test_a_python_without_pip_is_told_what_to_install(pip: Pip) -> None:
     installs.PIP.unlink()
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as end:
         pip.locked("sha256:" + "0" * 64).download()
-    assert "has no pip" in str(ended.value)
+    assert "has no pip" in str(end.value)
 
 
 @pytest.mark.parametrize("line", ["--index-url http://evil", "x @ https://evil/x.whl", "x==1 --hash=y", "-r y", "x"])

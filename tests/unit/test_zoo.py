@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from entrypoints.pytorch.benchmark.zoo import Entry, ModelError, load, names, parameters_of
+from entrypoints.pytorch.throughput.zoo import ModelEntry, ModelError, load, names, parameters_of
 from tests.unit.conftest import check_golden
 from torchbake.benchmark.model import load_plan
 from torchbake.core.paths import TOOLKIT
 
-ZOO = TOOLKIT / "entrypoints/pytorch/benchmark/zoo"
+ZOO = TOOLKIT / "entrypoints/pytorch/throughput/zoo"
 PAGE = TOOLKIT / "docs/benchmark-models.md"
 START = "<!-- from the registry; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_zoo.py writes it -->\n"
 # The names by which people of other suites ask, with what each of them has there.
@@ -40,9 +40,9 @@ class Module:
         self.hooks.append(hook)
 
 
-def entry_of(**changes: Any) -> Entry:
+def entry_of(**changes: Any) -> ModelEntry:
     values: dict[str, Any] = {"name": "net", "title": "Net", "input": (3, 8, 8), "classes": 10, "source": "a paper"}
-    return Entry(**{**values, "maker": Module, **changes})
+    return ModelEntry(**{**values, "maker": Module, **changes})
 
 
 def own(folder: Path, text: str = OWN, name: str = "mine.py") -> str:
@@ -63,8 +63,8 @@ def test_models_of_the_field_have_their_names_samples_and_classes() -> None:
 
 def test_no_name_and_no_title_is_given_twice() -> None:
     entries = [load(name) for name in names()]
-    for given in (Counter(entry.name for entry in entries), Counter(entry.title for entry in entries)):
-        assert [word for word, count in given.items() if count > 1] == []
+    for argument in (Counter(entry.name for entry in entries), Counter(entry.title for entry in entries)):
+        assert [word for word, count in argument.items() if count > 1] == []
 
 
 def test_the_plan_of_the_examples_has_all_models() -> None:
@@ -91,7 +91,7 @@ def test_dense_layers_sum_up_to_the_published_count() -> None:
     for name in ("acoustic_model", "deep_mnist", "sensor_net"):
         entry = load(name)
         sizes = entry.arguments["sizes"]
-        assert sum((taken + 1) * given for taken, given in pairwise(sizes)) == entry.parameters, name
+        assert sum((value + 1) * argument for value, argument in pairwise(sizes)) == entry.parameters, name
         assert (sizes[0], sizes[-1]) == (*entry.input, entry.classes), name
 
 
@@ -136,9 +136,9 @@ def test_what_a_users_file_lacks_is_told_with_the_line(tmp_path: Path) -> None:
         ("x = 1\nraise OSError('no disk')", "mine.py, line 2: OSError: no disk. Correct the file."),
         ("class Net(:", "mine.py, line 1: SyntaxError: "),
     ):
-        said = refusal_of(own(tmp_path, text))
-        assert sentence in said, (text, sentence)
-        assert str(tmp_path / "mine.py") in said, (text, sentence)
+        output = refusal_of(own(tmp_path, text))
+        assert sentence in output, (text, sentence)
+        assert str(tmp_path / "mine.py") in output, (text, sentence)
 
 
 def test_all_problems_of_a_users_class_are_reported_at_once(tmp_path: Path) -> None:

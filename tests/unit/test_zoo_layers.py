@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-PACKAGE = "entrypoints.pytorch.benchmark.zoo"
+PACKAGE = "entrypoints.pytorch.throughput.zoo"
 
 
 class Layer:
@@ -52,7 +52,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 def test_googlenet_pools_and_drops_as_its_paper_or_as_torchvision(
     load: Callable[[str], Any], normalised: bool, last: int, dropout: float
 ) -> None:
-    made = [layer.made for layer in load("googlenet").GoogLeNet(normalised=normalised).inside]
-    pools = [(arguments, options) for kind, arguments, options in made if kind == "MaxPool2d"]
+    items = [layer.made for layer in load("googlenet").GoogLeNet(normalised=normalised).inside]
+    pools = [(arguments, options) for kind, arguments, options in items if kind == "MaxPool2d"]
     assert pools == [((size,), {"stride": 2, "ceil_mode": True}) for size in (3, 3, 3, last)]
-    assert ("Dropout", (dropout,), {}) in made
+    assert ("Dropout", (dropout,), {}) in items

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.benchmark.expand import Experiment, is_own
-from torchbake.benchmark.field_types import Docker, Host
+from torchbake.benchmark.field_types import Docker, PlanHost
 from torchbake.benchmark.nodes import node_variables
 from torchbake.core.paths import OWN_BENCH
-from torchbake.engine.gpu import KIND, Gpu
+from torchbake.engine.gpu import KIND, GpuAccess
 from torchbake.engine.runner import run_words
 from torchbake.matrix.spec import TOOLBOX
 
@@ -50,7 +50,7 @@ class Container:
 
     image: str
     family: str
-    gpu: Gpu
+    gpu: GpuAccess
     folder: Path
     toolbox: Path | None = None
     without: frozenset[str] = frozenset()  # limits that the engine may not set
@@ -99,7 +99,7 @@ def limits(docker: Docker, without: frozenset[str] = frozenset(), *, network: st
     return words + [f"--ulimit={name}={value}" for name, value in ulimits.items() if name not in without]
 
 
-def host_words(host: Host, experiment: Experiment, *, limit: int, folder: Path, node: int = 0) -> list[str]:
+def host_words(host: PlanHost, experiment: Experiment, *, limit: int, folder: Path, node: int = 0) -> list[str]:
     """Return the command that runs `bench` with a Python of this machine, or over ssh.
 
     Paths of the plan are relative to its ``folder`` on this machine; over ssh they are paths of the remote machine.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchbake.benchmark.estimate import Interval, Judgement, Round, Verdict, judge
+from torchbake.benchmark.estimate import Interval, Round, SpeedEstimate, Verdict, judge
 from torchbake.benchmark.expand import Experiment
 from torchbake.benchmark.places import Place
 from torchbake.benchmark.run import milliseconds
@@ -16,11 +16,11 @@ _WORST: tuple[Verdict, ...] = ("slower", "too noisy", "faster", "same")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class ExperimentComparison:
     """The result of one experiment in both images after ``rounds`` rounds."""
 
     experiment: Experiment
-    judgement: Judgement
+    judgement: SpeedEstimate
     rounds: int
 
 
@@ -43,7 +43,7 @@ class Comparison:
     def most_rounds(self) -> int:
         return _MORE * self.rounds
 
-    def run(self, experiment: Experiment, on_look: Callable[[str], None] = lambda _: None) -> Compared:
+    def run(self, experiment: Experiment, on_look: Callable[[str], None] = lambda _: None) -> ExperimentComparison:
         """Raise BenchmarkError if a run fails, and KeyboardInterrupt once the run is stopped."""
         on_look("trying both")
         for place in [self.a] if self.a.where == self.b.where else [self.a, self.b]:
@@ -59,7 +59,7 @@ class Comparison:
                 continue
             judgement = judge(alone, both, threshold=self.threshold, seed=self.seed)
             if judgement.verdict != "too noisy" or len(both) == self.most_rounds:
-                return Compared(experiment=experiment, judgement=judgement, rounds=len(both))
+                return ExperimentComparison(experiment=experiment, judgement=judgement, rounds=len(both))
             if judgement.noise >= self.threshold:  # more rounds of both alone cannot lower the noise
                 alone.append(self._round(self.a, self.a, experiment))
 
@@ -70,24 +70,24 @@ class Comparison:
     def _median(self, place: Place, experiment: Experiment) -> float:
         outcome = place.measure(experiment, self.limit)
         if outcome.result is None:
-            raise BenchmarkError(f"{experiment.name} in {place.named.name}: {outcome.reason}")
+            raise BenchmarkError(f"{experiment.name} in {place.place_name.name}: {outcome.reason}")
         return outcome.result.time.median
 
 
-def overall(compared: Sequence[Compared]) -> Verdict:
+def overall(comparisons: Sequence[ExperimentComparison]) -> Verdict:
     """Return the worst verdict of several experiments."""
-    return min((each.judgement.verdict for each in compared), key=_WORST.index)
+    return min((each.judgement.verdict for each in comparisons), key=_WORST.index)
 
 
-def sentence(judgement: Judgement) -> str:
+def sentence(judgement: SpeedEstimate) -> str:
     """Format a judgement: ``slower by 10.2% (+9.1% to +11.0%), noise 1.2%``."""
-    found = judgement.difference
+    value = judgement.difference
     is_clear = judgement.verdict in ("slower", "faster")
-    amount = f" by {abs(found.value):.1%}" if is_clear else f", {found.value:+.1%}"
-    return f"{judgement.verdict}{amount} ({found.low:+.1%} to {found.high:+.1%}), noise {judgement.noise:.1%}"
+    amount = f" by {abs(value.value):.1%}" if is_clear else f", {value.value:+.1%}"
+    return f"{judgement.verdict}{amount} ({value.low:+.1%} to {value.high:+.1%}), noise {judgement.noise:.1%}"
 
 
-def as_json(each: Compared) -> dict[str, Any]:
+def as_json(each: ExperimentComparison) -> dict[str, Any]:
     """Return a comparison for programs: times in seconds, differences as fractions of A's time."""
 
     def as_dict(interval: Interval) -> dict[str, float]:
@@ -105,7 +105,7 @@ def as_json(each: Compared) -> dict[str, Any]:
     }
 
 
-def row(each: Compared) -> tuple[str, ...]:
+def row(each: ExperimentComparison) -> tuple[str, ...]:
     """Return the cells of a comparison in a table: the experiment, both medians, and the verdict."""
     judgement = each.judgement
     return each.experiment.name, milliseconds(judgement.a.value), milliseconds(judgement.b.value), sentence(judgement)

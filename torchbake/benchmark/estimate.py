@@ -44,7 +44,7 @@ class Round:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class SpeedEstimate:
     """B compared with A. ``difference`` and ``noise`` are fractions of A's time: 0.1 is 10% longer.
 
     ``noise`` is the measured difference of A from itself.
@@ -74,7 +74,7 @@ def noise_of(alone: Sequence[Round], *, seed: int) -> float:
     return max(abs(math.expm1(interval.low)), abs(math.expm1(interval.high)))
 
 
-def judge(alone: Sequence[Round], rounds: Sequence[Round], *, threshold: float, seed: int) -> Judgement:
+def judge(alone: Sequence[Round], rounds: Sequence[Round], *, threshold: float, seed: int) -> SpeedEstimate:
     """Compare B with A. ``alone`` are rounds of A with itself, ``threshold`` is the smallest difference that counts.
 
     B is slower or faster if the difference reaches the threshold and its whole interval is beyond the noise. They are
@@ -92,7 +92,7 @@ def judge(alone: Sequence[Round], rounds: Sequence[Round], *, threshold: float, 
         verdict = "faster"
     elif -threshold < difference.low and difference.high < threshold and noise < threshold:
         verdict = "same"
-    return Judgement(
+    return SpeedEstimate(
         verdict=verdict,
         difference=difference,
         noise=noise,

@@ -7,22 +7,22 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from torchbake.benchmark.field_types import Conditions, Exclude, Model
-from torchbake.benchmark.model import Plan, Settings, When, plan_problems
+from torchbake.benchmark.field_types import Conditions, ExperimentExclude, PlanMapping
+from torchbake.benchmark.model import ExperimentSettings, Plan, When, plan_problems
 from torchbake.benchmark.variables import KEYS, fill
 from torchbake.core.digest import digest
 from torchbake.core.paths import OWN_BENCH
 from torchbake.matrix.yaml_source import Document, Location
 
 
-class Source(Model):
+class ExperimentSource(PlanMapping):
     """Files of an experiment: ``model`` is the digest of the file of a class, ``data`` a folder's absolute path."""
 
     model: str = ""
     data: str = ""
 
 
-class Experiment(Model):
+class Experiment(PlanMapping):
     """A measurement without its place. Results of equal experiments are comparable, also across plans."""
 
     model: str
@@ -31,8 +31,8 @@ class Experiment(Model):
     phase: str
     gpus: int
     nodes: int = 1
-    settings: Settings
-    source: Source = Source()
+    settings: ExperimentSettings
+    source: ExperimentSource = ExperimentSource()
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Experiment(Model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class PlaceName:
     """A place of a plan, with the ``word`` in the plan and the ``name`` in results."""
 
     kind: str  # image or host
@@ -56,21 +56,21 @@ class Named:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class PlanCase:
     """An experiment on a place; ``excluded`` is the plan's reason not to run it, if any."""
 
     experiment: Experiment
-    place: Named
+    place: PlaceName
     excluded: str = ""
 
 
-def expand(plan: Plan, places: Sequence[Named], document: Document) -> tuple[Case, ...]:
+def expand(plan: Plan, places: Sequence[PlaceName], document: Document) -> tuple[PlanCase, ...]:
     """Return all cases. Places of one experiment are adjacent, so that they are compared under equal conditions.
 
     Raise PlanError for a rule that matches no experiment, and for rules that leave none.
     """
     cases = tuple(
-        Case(experiment=each, place=place, excluded=_reason(plan.exclude, each, place))
+        PlanCase(experiment=each, place=place, excluded=_reason(plan.exclude, each, place))
         for each in experiments(plan)
         for place in places
     )
@@ -107,19 +107,19 @@ def _with_settings(experiment: Experiment, rules: Sequence[When]) -> Experiment:
     settings = experiment.settings
     for rule in rules:
         if _agrees(rule, experiment):
-            settings = _changed(settings, rule.set)
-    known = {key: getattr(experiment if key in Conditions.model_fields else settings, key) for key in KEYS}
-    options = tuple(fill(word, known) for word in settings.docker.options)
+            settings = _change(settings, rule.set)
+    known_names = {key: getattr(experiment if key in Conditions.model_fields else settings, key) for key in KEYS}
+    options = tuple(fill(word, known_names) for word in settings.docker.options)
     update = {
-        "args": tuple(fill(word, known) for word in settings.args),
-        "env": {name: fill(value, known) for name, value in settings.env.items()},
-        "data_dir": fill(settings.data_dir, known) if settings.data_dir else None,
+        "args": tuple(fill(word, known_names) for word in settings.args),
+        "env": {name: fill(value, known_names) for name, value in settings.env.items()},
+        "data_dir": fill(settings.data_dir, known_names) if settings.data_dir else None,
         "docker": settings.docker.model_copy(update={"options": options}),
     }
     return experiment.model_copy(update={"settings": settings.model_copy(update=update)})
 
 
-def _changed(settings: Settings, by: Settings) -> Settings:
+def _change(settings: ExperimentSettings, by: ExperimentSettings) -> ExperimentSettings:
     """Override the keys that ``by`` sets; ``env`` and ``docker`` are merged."""
     update: dict[str, object] = {name: getattr(by, name) for name in by.model_fields_set}
     if "env" in update:
@@ -130,16 +130,16 @@ def _changed(settings: Settings, by: Settings) -> Settings:
     return settings.model_copy(update=update)
 
 
-def comparable(plan: Plan, places: Sequence[Named]) -> tuple[Experiment, ...]:
+def comparable(plan: Plan, places: Sequence[PlaceName]) -> tuple[Experiment, ...]:
     """Return the experiments that the plan excludes on none of these places."""
     return tuple(each for each in experiments(plan) if not any(_reason(plan.exclude, each, place) for place in places))
 
 
-def _reason(rules: Sequence[Exclude], experiment: Experiment, place: Named) -> str:
+def _reason(rules: Sequence[ExperimentExclude], experiment: Experiment, place: PlaceName) -> str:
     return next((rule.reason for rule in rules if _holds(rule, experiment, place)), "")
 
 
-def _holds(rule: Exclude, experiment: Experiment, place: Named) -> bool:
+def _holds(rule: ExperimentExclude, experiment: Experiment, place: PlaceName) -> bool:
     for kind, words in (("image", rule.image), ("host", rule.host)):
         if words and not (kind == place.kind and {place.word, place.name} & {*words}):
             return False
@@ -160,7 +160,7 @@ def with_source(experiment: Experiment, folder: Path) -> Experiment:
     data = experiment.settings.data_dir
     file = folder / experiment.model.rpartition(":")[0]
     code = hashlib.sha256(file.read_bytes()).hexdigest() if is_own(experiment.model) and file.is_file() else ""
-    source = Source(model=f"sha256:{code}" if code else "", data=str(folder / data) if data else "")
+    source = ExperimentSource(model=f"sha256:{code}" if code else "", data=str(folder / data) if data else "")
     return experiment.model_copy(update={"source": source})
 
 
@@ -168,16 +168,16 @@ def demand_files(plan: Plan, document: Document, folder: Path) -> None:
     """Raise PlanError if files of a plan in ``folder`` are missing, unless only other machines need them."""
     if plan.hosts and not plan.images and all(host.ssh for host in plan.hosts):
         return
-    found: list[tuple[Location, str]] = []
+    matches: list[tuple[Location, str]] = []
     for data in dict.fromkeys(each.settings.data_dir for each in experiments(plan)):
         if data and not (folder / data).is_dir():
-            found.append((("data_dir",), f"{folder / data} is not a folder"))
+            matches.append((("data_dir",), f"{folder / data} is not a folder"))
     for number, model in enumerate(plan.models):
         file = folder / model.rpartition(":")[0]
         if is_own(model) and not file.is_file():
-            found.append((("models", number), f"{file} is not a file"))
-    if found:
-        raise plan_problems(document, found)
+            matches.append((("models", number), f"{file} is not a file"))
+    if matches:
+        raise plan_problems(document, matches)
 
 
 @cache

@@ -19,7 +19,7 @@ SIZE = r"^[1-9][0-9]*[bkmg]?$"  # of docker's --shm-size
 LIMIT = r"^(-1|[0-9]+)$"  # bytes of an ulimit; -1: no limit
 
 
-class Model(field_types.Model):
+class PlanMapping(field_types.Model):
     """A mapping of the file; unknown keys are errors."""
 
 
@@ -83,7 +83,7 @@ Limit = Annotated[str, Field(pattern=LIMIT), _LIMIT_SCHEMA]
 Variables = dict[Annotated[str, Field(pattern=VARIABLE)], Annotated[str, AfterValidator(_public)]]
 
 
-class Docker(Model):
+class Docker(PlanMapping):
     """Options of containers. Docker's default of 64 MB shared memory is too small for torch's workers and NCCL."""
 
     shm_size: Size = Field("1g", description="maximal size of `/dev/shm`", examples=["8g"])
@@ -95,7 +95,7 @@ class Docker(Model):
     )
 
 
-class Host(Model):
+class PlanHost(PlanMapping):
     """One or several machines without containers: over ssh, or this machine by its Python."""
 
     ssh: Words | None = Field(
@@ -138,7 +138,7 @@ class Host(Model):
         return " ".join([self.word, *python, *([self.bench] if self.bench else [])])
 
 
-class Conditions(Model):
+class Conditions(PlanMapping):
     """Conditions of a rule: an experiment matches if it meets all keys that are set."""
 
     model: Words | None = Field(None, description="of these models", examples=["vgg19"])
@@ -149,7 +149,7 @@ class Conditions(Model):
     nodes: Sizes | None = Field(None, description="with these numbers of nodes", examples=[2])
 
 
-class Exclude(Conditions):
+class ExperimentExclude(Conditions):
     """A rule that excludes the experiments that meet all its keys."""
 
     reason: Annotated[str, Field(min_length=8)] = Field(

@@ -16,11 +16,11 @@ from torchbake.benchmark.field_types import (
     Device,
     Docker,
     Dtypes,
-    Exclude,
+    ExperimentExclude,
     Gpus,
-    Host,
-    Model,
     Phases,
+    PlanHost,
+    PlanMapping,
     Positive,
     Seconds,
     Sizes,
@@ -42,7 +42,7 @@ _HINT = f"Every key: {Command('help', 'benchmark-plans')}"
 Count = Annotated[int, Field(ge=0)]
 
 
-class Settings(Model):
+class ExperimentSettings(PlanMapping):
     """How an experiment is measured."""
 
     num_batches: Positive = Field(100, description="batches that are measured", examples=[50])
@@ -68,7 +68,9 @@ class Settings(Model):
 class When(Conditions):
     """A rule that changes settings of the experiments that meet all its other keys. Later rules override earlier."""
 
-    set: Settings = Field(description="changed settings; `env` and `docker` are merged", examples=[{"num_batches": 20}])
+    set: ExperimentSettings = Field(
+        description="changed settings; `env` and `docker` are merged", examples=[{"num_batches": 20}]
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -79,7 +81,7 @@ class When(Conditions):
         return self
 
 
-class Axes(Model):
+class Axes(PlanMapping):
     """Axes and places of a plan: each value of an axis is combined with each value of the others."""
 
     models: Words = Field(
@@ -100,8 +102,8 @@ class Axes(Model):
         description="selectors of images in the matrix, or references; a plan needs `images` or `hosts`",
         examples=[["2.10.0 cuda12.8 runtime debian12", "ghcr.io/acme/pytorch:latest"]],
     )
-    hosts: tuple[Host, ...] = Field((), description="machines without containers", examples=[[{"ssh": "foo_bar"}]])
-    exclude: tuple[Exclude, ...] = Field(
+    hosts: tuple[PlanHost, ...] = Field((), description="machines without containers", examples=[[{"ssh": "foo_bar"}]])
+    exclude: tuple[ExperimentExclude, ...] = Field(
         (),
         description="excluded experiments, with the reason",
         examples=[[{"model": "vgg19", "batch_size": 64, "reason": "does not fit into 16 GB"}]],
@@ -115,7 +117,7 @@ class Axes(Model):
     timeout: Positive = Field(3600, description="seconds for one experiment", examples=[600])
 
 
-class Plan(Settings, Axes):
+class Plan(ExperimentSettings, Axes):
     """A whole plan: settings, axes and variables."""
 
     variables: dict[Variable, VariableValue] = Field(
@@ -125,21 +127,21 @@ class Plan(Settings, Axes):
     )
 
     @property
-    def settings(self) -> Settings:
-        return Settings.model_validate(self.model_dump(include=set(Settings.model_fields)))
+    def settings(self) -> ExperimentSettings:
+        return ExperimentSettings.model_validate(self.model_dump(include=set(ExperimentSettings.model_fields)))
 
 
-def load_plan(path: Path, *, places: bool = True, given: Mapping[str, Any] | None = None) -> tuple[Plan, Document]:
+def load_plan(path: Path, *, places: bool = True, variables: Mapping[str, Any] | None = None) -> tuple[Plan, Document]:
     """Read and validate a plan. With ``places`` it must name images or hosts.
 
-    ``given`` are variables of the command line. Raise PlanError with every problem, and UsageError for a variable that
-    the plan does not use.
+    ``variables`` are variables of the command line. Raise PlanError with every problem, and UsageError for a variable
+    that the plan does not use.
     """
     try:
         document = read_document(path, named_by="PLAN.yaml")
     except MatrixError as error:
         raise PlanError(error.message, hint=error.hint) from None
-    document = with_variables(document, given or {})
+    document = with_variables(document, variables or {})
     plan = validate_plan(document)
     if places and not (plan.images or plan.hosts):
         raise plan_problems(document, [((), "names neither images nor hosts: write `images: [cpu]`")])
@@ -154,31 +156,31 @@ def validate_plan(document: Document) -> Plan:
     try:
         plan = Plan.model_validate(document.data)
     except ValidationError as error:
-        raise plan_problems(document, [explain(found, Plan) for found in error.errors()]) from None
+        raise plan_problems(document, [explain(detail, Plan) for detail in error.errors()]) from None
     if wrong := [*_repeated_flags(("args",), plan), *_contradictions(plan)]:
         raise plan_problems(document, wrong)
     return plan
 
 
-def with_variables(document: Document, given: Mapping[str, Any]) -> Document:
-    """Replace the plan's variables, which ``given`` override. Raise PlanError and UsageError."""
+def with_variables(document: Document, variables: Mapping[str, Any]) -> Document:
+    """Replace the plan's variables, which ``variables`` override. Raise PlanError and UsageError."""
     if not isinstance(document.data, dict):
         return document
     own = document.data.get("variables")
     own, problems = own if isinstance(own, dict) else {}, list[tuple[Location, str]]()
     rest = {name: value for name, value in document.data.items() if name != "variables"}
-    values = values_of({**own, **given}, problems)
-    filled = with_values(rest, values, (), problems) if values or not (own or given) else rest
+    values = values_of({**own, **variables}, problems)
+    filled = with_values(rest, values, (), problems) if values or not (own or variables) else rest
     if problems:
         raise plan_problems(document, problems)
-    used = {*references(rest), *references(own), *references({**given})}
-    if idle := [name for name in given if name not in used]:
+    used = {*references(rest), *references(own), *references({**variables})}
+    if idle := [name for name in variables if name not in used]:
         raise UsageError(f"-P {idle[0]} changes nothing: {document.path} has no ${{{idle[0]}}}.", hint="Correct it.")
-    kept = {"variables": document.data["variables"]} if "variables" in document.data else {}
-    return replace(document, data={**filled, **kept})
+    kept_items = {"variables": document.data["variables"]} if "variables" in document.data else {}
+    return replace(document, data={**filled, **kept_items})
 
 
-def _repeated_flags(at: Location, settings: Settings) -> Iterator[tuple[Location, str]]:
+def _repeated_flags(at: Location, settings: ExperimentSettings) -> Iterator[tuple[Location, str]]:
     """Find flags in ``args`` that a key of the plan sets."""
     for place, word in enumerate(settings.args):
         flag = word.partition("=")[0].removeprefix("--")
@@ -197,9 +199,9 @@ def _contradictions(plan: Plan) -> Iterator[tuple[Location, str]]:
         yield ("batch_sizes",), "do not ascend, and `stop_at_out_of_memory` tries them from small to large"
 
 
-def plan_problems(document: Document, found: list[tuple[Location, str]]) -> PlanError:
+def plan_problems(document: Document, errors: list[tuple[Location, str]]) -> PlanError:
     """Return one error with all problems of a plan, in the file's order."""
-    return PlanError(problems(document, found).message, hint=f"Correct {document.path}. {_HINT}")
+    return PlanError(problems(document, errors).message, hint=f"Correct {document.path}. {_HINT}")
 
 
 _KEYS = {  # the keys of a plan that set flags of `bench`
@@ -210,5 +212,5 @@ _KEYS = {  # the keys of a plan that set flags of `bench`
     "data_loader_only": "phases",
     "num_gpus": "gpus",
     "device": "gpus",
-    **{name: name for name in Settings.model_fields if name not in ("args", "env", "docker")},
+    **{name: name for name in ExperimentSettings.model_fields if name not in ("args", "env", "docker")},
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.outcome import Outcome, read_outcome
+from torchbake.benchmark.outcome import RunOutcome, read_outcome
 from torchbake.core.parallel import side_by_side
 from torchbake.core.processes import run_to_end
 
@@ -31,16 +31,16 @@ def script(commands: Sequence[Sequence[str]], *, network: str = "") -> str:
 
 def run_nodes(
     commands: Sequence[Sequence[str]], *, env: Mapping[str, str], limit: float, stopping: threading.Event
-) -> Outcome:
+) -> RunOutcome:
     """Run all nodes and return the outcome of node 0; if another node fails, there is no result.
 
     Raise OSError if the program does not exist.
     """
-    done = side_by_side(
+    results = side_by_side(
         lambda words: run_to_end(words, env=env, limit=limit, stopping=stopping), commands, most=len(commands)
     )
-    outcome = read_outcome(done[0])
-    for node, other in enumerate(done[1:], 1):
+    outcome = read_outcome(results[0])
+    for node, other in enumerate(results[1:], 1):
         if other.code or other.late:
             how = f"did not end within {other.seconds:.0f} s" if other.late else f"ended with {other.code}"
             reason = f"{outcome.reason} Node {node} {how}: {other.last_words}".strip()

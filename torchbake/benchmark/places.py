@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from torchbake.benchmark.commands import Container, host_words, limits
-from torchbake.benchmark.expand import Experiment, Named, own_bench
-from torchbake.benchmark.field_types import Docker, Host
+from torchbake.benchmark.expand import Experiment, PlaceName, own_bench
+from torchbake.benchmark.field_types import Docker, PlanHost
 from torchbake.benchmark.nodes import NETWORK, run_nodes, script
-from torchbake.benchmark.outcome import DOCKER, Outcome, read_outcome, refusal_of
+from torchbake.benchmark.outcome import DOCKER, RunOutcome, read_outcome, refusal_of
 from torchbake.benchmark.records import Where
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, find_gpu
@@ -24,8 +24,8 @@ from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.problem import Problem, unknown
 from torchbake.core.processes import run_to_end
 from torchbake.engine.client import Engine, starting_docker
-from torchbake.engine.containers import undisturbed
-from torchbake.engine.gpu import Gpu, gpu_of_host
+from torchbake.engine.containers import shield
+from torchbake.engine.gpu import GpuAccess, gpu_of_host
 from torchbake.engine.runner import RUN, Runner, run_words
 from torchbake.errors import BenchmarkError, EngineError, MatrixError, SelectorError, UsageError
 from torchbake.matrix.project import Project, load_project
@@ -35,7 +35,7 @@ from torchbake.oci.reference import parse_reference
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
-_UNSEEN = Gpu(how="runtime", reason="nobody was asked")  # of a place that this machine cannot examine
+_UNSEEN = GpuAccess(how="runtime", reason="nobody was asked")  # of a place that this machine cannot examine
 _RLIMITS = {"3": "stack", "8": "memlock"}  # numbers in Linux's include/uapi/asm-generic/resource.h
 _REFUSED = re.compile(r"rlimit type (\d+): operation not permitted")
 _SECONDS = 60
@@ -45,7 +45,7 @@ class Place(Protocol):
     """A place of a plan."""
 
     @property
-    def named(self) -> Named: ...
+    def place_name(self) -> PlaceName: ...
 
     @property
     def where(self) -> Where: ...
@@ -56,7 +56,7 @@ class Place(Protocol):
     def command(self, experiment: Experiment) -> str:
         """Return the shell command of an experiment: one line, or several for several nodes."""
 
-    def measure(self, experiment: Experiment, limit: int) -> Outcome:
+    def measure(self, experiment: Experiment, limit: int) -> RunOutcome:
         """Run an experiment to its end. Raise KeyboardInterrupt once the run is stopped."""
 
 
@@ -64,7 +64,7 @@ class Place(Protocol):
 class ImagePlace:
     """An image in the engine."""
 
-    named: Named
+    place_name: PlaceName
     where: Where
     container: Container
     gpu_mode: str
@@ -84,7 +84,7 @@ class ImagePlace:
             return shlex.join(self.container.words(experiment))
         return script(self._nodes(experiment, {}, NETWORK), network=NETWORK)
 
-    def measure(self, experiment: Experiment, limit: int) -> Outcome:
+    def measure(self, experiment: Experiment, limit: int) -> RunOutcome:
         if experiment.nodes == 1:
             words = self.container.words(experiment, self.labels)
             return read_outcome(run_to_end(words, env=os.environ, limit=limit, stopping=self.stopping))
@@ -94,9 +94,9 @@ class ImagePlace:
             commands = self._nodes(experiment, runner.labels, runner.network(internal=True))
             return run_nodes(commands, env=os.environ, limit=limit, stopping=self.stopping)
         except EngineError as error:
-            return Outcome(reason=error.message)
+            return RunOutcome(reason=error.message)
         finally:
-            with undisturbed():
+            with shield():
                 runner.remove_all()
 
     def _nodes(self, experiment: Experiment, labels: Mapping[str, str], network: str) -> list[list[str]]:
@@ -108,9 +108,9 @@ class ImagePlace:
 class HostPlace:
     """A host without containers: this machine, or machines that ssh reaches."""
 
-    named: Named
+    place_name: PlaceName
     where: Where
-    host: Host
+    host: PlanHost
     folder: Path
     timeout: int
     stopping: threading.Event
@@ -121,7 +121,7 @@ class HostPlace:
         """Return the reason why the host cannot run an experiment; the GPU of a remote machine is not checked here."""
         machines = len(self.host.ssh or (1,))
         if experiment.nodes > machines:
-            return unknown(f"{self.named.name} names {machines} of {experiment.nodes} nodes")
+            return unknown(f"{self.place_name.name} names {machines} of {experiment.nodes} nodes")
         if not experiment.on_gpu:
             return None
         return (_UNSEEN if self.host.ssh else gpu_of_host()).problem(self.gpu_mode)
@@ -131,7 +131,7 @@ class HostPlace:
         first, *others = self._nodes(experiment)
         return script([[*(["env", *variables] if variables else []), *first], *others])
 
-    def measure(self, experiment: Experiment, limit: int) -> Outcome:
+    def measure(self, experiment: Experiment, limit: int) -> RunOutcome:
         env = without_job(self.environ) | (experiment.settings.env if not self.host.ssh else {})
         python = Path(self.host.python)
         if not self.host.ssh and python.is_absolute():  # processes that `bench` starts must be this Python, too
@@ -140,7 +140,7 @@ class HostPlace:
         try:
             return run_nodes(commands, env=env, limit=limit + 30, stopping=self.stopping)
         except OSError as error:
-            return Outcome(reason=f"{commands[0][0]} cannot be started: {error.strerror}.")
+            return RunOutcome(reason=f"{commands[0][0]} cannot be started: {error.strerror}.")
 
     def _nodes(self, experiment: Experiment) -> list[list[str]]:
         return [
@@ -149,18 +149,20 @@ class HostPlace:
         ]
 
 
-def names_of(images: Sequence[str], hosts: Sequence[Host], project: Project | None) -> list[tuple[Named, str | Host]]:
+def names_of(
+    images: Sequence[str], hosts: Sequence[PlanHost], project: Project | None
+) -> list[tuple[PlaceName, str | PlanHost]]:
     """Return the places of a plan, each with its image reference or its host. Raise SelectorError and UsageError.
 
     Words of a selector can select several images; a reference has a colon, a slash or an @.
     """
-    found: dict[str, tuple[Named, str | Host]] = {}
+    matches: dict[str, tuple[PlaceName, str | PlanHost]] = {}
     for word in images:
         for name, reference in _images(word, project):
-            found.setdefault(name, (Named(kind="image", word=word, name=name), reference))
+            matches.setdefault(name, (PlaceName(kind="image", word=word, name=name), reference))
     for host in hosts:
-        found.setdefault(host.name, (Named(kind="host", word=host.word, name=host.name), host))
-    return list(found.values())
+        matches.setdefault(host.name, (PlaceName(kind="host", word=host.word, name=host.name), host))
+    return list(matches.values())
 
 
 def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
@@ -172,10 +174,10 @@ def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
         raise UsageError(problem, hint="Name it by --matrix FILE.")
     specs = project.expansion.specs
     holders = [spec for spec in pytorch_of(specs) if word in project.tags[spec.id]]
-    chosen = holders or pytorch_of(select(specs, word.split(), project.tags).specs)
-    if not chosen:
+    image_specs = holders or pytorch_of(select(specs, word.split(), project.tags).specs)
+    if not image_specs:
         raise SelectorError(f"{word!r} selects no PyTorch image.", hint=f"`{Command('list', 'all')}` shows them.")
-    return [(spec.id, ref_of(spec, project.tags[spec.id])) for spec in chosen]
+    return [(spec.id, ref_of(spec, project.tags[spec.id])) for spec in image_specs]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,12 +197,12 @@ def try_image(image: str, docker: Docker, labels: Mapping[str, str], stopping: t
     while True:
         words = [*run_words(labels), *limits(docker, without), image, "test", "-x", f"{TOOLBOX}/bench"]
         with starting_docker():
-            done = run_to_end(words, env=os.environ, limit=_SECONDS, stopping=stopping)
-        if done.code != DOCKER:
-            return Trial(has_bench=done.code == 0, without=without)
-        refused = _RLIMITS.get(match[1]) if (match := _REFUSED.search(done.stderr)) else None
+            result = run_to_end(words, env=os.environ, limit=_SECONDS, stopping=stopping)
+        if result.code != DOCKER:
+            return Trial(has_bench=result.code == 0, without=without)
+        refused = _RLIMITS.get(match[1]) if (match := _REFUSED.search(result.stderr)) else None
         if refused is None or refused in without or refused in docker.model_fields_set:
-            raise BenchmarkError(f"{image} does not start: {refusal_of(done)}", hint="Correct `docker` in the plan.")
+            raise BenchmarkError(f"{image} does not start: {refusal_of(result)}", hint="Correct `docker` in the plan.")
         console.say(f"this engine may not raise the limit {refused}: containers are started without", style="yellow")
         without |= {refused}
 
@@ -221,26 +223,28 @@ class Finder:
     own: bool = False
     docker: Docker = field(default_factory=Docker)
 
-    def place(self, named: Named, what: str | Host) -> Place:
+    def place(self, place_name: PlaceName, what: str | PlanHost) -> Place:
         """Return the place. Raise BenchmarkError if the engine does not have the image, and EngineError."""
-        if isinstance(what, Host):
+        if isinstance(what, PlanHost):
             bench = "" if what.ssh or what.bench else own_bench()
-            where = Where(kind="host", name=named.name, host=what.word if what.ssh else platform.node(), bench=bench)
+            where = Where(
+                kind="host", name=place_name.name, host=what.word if what.ssh else platform.node(), bench=bench
+            )
             return HostPlace(
-                named=named, where=where, host=what, folder=self.folder, timeout=self.timeout,
+                place_name=place_name, where=where, host=what, folder=self.folder, timeout=self.timeout,
                 stopping=self.session.stopping, gpu_mode=self.gpu,
             )  # fmt: skip
         digest = self.engine.find([what]) if self.engine else None
         if self.engine and digest:
-            return self._present(self.engine, named, what, digest)
+            return self._present(self.engine, place_name, what, digest)
         if self.engine and not self.dry:
-            how = str(Command("build", named.name)) if what != named.name else f"docker pull {what}"
+            how = str(Command("build", place_name.name)) if what != place_name.name else f"docker pull {what}"
             raise BenchmarkError(f"{what} is not in the engine.", hint=how)
         toolbox = OWN_TOOLBOX if self.own else None
         container = Container(image=what, family="cuda", gpu=_UNSEEN, folder=self.folder, toolbox=toolbox)
-        return self._image(named, container, Where(kind="image", name=named.name, host=platform.node()), {})
+        return self._image(place_name, container, Where(kind="image", name=place_name.name, host=platform.node()), {})
 
-    def _present(self, engine: Engine, named: Named, reference: str, digest: str) -> Place:
+    def _present(self, engine: Engine, place_name: PlaceName, reference: str, digest: str) -> Place:
         config = engine.config(digest)
         family = family_of(None, config)
         labels = Runner(engine, run=self.session.id).labels
@@ -253,12 +257,14 @@ class Finder:
             toolbox=toolbox, without=trial.without,
         )  # fmt: skip
         host, bench = str(engine.info.get("Name") or platform.node()), own_bench() if toolbox else ""
-        where = Where(kind="image", name=named.name, digest=digest, host=host, bench=bench)
-        return self._image(named, container, where, labels)
+        where = Where(kind="image", name=place_name.name, digest=digest, host=host, bench=bench)
+        return self._image(place_name, container, where, labels)
 
-    def _image(self, named: Named, container: Container, where: Where, labels: Mapping[str, str]) -> ImagePlace:
+    def _image(
+        self, place_name: PlaceName, container: Container, where: Where, labels: Mapping[str, str]
+    ) -> ImagePlace:
         return ImagePlace(
-            named=named, where=where, container=container, gpu_mode=self.gpu, labels=labels,
+            place_name=place_name, where=where, container=container, gpu_mode=self.gpu, labels=labels,
             stopping=self.session.stopping, engine=self.engine,
         )  # fmt: skip
 

@@ -15,12 +15,12 @@ from typing import Literal
 from pydantic import ValidationError
 
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.outcome import Part, Result, Series
+from torchbake.benchmark.outcome import BenchResult, ResultPart, Series
 from torchbake.core.files import write_text
 from torchbake.core.ownership import check_links
 
 
-class Where(Part):
+class Where(ResultPart):
     """The place of a measurement. ``digest`` is the image's (empty: a host), ``host`` names all machines that ran it.
 
     ``bench`` is the digest of this toolkit's `bench`, if it was used in place of the image's.
@@ -38,7 +38,7 @@ class Where(Part):
         return frozenset(self.host.split(", "))
 
 
-class Record(Part):
+class RunRecord(ResultPart):
     """A measurement, or the ``reason`` and the kind of its ``failure``.
 
     ``command`` is a shell command, ``started`` an ISO time in UTC.
@@ -51,7 +51,7 @@ class Record(Part):
     seconds: float
     reason: str = ""
     failure: Literal["", "out-of-memory", "not-run"] = ""
-    result: Result | None = None
+    result: BenchResult | None = None
     monitor: Series | None = None
 
     @property
@@ -78,7 +78,7 @@ class Records:
 
     path: Path
 
-    def add(self, record: Record) -> None:
+    def add(self, record: RunRecord) -> None:
         """Append a record. Raise OSError."""
         check_links(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,20 +90,20 @@ class Records:
             file.flush()
             os.fsync(handle)
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[RunRecord]:
         """Return all records, oldest first, without lines that are not valid records. Raise OSError."""
         records = []
         for line in self.path.read_bytes().splitlines() if self.path.exists() else []:
             with contextlib.suppress(ValidationError):
-                records.append(Record.model_validate_json(line))
+                records.append(RunRecord.model_validate_json(line))
         return records
 
-    def measured(self) -> dict[str, Record]:
+    def results(self) -> dict[str, RunRecord]:
         """Return the newest successful record of each key."""
         return {record.key: record for record in self.all() if record.result}
 
 
-def write_csv(path: Path, records: Iterable[Record]) -> None:
+def write_csv(path: Path, records: Iterable[RunRecord]) -> None:
     """Write the records as a table, times in seconds. Raise OSError."""
     _write_table(path, COLUMNS, [row_of(record) for record in records])
 
@@ -139,7 +139,7 @@ _AXES = ("model", "phase", "dtype", "batch_size", "gpus", "nodes")
 MONITORED = (*_AXES, "place", "started", "status", *Series.model_fields)
 
 
-def write_monitor(path: Path, records: Iterable[Record]) -> None:
+def write_monitor(path: Path, records: Iterable[RunRecord]) -> None:
     """Write the time series of all records, a row for each moment. Raise OSError."""
     rows = list[dict[str, object]]()
     for record in records:
@@ -150,7 +150,7 @@ def write_monitor(path: Path, records: Iterable[Record]) -> None:
     _write_table(path, MONITORED, rows)
 
 
-def row_of(record: Record) -> dict[str, object]:
+def row_of(record: RunRecord) -> dict[str, object]:
     """Return a record as a row of the table."""
     case, where, result, settings = record.experiment, record.where, record.result, record.experiment.settings
     row: dict[str, object] = case.model_dump(include={*_AXES})

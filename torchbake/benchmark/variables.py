@@ -44,7 +44,7 @@ def values_of(variables: Mapping[str, Any], problems: Problems) -> dict[str, Any
         return {}
     values: dict[str, Any] = {}
     for name in order:
-        values[name] = _replaced(variables[name], values, ("variables", name), problems)
+        values[name] = _replace(variables[name], values, ("variables", name), problems)
     return values
 
 
@@ -54,35 +54,35 @@ def with_values(value: Any, values: Mapping[str, Any], at: Location, problems: P
         return {key: with_values(one, values, (*at, key), problems) for key, one in value.items()}
     if isinstance(value, list):
         return [with_values(one, values, (*at, number), problems) for number, one in enumerate(value)]
-    return _final(_replaced(value, values, at, problems), at, problems)
+    return _final(_replace(value, values, at, problems), at, problems)
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
     """Replace keys of an experiment in a text, and then the escape `$${` by `${`."""
 
-    def shown(match: re.Match[str]) -> str:
-        found = values.get(match[2], match[0])
-        return match[0][1:] if match[1] else str(found).lower() if isinstance(found, bool) else str(found)
+    def replacement(match: re.Match[str]) -> str:
+        value = values.get(match[2], match[0])
+        return match[0][1:] if match[1] else str(value).lower() if isinstance(value, bool) else str(value)
 
-    return _REFERENCE.sub(shown, text)
+    return _REFERENCE.sub(replacement, text)
 
 
-def _replaced(value: Any, values: Mapping[str, Any], at: Location, problems: Problems) -> Any:
+def _replace(value: Any, values: Mapping[str, Any], at: Location, problems: Problems) -> Any:
     """Replace references to variables in a value. A variable that is a list must be the whole value of a key."""
     if isinstance(value, list):
-        return [_replaced(one, values, (*at, number), problems) for number, one in enumerate(value)]
+        return [_replace(one, values, (*at, number), problems) for number, one in enumerate(value)]
     if not isinstance(value, str):
         return value
     match = _REFERENCE.fullmatch(value)
     if match and not match[1] and isinstance(values.get(match[2]), list) and isinstance(at[-1], str):
         return values[match[2]]
 
-    def shown(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         if problem := _problem(match, values):
             problems.append((at, problem))
         return match[0] if match[1] or match[2] in KEYS else str(values.get(match[2], ""))
 
-    return _REFERENCE.sub(shown, value)
+    return _REFERENCE.sub(replacement, value)
 
 
 def _problem(match: re.Match[str], values: Mapping[str, Any]) -> str:

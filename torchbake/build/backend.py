@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from torchbake.build.bakefile import Job, Options, exported, into_engine
+from torchbake.build.bakefile import BuildJob, BuildOptions, export_spec, into_engine
 from torchbake.build.bakery import Bakery
 from torchbake.build.buildah import Buildah
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildkit_progress import shown_on
 from torchbake.build.buildx import Builder, builder_driver
+from torchbake.build.commit import content_epoch
 from torchbake.build.executor import Choice, Executor, buildah_of, check_options, executor_of
 from torchbake.build.image_store import Store
 from torchbake.build.kept_images import KeptImages
 from torchbake.build.result import sizes_file
 from torchbake.build.saved_image import SavedImages
-from torchbake.build.source_date import content_epoch
 from torchbake.engine.capability import uses_layouts
 from torchbake.engine.client import Engine
 from torchbake.matrix.project import Project
@@ -53,13 +53,13 @@ class Backend:
     @property
     def output(self) -> str:
         """The output of the builds, in the form of a bake file."""
-        return into_engine() if self.saving else exported()
+        return into_engine() if self.saving else export_spec()
 
-    def on_engine(self, job: Job) -> Job:
+    def on_engine(self, job: BuildJob) -> BuildJob:
         """Return a job with the contexts of this backend."""
         return self.saving.on_engine(job) if self.saving else job
 
-    def import_base(self, job: Job) -> None:
+    def import_base(self, job: BuildJob) -> None:
         """Import a job's base into the engine if the build reads it there. Raises EngineError and BuildError."""
         if self.saving:
             self.saving.import_base(job.base)
@@ -74,15 +74,16 @@ class Backend:
         return BuildahBuilder(self.buildah, bring, cached=cached and self.buildah.cached)
 
     def bakery(
-        self, job: Job, builder: Builder | BuildahBuilder, *, options: Options, secrets: Mapping[str, Path], log: Path,
-        shown: Board, layers: LayerStore,
+        self, job: BuildJob, builder: Builder | BuildahBuilder, *, options: BuildOptions, secrets: Mapping[str, Path],
+        log: Path,
+        progress: Board, layers: LayerStore,
     ) -> Bakery:  # fmt: skip
         """Return the builder of a job's image, which shows its progress on a board."""
         name, base = job.spec.id, job.base
         layout = Layout(folder=base.layout(self.project.state)) if base.source == "bootstrap" else None
         return Bakery(
             builder=builder, root=self.project.root, options=options, secrets=secrets, log=log,
-            on_step=shown_on(shown, name), again=partial(shown.look, name), saving=self.saving,
+            on_step=shown_on(progress, name), again=partial(progress.look, name), saving=self.saving,
             own=OwnLayers(store=layers, epoch=content_epoch(), base=layout),
         )  # fmt: skip
 

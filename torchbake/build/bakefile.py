@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.build.base_image import Base
+from torchbake.build.base_image import BaseImage
 from torchbake.core.paths import TOOLKIT
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class BuildJob:
     """One image to build, with its base, named contexts and build arguments. ``ref`` is the name for `docker run`.
 
     ``dockerfile`` is the Dockerfile's text. If a template of the project changes it, ``own_template`` is True.
@@ -23,7 +23,7 @@ class Job:
     ref: str
     tags: tuple[str, ...]
     inputs: str
-    base: Base
+    base: BaseImage
     contexts: Mapping[str, str]
     dockerfile: str
     lock: Lock | None
@@ -42,7 +42,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class BuildOptions:
     """Options of a build, which are the same for all images.
 
     ``proxies`` are the names of set variables. Their values may contain passwords, so no file contains them.
@@ -84,7 +84,7 @@ _NO_PROVENANCE = ("type=provenance,disabled=true",)  # provenance with a time wo
 
 
 def bake_file(
-    jobs: Sequence[Job], options: Options, root: Path, secrets: Mapping[str, Mapping[str, Path]]
+    jobs: Sequence[BuildJob], options: BuildOptions, root: Path, secrets: Mapping[str, Mapping[str, Path]]
 ) -> dict[str, Any]:
     """Return the bake file of jobs. bake allows no dots in the names of targets, so IDs have `_` for them."""
     targets = {target_name(job.spec): _target(job, options, root, secrets[job.spec.id]) for job in jobs}
@@ -92,7 +92,14 @@ def bake_file(
 
 
 def bytecode_file(
-    job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, sources: Path, final: str, folder: Path
+    job: BuildJob,
+    options: BuildOptions,
+    root: Path,
+    secrets: Mapping[str, Path],
+    *,
+    sources: Path,
+    final: str,
+    folder: Path,
 ) -> dict[str, Any]:
     """Return the bake file that compiles the Python files of ``sources`` for their place below ``final``.
 
@@ -109,7 +116,9 @@ def bytecode_file(
     return _by_interpreter(job, options, root, secrets, word="bytecode", own=own, folder=folder)
 
 
-def python_file(job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, folder: Path) -> dict[str, Any]:
+def python_file(
+    job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[str, Path], *, folder: Path
+) -> dict[str, Any]:
     """Return the bake file that writes an image's version and settings of Python to ``folder/python``.
 
     They differ for builds of Python with other bytecode: https://docs.python.org/3/library/sys.html#sys.version
@@ -119,7 +128,7 @@ def python_file(job: Job, options: Options, root: Path, secrets: Mapping[str, Pa
 
 
 def _by_interpreter(
-    job: Job, options: Options, root: Path, secrets: Mapping[str, Path], *, word: str, own: Mapping[str, Any],
+    job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[str, Path], *, word: str, own: Mapping[str, Any],
     folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """Return a bake file with one target that is based on an image's Python and writes into a folder."""
@@ -136,7 +145,7 @@ def _by_interpreter(
     return _file({f"{name}-{word}": target, f"{name}-interpreter": interpreter}, [f"{name}-{word}"], options)
 
 
-def _file(targets: dict[str, Any], default: list[str], options: Options) -> dict[str, Any]:
+def _file(targets: dict[str, Any], default: list[str], options: BuildOptions) -> dict[str, Any]:
     targets = {name: _literal(target) for name, target in targets.items()}
     for target in targets.values():
         target["args"] |= {name: f"${{{name}}}" for name in options.proxies}
@@ -164,7 +173,7 @@ def _inner(target: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in target.items() if key != "cache-to"} | {"output": _CACHE_ONLY}
 
 
-def exported() -> str:
+def export_spec() -> str:
     """Return the output of a builder that exports layouts. torchbake compresses the layers as it writes them again."""
     return "type=oci,tar=false,oci-mediatypes=true,compression=uncompressed"
 
@@ -174,14 +183,14 @@ def into_engine() -> str:
     return "type=image"
 
 
-def build_arguments(job: Job, options: Options) -> dict[str, str]:
+def build_arguments(job: BuildJob, options: BuildOptions) -> dict[str, str]:
     """Return the build arguments of an image."""
     base = job.base
     # Only a base of a registry can be found by name and digest.
-    named = {"BASE_NAME": base.image if base.source == "registry" else "", "BASE_SOURCE": base.source}
+    names = {"BASE_NAME": base.image if base.source == "registry" else "", "BASE_SOURCE": base.source}
     return {
         "BASE_DIGEST": base.digest,
-        **({} if job.spec.from_scratch else named),
+        **({} if job.spec.from_scratch else names),
         **({"BELOW": job.below} if job.below else {}),
         "CREATED": options.created,
         "INPUTS": job.inputs,
@@ -189,7 +198,7 @@ def build_arguments(job: Job, options: Options) -> dict[str, str]:
     }
 
 
-def _target(job: Job, options: Options, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:
+def _target(job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[str, Path]) -> dict[str, Any]:
     place = f",dest={options.exports / target_name(job.spec)}" if options.exports else ""
     target: dict[str, Any] = {
         "context": str(root),

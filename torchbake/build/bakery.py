@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.build.bakefile import (
-    Job,
-    Options,
+    BuildJob,
+    BuildOptions,
     bake_file,
     build_arguments,
     bytecode_file,
@@ -17,8 +17,8 @@ from torchbake.build.bakefile import (
     target_name,
 )
 from torchbake.build.buildah_build import BuildahBuilder
-from torchbake.build.buildkit_progress import Progress, Step
-from torchbake.build.buildx import Builder, Outcome, sentence_of
+from torchbake.build.buildkit_progress import BuildStep, Progress
+from torchbake.build.buildx import Builder, BuildOutcome, sentence_of
 from torchbake.build.podman_file import steps_of
 from torchbake.build.saved_image import SavedImages
 from torchbake.core.files import write_text
@@ -28,7 +28,7 @@ from torchbake.store.own_layers import OwnLayers
 
 # BuildKit's message for a fault that ends a build: https://github.com/moby/buildkit/issues/3635
 _LOST_TRACK = "failed to get state for index"
-OnStep = Callable[[Progress, list[Step]], None]
+OnStep = Callable[[Progress, list[BuildStep]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Bakery:
 
     builder: Builder | BuildahBuilder
     root: Path
-    options: Options
+    options: BuildOptions
     secrets: Mapping[str, Path]
     log: Path
     on_step: OnStep
@@ -49,7 +49,7 @@ class Bakery:
     own: OwnLayers
     saving: SavedImages | None = None
 
-    def image(self, job: Job) -> Outcome:
+    def image(self, job: BuildJob) -> BuildOutcome:
         """Build an image, and write it into its folder of the exports, with torchbake's own layers."""
         saving, options = self.saving, self.options
         outcome = saving.export(job, options, self._image) if saving else self._image(job, options)
@@ -64,11 +64,11 @@ class Bakery:
             return replace(outcome, errors=(sentence_of(error),))
         return replace(outcome, digests=(manifest.digest,))
 
-    def _image(self, job: Job, options: Options) -> Outcome:
+    def _image(self, job: BuildJob, options: BuildOptions) -> BuildOutcome:
         file = bake_file([job], options, self.root, {job.spec.id: self.secrets})
-        return self._built(file, target_name(job.spec), self.log, self.on_step)
+        return self._build(file, target_name(job.spec), self.log, self.on_step)
 
-    def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:
+    def bytecode(self, job: BuildJob, sources: Path, final: str, folder: Path) -> None:
         """Compile the Python files of ``sources`` by the image's Python into ``folder``. Raises BuildError.
 
         ``final`` is their folder in the image. The log has the name of ``folder``, because wheels of one image are
@@ -77,7 +77,7 @@ class Bakery:
         file = bytecode_file(job, self.options, self.root, self.secrets, sources=sources, final=final, folder=folder)
         self._extra(job, file, "bytecode", f"{folder.name}-bytecode", "bytecode cannot be made")
 
-    def python(self, job: Job) -> str:
+    def python(self, job: BuildJob) -> str:
         """Return the version and settings of the image's Python. Raises BuildError.
 
         Without the build cache the base's digest identifies the Python.
@@ -89,14 +89,14 @@ class Bakery:
             self._extra(job, file, "python", "python", "the version of its Python cannot be read")
             return Path(folder, "python").read_text()
 
-    def _extra(self, job: Job, file: Mapping[str, Any], word: str, log: str, failure: str) -> None:
+    def _extra(self, job: BuildJob, file: Mapping[str, Any], word: str, log: str, failure: str) -> None:
         """Run a target that is no image, with another log. Raises BuildError."""
         path = self.log.with_name(f"{self.log.stem}-{log}.log")
-        outcome = self._built(file, f"{target_name(job.spec)}-{word}", path, lambda progress, steps: None)
+        outcome = self._build(file, f"{target_name(job.spec)}-{word}", path, lambda progress, steps: None)
         if not outcome.ok:
             raise BuildError(f"{failure}: {outcome.errors[0].strip()}")
 
-    def _built(self, file: Mapping[str, Any], target: str, log: Path, on_step: OnStep) -> Outcome:
+    def _build(self, file: Mapping[str, Any], target: str, log: Path, on_step: OnStep) -> BuildOutcome:
         """Run a target; a second time after a known fault of BuildKit."""
         bake = log.with_suffix(".bake.json")
         write_text(bake, json.dumps(file, indent=2) + "\n")
@@ -107,6 +107,6 @@ class Bakery:
         return self.builder.build(bake, target, log, on_step)
 
 
-def says(outcome: Outcome, words: str) -> bool:
+def says(outcome: BuildOutcome, words: str) -> bool:
     """Return whether these words are in the messages of a failed build."""
     return not outcome.ok and any(words in line.lower() for line in (*outcome.errors, *outcome.tail))

@@ -37,7 +37,7 @@ _REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Base:
+class BaseImage:
     """A recorded base, with the digest of the manifest. ``created`` has the form of RFC 3339.
 
     ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
@@ -73,13 +73,13 @@ class Base:
         return state / "bases" / self.name
 
 
-def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> Base | None:
+def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> BaseImage | None:
     """Return the recorded base, if it still fits the matrix. No registry is asked.
 
     The blobs of a bootstrapped base are checked: their sizes, and with ``hashed``, for a build, their digests.
     """
     try:
-        base = Base(**json.loads(_record(state, spec).read_text()))
+        base = BaseImage(**json.loads(_record(state, spec).read_text()))
     except (OSError, ValueError, TypeError):
         return None
     if not _is_record_of(base, spec) or base.looked_for not in ("", _looked_for(spec)):
@@ -89,7 +89,7 @@ def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> Base | No
     return base
 
 
-def _is_record_of(base: Base, spec: BaseSpec) -> bool:
+def _is_record_of(base: BaseImage, spec: BaseSpec) -> bool:
     """Return whether a record is one that `make_base` could have written: the file may be damaged or forged."""
     texts = all(isinstance(value, str) for value in asdict(base).values())
     ours = (base.name, base.image) == (spec.name, spec.image) and base.source in ("registry", "bootstrap")
@@ -106,22 +106,22 @@ def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
 
 def make_base(
     spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None], buildkit: bool = True,
-) -> Base:  # fmt: skip
+) -> BaseImage:  # fmt: skip
     """Choose and record a base. Of several runs at the same time, one makes it.
 
     Without ``buildkit`` a base of a registry is not inspected; if it does not fit the matrix, the build fails. Raises
     BaseError if no source has the base, or if it does not fit the matrix.
     """
-    with _locked(spec, state, say) as waited:
-        made = find_base(spec, state) if waited else None
-        if made and source in ("auto", made.source):
-            return made
+    with _lock(spec, state, say) as waited:
+        existing = find_base(spec, state) if waited else None
+        if existing and source in ("auto", existing.source):
+            return existing
         base = None if source == "bootstrap" else _from_registry(spec, say, required=source == "registry")
         if base:
             look = by_buildkit(spec, base.context(state), apt, say) if buildkit else None
         else:
             digest, look = bootstrap(spec, _layout(state, spec), apt, say)
-            base = Base(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())
+            base = BaseImage(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())
         if look:
             check_look(spec, look)
             base = replace(base, python=look.python, looked_for=_looked_for(spec))
@@ -131,7 +131,7 @@ def make_base(
 
 
 @contextmanager
-def _locked(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[bool]:
+def _lock(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[bool]:
     """Hold the lock of a base. Yield True if another run had it before."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - it imports asyncio, and bases are rarely made
 
@@ -159,22 +159,22 @@ def _layout(state: Path, spec: BaseSpec) -> Path:
     return state / "bases" / spec.name
 
 
-def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool) -> Base | None:
+def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool) -> BaseImage | None:
     """Return the base that the registry serves now, by digest; None if no registry answers."""
     command = docker_command("buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}")
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=environment_of("docker"), capture_output=True, text=True, timeout=REGISTRY_TIMEOUT, check=False
         )
-        failure = done.stderr.strip().splitlines()[-1:] if done.returncode else []
-        digest = "" if done.returncode else str(json.loads(done.stdout)["digest"])
+        failure = process.stderr.strip().splitlines()[-1:] if process.returncode else []
+        digest = "" if process.returncode else str(json.loads(process.stdout)["digest"])
     except subprocess.TimeoutExpired:
         failure, digest = [f"no answer in {REGISTRY_TIMEOUT} s"], ""
     except (FileNotFoundError, ValueError, KeyError) as error:
         failure, digest = [str(error)], ""
     if digest:
         say(f"{spec.name}: {spec.image}@{digest} from its registry")
-        return Base(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
+        return BaseImage(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
     reason = "; ".join(failure) or "no digest in the answer"
     _check_replaceable(spec, reason, required=required)
     distribution = spec.distribution.capitalize()

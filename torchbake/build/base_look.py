@@ -66,13 +66,13 @@ class Look:
 def parse_look(text: str) -> Look:
     """Parse the output of the script."""
     pairs = [line.partition(" ")[::2] for line in text.splitlines()]
-    known = dict(pairs)
+    known_names = dict(pairs)
     return Look(
-        distribution=known.get("distribution", ""),
-        suite=known.get("suite", ""),
-        apt="apt" in known,
-        lists="lists" in known,
-        python=known.get("python", ""),
+        distribution=known_names.get("distribution", ""),
+        suite=known_names.get("suite", ""),
+        apt="apt" in known_names,
+        lists="lists" in known_names,
+        python=known_names.get("python", ""),
         others=tuple(dict.fromkeys(value for key, value in pairs if key == "other")),
     )
 
@@ -129,15 +129,15 @@ def by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str
         (folder / "context/Dockerfile").write_text(_dockerfile(spec))
         try:
             command = _command(spec, context, folder, paths)
-            done = subprocess.run(
+            process = subprocess.run(
                 command, env=environment_of("docker"), capture_output=True, text=True, errors="replace", check=False,
                 close_fds=False,
             )  # fmt: skip
         except FileNotFoundError as error:
             say(f"{spec.name}: not inspected: {error}")
             return None
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
+        if process.returncode:
+            lines = process.stderr.strip().splitlines()
             say(f"{spec.name}: not inspected: {cause_of(lines) or ' '.join(lines[-1:])}")
             return None
         return parse_look((folder / "out/looked").read_text(errors="replace"))

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchbake.build.base_look import SCRIPT, Look, parse_look
-from torchbake.build.source_date import content_epoch, rfc3339
+from torchbake.build.commit import content_epoch, rfc3339
 from torchbake.core.cause import cause_of
 from torchbake.engine.capability import NO_UIDMAP, can_bootstrap
 from torchbake.errors import BaseError
+from torchbake.hostconfig.apt_archives import UBUNTU_KEYS, archive_of
 from torchbake.hostconfig.apt_config import AptConfig, apt_conf
-from torchbake.hostconfig.apt_sources import UBUNTU_KEYS, archive_of
 from torchbake.matrix.spec import BaseSpec
 from torchbake.store.layout import Layout
 from torchbake.store.rootfs_image import write_rootfs_image
@@ -22,7 +22,7 @@ _LEGACY_KEYS = "/etc/apt/trusted.gpg"  # keys that --keyring would replace
 _VARIABLES = {"debian": "TORCHBAKE_APT_MIRROR", "ubuntu": "TORCHBAKE_APT_MIRROR_UBUNTU"}
 # Files that Debian's "slim" images leave out, about 100 MB.
 _SLIM = tuple(f"/usr/share/{folder}/*" for folder in ("doc", "man", "info", "locale", "lintian"))
-_KEPT = ("/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias")
+_KEEP = ("/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias")
 
 
 def bootstrap(spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str], None]) -> tuple[str, Look]:
@@ -62,7 +62,7 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list
     command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, folder)]
     command += ["--include=apt"] if spec.distribution == "ubuntu" else []  # Ubuntu's minbase lacks it
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM]
-    command += [f"--dpkgopt=path-include={path}" for path in _KEPT]
+    command += [f"--dpkgopt=path-include={path}" for path in _KEEP]
     command += [f"--customize-hook=upload {look} /look"]
     command += [f'--customize-hook=chroot "$1" sh /look {spec.interpreter or "-"} - > "$1"/looked']
     command += [f"--customize-hook=download /looked {folder}/looked", '--customize-hook=rm "$1"/look "$1"/looked']
@@ -79,16 +79,16 @@ def _run(spec: BaseSpec, command: list[str], apt: AptConfig) -> None:
     environment = dict(environment_of("mmdebstrap"), SOURCE_DATE_EPOCH=str(content_epoch()))
     # On stdin, because URLs may contain passwords and every user can read the arguments of a process.
     archives = "".join(f"{line}\n" for line in archive_of(spec.distribution, apt).one_line(spec.suite))
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, input=archives, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", check=False,
     )  # fmt: skip
-    if done.returncode:
-        lines = done.stdout.strip().splitlines()
+    if process.returncode:
+        lines = process.stdout.strip().splitlines()
         tail = "\n  ".join(lines[-12:])
         mirror = f"{spec.distribution.capitalize()} mirror ({_VARIABLES[spec.distribution]} names another)"
         raise BaseError(
-            f"{spec.name}: mmdebstrap {spec.suite} failed: {cause_of(lines) or done.returncode}\n  {tail}",
+            f"{spec.name}: mmdebstrap {spec.suite} failed: {cause_of(lines) or process.returncode}\n  {tail}",
             hint=f"Check the {mirror}, the disk, and that you are root.",
         )
 
@@ -116,11 +116,11 @@ def _unpacked_keys(spec: BaseSpec, folder: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         command = ["apt-get", "download", "-q", "ubuntu-keyring"]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, cwd=name, env=environment_of("apt"), capture_output=True, text=True, errors="replace",
                 check=False,
             )  # fmt: skip
-            failure = cause_of(done.stderr.splitlines()) if done.returncode else ""
+            failure = cause_of(process.stderr.splitlines()) if process.returncode else ""
             for archive in Path(name).glob("*.deb"):
                 words = ["dpkg", "-x", str(archive), str(folder)]
                 subprocess.run(words, env=environment_of("apt"), check=True, capture_output=True)

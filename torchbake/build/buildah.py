@@ -121,20 +121,20 @@ class Buildah:
                 self._run("rmi", image)
 
     def _run(self, *words: str) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             (*self.command, *words), env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False,
         )  # fmt: skip
-        if done.returncode:
-            raise BuildError(f"{self.program} {words[0]} failed: {last_line(done.stderr)}")
-        return done.stdout
+        if process.returncode:
+            raise BuildError(f"{self.program} {words[0]} failed: {last_line(process.stderr)}")
+        return process.stdout
 
 
-def manifest_in(saved: Layout) -> Manifest:
+def manifest_in(layout: Layout) -> Manifest:
     """Return the manifest of the only image of a layout. Raises BuildError."""
     try:
-        (entry,) = read_object((saved.folder / "index.json").read_bytes())["manifests"]
-        manifest = saved.find(entry["digest"])
+        (entry,) = read_object((layout.folder / "index.json").read_bytes())["manifests"]
+        manifest = layout.find(entry["digest"])
     except (OSError, ValueError, LookupError, TypeError):
         manifest = None
     if manifest is None:
@@ -142,10 +142,10 @@ def manifest_in(saved: Layout) -> Manifest:
     return manifest
 
 
-def put_files(saved: Layout, folder: Path) -> None:
+def put_files(layout: Layout, folder: Path) -> None:
     """Write the files of an image into a folder, lowest layer first. Raises BuildError and OSError."""
-    for blob in manifest_in(saved).layers:
-        with tarfile.open(saved.path(blob.digest)) as archive:
+    for blob in manifest_in(layout).layers:
+        with tarfile.open(layout.path(blob.digest)) as archive:
             for info in archive:
                 path = folder / info.name
                 if not path.resolve().is_relative_to(folder.resolve()) or not (info.isreg() or info.isdir()):

@@ -18,20 +18,20 @@ from typing import Any, TypeAlias
 
 from torchbake.build.buildah import Buildah, manifest_in, put_files
 from torchbake.build.buildah_context import all_of, own_files, some_of, write_context
-from torchbake.build.buildkit_progress import Progress, Step
-from torchbake.build.buildx import Outcome, sentence_of
+from torchbake.build.buildkit_progress import BuildStep, Progress
+from torchbake.build.buildx import BuildOutcome, sentence_of
 from torchbake.build.podman_file import OURS, podman_file
-from torchbake.build.processes import Processes
+from torchbake.build.processes import BuildProcesses
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.oci.reference import parse_reference
 from torchbake.store.layout import Layout
 
-OnStep: TypeAlias = Callable[[Progress, list[Step]], None]
+OnStep: TypeAlias = Callable[[Progress, list[BuildStep]], None]
 _IMAGE, _LAYOUT, _TARGET = "docker-image://", "oci-layout://", "target:"
 _STEP = re.compile(r"(?:\[(?P<stage>\d+)/\d+\] )?STEP (?P<number>\d+/\d+): (?P<text>.*)")
 _CACHED = "--> Using cache"
-_MADE, _ID = re.compile(r"(?:--> )?([0-9a-f]{11,64})"), re.compile(r"[0-9a-f]{64}")
+_IMAGE_LINE, _ID = re.compile(r"(?:--> )?([0-9a-f]{11,64})"), re.compile(r"[0-9a-f]{64}")
 _VARIABLE = "${%s}"  # a variable of the environment in a bake file
 
 
@@ -44,7 +44,7 @@ class BuildahBuilder:
 
     def __init__(self, buildah: Buildah, bring: Callable[[Layout, str], str], *, cached: bool) -> None:
         self.buildah, self.bring, self.cached = buildah, bring, cached
-        self.processes, self.made = Processes(), list[str]()  # IDs of images
+        self.processes, self.image_ids = BuildProcesses(), list[str]()  # IDs of images
         self._images, self._lock = dict[str, str](), threading.RLock()
 
     @property
@@ -58,11 +58,11 @@ class BuildahBuilder:
     def close(self) -> None:
         """Remove the images of this run, unless they are the build cache of the next one."""
         if not self.cached:
-            self.buildah.remove(reversed(self.made))
+            self.buildah.remove(reversed(self.image_ids))
 
-    def build(self, bake_file: Path, target: str, log: Path, on_step: OnStep) -> Outcome:
+    def build(self, bake_file: Path, target: str, log: Path, on_step: OnStep) -> BuildOutcome:
         """Build one target, and write its log. ``on_step`` is called for each event of the progress."""
-        started, errors, digests = time.monotonic(), tuple[str, ...](), tuple[str, ...]()
+        start, errors, digests = time.monotonic(), tuple[str, ...](), tuple[str, ...]()
         targets = json.loads(bake_file.read_text())["target"]
         run = _Run(targets=targets, builder=self, on_step=on_step, folder=log.parent)
         try:
@@ -72,8 +72,8 @@ class BuildahBuilder:
         finally:
             with contextlib.suppress(OSError):
                 write_text(log, "\n".join(run.progress.log) + "\n")
-        return Outcome(
-            seconds=time.monotonic() - started, digests=digests, errors=errors, tail=tuple(run.progress.tail())
+        return BuildOutcome(
+            seconds=time.monotonic() - start, digests=digests, errors=errors, tail=tuple(run.progress.tail())
         )
 
     def once(self, key: str, make: Callable[[], str]) -> str:
@@ -108,9 +108,9 @@ class _Run:
             return (manifest.digest, manifest.config.digest)
         dest.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=dest.parent, prefix=".saved-") as folder:
-            saved = Layout(folder=Path(folder, "image"))
-            self.builder.buildah.save(image, saved.folder)
-            put_files(saved, dest)
+            layout = Layout(folder=Path(folder, "image"))
+            self.builder.buildah.save(image, layout.folder)
+            put_files(layout, dest)
         return ()
 
     def _image(self, raw: Mapping[str, Any]) -> str:
@@ -126,7 +126,7 @@ class _Run:
         )  # fmt: skip
         files = all_of(root, "") if inline else own_files(root, file.text)
         for name, folder in folders.items():
-            files += some_of(folder, inside[name], file.taken[name])
+            files += some_of(folder, inside[name], file.context_files[name])
         with tempfile.TemporaryDirectory(dir=self.folder, prefix=".context-") as name:
             context = Path(name)
             write_context(context, files, {f"{OURS}/Dockerfile": file.text, **file.documents})
@@ -137,7 +137,7 @@ class _Run:
                 secrets=target.get("secret", ()),
                 cached=self.builder.cached and not target.get("no-cache"),
             )  # fmt: skip
-            return self._built(command)
+            return self._run_build(command)
 
     def _contexts(self, contexts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Path]]:
         """Return the contexts that are images, and the contexts that are folders, by name."""
@@ -153,13 +153,13 @@ class _Run:
             elif value.startswith(_LAYOUT):
                 folder, _, digest = value.removeprefix(_LAYOUT).rpartition("@")
                 layout = Layout(folder=Path(folder))
-                brought = self.builder.once(value, partial(self.builder.bring, layout, digest))
-                images[name] = brought.removeprefix("sha256:")
+                image_ref = self.builder.once(value, partial(self.builder.bring, layout, digest))
+                images[name] = image_ref.removeprefix("sha256:")
             else:
                 folders[name] = Path(value)
         return images, folders
 
-    def _built(self, command: Sequence[str]) -> str:
+    def _run_build(self, command: Sequence[str]) -> str:
         """Run a build, and return the ID of the image. Raises BuildError."""
         last, step, processes = "", _Steps(self), self.builder.processes
         try:
@@ -170,8 +170,8 @@ class _Run:
             for line in process.stdout or ():
                 step.line(line.rstrip("\n"))
                 last = line.strip() or last
-                if made := _MADE.fullmatch(last):
-                    self.builder.made.append(made[1])
+                if match := _IMAGE_LINE.fullmatch(last):
+                    self.builder.image_ids.append(match[1])
             code = process.wait()
         finally:
             processes.forget(process)
@@ -203,8 +203,8 @@ class _Steps:
 
     def end(self, error: str = "") -> None:
         if self._name:
-            done = {"completed": _now(), "cached": self._cached, **({"error": error} if error else {})}
-            self._feed({"vertexes": [self._vertex() | done]})
+            finished = {"completed": _now(), "cached": self._cached, **({"error": error} if error else {})}
+            self._feed({"vertexes": [self._vertex() | finished]})
         self._name = ""
 
     def _vertex(self) -> dict[str, Any]:

@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from torchbake.build.own_inputs import files_of
 from torchbake.build.podman_file import OURS
+from torchbake.build.project_files import files_of
 from torchbake.render.build_context import all_sources
 
 
@@ -22,20 +22,20 @@ def some_of(folder: Path, below: str, paths: Iterable[str]) -> list[tuple[str, P
     """Return files and folders of a folder with their paths in the context; for the path ``.`` the whole folder."""
     if "." in paths:
         return all_of(folder, below)
-    found = [(below, folder)] if paths else []
+    matches = [(below, folder)] if paths else []
     for path in sorted(paths):
         if (folder / path).is_dir():
-            found += all_of(folder / path, f"{below}/{path}")
+            matches += all_of(folder / path, f"{below}/{path}")
         elif (folder / path).exists():
-            found.append((f"{below}/{path}", folder / path))
-    return found
+            matches.append((f"{below}/{path}", folder / path))
+    return matches
 
 
 def all_of(folder: Path, below: str) -> list[tuple[str, Path]]:
     """Return a folder with all its files except bytecode, with their paths in the context."""
-    found = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.relative_to(folder).parts]
-    named = [(f"{below}/{path.relative_to(folder).as_posix()}".lstrip("/"), path) for path in found]
-    return [(below, folder), *named] if below else named
+    pathes = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.relative_to(folder).parts]
+    names = [(f"{below}/{path.relative_to(folder).as_posix()}".lstrip("/"), path) for path in pathes]
+    return [(below, folder), *names] if below else names
 
 
 def write_context(folder: Path, files: Iterable[tuple[str, Path]], texts: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from torchbake.ui.progress_board import Board
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class BuildStep:
     """A finished step. ``cached`` is True if its result was in the build cache."""
 
     name: str
@@ -28,12 +28,12 @@ class Progress:
     """The state of a build by its events so far: running and finished steps, and the log."""
 
     running: dict[str, str] = field(default_factory=dict)
-    finished: list[Step] = field(default_factory=list)
+    finished: list[BuildStep] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     _output: dict[str, list[str]] = field(default_factory=dict)
     _failed: dict[str, str] = field(default_factory=dict)
     _partial: dict[tuple[str, int], str] = field(default_factory=dict)
-    _done: set[str] = field(default_factory=set)
+    _finished: set[str] = field(default_factory=set)
 
     @property
     def current(self) -> str:
@@ -57,7 +57,7 @@ class Progress:
         failed = [line for digest in [*self._failed][:1] for line in self._output.get(digest, ())]
         return failed[-most:] or self.log[-most:]
 
-    def feed(self, event: dict[str, Any]) -> list[Step]:
+    def feed(self, event: dict[str, Any]) -> list[BuildStep]:
         """Take one event, and return the steps that it finished."""
         before = len(self.finished)
         for vertex in event.get("vertexes") or ():
@@ -68,8 +68,8 @@ class Progress:
 
     def _vertex(self, vertex: dict[str, Any]) -> None:
         digest, name = vertex["digest"], vertex.get("name", "")
-        if vertex.get("completed") and digest not in self._done:
-            self._done.add(digest)
+        if vertex.get("completed") and digest not in self._finished:
+            self._finished.add(digest)
             # Last lines without a newline.
             left = [self._partial.pop(key).rstrip() for key in [*self._partial] if key[0] == digest]
             self._keep(digest, [line for line in left if line])
@@ -77,12 +77,12 @@ class Progress:
             started, completed = vertex.get("started"), datetime.fromisoformat(vertex["completed"])
             seconds = (completed - datetime.fromisoformat(started)).total_seconds() if started else 0.0
             error, cached = vertex.get("error", ""), bool(vertex.get("cached"))
-            step = Step(name=name, seconds=seconds, cached=cached, error=error)
+            step = BuildStep(name=name, seconds=seconds, cached=cached, error=error)
             self.finished.append(step)
             if step.error and "context canceled" not in step.error:
                 self._failed[digest] = step.error
             self.log.append(f"{name}: {'cached' if step.cached else f'{step.seconds:.1f} s'} {step.error}".rstrip())
-        elif vertex.get("started") and digest not in self._done:
+        elif vertex.get("started") and digest not in self._finished:
             self.running[digest] = name
 
     def _log(self, entry: dict[str, Any]) -> None:
@@ -123,10 +123,10 @@ def events(lines: Iterable[str]) -> Iterator[dict[str, Any] | str]:
                 yield text.rstrip()
 
 
-def shown_on(board: Board, name: str) -> Callable[[Progress, Iterable[Step]], None]:
+def shown_on(board: Board, name: str) -> Callable[[Progress, Iterable[BuildStep]], None]:
     """Return a function that shows the running step of the image ``name`` on a board, and logs finished steps."""
 
-    def show(progress: Progress, finished: Iterable[Step]) -> None:
+    def show(progress: Progress, finished: Iterable[BuildStep]) -> None:
         board.look(name, short_name(progress.current))
         for step in finished:
             if not step.cached:

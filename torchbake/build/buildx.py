@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchbake.build.buildkit_progress import Progress, Step, events
-from torchbake.build.processes import Processes
+from torchbake.build.buildkit_progress import BuildStep, Progress, events
+from torchbake.build.processes import BuildProcesses
 from torchbake.core.files import write_text
 from torchbake.core.plain_text import last_line
 from torchbake.engine.address import docker_command
@@ -23,7 +23,7 @@ from torchbake.ui.tool_environment import environment_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class BuildOutcome:
     """The end of one build.
 
     ``digests`` are the possible IDs of the image in an engine: of its manifest and of its config. After a success
@@ -50,17 +50,17 @@ class Builder:
 
     def __init__(self, builder: str | None) -> None:
         self._builder = builder
-        self._processes = Processes()
+        self._processes = BuildProcesses()
 
     @property
     def stopped(self) -> bool:
         return self._processes.stopped
 
     def build(
-        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
-    ) -> Outcome:
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[BuildStep]], None]
+    ) -> BuildOutcome:
         """Build one target, and write its log. ``on_step`` is called for each event of BuildKit's progress."""
-        started = time.monotonic()
+        start = time.monotonic()
         progress, messages = Progress(), list[str]()
         metadata = log.with_suffix(".json")
         process = self._start(bake_file, target, metadata)
@@ -76,8 +76,8 @@ class Builder:
             with contextlib.suppress(OSError):  # a full disk here must not fail a finished build
                 write_text(log, "\n".join([*progress.log, *messages]) + "\n")
         failure = [line.removeprefix("ERROR: ") for line in messages[-1:]] or [f"docker buildx bake ended with {code}"]
-        return Outcome(
-            seconds=time.monotonic() - started,
+        return BuildOutcome(
+            seconds=time.monotonic() - start,
             digests=() if code else _digests(metadata),
             errors=tuple(progress.causes or failure) if code else (),
             tail=tuple(progress.tail() or messages[-15:]),
@@ -116,9 +116,9 @@ def prune(builder: str | None) -> None:
 def builder_driver(builder: str | None) -> str:
     """Return the driver of a builder, such as ``docker-container``. Raises EngineError if there is no such builder."""
     command = docker_command("buildx", "inspect", *([builder] if builder else []))
-    done = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
-    match = re.search(r"^Driver:\s+(\S+)", done.stdout, flags=re.MULTILINE)
-    if done.returncode or not match:
-        reason = last_line(done.stderr)
+    process = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
+    match = re.search(r"^Driver:\s+(\S+)", process.stdout, flags=re.MULTILINE)
+    if process.returncode or not match:
+        reason = last_line(process.stderr)
         raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
     return match[1]

@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, cast
 
-from torchbake.build.bakefile import Job
-from torchbake.build.buildx import Outcome, sentence_of
+from torchbake.build.bakefile import BuildJob
+from torchbake.build.buildx import BuildOutcome, sentence_of
 from torchbake.build.host_layers import Compiling, HostLayers, WheelLayer
 from torchbake.build.wheel_links import LinkLayers
 from torchbake.core.files import linked
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.matrix.spec import ImageSpec
-from torchbake.oci.layer_order import Made, image_of, with_layers_below
-from torchbake.render.wheel_groups import Group
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.oci.layer_order import CommandLayer, image_of, with_layers_below
+from torchbake.render.wheel_groups import WheelGroup
+from torchbake.store.layers import LayerStore, PackedLayer
 from torchbake.store.layout import Layout
 
 
 class Building(Compiling, Protocol):
     """The builder of one image: a `Bakery`."""
 
-    def image(self, job: Job) -> Outcome: ...
+    def image(self, job: BuildJob) -> BuildOutcome: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +37,15 @@ class Composition:
     host: HostLayers
     ahead: Callable[[Layout, str], object] | None = None
 
-    def build(self, job: Job, export: Path, building: Building) -> Outcome:
+    def build(self, job: BuildJob, export: Path, building: Building) -> BuildOutcome:
         """Build an image by ``building``, which exports it into a folder, and compose it there."""
         shutil.rmtree(export, ignore_errors=True)  # of a failed attempt
         if not job.has_wheels_apart:
             return building.image(job)
         try:
-            return self._composed(job, export, building)
+            return self._compose(job, export, building)
         except (BuildError, OSError) as error:  # a wheel cannot be packed
-            return Outcome(errors=(sentence_of(error),))
+            return BuildOutcome(errors=(sentence_of(error),))
 
     def stop(self) -> None:
         """Stop packing."""
@@ -55,17 +55,17 @@ class Composition:
         """Stop packing, and wait for its end."""
         self.host.close()
 
-    def _composed(self, job: Job, export: Path, building: Building) -> Outcome:
+    def _compose(self, job: BuildJob, export: Path, building: Building) -> BuildOutcome:
         wheels, store = self.host.begin(job, building), self.host.store
         ahead = Layout(folder=export.with_name(f"{export.name}-ahead"))
-        pulled = self.host.urgent.submit(self._pull_ahead, wheels, ahead)
+        future = self.host.urgent.submit(self._pull_ahead, wheels, ahead)
         outcome = building.image(replace(job, below="rest"))
         if not outcome.ok:
             return outcome
         layout = Layout(folder=export)
         links = _links(job, wheels, store, layout)
-        pulled.result()
-        digest = compose(layout, outcome.digests[0], store, [wheel.made for wheel in wheels], links)
+        future.result()
+        digest = compose(layout, outcome.digests[0], store, [wheel.made_layer for wheel in wheels], links)
         return replace(outcome, digests=(digest,))
 
     def _pull_ahead(self, wheels: Sequence[WheelLayer], layout: Layout) -> None:
@@ -81,7 +81,7 @@ class Composition:
             for ready in _steps(wheels):
                 if self.host.stopping.is_set():
                     return
-                layers = [wheel.made for wheel in ready]
+                layers = [wheel.made_layer for wheel in ready]
                 _link(layers, self.host.store, layout)
                 manifest, config = image_of(layers)
                 layout.write(manifest, config)
@@ -98,9 +98,9 @@ def _steps(wheels: Sequence[WheelLayer]) -> Iterator[Sequence[WheelLayer]]:
         yield wheels[:number]
 
 
-def _links(job: Job, wheels: Sequence[WheelLayer], store: LayerStore, layout: Layout) -> list[Made]:
+def _links(job: BuildJob, wheels: Sequence[WheelLayer], store: LayerStore, layout: Layout) -> list[CommandLayer]:
     """Write the layers of links to the wheels' files into a layout, when all wheels are packed. Raises BuildError."""
-    packed: dict[Group, list[Packed]] = {}
+    packed: dict[WheelGroup, list[PackedLayer]] = {}
     for wheel in wheels:
         if not wheel.bytecode:
             packed.setdefault(wheel.group, []).append(wheel.packed.result())
@@ -109,14 +109,14 @@ def _links(job: Job, wheels: Sequence[WheelLayer], store: LayerStore, layout: La
         return writing.write(packed, headers=cast(ImageSpec, job.spec).headers)
 
 
-def _link(layers: Iterable[Made], store: LayerStore, layout: Layout) -> None:
+def _link(layers: Iterable[CommandLayer], store: LayerStore, layout: Layout) -> None:
     """Put layers of the store into a layout: hard links, or copies on another file system."""
     for _, layer in layers:
         linked(store.path(layer.blob.digest), layout.path(layer.blob.digest))
 
 
 def compose(
-    export: Layout, digest: str, store: LayerStore, wheels: Sequence[Made], links: Sequence[Made]
+    export: Layout, digest: str, store: LayerStore, wheels: Sequence[CommandLayer], links: Sequence[CommandLayer]
 ) -> str:  # fmt: skip
     """Add layers below the layers of an exported image, and return the digest of its new manifest.
 

@@ -40,9 +40,9 @@ def buildah_of(executor: Executor, engine: Capabilities | None) -> Buildah | Non
     return program
 
 
-def check_options(executor: Executor, given: Mapping[str, object]) -> None:
+def check_options(executor: Executor, options: Mapping[str, object]) -> None:
     """Check that no option of BuildKit is given to another executor. Raises UsageError."""
-    for option in (name for name, value in given.items() if value and executor != "buildx"):
+    for option in (name for name, value in options.items() if value and executor != "buildx"):
         raise UsageError(
             f"{option} is an option for BuildKit, and {executor} builds these images.",
             hint=f"Leave out {option}; or name a Docker engine by DOCKER_HOST, and give --executor buildx.",

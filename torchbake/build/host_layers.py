@@ -12,14 +12,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Protocol, cast
 
-from torchbake.build.bakefile import Job
+from torchbake.build.bakefile import BuildJob
 from torchbake.build.wheel_packer import Compiler, WheelPacker
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Lock, Pin
 from torchbake.matrix.spec import ImageSpec
-from torchbake.oci.layer_order import Made
-from torchbake.render.wheel_groups import Group, wheel_groups, wheel_order
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.oci.layer_order import CommandLayer
+from torchbake.render.wheel_groups import WheelGroup, wheel_groups, wheel_order
+from torchbake.store.layers import LayerStore, PackedLayer
 
 _PARALLEL = 4  # some wheels wait for their download, while two cores pack others
 _URGENT = 4  # torch's bytecode and pulls of two images
@@ -28,22 +28,22 @@ _URGENT = 4  # torch's bytecode and pulls of two images
 class Compiling(Protocol):
     """A compiler of modules by a build of an image; see `Bakery.bytecode`."""
 
-    def python(self, job: Job) -> str: ...
+    def python(self, job: BuildJob) -> str: ...
 
-    def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None: ...
+    def bytecode(self, job: BuildJob, sources: Path, final: str, folder: Path) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class WheelLayer:
     """A future layer of a wheel: its files, or their ``bytecode``."""
 
-    group: Group
+    group: WheelGroup
     pin: Pin
-    packed: "Future[Packed]"
+    packed: "Future[PackedLayer]"
     bytecode: bool = False
 
     @property
-    def made(self) -> Made:
+    def made_layer(self) -> CommandLayer:
         """The layer with its step in the image's history, when it is packed. Raises BuildError."""
         folder = "bytecode" if self.bytecode else "layers"
         return f"COPY /{folder}/{self.pin.name} {self.group.root}", self.packed.result().layer
@@ -71,7 +71,7 @@ class HostLayers:
         for pool in (self.pool, self.urgent):
             pool.shutdown(wait=True)
 
-    def begin(self, job: Job, compiling: Compiling) -> list[WheelLayer]:
+    def begin(self, job: BuildJob, compiling: Compiling) -> list[WheelLayer]:
         """Start to pack the wheels of an image, and return their layers, lowest first."""
         lock = cast(Lock, job.lock)
         layers: dict[str, list[WheelLayer]] = {}
@@ -81,11 +81,11 @@ class HostLayers:
         return [layer for pin in wheel_order(lock) for layer in layers[pin.name]]
 
     def _start(
-        self, job: Job, group: Group, pins: Sequence[Pin], compiling: Compiling
+        self, job: BuildJob, group: WheelGroup, pins: Sequence[Pin], compiling: Compiling
     ) -> Mapping[str, list[WheelLayer]]:
         """Start to pack the wheels of a group, and return the layers of each wheel by its name."""
         packer, layer = self._packer(job, group), partial(WheelLayer, group=group)
-        packing = [layer(pin=pin, packed=self.pool.submit(packer.packed, pin)) for pin in pins]
+        packing = [layer(pin=pin, packed=self.pool.submit(packer.pack, pin)) for pin in pins]
         if not group.bytecode:
             return {files.pin.name: [files] for files in packing}
         compiler = Compiler(
@@ -95,13 +95,13 @@ class HostLayers:
         )
         if not all(self.store.find(packer.bytecode_key(pin, compiler.base_id)) for pin in pins):
             self.urgent.submit(compiler.python_id)  # in parallel with the packing; after a failure it is called again
-        compiled = [self.urgent.submit(_compiled, packer, files, compiler) for files in packing]
+        futures = [self.urgent.submit(_compile, packer, files, compiler) for files in packing]
         return {
             files.pin.name: [files, layer(pin=files.pin, bytecode=True, packed=bytecode)]
-            for files, bytecode in zip(packing, compiled, strict=True)
+            for files, bytecode in zip(packing, futures, strict=True)
         }
 
-    def _packer(self, job: Job, group: Group) -> WheelPacker:
+    def _packer(self, job: BuildJob, group: WheelGroup) -> WheelPacker:
         spec = cast(ImageSpec, job.spec)
         return WheelPacker(
             store=self.store,
@@ -115,12 +115,12 @@ class HostLayers:
         )
 
 
-def _compiled(packer: WheelPacker, files: WheelLayer, compiler: Compiler) -> Packed:
+def _compile(packer: WheelPacker, files: WheelLayer, compiler: Compiler) -> PackedLayer:
     files.packed.result()  # not by this thread: packing lowers the priority of its thread
-    return packer.compiled(files.pin, compiler)
+    return packer.compile(files.pin, compiler)
 
 
-def _base_id(job: Job) -> str:
+def _base_id(job: BuildJob) -> str:
     base = cast(ImageSpec, job.spec).base
     return f"{base.python} {base.interpreter} {job.base.digest}"
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from docker.errors import ImageNotFound
 
-from torchbake.build.bakefile import Job
+from torchbake.build.bakefile import BuildJob
 from torchbake.build.kept_images import KeptImages
-from torchbake.build.plan import Prepared
-from torchbake.build.result import Result, Status, read_sizes, up_to_date
+from torchbake.build.plan import PreparedImage
+from torchbake.build.result import BuildResult, Status, read_sizes, up_to_date
 from torchbake.core.files import write_text
 from torchbake.core.json_text import read_json
 from torchbake.engine.client import Engine
-from torchbake.engine.image import Image, holds
+from torchbake.engine.image import EngineImage, holds
 from torchbake.engine.image_check import check_image
 from torchbake.engine.loopback import Loopback
 from torchbake.errors import BuildError, EngineError, TorchbakeError
@@ -55,22 +55,22 @@ class Store(KeptImages):
         finally:
             loopback.close()
 
-    def images(self, prepared: Sequence[Prepared]) -> dict[str, Image]:
+    def images(self, prepared_images: Sequence[PreparedImage]) -> dict[str, EngineImage]:
         """Return all images of the engine by their references."""
         return self.engine.images()
 
-    def found(self, digests: Sequence[str]) -> str | None:
+    def find(self, digests: Sequence[str]) -> str | None:
         """Return the engine's ID of the first of these images of the layout that the engine has."""
         return self.engine.find(map(self.id_of, digests))
 
-    def tag(self, digest: str, job: Job) -> None:
+    def tag(self, digest: str, job: BuildJob) -> None:
         """Set all tags of a job, without interruption. Raises ImageNotFound if the engine does not have the image."""
         manifest = self.layout.find(digest)
         with _uninterrupted():
             self.engine.tag(digest, job.spec.repository, job.tags)
             self.loopback.release(manifest.digest if manifest else digest)
 
-    def tagged(self, digest: str, job: Job) -> Image | None:
+    def tag_image(self, digest: str, job: BuildJob) -> EngineImage | None:
         """Set a job's tags, and return the image in the engine's list; None if it is not listed.
 
         `docker system prune` removes images without a tag. A pull skips blobs that the engine has. If `docker buildx
@@ -87,16 +87,18 @@ class Store(KeptImages):
             return self.engine.images().get(job.ref)
         return None
 
-    def confirm(self, fresh: Sequence[tuple[Job, Image]], images: Mapping[str, Image]) -> list[Result]:
+    def confirm(
+        self, fresh: Sequence[tuple[BuildJob, EngineImage]], images: Mapping[str, EngineImage]
+    ) -> list[BuildResult]:
         """Set missing tags of images that are up to date, and return their results."""
         results = []
         sizes = self._measure([image for _, image in fresh])
         for job, image in fresh:
             moved = [tag for tag in job.references if not holds(images, tag, image)]
-            if moved and self.tagged(image.digest, job) is None:
+            if moved and self.tag_image(image.digest, job) is None:
                 raise EngineError(f"The engine has lost {job.ref}.", hint="Run the command again.")
             measured = replace(image, size_bytes=sizes[image.digest])
-            results.append(up_to_date(job.spec.id, job.ref, job.references, measured, moved=len(moved)))
+            results.append(up_to_date(job.spec.id, job.ref, job.references, measured, moved_tags=len(moved)))
         return results
 
     def take_in(self, digest: str, export: Path) -> None:
@@ -124,7 +126,7 @@ class Store(KeptImages):
         manifest = layout.find(digest)
         return self.engine.id_of(manifest) if manifest else digest
 
-    def discard(self, digest: str, job: Job) -> None:
+    def discard(self, digest: str, job: BuildJob) -> None:
         """Remove a job's tags from an image that the engine cannot use, and the image if it has no other name."""
         digest = self.id_of(digest)
         with contextlib.suppress(EngineError):
@@ -165,32 +167,34 @@ class Store(KeptImages):
         image = self.engine.id_of(manifest)
         check_image(self.engine, image, layers=config["rootfs"]["diff_ids"], messages=messages)
 
-    def tidy(self, built: Sequence[Result]) -> None:
+    def tidy(self, results: Sequence[BuildResult]) -> None:
         """Remove packed layers of images that the engine does not have."""
         self.layout.tidy({image.digest for image in self.engine.images().values()})
 
-    def measured(self, image: Image) -> Image:
+    def measure(self, image: EngineImage) -> EngineImage:
         """Return an image with its unpacked size. The engine's figure includes the packed layers."""
         return replace(image, size_bytes=self._measure([image])[image.digest])
 
-    def _measure(self, images: Sequence[Image]) -> dict[str, int]:
-        known = read_sizes(self.sizes)
-        new = {image.digest: self._size(image) for image in images if image.digest not in known}
+    def _measure(self, images: Sequence[EngineImage]) -> dict[str, int]:
+        known_names = read_sizes(self.sizes)
+        new = {image.digest: self._size(image) for image in images if image.digest not in known_names}
         if new:
             with contextlib.suppress(OSError):  # only a cache
-                write_text(self.sizes, json.dumps(known | new, indent=2) + "\n")
-        return known | new
+                write_text(self.sizes, json.dumps(known_names | new, indent=2) + "\n")
+        return known_names | new
 
-    def _size(self, image: Image) -> int:
+    def _size(self, image: EngineImage) -> int:
         # The engine may have lost the unpacked layers, or have removed the image by now.
         with contextlib.suppress(EngineError, ImageNotFound):
             return self.engine.size_on_disk(image.digest)
         return image.size_bytes
 
 
-def result_of(job: Job, status: Status, reason: str, image: Image | None = None, seconds: float = 0.0) -> Result:
+def result_of(
+    job: BuildJob, status: Status, reason: str, image: EngineImage | None = None, seconds: float = 0.0
+) -> BuildResult:
     """Return the result of a job. Without an image it has no digest and size; outside of an engine it has no tags."""
-    return Result(
+    return BuildResult(
         id=job.spec.id,
         ref=job.ref,
         tags=job.references if image and image.tags else (),

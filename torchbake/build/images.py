@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import Any
 
 from torchbake.build.backend import Backend, backend_of
-from torchbake.build.bakefile import Options
-from torchbake.build.base_image import Base, find_base, make_base
+from torchbake.build.bakefile import BuildOptions
+from torchbake.build.base_image import BaseImage, find_base, make_base
 from torchbake.build.base_look import check_version
+from torchbake.build.commit import commit_time, revision, untrue_label
 from torchbake.build.executor import Choice
-from torchbake.build.plan import Plan, make_plan, same_inputs
-from torchbake.build.prepare import Preparation
-from torchbake.build.result import Result, up_to_date
-from torchbake.build.source_date import created, revision, untrue_label
+from torchbake.build.plan import BuildPlan, make_plan, same_inputs
+from torchbake.build.prepare import ImagePreparation
+from torchbake.build.result import BuildResult, up_to_date
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
 from torchbake.engine.client import Engine
 from torchbake.engine.leftovers import remove_leftovers
@@ -30,7 +30,7 @@ from torchbake.ui import console
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class BuildRequest:
     """The options of `build`."""
 
     dry_run: bool = False
@@ -58,28 +58,28 @@ class ImageBuild:
     """
 
     project: Project
-    request: Request
+    request: BuildRequest
     engine: Engine | None
     fetch: FetchLayer = fetch_none
 
-    def run(self, specs: Sequence[Spec]) -> list[Result]:
+    def run(self, specs: Sequence[Spec]) -> list[BuildResult]:
         """Build images, and return the results in their order. Raises an error only if it ends the whole build."""
         store = self._backend.store  # first: without an executor nothing is locked or bootstrapped
         request, pip = self.request, read_pip_config()
         if self.engine and not request.dry_run:
             with suppress(EngineError):  # the next run removes them
                 remove_leftovers(self.engine)
-        preparation = Preparation(
+        preparation = ImagePreparation(
             project=self.project, pip=pip, locked=request.locked, dry_run=request.dry_run, say=console.say,
-            kept=builder_folder(),
+            wheel_folder=builder_folder(),
         )  # fmt: skip
         if not request.locked and not request.dry_run:
             make_builder_lock(self.project.root, pip)
-        prepared = preparation.images(specs, self._bases(specs))
-        images = store.images(prepared)
-        same = same_inputs(prepared, images, force=request.force)
+        prepared_images = preparation.images(specs, self._bases(specs))
+        images = store.images(prepared_images)
+        same = same_inputs(prepared_images, images, force=request.force)
         plan = make_plan(
-            prepared,
+            prepared_images,
             images,
             force=request.force,
             lacking={image.digest: untrue_label(self.project.root, image.labels) for image in same},
@@ -87,9 +87,7 @@ class ImageBuild:
         )
         results = plan.decided
         if request.dry_run:
-            results += [
-                up_to_date(job.spec.id, job.ref, job.references, store.measured(one)) for job, one in plan.fresh
-            ]
+            results += [up_to_date(job.spec.id, job.ref, job.references, store.measure(one)) for job, one in plan.fresh]
         else:
             results += store.confirm(plan.fresh, images)
         if plan.jobs:
@@ -103,16 +101,18 @@ class ImageBuild:
         others = {"--cache-to": request.cache_to, "--cache-from": request.cache_from, "--prune": request.prune}
         return backend_of(self.project, self.engine, request.executor, request.builder, others)
 
-    def _bases(self, specs: Sequence[Spec]) -> Mapping[str, Base | TorchbakeError]:
+    def _bases(self, specs: Sequence[Spec]) -> Mapping[str, BaseImage | TorchbakeError]:
         """Return each base, or the error for which there is none. It ends only the images on this base."""
-        bases: dict[str, Base | TorchbakeError] = {}
+        bases: dict[str, BaseImage | TorchbakeError] = {}
         state = self.project.state
         for spec in bases_of(specs):
             try:
-                known = None if self.request.pull else find_base(spec, state, hashed=True)
-                if known is None and self.request.dry_run:
-                    known = Base(name=spec.name, image=spec.image, source="auto", digest="not known yet", created="")
-                base = known or make_base(
+                known_base = None if self.request.pull else find_base(spec, state, hashed=True)
+                if known_base is None and self.request.dry_run:
+                    known_base = BaseImage(
+                        name=spec.name, image=spec.image, source="auto", digest="not known yet", created=""
+                    )
+                base = known_base or make_base(
                     spec, state, self._apt, source="auto", say=console.say,
                     buildkit=self._backend.executor == "buildx",
                 )  # fmt: skip
@@ -127,7 +127,7 @@ class ImageBuild:
         """The settings of apt, by a process that a run with nothing to do must not start."""
         return read_apt_config()
 
-    def _build(self, plan: Plan, preparation: Preparation) -> list[Result]:
+    def _build(self, plan: BuildPlan, preparation: ImagePreparation) -> list[BuildResult]:
         """Build the jobs of the plan; in a dry run, show the bake file."""
         from torchbake.build.run import BuildRun  # noqa: PLC0415 - a run with nothing to do does not load it
 
@@ -137,7 +137,7 @@ class ImageBuild:
         layers, limit = LayerStore(folder=layers_folder(), fetch=self.fetch), layers_limit()
         build = BuildRun(backend=backend, preparation=preparation, prune=request.prune, layers=layers)
         if request.dry_run:
-            return _shown(plan, build.bake_file(plan.jobs, options, self._apt))
+            return _show(plan, build.bake_file(plan.jobs, options, self._apt))
         folder = run_folder(self.project.state)
         with layers.in_use():
             results = build.run(plan, options, self._apt, folder, jobs=1 if request.prune else request.jobs)
@@ -145,7 +145,7 @@ class ImageBuild:
             layers.tidy(limit)
         return results
 
-    def _options(self, backend: Backend) -> Options:
+    def _options(self, backend: Backend) -> BuildOptions:
         request, root = self.request, self.project.root
         caches = (*request.cache_to, *request.cache_from)
         wrong = next((cache for cache in caches if "=" not in cache and "/" not in cache), None)
@@ -153,9 +153,9 @@ class ImageBuild:
             raise UsageError(
                 f"{wrong!r} is no build cache.", hint="Write it as buildx does: type=registry,ref=HOST/NAME."
             )
-        return Options(
+        return BuildOptions(
             output=backend.output,
-            created=created(root),
+            created=commit_time(root),
             # For a dry run; a build has a temporary folder.
             exports=backend.store.layout.folder / "exports",
             revision=revision(root),
@@ -167,10 +167,10 @@ class ImageBuild:
         )
 
 
-def _shown(plan: Plan, bake_file: dict[str, Any]) -> list[Result]:
+def _show(plan: BuildPlan, bake_file: dict[str, Any]) -> list[BuildResult]:
     console.say("The bake file:", style="bold")
     console.err.print_json(data=bake_file)
     return [
-        Result(id=job.spec.id, ref=job.ref, tags=job.tags, status="planned", reason=plan.reasons[job.spec.id])
+        BuildResult(id=job.spec.id, ref=job.ref, tags=job.tags, status="planned", reason=plan.reasons[job.spec.id])
         for job in plan.jobs
     ]

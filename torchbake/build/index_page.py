@@ -57,8 +57,8 @@ def links_of(text: str, own: str) -> Iterator[SplitResult]:
 
 def hash_of(address: SplitResult) -> str:
     """Return the SHA-256 in a link (``sha256:…``); "" if it has none."""
-    known = parse_qs(address.fragment).get("sha256")
-    return f"sha256:{known[0]}" if known else ""
+    known_names = parse_qs(address.fragment).get("sha256")
+    return f"sha256:{known_names[0]}" if known_names else ""
 
 
 class _Links(HTMLParser):

@@ -3,31 +3,31 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from torchbake.build.bakefile import Job
-from torchbake.build.result import Result
-from torchbake.engine.image import Image
+from torchbake.build.bakefile import BuildJob
+from torchbake.build.result import BuildResult
+from torchbake.engine.image import EngineImage
 from torchbake.errors import BuildError, TorchbakeError, all_errors
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import INPUTS
 
 
 @dataclass(kw_only=True)
-class Plan:
+class BuildPlan:
     """Jobs to build with their reasons, results of failed images, and images that are up to date (``fresh``)."""
 
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[BuildJob] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
-    decided: list[Result] = field(default_factory=list)
-    fresh: list[tuple[Job, Image]] = field(default_factory=list)
+    decided: list[BuildResult] = field(default_factory=list)
+    fresh: list[tuple[BuildJob, EngineImage]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedImage:
     """A selected image with its job, or with the error for which it has none: its own, or its base's."""
 
     spec: Spec
     tags: tuple[str, ...]
-    job: Job | TorchbakeError
+    job: BuildJob | TorchbakeError
     base_failed: bool = False
 
 
@@ -36,16 +36,16 @@ def ref_of(spec: Spec, tags: tuple[str, ...]) -> str:
 
 
 def make_plan(
-    prepared: Sequence[Prepared], images: Mapping[str, Image], *, force: bool = False,
+    prepared_images: Sequence[PreparedImage], images: Mapping[str, EngineImage], *, force: bool = False,
     lacking: Mapping[str, str] = {}, place: str = "the engine",
-) -> Plan:  # fmt: skip
+) -> BuildPlan:  # fmt: skip
     """Decide for each image whether it is built.
 
     ``images`` are the images in ``place``, by reference. ``lacking`` has reasons to build an image again although its
     inputs are the same, by digest.
     """
-    plan = Plan()
-    for one in prepared:
+    plan = BuildPlan()
+    for one in prepared_images:
         if isinstance(one.job, TorchbakeError):
             plan.decided.append(_undone(one, one.job))
             continue
@@ -59,24 +59,26 @@ def make_plan(
     return plan
 
 
-def same_inputs(prepared: Sequence[Prepared], images: Mapping[str, Image], *, force: bool) -> list[Image]:
+def same_inputs(
+    prepared_images: Sequence[PreparedImage], images: Mapping[str, EngineImage], *, force: bool
+) -> list[EngineImage]:
     """Return the images with the inputs of their jobs. Only these can be up to date."""
-    jobs = [one.job for one in prepared if isinstance(one.job, Job)]
+    jobs = [one.job for one in prepared_images if isinstance(one.job, BuildJob)]
     pairs = [(job, images.get(job.ref)) for job in jobs]
     return [image for job, image in pairs if image and not why_build(job, image, force=force)]
 
 
-def why_build(job: Job, image: Image | None, *, force: bool, place: str = "the engine") -> str:
+def why_build(job: BuildJob, image: EngineImage | None, *, force: bool, place: str = "the engine") -> str:
     """Return why an image must be built; empty if the place has it with the same inputs."""
     if image is None:
         return f"not in {place}"
     if force:
         return "asked for with --no-cache or --pull"
-    known = image.labels.get(INPUTS)
-    return "" if known == job.inputs else "its inputs changed"
+    known_value = image.labels.get(INPUTS)
+    return "" if known_value == job.inputs else "its inputs changed"
 
 
-def not_built(results: Sequence[Result]) -> TorchbakeError | None:
+def build_error(results: Sequence[BuildResult]) -> TorchbakeError | None:
     """Return one error for all images that were not built, of their kind if they have one; None if all were built."""
     bad = [result for result in results if result.status in ("failed", "skipped")]
     if not bad:
@@ -92,8 +94,8 @@ def not_built(results: Sequence[Result]) -> TorchbakeError | None:
     )
 
 
-def _undone(image: Prepared, error: TorchbakeError) -> Result:
-    return Result(
+def _undone(image: PreparedImage, error: TorchbakeError) -> BuildResult:
+    return BuildResult(
         id=image.spec.id,
         ref=ref_of(image.spec, image.tags),
         tags=(),

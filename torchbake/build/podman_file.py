@@ -29,14 +29,14 @@ _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 class PodmanFile:
     """The text of a Dockerfile, and its target.
 
-    ``documents`` are files of the archive with the content of here-documents, by path. ``taken`` are the needed paths
-    of each folder, by the folder's name. The path ``.`` means the whole folder.
+    ``documents`` are files of the archive with the content of here-documents, by path. ``context_files`` are the needed
+    paths of each folder, by the folder's name. The path ``.`` means the whole folder.
     """
 
     text: str
     target: str
     documents: Mapping[str, str]
-    taken: Mapping[str, frozenset[str]]
+    context_files: Mapping[str, frozenset[str]]
 
 
 @dataclass(kw_only=True)
@@ -62,23 +62,25 @@ def podman_file(
     """
     documents: dict[str, str] = {}
     head, stages = _stages(dockerfile, documents, arguments)
-    given = _given(images, folders)
+    context_stages = _context_stages(images, folders)
     names = {str(number): stage.name for number, stage in enumerate(stages)} | {
-        name: stage.name for name, stage in given.items()
+        name: stage.name for name, stage in context_stages.items()
     }
-    known = {stage.name: stage for stage in stages if stage.name not in given} | {
-        stage.name: stage for stage in given.values()
+    stages_by_name = {stage.name: stage for stage in stages if stage.name not in context_stages} | {
+        stage.name: stage for stage in context_stages.values()
     }
-    wanted = target.lower() or stages[-1].name
-    needed = _needed(wanted, known, names)
-    order = [*given.values(), *(stage for stage in stages if stage.name not in given)]
-    text = "\n".join((*head, *(line for stage in order if stage.name in needed for line in _written(stage, names))))
-    references = [each for name in needed for each in ((known[name].image, "."), *known[name].references)]
-    taken = {
-        name: frozenset(path for reference, path in references if _name(reference, names) == given[name].name)
+    expected = target.lower() or stages[-1].name
+    needs = _needed_stages(expected, stages_by_name, names)
+    order = [*context_stages.values(), *(stage for stage in stages if stage.name not in context_stages)]
+    text = "\n".join((*head, *(line for stage in order if stage.name in needs for line in _write_stage(stage, names))))
+    references = [
+        each for name in needs for each in ((stages_by_name[name].image, "."), *stages_by_name[name].references)
+    ]
+    used_names = {
+        name: frozenset(path for reference, path in references if _name(reference, names) == context_stages[name].name)
         for name in folders
     }
-    return PodmanFile(text=f"{text}\n", target=wanted, documents=documents, taken=taken)
+    return PodmanFile(text=f"{text}\n", target=expected, documents=documents, context_files=used_names)
 
 
 def steps_of(dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str, str]) -> list[HistoryStep]:
@@ -87,24 +89,24 @@ def steps_of(dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str
     ``replaced`` are the names of stages and images that named contexts replace. Raises BuildError and RenderError.
     """
     _, stages = _stages(dockerfile, {}, arguments)
-    known = {stage.name: stage for stage in stages if stage.name not in {*map(str.lower, replaced)}}
+    stages_by_name = {stage.name: stage for stage in stages if stage.name not in {*map(str.lower, replaced)}}
     names = {str(number): stage.name for number, stage in enumerate(stages)}
-    steps, stage = list[HistoryStep](), known.pop(stages[-1].name, None)
+    steps, stage = list[HistoryStep](), stages_by_name.pop(stages[-1].name, None)
     while stage:
         steps = [*stage.steps, *steps]
-        stage = known.pop(_name(stage.image, names), None)  # in `FROM debian AS debian` the image is no stage
+        stage = stages_by_name.pop(_name(stage.image, names), None)  # in `FROM debian AS debian` the image is no stage
     return steps
 
 
 def _stages(dockerfile: str, documents: dict[str, str], arguments: Mapping[str, str]) -> tuple[list[str], list[_Stage]]:
     """Parse the lines before the first stage, and all stages."""
     lines, head, stages = dockerfile.split("\n"), list[str](), list[_Stage]()
-    found = [*instructions(dockerfile)]
-    ends = [each.line - 1 for each in found[1:]] + [len(lines)]
+    matches = [*instructions(dockerfile)]
+    ends = [each.line - 1 for each in matches[1:]] + [len(lines)]
     declared, of_all = dict[str, str](), dict[str, str]()
-    for each, end in zip(found, ends, strict=True):
+    for each, end in zip(matches, ends, strict=True):
         if each.word in ("FROM", "ARG"):
-            declared = _declared(each, declared, arguments)
+            declared = _declare(each, declared, arguments)
         if each.word == "FROM":
             stages.append(_stage(each, len(stages), of_all))
         elif not stages:
@@ -112,14 +114,14 @@ def _stages(dockerfile: str, documents: dict[str, str], arguments: Mapping[str, 
             of_all |= _default(each) | declared
         else:
             stages[-1].references += _references(each)
-            stages[-1].lines.append(_line(_filled(each, declared), lines[each.line - 1 : end], documents))
-            stages[-1].steps.append(_step(_filled(each, declared)))
+            stages[-1].lines.append(_line(_fill(each, declared), lines[each.line - 1 : end], documents))
+            stages[-1].steps.append(_step(_fill(each, declared)))
     if not stages:
         raise BuildError("The Dockerfile has no FROM.")
     return head, stages
 
 
-def _declared(each: Instruction, before: Mapping[str, str], arguments: Mapping[str, str]) -> dict[str, str]:
+def _declare(each: Instruction, before: Mapping[str, str], arguments: Mapping[str, str]) -> dict[str, str]:
     """Return the arguments and values that a stage knows after an instruction."""
     name = each.text.partition("=")[0]
     return {} if each.word == "FROM" else {**before, **({name: arguments[name]} if name in arguments else {})}
@@ -131,7 +133,7 @@ def _default(each: Instruction) -> dict[str, str]:
     return {name: value.strip("\"'")} if each.word == "ARG" else {}
 
 
-def _filled(each: Instruction, values: Mapping[str, str]) -> Instruction:
+def _fill(each: Instruction, values: Mapping[str, str]) -> Instruction:
     """Replace the names of arguments in an instruction by their values."""
     if each.word not in _EXPANDED or not values:
         return each
@@ -169,11 +171,11 @@ def _step(each: Instruction) -> HistoryStep:
     flags = _flags(each)
     words = each.text[len(flags) :]
     if each.word == "RUN":
-        return HistoryStep(f"RUN /bin/sh -c {words} # buildkit", tuple(map(_mounted, _MOUNT.findall(flags))))
+        return HistoryStep(f"RUN /bin/sh -c {words} # buildkit", tuple(map(_mount, _MOUNT.findall(flags))))
     return HistoryStep(f"{each.word} {words}{' # buildkit' if each.word in ('COPY', 'ADD', 'WORKDIR') else ''}")
 
 
-def _mounted(mount: str) -> str:
+def _mount(mount: str) -> str:
     """Return the path of a RUN's mount."""
     fields = dict(pair.partition("=")[::2] for pair in mount.split(","))
     secret = f"run/secrets/{fields.get('id') or fields.get('source') or fields.get('src')}"
@@ -219,31 +221,31 @@ def _flags(each: Instruction) -> str:
     return match[0] if match else ""
 
 
-def _given(images: Mapping[str, str], folders: Mapping[str, str]) -> dict[str, _Stage]:
+def _context_stages(images: Mapping[str, str], folders: Mapping[str, str]) -> dict[str, _Stage]:
     """Return stages for contexts, by their names. An image's name may be invalid as the name of a stage."""
-    made = {}
+    stages = {}
     for number, name in enumerate([*images, *folders]):
         alias = name.lower() if _STAGE_NAME.fullmatch(name.lower()) else f"context-{number}"
         copied = [] if name in images else [f"COPY {folders[name]}/ /"]
-        made[name] = _Stage(
+        stages[name] = _Stage(
             name=alias, image=images.get(name, "scratch"), lines=copied, steps=[*map(HistoryStep, copied)]
         )
-    return made
+    return stages
 
 
-def _needed(target: str, known: Mapping[str, _Stage], names: Mapping[str, str]) -> set[str]:
+def _needed_stages(target: str, stages: Mapping[str, _Stage], names: Mapping[str, str]) -> set[str]:
     """Return the names of the stages that a target needs."""
-    needed, waiting = set[str](), [target]
+    needs, waiting = set[str](), [target]
     while waiting:
         name = waiting.pop()
-        if name in needed or name not in known:
+        if name in needs or name not in stages:
             continue
-        needed.add(name)
-        others = [each for each, _ in known[name].references]
-        waiting += [_name(each, names) for each in (known[name].image, *others)]
-    if target not in needed:
+        needs.add(name)
+        others = [each for each, _ in stages[name].references]
+        waiting += [_name(each, names) for each in (stages[name].image, *others)]
+    if target not in needs:
         raise BuildError(f"The Dockerfile has no stage {target}.")
-    return needed
+    return needs
 
 
 def _name(reference: str, names: Mapping[str, str]) -> str:
@@ -251,7 +253,7 @@ def _name(reference: str, names: Mapping[str, str]) -> str:
     return names.get(reference) or names.get(reference.lower()) or reference
 
 
-def _written(stage: _Stage, names: Mapping[str, str]) -> Iterator[str]:
+def _write_stage(stage: _Stage, names: Mapping[str, str]) -> Iterator[str]:
     yield f"FROM {stage.flags}{_name(stage.image, names)} AS {stage.name}"
     for line in stage.lines:
         word, _, text = line.partition(" ")

@@ -6,15 +6,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from torchbake.build.bakefile import Job
-from torchbake.build.base_image import Base, find_base
+from torchbake.build.bakefile import BuildJob
+from torchbake.build.base_image import BaseImage, find_base
 from torchbake.build.inputs import inputs_digest
-from torchbake.build.own_inputs import own_inputs
-from torchbake.build.plan import Prepared, ref_of, why_build
+from torchbake.build.plan import PreparedImage, ref_of, why_build
+from torchbake.build.project_files import own_inputs
 from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, TorchbakeError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
@@ -26,14 +26,14 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
-from torchbake.render.written import stale, write
+from torchbake.render.rendered_files import stale, write
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preparation:
+class ImagePreparation:
     """Prepares the images of one run. With ``locked`` a missing or stale lock is an error.
 
-    ``kept`` is a folder for the wheels of the builder stage; without it each build downloads them.
+    ``wheel_folder`` is a folder for the wheels of the builder stage; without it each build downloads them.
     """
 
     project: Project
@@ -41,18 +41,18 @@ class Preparation:
     locked: bool
     dry_run: bool
     say: Callable[[str], None]
-    kept: Path | None = None
+    wheel_folder: Path | None = None
 
     @classmethod
     def to_ask(cls, project: Project, say: Callable[[str], None]) -> Self:
         """Return a preparation that writes no files, to compare images with their inputs of today."""
         return cls(project=project, pip=PipConfig(), locked=True, dry_run=True, say=say)
 
-    def images(self, specs: Sequence[Spec], bases: Mapping[str, Base | TorchbakeError]) -> list[Prepared]:
+    def images(self, specs: Sequence[Spec], bases: Mapping[str, BaseImage | TorchbakeError]) -> list[PreparedImage]:
         """Return each image with its job, or with the error that ends this image. ``bases`` are by name."""
         return [self._image(spec, bases[spec.base.name]) for spec in specs]
 
-    def job(self, spec: Spec, base: Base) -> Job:
+    def job(self, spec: Spec, base: BaseImage) -> BuildJob:
         """Return the job of an image, and write its lock and Dockerfile. Raises LockError and RenderError."""
         lock = self._lock(spec)
         dockerfile = render(spec, lock, self.project.templates)
@@ -62,7 +62,7 @@ class Preparation:
         contexts: dict[str, str] = {spec.base.image: base.context(self.project.state)}
         if self.project.root != TOOLKIT:
             contexts["toolkit"] = str(TOOLKIT)
-        return Job(
+        return BuildJob(
             spec=spec,
             ref=ref_of(spec, self.project.tags[spec.id]),
             tags=self.project.tags[spec.id],
@@ -74,7 +74,7 @@ class Preparation:
             own_template=self.project.templates is not None and dockerfile != render(spec, lock),
         )
 
-    def why_old(self, spec: Spec, image: Image) -> str | None:
+    def why_old(self, spec: Spec, image: EngineImage) -> str | None:
         """Return why an image would be built again; None if that is not known, as its base was never fetched here."""
         base = find_base(spec.base, self.project.state)
         if base is None:
@@ -84,7 +84,7 @@ class Preparation:
         except TorchbakeError as error:
             return error.message
 
-    def inputs_changed(self, job: Job) -> bool:
+    def inputs_changed(self, job: BuildJob) -> bool:
         """Return whether input files of an image have changed since its job was made."""
         try:
             dockerfile = render(job.spec, find_lock(self.project.root, job.spec), self.project.templates)
@@ -92,23 +92,23 @@ class Preparation:
         except (TorchbakeError, OSError):
             return True
 
-    def with_wheels(self, job: Job) -> Job:
+    def with_wheels(self, job: BuildJob) -> BuildJob:
         """Return a job with a context of its wheels in folders of this host, and of the builder's wheels."""
         if job.lock is None or not isinstance(job.spec, ImageSpec):
             return job
         stages = {"builder": self._builder_pins, **wheels_by_stage(job.spec, job.lock)}
-        folders = (*self.pip.local_folders, *self._kept)
+        folders = (*self.pip.local_folders, *self._wheel_folders)
         folder = stage_wheels(stages, folders, job.spec.base.python, self.project.state)
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
 
-    def _image(self, spec: Spec, base: Base | TorchbakeError) -> Prepared:
+    def _image(self, spec: Spec, base: BaseImage | TorchbakeError) -> PreparedImage:
         tags = self.project.tags[spec.id]
         if isinstance(base, TorchbakeError):
-            return Prepared(spec=spec, tags=tags, job=base, base_failed=True)
+            return PreparedImage(spec=spec, tags=tags, job=base, base_failed=True)
         try:
-            return Prepared(spec=spec, tags=tags, job=self.job(spec, base))
+            return PreparedImage(spec=spec, tags=tags, job=self.job(spec, base))
         except TorchbakeError as error:
-            return Prepared(spec=spec, tags=tags, job=error)
+            return PreparedImage(spec=spec, tags=tags, job=error)
 
     def _lock(self, spec: Spec) -> Lock | None:
         if not isinstance(spec, ImageSpec):
@@ -128,7 +128,7 @@ class Preparation:
             write_text(path, format_checked(spec, lock))
         return lock
 
-    def _inputs(self, spec: Spec, dockerfile: str, base: Base) -> str:
+    def _inputs(self, spec: Spec, dockerfile: str, base: BaseImage) -> str:
         return inputs_digest(
             spec,
             dockerfile=dockerfile,
@@ -143,13 +143,13 @@ class Preparation:
         return tuple(read_builder_lock(self.project.root).pins.values())
 
     @cached_property
-    def _kept(self) -> tuple[Path, ...]:
+    def _wheel_folders(self) -> tuple[Path, ...]:
         """The folder of the builder's wheels, which are fetched once a run, if it can be used."""
-        if self.kept is None:
+        if self.wheel_folder is None:
             return ()
         from torchbake.build.wheel_fetch import keep  # noqa: PLC0415 - only for a build
 
-        return (self.kept,) if keep(self._builder_pins, self.pip, self.kept, self.say) else ()
+        return (self.wheel_folder,) if keep(self._builder_pins, self.pip, self.wheel_folder, self.say) else ()
 
     @cached_property
     def _builder_lock(self) -> str:

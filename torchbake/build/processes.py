@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 _PATIENCE = 15  # seconds for a build to remove its partial exports after SIGINT
 
 
-class Processes:
+class BuildProcesses:
     """The processes of the builds of one run. Thread-safe."""
 
     def __init__(self) -> None:

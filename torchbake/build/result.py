@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 
 Status: TypeAlias = Literal["built", "up-to-date", "failed", "skipped", "planned"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class BuildResult:
     """The result for one image. ``digest`` and ``size_bytes`` are the engine's; None if the engine has no image.
 
     ``exit_code`` is the code of the image's failure, and ``next`` the next step.
@@ -30,14 +30,14 @@ class Result:
     next: str = ""
 
 
-def up_to_date(name: str, ref: str, tags: Sequence[str], image: Image, *, moved: int = 0) -> Result:
-    """Return the result for an image with the same inputs, of which ``moved`` tags were corrected."""
-    return Result(
+def up_to_date(name: str, ref: str, tags: Sequence[str], image: EngineImage, *, moved_tags: int = 0) -> BuildResult:
+    """Return the result for an image with the same inputs, of which ``moved_tags`` tags were corrected."""
+    return BuildResult(
         id=name,
         ref=ref,
         tags=tuple(tags),
         status="up-to-date",
-        reason="inputs unchanged" + (f"; {moved} tags corrected" if moved else ""),
+        reason="inputs unchanged" + (f"; {moved_tags} tags corrected" if moved_tags else ""),
         digest=image.digest,
         size_bytes=image.size_bytes,
     )

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchbake.build.bakefile import Job, Options, target_name
-from torchbake.build.base_image import Base
-from torchbake.build.buildx import Outcome, sentence_of
+from torchbake.build.bakefile import BuildJob, BuildOptions, target_name
+from torchbake.build.base_image import BaseImage
+from torchbake.build.buildx import BuildOutcome, sentence_of
 from torchbake.build.image_store import Store
 from torchbake.engine.export import save_image
 from torchbake.engine.leftovers import building_name, remove_loopback_names
@@ -27,7 +27,9 @@ class SavedImages:
     store: Store
     state: Path
 
-    def export(self, job: Job, options: Options, build: Callable[[Job, Options], Outcome]) -> Outcome:
+    def export(
+        self, job: BuildJob, options: BuildOptions, build: Callable[[BuildJob, BuildOptions], BuildOutcome]
+    ) -> BuildOutcome:
         """Build a job's image into the engine, and write it into its folder of the exports as BuildKit would.
 
         The image has a temporary name of this process. If the process is killed, the next run removes the image.
@@ -39,13 +41,13 @@ class SavedImages:
             outcome = build(job, replace(options, output=f"{options.output},name={name}", exports=None))
             if not outcome.ok:
                 return outcome
-            found = engine.find([name])
-            if found is None:
+            text = engine.find([name])
+            if text is None:
                 return replace(outcome, errors=(f"BuildKit built the image, but the engine does not have {name}",))
-            manifest = save_image(engine, found, export, threads=None)
+            manifest = save_image(engine, text, export, threads=None)
             return replace(outcome, digests=(manifest.digest,))
         except (TorchbakeError, OSError) as error:
-            return Outcome(errors=(sentence_of(error),))
+            return BuildOutcome(errors=(sentence_of(error),))
         finally:
             with contextlib.suppress(TorchbakeError):  # the next run removes it
                 engine.remove([name])
@@ -55,13 +57,13 @@ class SavedImages:
         with contextlib.suppress(TorchbakeError):
             remove_loopback_names(self.store.engine)
 
-    def on_engine(self, job: Job) -> Job:
+    def on_engine(self, job: BuildJob) -> BuildJob:
         """Return a job whose bootstrapped base has its name in the engine. Pure."""
         if job.base.source != "bootstrap":
             return job
         return replace(job, contexts={**job.contexts, job.spec.base.image: job.base.context_in_engine})
 
-    def import_base(self, base: Base) -> None:
+    def import_base(self, base: BaseImage) -> None:
         """Import a bootstrapped base into the engine, unless it is there. Raises EngineError and BuildError."""
         if base.source != "bootstrap":
             return

@@ -37,7 +37,7 @@ _PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Archive:
+class WheelArchive:
     """A locked wheel's archive: a ``file`` of this host, or a ``url``.
 
     ``hashes`` are hashes of the lock: the archive's hash, or all possible hashes if its index gives none.
@@ -54,7 +54,7 @@ class Archive:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fetched:
+class FetchedArchive:
     """A local archive with a hash of the lock, its ``digest``. ``name`` is the wheel's file name."""
 
     name: str
@@ -70,15 +70,15 @@ def not_found(pin: Pin) -> BuildError:
     )
 
 
-def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] = ()) -> Archive | None:
+def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] = ()) -> WheelArchive | None:
     """Find the archive of a wheel that fits ``python``, without fetching it; None if there is none.
 
     Sources are folders of this host, then pages of pip's find-links, of pip's indexes and of ``indexes``. Raises
     HostConfigError for a page that is too large.
     """
-    found = find_wheel(pin, pip.local_folders, python)
-    if found:
-        return Archive(file=found[0], hashes=(found[1],))
+    source_archive = find_wheel(pin, pip.local_folders, python)
+    if source_archive:
+        return WheelArchive(file=source_archive[0], hashes=(source_archive[1],))
     places = () if pip.no_index else (pip.index_url or PYPI, *pip.extra_index_urls, *indexes)
     pages = [
         *filter(is_remote, pip.find_links),
@@ -96,19 +96,23 @@ def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] =
 
 
 @contextlib.contextmanager
-def fetched(
-    archive: Archive, pip: PipConfig, target: Path, stopping: threading.Event, spare: Callable[[], int] = spare_memory
-) -> Iterator[Fetched]:
+def fetch_wheel(
+    archive: WheelArchive,
+    pip: PipConfig,
+    target: Path,
+    stopping: threading.Event,
+    spare: Callable[[], int] = spare_memory,
+) -> Iterator[FetchedArchive]:
     """Yield the archive as a file, which is fetched to ``target`` unless this host has it.
 
     It is read once and removed. So if there is enough memory, it is kept in memory, and ``target`` is a link to it.
     Raises BuildError if it cannot be fetched or has another hash, and KeyboardInterrupt once ``stopping`` is set.
     """
-    with contextlib.ExitStack() as kept:
+    with contextlib.ExitStack() as kept_value:
 
         def new_file(size: int) -> IO[bytes]:
             target.unlink(missing_ok=True)
-            return kept.enter_context(_new_file(target, size, spare))
+            return kept_value.enter_context(_new_file(target, size, spare))
 
         if archive.file:  # the hash in an index's page may be the hash of an older file
             path, digest = archive.file, file_digest(archive.file)
@@ -119,17 +123,19 @@ def fetched(
                 f"{archive.name}: {without_login(archive.url) or archive.file} has another hash than the lock.",
                 hint="An index may have damaged or replaced it. Name another index, or lock again with --upgrade.",
             )
-        yield Fetched(name=archive.name, path=path, digest=digest)
+        yield FetchedArchive(name=archive.name, path=path, digest=digest)
 
 
-def _download(archive: Archive, pip: PipConfig, stopping: threading.Event, new_file: Callable[[int], IO[bytes]]) -> str:
+def _download(
+    archive: WheelArchive, pip: PipConfig, stopping: threading.Event, new_file: Callable[[int], IO[bytes]]
+) -> str:
     """Fetch an archive into a file of ``new_file``, which gets the expected size, and return its digest."""
     for attempt in range(_ATTEMPTS):
         stopping.wait(attempt)
         try:
             with _session(pip) as session, session.get(archive.url, stream=True, timeout=_PATIENCE) as answer:
                 answer.raise_for_status()
-                return _written(answer, new_file(int(answer.headers.get("Content-Length", 0))), stopping)
+                return _write(answer, new_file(int(answer.headers.get("Content-Length", 0))), stopping)
         except (requests.RequestException, OSError) as error:
             reason = _LOGIN.sub("//", str(error))
     raise BuildError(f"{archive.name} cannot be fetched: {reason}.")
@@ -153,14 +159,14 @@ def keep(pins: Iterable[Pin], pip: PipConfig, folder: Path, say: Callable[[str],
     return False
 
 
-def _keep(archive: Archive, pip: PipConfig, folder: Path) -> None:
+def _keep(archive: WheelArchive, pip: PipConfig, folder: Path) -> None:
     with (
         contextlib.suppress(BuildError),
         tempfile.TemporaryDirectory() as beside,
-        fetched(archive, pip, Path(beside, archive.name), threading.Event()) as found,
+        fetch_wheel(archive, pip, Path(beside, archive.name), threading.Event()) as source_archive,
         replacing(folder / archive.name) as new,
     ):
-        shutil.copyfile(found.path, new)
+        shutil.copyfile(source_archive.path, new)
 
 
 def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:
@@ -171,7 +177,7 @@ def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:
     return file
 
 
-class _Unverified(HTTPAdapter):
+class _UnverifiedAdapter(HTTPAdapter):
     """An adapter for pip's `trusted-host`: certificates are not checked."""
 
     def send(self, request: requests.PreparedRequest, *args: Any, **words: Any) -> requests.Response:
@@ -185,11 +191,11 @@ def _session(pip: PipConfig) -> requests.Session:
     for host in pip.trusted_hosts:  # a host without a port is trusted on all
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         for end in ("/",) if urlsplit(f"//{host}").port else ("/", ":"):
-            session.mount(f"https://{host}{end}", _Unverified())
+            session.mount(f"https://{host}{end}", _UnverifiedAdapter())
     return session
 
 
-def best_archive(page: str, own: str, pin: Pin, python: str) -> Archive | None:
+def best_archive(page: str, own: str, pin: Pin, python: str) -> WheelArchive | None:
     """Return the archive of the best wheel to which a page of an index links; ``own`` is the URL of the page.
 
     Links with another hash than the pin's are skipped. Of equal wheels the first by URL is the best. None if no link
@@ -199,7 +205,7 @@ def best_archive(page: str, own: str, pin: Pin, python: str) -> Archive | None:
     return max(fitting, key=lambda one: (one[0], len(one[1].hashes) == 1))[1] if fitting else None
 
 
-def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank, Archive]]:
+def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank, WheelArchive]]:
     index = urlsplit(own)
     for address in links_of(page, own):
         rank, digest = rank_of(unquote(address.path.rpartition("/")[2]), pin, python), hash_of(address)
@@ -208,10 +214,10 @@ def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank,
             if (address.scheme, address.netloc) == (index.scheme, index.netloc.rpartition("@")[2]):
                 address = address._replace(netloc=index.netloc)  # noqa: PLW2901
             url = address._replace(fragment="").geturl()
-            yield rank, Archive(hashes=(digest,) if digest else pin.hashes, url=url)
+            yield rank, WheelArchive(hashes=(digest,) if digest else pin.hashes, url=url)
 
 
-def _written(answer: requests.Response, file: IO[bytes], stopping: threading.Event) -> str:
+def _write(answer: requests.Response, file: IO[bytes], stopping: threading.Event) -> str:
     digest = hashlib.sha256()
     for data in answer.iter_content(_CHUNK):
         if stopping.is_set():

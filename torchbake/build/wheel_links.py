@@ -11,15 +11,15 @@ from types import ModuleType
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
-from torchbake.oci.layer_order import Made
+from torchbake.oci.layer_order import CommandLayer
 from torchbake.render.dockerfile import CUDA_HOME
-from torchbake.render.wheel_groups import NVIDIA, TORCH, Group
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.render.wheel_groups import NVIDIA, TORCH, WheelGroup
+from torchbake.store.layers import LayerStore, PackedLayer
 
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
 _THREADS = 2  # that compress a layer
 
-Wheels = Mapping[Group, Sequence[Packed]]
+Wheels = Mapping[WheelGroup, Sequence[PackedLayer]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,49 +30,49 @@ class LinkLayers:
     blobs: Path
     work: Path
 
-    def write(self, wheels: Wheels, *, headers: bool) -> list[Made]:
+    def write(self, wheels: Wheels, *, headers: bool) -> list[CommandLayer]:
         """Write the layers, lowest first. With ``headers`` the image can compile code. Raises BuildError."""
-        written = [self._beside(wheels[NVIDIA], wheels.get(TORCH, ()))] if NVIDIA in wheels else []
+        outputs = [self._beside(wheels[NVIDIA], wheels.get(TORCH, ()))] if NVIDIA in wheels else []
         if not headers:
-            return written
-        groups = {group: packed for group, packed in wheels.items() if group.on_path}
-        trees = {group: tree for group, packed in groups.items() if (tree := self._headers(group, packed))}
+            return outputs
+        groups = {group: layers for group, layers in wheels.items() if group.on_path}
+        trees = {group: tree for group, layers in groups.items() if (tree := self._headers(group, layers))}
         for group, tree in trees.items():
-            written.append(self._layer(f"COPY /headers {group.root}", tree_members(tree, group.root.strip("/"))))
+            outputs.append(self._layer(f"COPY /headers {group.root}", tree_members(tree, group.root.strip("/"))))
         if NVIDIA in wheels:
-            written.append(self._cuda_home(wheels, trees.get(NVIDIA)))
-        return written
+            outputs.append(self._cuda_home(wheels, trees.get(NVIDIA)))
+        return outputs
 
-    def _beside(self, nvidia: Iterable[Packed], torch: Iterable[Packed]) -> Made:
+    def _beside(self, nvidia: Iterable[PackedLayer], torch: Iterable[PackedLayer]) -> CommandLayer:
         links = _links().beside_links(_names(nvidia), NVIDIA.root, TORCH.root)
-        taken = links.keys() & {f"{TORCH.root}/{name.partition('/')[0]}" for name in _names(torch)}
-        if taken:
-            raise BuildError(f"A wheel of torch has files in {min(taken)}, which links to NVIDIA's libraries.")
+        value = links.keys() & {f"{TORCH.root}/{name.partition('/')[0]}" for name in _names(torch)}
+        if value:
+            raise BuildError(f"A wheel of torch has files in {min(value)}, which links to NVIDIA's libraries.")
         return self._layer(f"COPY /links {TORCH.root}", _members(links, TORCH.root))
 
-    def _headers(self, group: Group, wheels: Iterable[Packed]) -> Path | None:
+    def _headers(self, group: WheelGroup, wheels: Iterable[PackedLayer]) -> Path | None:
         """Return a folder with the headers of a group's wheels; None if they have none."""
         folder = self.work / group.layer
-        for packed in wheels:
-            if packed.headers:
-                unpack(self.store.sound(packed.headers), folder)
+        for layer in wheels:
+            if layer.headers:
+                unpack(self.store.sound(layer.headers), folder)
         return folder / "headers" if folder.is_dir() else None
 
-    def _cuda_home(self, wheels: Wheels, headers: Path | None) -> Made:
+    def _cuda_home(self, wheels: Wheels, headers: Path | None) -> CommandLayer:
         files = (path for path in headers.rglob("*") if not path.is_dir()) if headers else ()
         names = [path.relative_to(headers).as_posix() for path in files] if headers else []
-        nvidia = (packed for group, packed in wheels.items() if group.root == NVIDIA.root)
+        nvidia = (layers for group, layers in wheels.items() if group.root == NVIDIA.root)
         links = _links().cuda_links([*names, *_names(chain(*nvidia))], NVIDIA.root, CUDA_HOME)
         return self._layer(f"COPY {CUDA_HOME} {CUDA_HOME}", _members(links, CUDA_HOME))
 
-    def _layer(self, command: str, members: Iterable[Member]) -> Made:
+    def _layer(self, command: str, members: Iterable[Member]) -> CommandLayer:
         layer = write_layer(self.work / "layer", members, threads=_THREADS)
         (self.work / "layer").replace(self.blobs / layer.blob.digest.removeprefix("sha256:"))
         return command, layer
 
 
-def _names(wheels: Iterable[Packed]) -> list[str]:
-    return [*chain(*(packed.names for packed in wheels))]
+def _names(wheels: Iterable[PackedLayer]) -> list[str]:
+    return [*chain(*(layer.names for layer in wheels))]
 
 
 def _links() -> ModuleType:

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchbake.build.wheel_fetch import Archive, fetched, find_archive, not_found
+from torchbake.build.wheel_fetch import WheelArchive, fetch_wheel, find_archive, not_found
 from torchbake.build.wheel_records import WheelRecords
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
-from torchbake.core.processes import Finished, run_to_end
+from torchbake.core.processes import ProcessResult, run_to_end
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 from torchbake.lock.nvidia import nvidia_folder
 from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
-from torchbake.store.layers import LayerStore, Packed, read_packed
+from torchbake.store.layers import LayerStore, PackedLayer, read_packed
 from torchbake.ui.tool_environment import environment_of
 
 _FORMAT = "4"  # of layers; after a change of the number all layers are packed again
@@ -91,37 +91,37 @@ class WheelPacker:
         """Return the digest of the inputs of a layer with a wheel's bytecode."""
         return digest((self.key(pin), compiler))
 
-    def packed(self, pin: Pin) -> Packed:
+    def pack(self, pin: Pin) -> PackedLayer:
         """Return the layer of a wheel from the store, or pack it. Raises BuildError."""
-        return self._kept(self.key(pin), lambda _: self._of_archive(pin))
+        return self._keep(self.key(pin), lambda _: self._of_archive(pin))
 
-    def compiled(self, pin: Pin, compiler: Compiler) -> Packed:
+    def compile(self, pin: Pin, compiler: Compiler) -> PackedLayer:
         """Return the layer with the bytecode of a wheel's modules, or compile it. Raises BuildError."""
 
-        def by_python(_: Path) -> Packed:
+        def by_python(_: Path) -> PackedLayer:
             key = self.bytecode_key(pin, compiler.python_id())
-            return self._kept(key, lambda work: self._compile(pin, compiler, work))
+            return self._keep(key, lambda work: self._compile(pin, compiler, work))
 
-        return self._kept(self.bytecode_key(pin, compiler.base_id), by_python)
+        return self._keep(self.bytecode_key(pin, compiler.base_id), by_python)
 
-    def _kept(self, key: str, make: Callable[[Path], Packed]) -> Packed:
-        """Return the layer of a key from the store, or fetch or make it: the files of `Packed.files`, in a folder.
+    def _keep(self, key: str, make: Callable[[Path], PackedLayer]) -> PackedLayer:
+        """Return the layer of a key from the store, or fetch or make it: the files of `PackedLayer.files`, in a folder.
 
         Files that are not in the folder must be in the store.
         """
-        found = self.store.find(key)
-        if found:
-            return found
+        layer = self.store.find(key)
+        if layer:
+            return layer
         with self.store.turn(key) as work:
-            found = self.store.find(key)
-            if found:
-                return found
+            layer = self.store.find(key)
+            if layer:
+                return layer
             packed = self.store.fetch(key, work, self._go_on) or make(work)
             files = {blob.digest: work / name for name, blob in packed.files.items()}
             self.store.add(key, packed, {digest: file for digest, file in files.items() if file.exists()})
             return packed
 
-    def _of_archive(self, pin: Pin) -> Packed:
+    def _of_archive(self, pin: Pin) -> PackedLayer:
         """Return the layer of a wheel's archive, which is fetched once for all versions of Python that it fits."""
         # For this thread and its child processes.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
@@ -129,36 +129,38 @@ class WheelPacker:
         if archive is None:
             raise not_found(pin)
         key = self._key(pin, *archive.hashes, archive.name)
-        return self._kept(key, lambda work: self._streamed(pin, archive, work))
+        return self._keep(key, lambda work: self._stream(pin, archive, work))
 
-    def _streamed(self, pin: Pin, archive: Archive, work: Path) -> Packed:
-        with fetched(archive, self.pip, work / "wheel.whl", self.stopping) as found:
+    def _stream(self, pin: Pin, archive: WheelArchive, work: Path) -> PackedLayer:
+        with fetch_wheel(archive, self.pip, work / "wheel.whl", self.stopping) as source_archive:
             job = {
-                "wheel": str(found.path.absolute()), "root": self.root.strip("/"), "threads": _THREADS,
+                "wheel": str(source_archive.path.absolute()), "root": self.root.strip("/"), "threads": _THREADS,
                 "rules": str(_TRIM) if self.trim else "", "modules": self.modules,
             }  # fmt: skip
-            done = self._run(work, *_STREAM, json.dumps(job))
-            if done.code:
-                raise BuildError(f"{found.name} cannot be packed: {done.last_words or f'it ended with {done.code}'}")
+            result = self._run(work, *_STREAM, json.dumps(job))
+            if result.code:
+                raise BuildError(
+                    f"{source_archive.name} cannot be packed: {result.last_words or f'it ended with {result.code}'}"
+                )
             if nvidia_folder(pin.name) is not None:  # `parts.unaltered` compares its files
-                WheelRecords(folder=self.store.records).keep(found)
-        return read_packed(json.loads(done.stdout))
+                WheelRecords(folder=self.store.records).keep(source_archive)
+        return read_packed(json.loads(result.stdout))
 
-    def _compile(self, pin: Pin, compiler: Compiler, work: Path) -> Packed:
-        modules, layer = self.packed(pin).modules, work / "layers" / pin.name
+    def _compile(self, pin: Pin, compiler: Compiler, work: Path) -> PackedLayer:
+        modules, layer = self.pack(pin).modules, work / "layers" / pin.name
         layer.mkdir(parents=True)
         if modules:
             unpack(self.store.sound(modules), work)
             compiler.compile(work / "modules", self.root, layer)
             _check_compiled(pin, work / "modules", layer)
-        done = self._run(work, "-c", _NORMALISE)
-        if done.code:
-            raise BuildError(f"the bytecode of {pin.name} cannot be packed: {done.last_words}")
+        result = self._run(work, "-c", _NORMALISE)
+        if result.code:
+            raise BuildError(f"the bytecode of {pin.name} cannot be packed: {result.last_words}")
         members = self._going_on(tree_members(layer, self.root.strip("/")))
         packed = write_layer(work / "layer.tar.zst", members, threads=_THREADS)
-        return Packed(layer=packed, names=tuple(_names(layer)))
+        return PackedLayer(layer=packed, names=tuple(_names(layer)))
 
-    def _run(self, work: Path, *words: str) -> Finished:
+    def _run(self, work: Path, *words: str) -> ProcessResult:
         """Run a Python with the packages `layers` and `torchbake` in the folder ``work``."""
         path = os.pathsep.join((str(TOOLKIT), str(PACKAGE.parent)))
         env = {**environment_of("python"), **_KEEP_MEMORY, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -176,9 +178,9 @@ class WheelPacker:
 
 def _check_compiled(pin: Pin, modules: Path, layer: Path) -> None:
     """Raise BuildError unless a layer has only bytecode of these modules, some of which may have syntax errors."""
-    compiled = [path.relative_to(layer) for path in layer.rglob("*.pyc")]
+    pathes = [path.relative_to(layer) for path in layer.rglob("*.pyc")]
     # __pycache__/NAME.TAG.pyc
-    sources = [path.parent.with_name(f"{path.name.rsplit('.', 2)[0]}.py") for path in compiled]
+    sources = [path.parent.with_name(f"{path.name.rsplit('.', 2)[0]}.py") for path in pathes]
     others = sorted(str(source) for source in sources if not (modules / source).is_file())
     if others or (not sources and modules.is_dir()):
         raise BuildError(f"the bytecode of {pin.name} is not its own: {', '.join(others[:3]) or 'there is none'}")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from torchbake.build.wheel_fetch import Fetched, fetched, find_archive, not_found
+from torchbake.build.wheel_fetch import FetchedArchive, fetch_wheel, find_archive, not_found
 from torchbake.build.wheelhouse import rank_of
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
@@ -36,7 +36,7 @@ class WheelRecords:
 
     folder: Path
 
-    def keep(self, wheel: Fetched) -> Hashes:
+    def keep(self, wheel: FetchedArchive) -> Hashes:
         """Keep the RECORD of an archive. Raises BuildError if it has none."""
         hashes = read_record(wheel.path, wheel.name)
         write_text(self._path(wheel.digest), json.dumps({"wheel": wheel.name, "files": hashes}) + "\n")
@@ -44,8 +44,8 @@ class WheelRecords:
 
     def find(self, pin: Pin, python: str) -> Hashes | None:
         """Find the hashes of a pin's wheel for an image's ``python``; None if its RECORD is not kept."""
-        kept = [record for digest in pin.hashes if (record := self._read(digest))]
-        ranked = [(rank, files) for name, files in kept if (rank := rank_of(name, pin, python)) is not None]
+        kept_items = [record for digest in pin.hashes if (record := self._read(digest))]
+        ranked = [(rank, files) for name, files in kept_items if (rank := rank_of(name, pin, python)) is not None]
         return max(ranked, key=lambda one: one[0])[1] if ranked else None
 
     def find_or_fetch(
@@ -55,15 +55,15 @@ class WheelRecords:
 
         Raises BuildError if no source gives the archive, and KeyboardInterrupt once ``stopping`` is set.
         """
-        if found := self.find(pin, python):
-            return found
+        if matches := self.find(pin, python):
+            return matches
         archive = find_archive(pin, pip, python, indexes)
         if archive is None:
             raise not_found(pin)
         self.folder.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryDirectory(prefix=".fetching-", dir=self.folder) as folder,
-            fetched(archive, pip, Path(folder, "wheel.whl"), stopping) as wheel,
+            fetch_wheel(archive, pip, Path(folder, "wheel.whl"), stopping) as wheel,
         ):
             return self.keep(wheel)
 
@@ -72,8 +72,8 @@ class WheelRecords:
 
     def _read(self, digest: str) -> tuple[str, Hashes] | None:
         try:
-            kept = json.loads(self._path(digest).read_text())
-            return str(kept["wheel"]), {str(name): str(hashed) for name, hashed in kept["files"].items()}
+            kept_value = json.loads(self._path(digest).read_text())
+            return str(kept_value["wheel"]), {str(name): str(hashed) for name, hashed in kept_value["files"].items()}
         except (OSError, ValueError, LookupError, TypeError, AttributeError):  # not there, or damaged
             return None
 

@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 
 from isal import isal_zlib
 
-from layers.wheels.contents import Contents, File, WheelError, contents_of
+from layers.wheels.contents import WheelError, WheelFile, WheelFiles, contents_of
 from layers.wheels.tree import EPOCH
 from layers.wheels.trim import read_trim
 from torchbake.oci.layer_archive import Member, write_layer
@@ -31,7 +31,7 @@ _PACKED = 2**18  # compressed bytes for one chunk; a larger rest would be copied
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class WheelJob:
     """A wheel's file, and the folder of its files in the image, ``root``. Without ``rules`` nothing is trimmed."""
 
     wheel: str
@@ -41,7 +41,7 @@ class Job:
     modules: bool
 
 
-def main(job: Job) -> None:
+def main(job: WheelJob) -> None:
     """Write `layer.tar.zst`, and `headers.tar.zst` and `modules.tar.zst` if they have files. Print a `Packed` as JSON.
 
     Exit with a sentence if the wheel cannot be laid out.
@@ -49,12 +49,12 @@ def main(job: Job) -> None:
     try:
         with Path(job.wheel).open("rb") as file, zipfile.ZipFile(file) as wheel:
             rules = read_trim(Path(job.rules) if job.rules else None)
-            print(json.dumps(_written(file, contents_of(wheel, rules, partial(read_member, file)), job)))
+            print(json.dumps(_write(file, contents_of(wheel, rules, partial(read_member, file)), job)))
     except (WheelError, zipfile.BadZipFile) as error:
         sys.exit(str(error))
 
 
-def _written(wheel: IO[bytes], contents: Contents, job: Job) -> Mapping[str, Any]:
+def _write(wheel: IO[bytes], contents: WheelFiles, job: WheelJob) -> Mapping[str, Any]:
     """Write the layer, and return the fields of a `Packed` for JSON."""
     members = _members(wheel, contents.layer, job.root)
     layer = write_layer(Path("layer.tar.zst"), members, threads=job.threads)
@@ -68,14 +68,14 @@ def _written(wheel: IO[bytes], contents: Contents, job: Job) -> Mapping[str, Any
     }
 
 
-def _aside(wheel: IO[bytes], name: str, files: Mapping[str, File], job: Job) -> Mapping[str, Any] | None:
+def _aside(wheel: IO[bytes], name: str, files: Mapping[str, WheelFile], job: WheelJob) -> Mapping[str, Any] | None:
     """Write an archive of files below a folder, and return its blob; None without files."""
     if not files:
         return None
     return asdict(write_layer(Path(f"{name}.tar.zst"), _members(wheel, files, name), threads=job.threads).blob)
 
 
-def _members(wheel: IO[bytes], files: Mapping[str, File], root: str) -> Iterator[Member]:
+def _members(wheel: IO[bytes], files: Mapping[str, WheelFile], root: str) -> Iterator[Member]:
     """Yield entries in the order of their names, each after its folders, like the result of `normalise`."""
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
     yield _entry(root, tarfile.DIRTYPE, 0o755), None
@@ -86,7 +86,7 @@ def _members(wheel: IO[bytes], files: Mapping[str, File], root: str) -> Iterator
             yield _file(wheel, f"{root}/{name}", files[name])
 
 
-def _file(wheel: IO[bytes], name: str, file: File) -> Member:
+def _file(wheel: IO[bytes], name: str, file: WheelFile) -> Member:
     content, entry = file.content, _entry(name, tarfile.REGTYPE, file.mode, file.size)
     if isinstance(content, bytes):
         return entry, lambda: io.BytesIO(content)
@@ -108,8 +108,8 @@ def open_member(archive: IO[bytes], info: zipfile.ZipInfo) -> IO[bytes]:
     header = archive.read(_HEADER)
     name, extra = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
     archive.seek(name + extra, io.SEEK_CUR)
-    part = _Part(archive, info.compress_size)
-    return cast(IO[bytes], part if info.compress_type == zipfile.ZIP_STORED else _Inflated(part))
+    part = _FilePart(archive, info.compress_size)
+    return cast(IO[bytes], part if info.compress_type == zipfile.ZIP_STORED else _InflateReader(part))
 
 
 def read_member(archive: IO[bytes], info: zipfile.ZipInfo) -> bytes:
@@ -117,7 +117,7 @@ def read_member(archive: IO[bytes], info: zipfile.ZipInfo) -> bytes:
     return b"".join(iter(open_member(archive, info).read, b""))
 
 
-class _Part(io.RawIOBase):
+class _FilePart(io.RawIOBase):
     """The next ``size`` bytes of a file."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
@@ -129,10 +129,10 @@ class _Part(io.RawIOBase):
         return data
 
 
-class _Inflated(io.RawIOBase):
+class _InflateReader(io.RawIOBase):
     """The content of a raw deflate stream (RFC 1951)."""
 
-    def __init__(self, packed: _Part) -> None:
+    def __init__(self, packed: _FilePart) -> None:
         self._packed, self._inflater = packed, isal_zlib.decompressobj(-15)
 
     def read(self, size: int = _CHUNK, /) -> bytes:
@@ -147,4 +147,4 @@ class _Inflated(io.RawIOBase):
 
 
 if __name__ == "__main__":
-    main(Job(**json.loads(sys.argv[1])))
+    main(WheelJob(**json.loads(sys.argv[1])))

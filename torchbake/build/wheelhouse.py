@@ -36,18 +36,18 @@ def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], p
     Wheels are hard links, or copies on another file system. The same wheels have the same folder.
     """
     places = tuple(folders)
-    found = {
+    matches = {
         layer: wheels
         for layer, pins in layers.items()
         if (wheels := [one for pin in pins if (one := find_wheel(pin, places, python))])
     }
-    if not found:
+    if not matches:
         return None
-    names = [f"{layer}/{wheel} {own}" for layer, wheels in found.items() for wheel, own in wheels]
+    names = [f"{layer}/{wheel} {own}" for layer, wheels in matches.items() for wheel, own in wheels]
     target = state / "wheels" / digest(names).removeprefix("sha256:")[:16]
     for layer in layers:
         (target / layer).mkdir(parents=True, exist_ok=True)
-        for wheel, _ in found.get(layer, []):
+        for wheel, _ in matches.get(layer, []):
             _link(wheel, target / layer / wheel.name)
     return target
 
@@ -87,12 +87,12 @@ def rank_of(filename: str, pin: Pin, python: str) -> Rank | None:
     """
     try:
         name, version, build, tags = parse_wheel_filename(filename)
-        wanted = Version(pin.version)
+        pinned_version = Version(pin.version)
     except (InvalidWheelFilename, InvalidVersion):
         return None
     order = _tags_of(python)
     places = [order[tag] for tag in tags if tag in order]
-    return (-min(places), build) if places and (name, version) == (pin.name, wanted) else None
+    return (-min(places), build) if places and (name, version) == (pin.name, pinned_version) else None
 
 
 @cache

@@ -28,7 +28,7 @@ def problems(registry: Registry, version: str, registry_of: RegistryOf, verifier
         if manifest is None:
             return [f"{registry.repository}:{tag_of(version)} is not there"]
         # An unsigned chart is not read: it may name images of any host, and torchbake would connect to that host.
-        if unsigned := list(_unsigned(registry.repository, manifest.digest, verifier)):
+        if unsigned := list(_signature_problems(registry.repository, manifest.digest, verifier)):
             return unsigned
         files = _files(registry, manifest)
         return [*_metadata(registry, manifest, files, version), *_images(files, registry_of, verifier)]
@@ -84,10 +84,10 @@ def _images(files: dict[str, Any], registry_of: RegistryOf, verifier: Verifier) 
         if served != pinned["digest"]:
             yield f"its {where} is {repository}:{pinned['tag']} as {pinned['digest']}, which is {served or 'not there'}"
         else:
-            yield from (f"its {where}: {problem}" for problem in _unsigned(repository, served, verifier))
+            yield from (f"its {where}: {problem}" for problem in _signature_problems(repository, served, verifier))
 
 
-def _unsigned(repository: Repository, digest: str, verifier: Verifier) -> Iterator[str]:
+def _signature_problems(repository: Repository, digest: str, verifier: Verifier) -> Iterator[str]:
     problem = None if verifier.skip_reason else verifier.problem(repository, digest)
     if problem:  # an unknown problem is a failure of cosign itself, before it had checked a signature
         yield f"{repository}@{digest}{':' if problem.unknown else ' is'} {problem.sentence.removesuffix('.')}"

@@ -21,14 +21,14 @@ def with_parameters(page: str, values: str) -> str:
     for line in values.splitlines():
         if title := _TITLE.fullmatch(line):
             parts.append(f"### {title[1]}\n\n| parameter | what it is | default |\n| --- | --- | --- |\n")
-        elif found := _PARAM.fullmatch(line):
-            text = found[2].replace("|", "\\|")
-            value: Any = reduce(getitem, found[1].split("."), defaults)
-            shown = "not set" if value is None else f"`{json.dumps(value)}`"
-            parts[-1] += f"| `{found[1]}` | {text} | {shown} |\n"
+        elif match := _PARAM.fullmatch(line):
+            text = match[2].replace("|", "\\|")
+            value: Any = reduce(getitem, match[1].split("."), defaults)
+            default = "not set" if value is None else f"`{json.dumps(value)}`"
+            parts[-1] += f"| `{match[1]}` | {text} | {default} |\n"
     return page_with(page, MARK, parts)
 
 
 def descriptions(values: str) -> dict[str, str]:
     """Return the descriptions of the parameters in `values.yaml`, in its order."""
-    return {found[1]: found[2] for line in values.splitlines() if (found := _PARAM.fullmatch(line))}
+    return {match[1]: match[2] for line in values.splitlines() if (match := _PARAM.fullmatch(line))}

@@ -19,7 +19,7 @@ Place = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Package:
+class ChartPackage:
     """A packaged chart, with the content of Chart.yaml as ``metadata``."""
 
     metadata: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Package:
         return f"{self.name}-{self.version}.tgz"
 
 
-def package(folder: Path, images: Mapping[Place, Reference], version: str = "") -> Package:
+def package(folder: Path, images: Mapping[Place, Reference], version: str = "") -> ChartPackage:
     """Package the chart with ``images`` as defaults, by their place in its values; the first is the job's own.
 
     The default version is the chart's own, `+`, and that image's tag. Raises PublishError.
@@ -56,7 +56,7 @@ def package(folder: Path, images: Mapping[Place, Reference], version: str = "") 
         changes |= {(*place, "tag"): image.tag, (*place, "digest"): image.digest}
     metadata = yaml.safe_load(chart)
     changed = {"Chart.yaml": chart.encode(), "values.yaml": with_texts(values, changes).encode()}
-    return Package(metadata=metadata, data=_archive(metadata["name"], {**changed, **_others(folder, changed)}))
+    return ChartPackage(metadata=metadata, data=_archive(metadata["name"], {**changed, **_others(folder, changed)}))
 
 
 def with_texts(text: str, changes: Mapping[Place, str]) -> str:
@@ -86,13 +86,13 @@ def _read(path: Path) -> str:
 
 def _others(folder: Path, changed: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return all other files but those of `.helmignore`: hidden files, bytecode and packages."""
-    found = dict[str, bytes]()
+    matches = dict[str, bytes]()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
         hidden = any(part.startswith(".") or part == "__pycache__" for part in name.parts)
         if path.is_file() and not hidden and path.suffix not in (".pyc", ".tgz") and str(name) not in changed:
-            found[name.as_posix()] = path.read_bytes()
-    return found
+            matches[name.as_posix()] = path.read_bytes()
+    return matches
 
 
 def _archive(name: str, files: Mapping[str, bytes]) -> bytes:

@@ -6,7 +6,7 @@ A version is written once: an existing version is never replaced.
 import json
 from typing import Literal
 
-from torchbake.charts.package import Package
+from torchbake.charts.package import ChartPackage
 from torchbake.errors import PublishError
 from torchbake.oci.manifest import MANIFEST, Manifest, sha256
 from torchbake.registry.artifact import send
@@ -18,10 +18,10 @@ CONFIG = "application/vnd.cncf.helm.config.v1+json"
 CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _ANNOTATION = "org.opencontainers.image"
 
-Done = Literal["pushed", "unchanged"]
+PushState = Literal["pushed", "unchanged"]
 
 
-def push(registry: Registry, package: Package, signer: Signer) -> tuple[Manifest, Done]:
+def push(registry: Registry, package: ChartPackage, signer: Signer) -> tuple[Manifest, PushState]:
     """Push and sign a package, unless this was done before. Raises PublishError if other content has the version."""
     manifest, config = manifest_of(package), config_of(package)
     tag = tag_of(package.version)
@@ -46,11 +46,11 @@ def tag_of(version: str) -> str:
     return version.replace("+", "_")
 
 
-def config_of(package: Package) -> bytes:
+def config_of(package: ChartPackage) -> bytes:
     return json.dumps(package.metadata, sort_keys=True, separators=(",", ":")).encode()
 
 
-def manifest_of(package: Package) -> Manifest:
+def manifest_of(package: ChartPackage) -> Manifest:
     config = config_of(package)
     metadata = package.metadata
     annotations = {"title": package.name, "version": package.version, "description": metadata.get("description")}

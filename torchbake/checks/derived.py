@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import ID
@@ -13,7 +13,7 @@ Layers = Callable[[str], Sequence[str]]  # returns an image's layers by its dige
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class ParentImage:
     """The parent of a derived image: its reference, and its row in the matrix."""
 
     ref: str
@@ -25,7 +25,9 @@ def named_row(project: Project, labels: Mapping[str, str]) -> Spec | None:
     return next((spec for spec in project.expansion.specs if spec.id == labels.get(ID)), None)
 
 
-def origin_of(image: Image, project: Project, images: Mapping[str, Image], layers_of: Layers) -> Origin | None:
+def origin_of(
+    image: EngineImage, project: Project, images: Mapping[str, EngineImage], layers_of: Layers
+) -> ParentImage | None:
     """Return the parent of an image; ``images`` are the engine's, by tag.
 
     Return None if the labels name no row, or if the engine has no other image of that row whose layers the image begins
@@ -43,7 +45,7 @@ def origin_of(image: Image, project: Project, images: Mapping[str, Image], layer
     layers = {ref: list(layers_of(digest)) for ref, digest in ours.items()}
     lengths = {ref: len(below) for ref, below in layers.items() if below and list(own[: len(below)]) == below}
     ref = max(sorted(lengths), key=lambda ref: (lengths[ref], ref.startswith(f"{spec.repository}:")), default=None)
-    return Origin(ref=ref, spec=spec) if ref else None
+    return ParentImage(ref=ref, spec=spec) if ref else None
 
 
 def is_tag_of(ref: str, tags: Iterable[str]) -> bool:
@@ -51,7 +53,7 @@ def is_tag_of(ref: str, tags: Iterable[str]) -> bool:
     return re.sub(r"-r\d+$", "", ref.rpartition(":")[2]) in tags
 
 
-def remark(spec: Spec | None, origin: Origin | None) -> str:
+def remark(spec: Spec | None, origin: ParentImage | None) -> str:
     """Return a note on how an image was checked whose tag is not in the matrix, or an empty text."""
     if origin:
         return f"FROM {origin.ref}: its additions are not compared with the lock"

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from torchbake.checks.smoke_jobs import Options, jobs_of
+from torchbake.checks.smoke_jobs import SmokeOptions, jobs_of
 from torchbake.checks.verdict import Verdict
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.plain_text import last_line
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import GpuAccess
 from torchbake.errors import CheckError
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.ui.tool_environment import environment_of
@@ -52,7 +52,7 @@ def missing_checks(verdict: Verdict, spec: Spec | None) -> tuple[str, ...]:
         numbers: dict[str, Any] = {
             key: int(options[key]) for key in ("nodes", "nproc") if options.get(key, "").isdigit()
         }
-        jobs = jobs_of(spec.family, Gpu(how="none", reason="not looked for"), Options(**numbers))
+        jobs = jobs_of(spec.family, GpuAccess(how="none", reason="not looked for"), SmokeOptions(**numbers))
         expected.update(name for job in jobs for name in job.check_ids)
     return tuple(sorted(expected - {check.id for check in verdict.checks}))
 
@@ -60,10 +60,10 @@ def missing_checks(verdict: Verdict, spec: Spec | None) -> tuple[str, ...]:
 @cache
 def suite_checks() -> tuple[SuiteCheck, ...]:
     """Return the checks of the suite, which takes half a second once. Raise CheckError with Python's message."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _CATALOGUE], cwd=TOOLKIT, env=environment_of("pytest"), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, errors="replace", check=False,
     )  # fmt: skip
-    if done.returncode:
-        raise CheckError(f"The checks of images cannot be listed: {last_line(done.stderr)}")
-    return tuple(SuiteCheck(**each) for each in json.loads(done.stdout))
+    if process.returncode:
+        raise CheckError(f"The checks of images cannot be listed: {last_line(process.stderr)}")
+    return tuple(SuiteCheck(**each) for each in json.loads(process.stdout))

@@ -6,8 +6,8 @@ from typing import Any
 
 from torchbake.checks.smoke_run import Session
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import Box, Cluster, Node
-from torchbake.engine.gpu import Gpu, look_for_gpu
+from torchbake.engine.containers import Cluster, ContainerNode, ContainerSettings
+from torchbake.engine.gpu import GpuAccess, look_for_gpu
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import LABEL
 
@@ -33,24 +33,24 @@ def family_of_build(version: str) -> str:
     return "cuda" if _CUDA_BUILD.search(version) else "cpu"
 
 
-def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> Gpu:
+def find_gpu(engine: Engine, image: str, family: str, mode: str, session: Session, *, dry: bool = False) -> GpuAccess:
     """Find the GPUs for an image's containers. With ``dry`` no container is started to try the engine's answer."""
     if family != "cuda" or mode == "off":
-        return Gpu(how="none", reason="no GPU was requested")
+        return GpuAccess(how="none", reason="no GPU was requested")
     gpu = look_for_gpu(engine)
     return gpu if dry else probe(engine, image, gpu, session)
 
 
-def probe(engine: Engine, image: str, gpu: Gpu, session: Session) -> Gpu:
+def probe(engine: Engine, image: str, gpu: GpuAccess, session: Session) -> GpuAccess:
     """Try the GPU: start a container that requests it and does nothing.
 
     If that fails (a driver that is not loaded, a stale CDI file), the result has no GPU, and the engine's reason.
     """
     if gpu.request is None:
         return gpu
-    box = Box(gpu=gpu.request, network=False)
+    box = ContainerSettings(gpu=gpu.request, network=False)
     with Cluster(engine, image, box, run=session.id, stopping=session.stopping) as cluster:
-        ended = cluster.run([Node(command=("true",))], timeout=60)[0]
-    if not ended.problem:
+        end = cluster.run([ContainerNode(command=("true",))], timeout=60)[0]
+    if not end.problem:
         return gpu
-    return Gpu(how="none", reason=f"{gpu.reason}, but it cannot start a container with it: {ended.problem}")
+    return GpuAccess(how="none", reason=f"{gpu.reason}, but it cannot start a container with it: {end.problem}")

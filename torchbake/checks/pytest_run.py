@@ -27,14 +27,14 @@ from torchbake.ui.tool_environment import environment_of
 SUITE_CHECK = "suite"  # fails if the suite itself fails
 _PATIENCE = 20  # seconds for clean-up after SIGINT
 _LOOK = 0.25  # seconds between reads of a log
-_SHOWN = 10  # failed checks that a run shows
+_MOST_CHECKS = 10  # failed checks that a run shows
 _TAIL = 15  # lines of a log in a reason
 _CODES = {2: "interrupted", 3: "an error inside pytest", 4: "an invalid command line", 5: "no check is selected"}
 _LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class CheckTarget:
     """An image to test: its name in output, its reference, its row (empty: none), and the digests of its verdict.
 
     ``how`` are the options in the suite digest, ``waivers`` the checks that may fail, with the reasons. ``origin`` is
@@ -53,7 +53,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class CheckOptions:
     """Options of a run. With ``only`` or ``skip`` a verdict is partial. ``waivers`` add to those of the matrix."""
 
     gpu: str = "auto"
@@ -80,7 +80,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class SuiteEnd:
     """The end of a suite's process: its code (negative: the signal), and the last lines of its log."""
 
     code: int
@@ -91,33 +91,33 @@ class Ended:
 class Suite:
     """The checks in ``folder``, run by one process for each image; thread-safe."""
 
-    def __init__(self, folder: Path, options: Options, *, cwd: Path, extra: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, options: CheckOptions, *, cwd: Path, extra: Sequence[str] = ()) -> None:
         self._folder, self._options, self._cwd, self._extra = folder, options, cwd, extra
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
-    def judge(self, target: Target, log: Path, on_look: Callable[[str], None]) -> Verdict:
+    def judge(self, target: CheckTarget, log: Path, on_look: Callable[[str], None]) -> Verdict:
         """Run all checks of one image to their end. ``on_look`` receives the progress. The log is kept."""
-        started, clock = datetime.now(UTC), time.monotonic()
+        start, clock = datetime.now(UTC), time.monotonic()
         results = log.with_suffix(".json")
         results.unlink(missing_ok=True)
-        ended = self._run(self.command(target, results), log, on_look)
+        end = self._run(self.command(target, results), log, on_look)
         return Verdict(
             image=target.ref, id=target.row, digest=target.digest, suite=target.suite, promise=target.promise,
-            how=target.how, gpu=self._options.gpu, started=started.isoformat(timespec="seconds"),
+            how=target.how, gpu=self._options.gpu, started=start.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - clock, 2),
-            checks=waive(checks_of(ended, results, self._options.timeout), target.waivers),
+            checks=waive(checks_of(end, results, self._options.timeout), target.waivers),
         )  # fmt: skip
 
-    def command(self, target: Target, results: Path) -> list[str]:
+    def command(self, target: CheckTarget, results: Path) -> list[str]:
         """Return the pytest command for one image."""
         options = self._options
         command = [sys.executable, "-m", "pytest", str(self._folder), "-v", "--color=no", "-p", "no:cacheprovider"]
         command += ["--image", target.ref, "--gpu", options.gpu, "--results", str(results), *self._extra]
         digest = "" if "@" in target.ref else target.digest  # a tag can have moved since
-        given = {"digest": digest, "row": target.row, "derived": target.origin}
-        for name, value in {**given, "nodes": options.nodes, "nproc": options.nproc}.items():
+        arguments = {"digest": digest, "row": target.row, "derived": target.origin}
+        for name, value in {**arguments, "nodes": options.nodes, "nproc": options.nproc}.items():
             command += [f"--{name}", str(value)] if value else []
         for name, globs in (("--only", options.only), ("--skip", options.skip)):
             command += [word for glob in globs for word in (name, glob)]
@@ -130,14 +130,14 @@ class Suite:
             running = list(self._processes)
         _end(running)
 
-    def _run(self, command: list[str], log: Path, on_look: Callable[[str], None]) -> Ended:
+    def _run(self, command: list[str], log: Path, on_look: Callable[[str], None]) -> SuiteEnd:
         check_links(log)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as writing, log.open(encoding="utf-8", errors="replace") as reading:
             process, late = self._start(command, writing.fileno()), False
             deadline = time.monotonic() + self._options.timeout
             try:
-                while not _ended(process):
+                while not _has_ended(process):
                     for name, percent in _LINE.findall(reading.read()):
                         on_look(f"{percent} %, after {name}")
                     if time.monotonic() > deadline:
@@ -150,7 +150,7 @@ class Suite:
                     self._processes.discard(process)
         with log.open(encoding="utf-8", errors="replace") as lines:  # without empty lines and rulers
             tail = tuple(deque((line.rstrip() for line in lines if line.strip(" =-_\n")), maxlen=_TAIL))
-        return Ended(code=process.returncode, tail=tail, timed_out=late)
+        return SuiteEnd(code=process.returncode, tail=tail, timed_out=late)
 
     def _start(self, command: list[str], log: int) -> "subprocess.Popen[bytes]":
         with self._lock:
@@ -173,71 +173,71 @@ class TestRun:
 
     suite: Suite
     folder: Path
-    keep: Callable[[Target, Verdict], Path]
+    keep: Callable[[CheckTarget, Verdict], Path]
 
-    def run(self, targets: Sequence[Target], *, jobs: int) -> list[Verdict]:
+    def run(self, targets: Sequence[CheckTarget], *, jobs: int) -> list[Verdict]:
         """Test all targets and return their verdicts in order.
 
         Raise KeyboardInterrupt after ending all processes; finished verdicts are kept.
         """
         if not targets:
             return []
-        with board(len(targets), doing="testing") as shown:
+        with board(len(targets), doing="testing") as progress:
             return run_all(
                 targets,
-                lambda target: self._one(target, shown),
+                lambda target: self._one(target, progress),
                 jobs=jobs,
                 stop=self._stop,
-                on_done=lambda target, verdict: self._finish(target, verdict.result(), shown),
+                on_end=lambda target, verdict: self._finish(target, verdict.result(), progress),
             )
 
-    def _one(self, target: Target, shown: Board) -> Verdict:
-        shown.start(target.name, target.ref)
-        return self.suite.judge(target, self._log(target), lambda place: shown.look(target.name, place))
+    def _one(self, target: CheckTarget, progress: Board) -> Verdict:
+        progress.start(target.name, target.ref)
+        return self.suite.judge(target, self._log(target), lambda place: progress.look(target.name, place))
 
     def _stop(self) -> None:
         console.say("stopping; verdicts that are finished are kept …", style="yellow")
         self.suite.stop()
 
-    def _finish(self, target: Target, verdict: Verdict, shown: Board) -> None:
+    def _finish(self, target: CheckTarget, verdict: Verdict, progress: Board) -> None:
         report = self.keep(target, verdict)
         good = verdict.outcome is Outcome.PASSED
-        shown.end(target.name, f"{verdict.outcome} in {verdict.seconds:.1f} s, {tally(verdict.checks)}", good=good)
+        progress.end(target.name, f"{verdict.outcome} in {verdict.seconds:.1f} s, {tally(verdict.checks)}", good=good)
         if good:
             return
         failed = verdict.of(Outcome.FAILED)
-        for check in failed[:_SHOWN]:
+        for check in failed[:_MOST_CHECKS]:
             console.say(f"    {check.id}: {check.summary}", style="dim")
-        if len(failed) > _SHOWN:
-            console.say(f"    … and {len(failed) - _SHOWN} more", style="dim")
+        if len(failed) > _MOST_CHECKS:
+            console.say(f"    … and {len(failed) - _MOST_CHECKS} more", style="dim")
         console.say(f"    the report: {report}")
         console.say(f"    the whole log: {self._log(target)}")
 
-    def _log(self, target: Target) -> Path:
+    def _log(self, target: CheckTarget) -> Path:
         return self.folder / f"{file_name(target.name)}.log"
 
 
-def checks_of(ended: Ended, results: Path, timeout: float) -> tuple[CheckResult, ...]:
+def checks_of(end: SuiteEnd, results: Path, timeout: float) -> tuple[CheckResult, ...]:
     """Return the results of a suite. If it did not end properly, add the failed check `SUITE_CHECK`."""
     checks: tuple[CheckResult, ...] = ()
     problem = ""
-    if ended.timed_out:
+    if end.timed_out:
         problem = f"the checks did not end within {timeout:g} s (see --timeout)"
-    elif ended.code < 0:
-        problem = f"the checks were ended by {signal_name(-ended.code)}: {_last(ended.tail)}"
-    elif ended.code not in (0, 1):  # 1: some checks failed
-        problem = f"pytest ended with {ended.code} ({_CODES.get(ended.code, 'unknown')}): {_last(ended.tail)}"
+    elif end.code < 0:
+        problem = f"the checks were ended by {signal_name(-end.code)}: {_last(end.tail)}"
+    elif end.code not in (0, 1):  # 1: some checks failed
+        problem = f"pytest ended with {end.code} ({_CODES.get(end.code, 'unknown')}): {_last(end.tail)}"
     try:
         checks = read_results(results.read_text(encoding="utf-8"))
     except FileNotFoundError:
         problem = problem or "the checks left no results"
     except ValueError as error:
         problem = problem or f"the checks left results that cannot be read: {error}"
-    if not problem and ended.code == 1 and all(check.outcome is not Outcome.FAILED for check in checks):
+    if not problem and end.code == 1 and all(check.outcome is not Outcome.FAILED for check in checks):
         problem = "pytest failed, but no check did"
     if not problem:
         return checks
-    reason = "\n".join((problem, *ended.tail)).strip()
+    reason = "\n".join((problem, *end.tail)).strip()
     return (*checks, CheckResult(id=SUITE_CHECK, outcome=Outcome.FAILED, reason=reason))
 
 
@@ -246,7 +246,7 @@ def _last(tail: Sequence[str]) -> str:
     return (errors or list(tail) or ["it said nothing"])[-1].strip("! ").removeprefix("E  ").strip()
 
 
-def _ended(process: "subprocess.Popen[bytes]") -> bool:
+def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_LOOK)
     return process.returncode is not None

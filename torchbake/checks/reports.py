@@ -18,7 +18,7 @@ from torchbake.ui.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
+class ImageResult:
     """The result of a run for one image: its verdict, or the problem because of which it has none.
 
     ``name`` is the image's id, or the reference that the user gave. If ``reused``, the verdict is from an earlier run.
@@ -60,10 +60,10 @@ class Tested:
         return "; ".join(part for part in (problem, reused, self.warning) if part)
 
 
-def absent(name: str, ref: str, row: str) -> Tested:
+def absent(name: str, ref: str, row: str) -> ImageResult:
     """Return the result of an image that the engine does not have; ``row`` is the row in the matrix, if any."""
     remedy = f"Build it: {Command('build', row)}" if row else f"Fetch it: docker pull {ref}"
-    return Tested(name=name, ref=ref, problem=Problem(reason="not in the engine", remedy=remedy))
+    return ImageResult(name=name, ref=ref, problem=Problem(reason="not in the engine", remedy=remedy))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,11 @@ class Reports:
         write_text(path, statement_text(verdict))  # last, so that its presence implies the others
         return path.with_suffix(".md")
 
-    def summarise(self, tested: Sequence[Tested]) -> Path:
+    def summarise(self, results: Sequence[ImageResult]) -> Path:
         """Write the summary of a run, and return its page."""
         path = self.folder / "summary.md"
-        write_text(path, summary(tested, self.folder))
-        write_text(path.with_suffix(".json"), json.dumps(as_json(tested), indent=2, ensure_ascii=False) + "\n")
+        write_text(path, summary(results, self.folder))
+        write_text(path.with_suffix(".json"), json.dumps(as_json(results), indent=2, ensure_ascii=False) + "\n")
         return path
 
     def path(self, name: str, digest: str, *, partial: bool = False) -> Path:
@@ -103,10 +103,10 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "_"
 
 
-def as_json(tested: Sequence[Tested]) -> dict[str, Any]:
+def as_json(results: Sequence[ImageResult]) -> dict[str, Any]:
     """Return the results of a run for programs."""
 
-    def entry(image: Tested) -> dict[str, Any]:
+    def entry(image: ImageResult) -> dict[str, Any]:
         return {
             "name": image.name,
             "ref": image.ref,
@@ -122,24 +122,24 @@ def as_json(tested: Sequence[Tested]) -> dict[str, Any]:
             "checks": [check.model_dump(mode="json") for check in image.checks],
         }
 
-    return {"images": [entry(image) for image in tested]}
+    return {"images": [entry(image) for image in results]}
 
 
-def summary(tested: Sequence[Tested], folder: Path) -> str:
+def summary(results: Sequence[ImageResult], folder: Path) -> str:
     """Return the page of a run: a row for each image, failed and waived checks, reasons why checks did not run."""
 
-    def link(image: Tested) -> str:
+    def link(image: ImageResult) -> str:
         name = plain(image.name)
         return f"[{name}]({image.report.relative_to(folder).as_posix()})" if image.report else name
 
-    passed = sum(image.outcome is Outcome.PASSED for image in tested)
-    sections = [f"# {passed} of {len(tested)} images passed"]
-    rows = [(link(image), image.outcome, *image.figures, plain(image.remark)) for image in tested]
+    passed = sum(image.outcome is Outcome.PASSED for image in results)
+    sections = [f"# {passed} of {len(results)} images passed"]
+    rows = [(link(image), image.outcome, *image.figures, plain(image.remark)) for image in results]
     sections.append(table(("image", "outcome", "passed", "failed", "not run", "waived", "time", "remark"), rows))
-    checks = [(image.name, check) for image in tested for check in image.checks]
+    checks = [(image.name, check) for image in results for check in image.checks]
     for heading, outcome in (("Failed", Outcome.FAILED), ("Waived", Outcome.WAIVED)):
-        found = [map(plain, (name, check.id, check.summary)) for name, check in checks if check.outcome is outcome]
-        if found:
-            sections += [f"## {heading}", table(("image", "check", "reason"), found)]
+        matches = [map(plain, (name, check.id, check.summary)) for name, check in checks if check.outcome is outcome]
+        if matches:
+            sections += [f"## {heading}", table(("image", "check", "reason"), matches)]
     sections += not_run(check for _, check in checks)
     return "\n\n".join(sections) + "\n"

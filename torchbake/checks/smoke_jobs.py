@@ -7,8 +7,8 @@ from typing import Literal
 
 from torchbake.checks.verdict import CheckResult
 from torchbake.core.problem import Problem, unknown
-from torchbake.engine.containers import ORDERS, Node, Order
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.containers import ORDERS, ContainerNode, Order
+from torchbake.engine.gpu import GpuAccess
 from torchbake.matrix.spec import TOOLBOX
 
 PREFIX = "smoke"
@@ -22,7 +22,7 @@ Device = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SmokeOptions:
     """Options of smoke tests. ``timeout`` is seconds for each payload, ``gpu_nodes`` the nodes of a job on GPUs."""
 
     gpu: str = "auto"
@@ -35,7 +35,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class RankLayout:
     """The ranks of a job. ``nproc`` is None for one rank on each GPU, ``order`` is None on a single node."""
 
     nodes: int
@@ -47,7 +47,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class SmokeJob:
     """Payloads that are run one after another: in one container, or on all ranks of a layout.
 
     A job with a ``problem`` is not run; its checks fail or are unknown. ``given_gpu``: its containers have a GPU.
@@ -55,7 +55,7 @@ class Job:
 
     payloads: tuple[str, ...]
     device: Device
-    layout: Layout | None = None
+    layout: RankLayout | None = None
     problem: Problem | None = None
     given_gpu: bool = False
 
@@ -77,7 +77,7 @@ class Job:
         return tuple(CheckResult.of(name, self.problem) for name in self.check_ids)
 
 
-def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
+def jobs_of(family: str, gpu: GpuAccess, options: SmokeOptions) -> tuple[SmokeJob, ...]:
     """Return the jobs for an image, or for a host's Python, of an accelerator family.
 
     A CPU image is tested on the CPU only, a CUDA image on both devices. Without a GPU its CUDA jobs have a problem,
@@ -94,10 +94,10 @@ def jobs_of(family: str, gpu: Gpu, options: Options) -> tuple[Job, ...]:
     return tuple(jobs)
 
 
-def _jobs_on(device: Device, options: Options) -> Iterator[Job]:
+def _jobs_on(device: Device, options: SmokeOptions) -> Iterator[SmokeJob]:
     single = tuple(name for name in SINGLE if name in options.payloads)
     if single:
-        yield Job(payloads=single, device=device)
+        yield SmokeJob(payloads=single, device=device)
     for turn, layout in enumerate(_layouts(device, options)):
         # Only ddp tries each start order. Payloads that a single container runs, too, are run in the first order, and
         # not on a single rank.
@@ -108,30 +108,30 @@ def _jobs_on(device: Device, options: Options) -> Iterator[Job]:
             if name in options.payloads and device in devices and name not in repeats
         )
         if payloads:
-            yield Job(payloads=payloads, device=device, layout=layout)
+            yield SmokeJob(payloads=payloads, device=device, layout=layout)
 
 
-def _layouts(device: Device, options: Options) -> Iterator[Layout]:
+def _layouts(device: Device, options: SmokeOptions) -> Iterator[RankLayout]:
     """Return the layouts on a device. Each GPU has one rank, as NCCL refuses two ranks on one GPU."""
     if device == "cuda":
         order = options.orders[0] if options.gpu_nodes > 1 else None
-        yield Layout(nodes=options.gpu_nodes, nproc=None, order=order)
+        yield RankLayout(nodes=options.gpu_nodes, nproc=None, order=order)
     elif options.nodes == 1:
-        yield Layout(nodes=1, nproc=options.nproc)
+        yield RankLayout(nodes=1, nproc=options.nproc)
     else:
-        yield from (Layout(nodes=options.nodes, nproc=options.nproc, order=order) for order in options.orders)
+        yield from (RankLayout(nodes=options.nodes, nproc=options.nproc, order=order) for order in options.orders)
 
 
 def nodes_of(
-    job: Job, expected: Mapping[str, str | None], timeout: int, *, toolbox: str = TOOLBOX, master: str = "node0"
-) -> tuple[Node, ...]:
+    job: SmokeJob, expected: Mapping[str, str | None], timeout: int, *, toolbox: str = TOOLBOX, master: str = "node0"
+) -> tuple[ContainerNode, ...]:
     """Return the nodes of a job. ``toolbox`` is the folder of `run` and `smoke` in its containers or on the host."""
     words = [f"{toolbox}/smoke", *job.payloads, "--device", job.device, "--timeout", str(timeout)]
     if "versions" in job.payloads:
         words += ["--expect", json.dumps(expected)]
     quiet = {"TORCHBAKE_BANNER": "0"}
     if job.layout is None:
-        return (Node(command=tuple(words), env=quiet),)
+        return (ContainerNode(command=tuple(words), env=quiet),)
     shared = {
         **quiet,
         "MODE": "distributed",
@@ -143,4 +143,6 @@ def nodes_of(
         "STOP_GRACE": "5",
     }
     command = (f"{toolbox}/run", *words)
-    return tuple(Node(command=command, env={**shared, "NODE_RANK": str(rank)}) for rank in range(job.layout.nodes))
+    return tuple(
+        ContainerNode(command=command, env={**shared, "NODE_RANK": str(rank)}) for rank in range(job.layout.nodes)
+    )

@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from torchbake.checks.smoke_jobs import Job
+from torchbake.checks.smoke_jobs import SmokeJob
 from torchbake.checks.verdict import CheckResult, Outcome
-from torchbake.engine.runner import Ended
+from torchbake.engine.runner import ContainerEnd
 
 # These only need a GPU: if they have one and report that they cannot run, something is broken.
 _NEEDS_ONLY_A_GPU = ("tensor", "autograd", "versions", "examples", "nccl")
 _NOT_RUN = 77  # exit code of `smoke`
 
 
-class Line(BaseModel):
+class PayloadLine(BaseModel):
     """The line of JSON that a payload prints."""
 
     model_config = ConfigDict(extra="ignore")
@@ -30,68 +30,70 @@ class Line(BaseModel):
     figures: dict[str, Any] = Field(default_factory=dict)
 
 
-def judge(job: Job, ended: Sequence[Ended]) -> tuple[CheckResult, ...]:
+def judge(job: SmokeJob, ends: Sequence[ContainerEnd]) -> tuple[CheckResult, ...]:
     """Return the results of a job's payloads. Every node counts: rank 0 can pass while another one failed."""
-    lines: dict[str, list[Line]] = {}
-    for node in ended:
+    lines: dict[str, list[PayloadLine]] = {}
+    for node in ends:
         for line in lines_in(node.stdout):
             lines.setdefault(line.payload, []).append(line)
-    return tuple(_judge_single(job, ended[0], lines) if job.layout is None else _judge_nodes(job, ended, lines))
+    return tuple(_judge_single(job, ends[0], lines) if job.layout is None else _judge_nodes(job, ends, lines))
 
 
-def _judge_single(job: Job, ended: Ended, lines: Mapping[str, list[Line]]) -> Iterator[CheckResult]:
+def _judge_single(job: SmokeJob, end: ContainerEnd, lines: Mapping[str, list[PayloadLine]]) -> Iterator[CheckResult]:
     """Judge one container, in which payloads ran one after another."""
     silent = [name for name in job.payloads if name not in lines]
-    outcomes = {line.verdict for found in lines.values() for line in found}
+    outcomes = {line.verdict for matches in lines.values() for line in matches}
     code = 1 if Outcome.FAILED in outcomes else 0 if Outcome.PASSED in outcomes else _NOT_RUN
-    contradicts = ended.code != code or ended.timed_out
+    contradicts = end.code != code or end.timed_out
     for name in job.payloads:
         if name in lines:
             problem = ""
             if contradicts and not silent and name == job.payloads[-1]:
-                problem = _with_tail(f"it said {lines[name][0].verdict}, but then it {ended.how}", ended)
+                problem = _with_tail(f"it said {lines[name][0].verdict}, but then it {end.how}", end)
             yield _result(job, lines[name], problem=problem, more={})
         elif name == silent[0]:
-            yield _failed(job, name, _with_tail(f"no verdict: {_end_of(ended)}", ended), ended.seconds)
+            yield _failed_check(job, name, _with_tail(f"no verdict: {_end_of(end)}", end), end.seconds)
         else:
             reason = f"smoke ended before it, in {silent[0]}"
             yield CheckResult(id=job.check_id(name), outcome=Outcome.NOT_RUN, reason=reason)
 
 
-def _judge_nodes(job: Job, ended: Sequence[Ended], lines: Mapping[str, list[Line]]) -> Iterator[CheckResult]:
+def _judge_nodes(
+    job: SmokeJob, ends: Sequence[ContainerEnd], lines: Mapping[str, list[PayloadLine]]
+) -> Iterator[CheckResult]:
     """Judge several nodes, whose ranks ran each payload together."""
     passed = [name for name in job.payloads if name in lines and lines[name][0].verdict is not Outcome.FAILED]
     last = next((name for name in job.payloads if name not in passed), job.payloads[-1])  # in which the job ended
-    failure, seconds = _first_failure(ended, lines), max(node.seconds for node in ended)
-    nodes = {node.name: {"code": node.code, "seconds": round(node.seconds, 1)} for node in ended}
+    failure, seconds = _first_failure(ends, lines), max(node.seconds for node in ends)
+    nodes = {node.name: {"code": node.code, "seconds": round(node.seconds, 1)} for node in ends}
     for name in job.payloads:
-        found, problem = lines.get(name, []), ""
-        if len(found) > 1:
-            problem = f"{len(found)} ranks each printed a verdict: they did not work together"
+        matches, problem = lines.get(name, []), ""
+        if len(matches) > 1:
+            problem = f"{len(matches)} ranks each printed a verdict: they did not work together"
         elif failure and name == last:
-            has_reason = found and found[0].verdict is Outcome.FAILED
-            problem = _with_tail(found[0].reason if has_reason else _end_of(failure), failure)
-        elif not found:
-            problem = f"no verdict, though every node {ended[0].how}"
-        if found:
-            yield _result(job, found[:1], problem=problem, more={"nodes": nodes, "wall": seconds})
+            has_reason = matches and matches[0].verdict is Outcome.FAILED
+            problem = _with_tail(matches[0].reason if has_reason else _end_of(failure), failure)
+        elif not matches:
+            problem = f"no verdict, though every node {ends[0].how}"
+        if matches:
+            yield _result(job, matches[:1], problem=problem, more={"nodes": nodes, "wall": seconds})
         elif name == last:
-            yield _failed(job, name, problem, seconds, nodes=nodes)
+            yield _failed_check(job, name, problem, seconds, nodes=nodes)
         else:
             reason = f"the job ended before it, in {last}"
             yield CheckResult(id=job.check_id(name), outcome=Outcome.NOT_RUN, reason=reason)
 
 
-def _first_failure(ended: Sequence[Ended], lines: Mapping[str, list[Line]]) -> Ended | None:
+def _first_failure(ends: Sequence[ContainerEnd], lines: Mapping[str, list[PayloadLine]]) -> ContainerEnd | None:
     """Return the node that failed first. Nodes whose ranks only report that they cannot run have not failed."""
-    bad = [node for node in ended if not node.good]
-    outcomes = {line.verdict for found in lines.values() for line in found}
+    bad = [node for node in ends if not node.good]
+    outcomes = {line.verdict for matches in lines.values() for line in matches}
     if outcomes == {Outcome.NOT_RUN} and all(node.code == _NOT_RUN for node in bad):
         return None
     return min(bad, key=lambda node: (not node.out_of_memory, node.at), default=None)
 
 
-def _result(job: Job, lines: Sequence[Line], *, problem: str, more: Mapping[str, Any]) -> CheckResult:
+def _result(job: SmokeJob, lines: Sequence[PayloadLine], *, problem: str, more: Mapping[str, Any]) -> CheckResult:
     line = lines[0]
     outcome, reason = line.verdict, line.reason
     if len(lines) > 1:
@@ -108,27 +110,27 @@ def _result(job: Job, lines: Sequence[Line], *, problem: str, more: Mapping[str,
     )
 
 
-def _failed(job: Job, payload: str, reason: str, seconds: float, **figures: Any) -> CheckResult:
+def _failed_check(job: SmokeJob, payload: str, reason: str, seconds: float, **figures: Any) -> CheckResult:
     return CheckResult(
         id=job.check_id(payload), outcome=Outcome.FAILED, reason=reason, seconds=seconds, figures=figures
     )
 
 
-def lines_in(stdout: str) -> Iterator[Line]:
+def lines_in(stdout: str) -> Iterator[PayloadLine]:
     """Find the verdicts among other output, such as an entrypoint's greeting."""
     for text in stdout.splitlines():
         if re.match(r'\{.*"payload"', text):
             with contextlib.suppress(ValidationError):  # the payload is then reported as one without a verdict
-                yield Line.model_validate_json(text)
+                yield PayloadLine.model_validate_json(text)
 
 
-def _end_of(ended: Ended) -> str:
+def _end_of(end: ContainerEnd) -> str:
     """Return how a node ended, and its own reason: `run` names the first failure of a job, else its last line."""
-    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+    lines = [line.strip() for line in end.stderr.splitlines() if line.strip()]
     reason = next((line for line in lines if line.startswith("run: the job failed")), lines[-1] if lines else "")
-    return f"{ended.name} {ended.how}" + (f": {reason[:200]}" if reason else "")
+    return f"{end.name} {end.how}" + (f": {reason[:200]}" if reason else "")
 
 
-def _with_tail(reason: str, ended: Ended, *, most: int = 12) -> str:
-    lines = [line.rstrip() for line in ended.stderr.splitlines() if line.strip()]
+def _with_tail(reason: str, end: ContainerEnd, *, most: int = 12) -> str:
+    lines = [line.rstrip() for line in end.stderr.splitlines() if line.strip()]
     return "\n".join((reason, *(f"    {line[:300]}" for line in lines[-most:])))

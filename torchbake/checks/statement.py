@@ -22,15 +22,15 @@ def statement_text(verdict: Verdict) -> str:
     if verdict.config not in ("", verdict.digest):
         subject.append(resource(f"{verdict.image} (config)", verdict.config))
     settings = {"suite": verdict.suite, "promise": verdict.promise}
-    named = {outcome: [check.id for check in verdict.of(outcome)] for outcome in Outcome}
+    names = {outcome: [check.id for check in verdict.of(outcome)] for outcome in Outcome}
     # The predicate has no result for checks that did not run: if none ran, the image has not passed.
-    result = "WARNED" if named[Outcome.WAIVED] else "PASSED"
+    result = "WARNED" if names[Outcome.WAIVED] else "PASSED"
     predicate = {
         "result": result if verdict.outcome is Outcome.PASSED else "FAILED",
         "configuration": [resource(name, digest) for name, digest in settings.items() if digest],
-        "passedTests": named[Outcome.PASSED],
-        "warnedTests": named[Outcome.WAIVED],
-        "failedTests": named[Outcome.FAILED],
+        "passedTests": names[Outcome.PASSED],
+        "warnedTests": names[Outcome.WAIVED],
+        "failedTests": names[Outcome.FAILED],
         VERDICT: verdict.model_dump(mode="json"),
     }
     return json.dumps(statement(subject, PREDICATE, predicate), indent=2, ensure_ascii=False) + "\n"
@@ -38,8 +38,8 @@ def statement_text(verdict: Verdict) -> str:
 
 def read_statement(data: bytes) -> Verdict:
     """Read a text of `statement_text`. Raise ValueError with a one-line reason for any other text."""
-    found = read_object(data)
-    predicate = found.get("predicate")
+    matches = read_object(data)
+    predicate = matches.get("predicate")
     if not isinstance(predicate, dict) or not isinstance(predicate.get(VERDICT), dict):
         raise NotJsonError("it is not an in-toto statement with a verdict of torchbake")
     try:
@@ -47,6 +47,6 @@ def read_statement(data: bytes) -> Verdict:
     except ValueError as error:
         reason = ": ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
         raise NotJsonError(f"its verdict is not of this version of torchbake: {reason}") from None
-    if json.loads(statement_text(verdict)) != found:
+    if json.loads(statement_text(verdict)) != matches:
         raise NotJsonError("its statement and its verdict contradict each other")
     return verdict

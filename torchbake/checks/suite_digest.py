@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from torchbake.build.own_inputs import own_inputs
+from torchbake.build.project_files import own_inputs
 from torchbake.checks.verdict import Verdict
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
@@ -65,8 +65,8 @@ def _walk(root: Path) -> Iterator[tuple[str, Path]]:
         part = root / name
         if name == PACKAGE.name and not part.exists():
             part = PACKAGE  # an installed package is in another folder
-        found = part.rglob("*") if part.is_dir() else iter([part])
-        for path in found:
+        pathes = part.rglob("*") if part.is_dir() else iter([part])
+        for path in pathes:
             # A build writes `_version.py`, so it can differ between two machines with the same commit.
             if path.is_file() and "__pycache__" not in path.parts and path.name != "_version.py":
                 yield (Path(name) / path.relative_to(part)).as_posix(), path

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from torchbake.checks.reports import Tested, as_json
+from torchbake.checks.reports import ImageResult, as_json
 from torchbake.checks.verdict import CheckResult, Outcome, causes, tally
 from torchbake.core.plain_text import clean
 from torchbake.ui import console
@@ -12,36 +12,36 @@ from torchbake.ui import console
 _STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.NOT_RUN: "yellow", Outcome.WAIVED: "magenta"}
 _ORDER = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.WAIVED, Outcome.FAILED)  # the last rows are seen best
 _CELL = 160  # characters of a reason; the report has all
-_NAMED = 4  # checks that are named with a reason
+_MOST_CHECKS = 4  # checks that are named with a reason
 
 
-def show_run(tested: Sequence[Tested]) -> None:
+def show_run(results: Sequence[ImageResult]) -> None:
     """Print a run: a row for each image, then failed and waived checks, and the reasons why checks did not run."""
     columns = ("image", "outcome", "passed", "failed", "not run", "waived", "time", "remark")
     rows: list[tuple[str | Text, ...]] = [
         (Text(each.name, style="bold"), Text(each.outcome, style=_STYLES[each.outcome]), *each.figures, each.remark)
-        for each in tested
+        for each in results
     ]
     console.show_table(columns, rows)
     for outcome in (Outcome.FAILED, Outcome.WAIVED):
-        found = [
+        matches = [
             (Text(check.id, style=_STYLES[outcome]), image.name, _cut(check.summary))
-            for image in tested
+            for image in results
             for check in image.checks
             if check.outcome is outcome
         ]
-        if found:
+        if matches:
             console.out().print()
-            console.show_table((str(outcome), "image", "reason"), found)
-    _show_causes([check for image in tested for check in image.checks])
+            console.show_table((str(outcome), "image", "reason"), matches)
+    _show_causes([check for image in results for check in image.checks])
 
 
-def show_each(tested: Sequence[Tested], form: str) -> None:
+def show_each(results: Sequence[ImageResult], form: str) -> None:
     """Print each result with its checks, or all as JSON."""
     if form == "json":
-        console.show_json(as_json(tested))
+        console.show_json(as_json(results))
         return
-    for each in tested:
+    for each in results:
         result = each.problem.sentence if each.problem else tally(each.checks)
         console.out().print(f"{each.name}: {each.outcome}, {result}", markup=False, style="bold")
         if each.checks:
@@ -67,7 +67,7 @@ def show_checks(checks: Sequence[CheckResult]) -> None:
 def _show_causes(checks: Iterable[CheckResult]) -> None:
     rows = []
     for reason, ids in causes(checks).items():
-        names = ", ".join(ids[:_NAMED]) + (f" +{len(ids) - _NAMED}" if len(ids) > _NAMED else "")
+        names = ", ".join(ids[:_MOST_CHECKS]) + (f" +{len(ids) - _MOST_CHECKS}" if len(ids) > _MOST_CHECKS else "")
         rows.append((Text(names, style=_STYLES[Outcome.NOT_RUN]), _cut(reason)))
     if rows:
         console.out().print()

@@ -151,8 +151,8 @@ def merge(verdicts: Iterable[Verdict]) -> Verdict:
         raise ValueError("no verdicts to merge")
     checks: dict[str, CheckResult] = {}
     for check in (check for verdict in ordered for check in verdict.checks):
-        known = checks.setdefault(check.id, check)
-        if _WORST_FIRST.index(check.outcome) < _WORST_FIRST.index(known.outcome):
+        first_check = checks.setdefault(check.id, check)
+        if _WORST_FIRST.index(check.outcome) < _WORST_FIRST.index(first_check.outcome):
             checks[check.id] = check
     first = ordered[0]
     return first.model_copy(
@@ -174,11 +174,11 @@ def tally(checks: Iterable[CheckResult]) -> str:
 
 def causes(checks: Iterable[CheckResult]) -> dict[str, list[str]]:
     """Return each reason why checks did not run, with the ids of the checks."""
-    found: dict[str, list[str]] = {}
+    matches: dict[str, list[str]] = {}
     for check in checks:
-        if check.outcome is Outcome.NOT_RUN and check.id not in found.setdefault(check.summary, []):
-            found[check.summary].append(check.id)
-    return found
+        if check.outcome is Outcome.NOT_RUN and check.id not in matches.setdefault(check.summary, []):
+            matches[check.summary].append(check.id)
+    return matches
 
 
 def remedies(checks: Iterable[CheckResult]) -> tuple[str, ...]:

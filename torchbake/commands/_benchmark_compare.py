@@ -7,19 +7,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from torchbake.benchmark.compare import Comparison, as_json, overall, row
-from torchbake.benchmark.expand import Experiment, Named
+from torchbake.benchmark.expand import Experiment, PlaceName
 from torchbake.benchmark.model import Plan
 from torchbake.benchmark.places import Finder, project_of
 from torchbake.checks.smoke_run import Session
 from torchbake.commands._benchmark_options import Arguments
-from torchbake.commands._benchmarks import (
+from torchbake.commands._benchmark_places import (
     clean_up,
     compare_all,
     demand_speed,
     engine_of,
+    experiments_of,
     folder_of,
     one_image,
-    planned,
     read_plan,
     released_image,
     runnable,
@@ -50,30 +50,30 @@ def compare(args: Arguments, *words: str) -> None:
     with interruptible():
         if engine and not args.dry_run:
             clean_up(engine)
-        names = words if len(words) > 1 else (_released(args, words[0], project, engine), *words)
+        names = words if len(words) > 1 else (_release_reference(args, words[0], project, engine), *words)
         a, b = (finder.place(*one_image(word, project)) for word in names)
         if a.where.digest == b.where.digest and not args.dry_run:
             console.say("both are the same image", style="yellow")
-        cases = runnable((a, b), _planned(plan, project, (a.named, b.named)), args.gpu)
+        cases = runnable((a, b), _planned(plan, project, (a.place_name, b.place_name)), args.gpu)
         options = {"threshold": args.threshold, "rounds": args.rounds, "seed": args.seed}
         judging: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         comparison = Comparison(a=a, b=b, limit=plan.timeout, **judging)
         if args.dry_run:
             _show_runs(comparison, cases)
             return
-        compared = compare_all(comparison, cases, session, engine)
+        comparisons = compare_all(comparison, cases, session, engine)
     if args.format == "json":
         console.show_json({
-            "verdict": overall(compared), "threshold": comparison.threshold, "a": a.where.model_dump(),
-            "b": b.where.model_dump(), "experiments": [as_json(each) for each in compared],
+            "verdict": overall(comparisons), "threshold": comparison.threshold, "a": a.where.model_dump(),
+            "b": b.where.model_dump(), "experiments": [as_json(each) for each in comparisons],
         })  # fmt: skip
     else:
-        title = f"{b.named.name} against {a.named.name}"
-        console.show_table(("experiment", "first", "second", "verdict"), map(row, compared), title=title)
-    demand_speed(compared, quieter="give --rounds or --threshold more")
+        title = f"{b.place_name.name} against {a.place_name.name}"
+        console.show_table(("experiment", "first", "second", "verdict"), map(row, comparisons), title=title)
+    demand_speed(comparisons, quieter="give --rounds or --threshold more")
 
 
-def _released(args: Arguments, word: str, project: Project | None, engine: Engine | None) -> str:
+def _release_reference(args: Arguments, word: str, project: Project | None, engine: Engine | None) -> str:
     """Return the reference of an image's release: its digest, or its tag in a dry run, which pulls nothing.
 
     Raises UsageError, BenchmarkError, RegistryError and EngineError.
@@ -98,16 +98,18 @@ def _released(args: Arguments, word: str, project: Project | None, engine: Engin
 def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | None]:
     """Return the plan, which the options describe unless `--plan` names a file. Raises PlanError and UsageError."""
     names = ("model", "batch_size", "dtype", "phase", "num_batches", "num_gpus")
-    given = {name: value for name in names if (value := getattr(args, name)) not in (None, ())}
+    arguments = {name: value for name in names if (value := getattr(args, name)) not in (None, ())}
     if args.plan:
-        if given:
-            raise UsageError(f"--plan says what is measured, and so does --{next(iter(given))}.", hint="Choose one.")
+        if arguments:
+            raise UsageError(
+                f"--plan says what is measured, and so does --{next(iter(arguments))}.", hint="Choose one."
+            )
         return read_plan(args.plan, engine, args.variables), args.plan
     if args.variable:
         raise UsageError("-P does nothing here: no plan has variables.", hint="Name a plan: --plan FILE")
     keys = {"model": "models", "batch_size": "batch_sizes", "dtype": "dtypes", "phase": "phases", "num_gpus": "gpus"}
     try:
-        plan = Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in given.items()})
+        plan = Plan.model_validate(_WITHOUT_A_PLAN | {keys.get(name, name): value for name, value in arguments.items()})
     except ValidationError as error:
         (key, *_), problem = explain(error.errors()[0], Plan)
         option = next((name for name, plural in keys.items() if plural == key), key)
@@ -115,21 +117,21 @@ def _experiments(args: Arguments, engine: Engine | None) -> tuple[Plan, Path | N
     return plan, None
 
 
-def _planned(plan: Plan, project: Project | None, images: Sequence[Named]) -> Sequence[Experiment]:
+def _planned(plan: Plan, project: Project | None, images: Sequence[PlaceName]) -> Sequence[Experiment]:
     """Raises BenchmarkError if the plan excludes all experiments."""
-    found = planned(plan, project, images)
-    if not found:
+    experiments = experiments_of(plan, project, images)
+    if not experiments:
         raise BenchmarkError(
-            f"The plan excludes all of its experiments in {' and '.join(named.name for named in images)}.",
+            f"The plan excludes all of its experiments in {' and '.join(place_name.name for place_name in images)}.",
             hint="Take a rule of `exclude` away, or compare other images.",
         )
-    return found
+    return experiments
 
 
 def _show_runs(comparison: Comparison, cases: Sequence[Experiment]) -> None:
     for each in cases:
         for place in (comparison.a, comparison.b):
-            print(f"# {each.name}, {place.named.name}")
+            print(f"# {each.name}, {place.place_name.name}")
             print(place.command(each))
     least, most = comparison.rounds, comparison.most_rounds
     print(f"# rounds of the first alone, A A A A: {least}; then of both, A B B A: {least} to {most}")

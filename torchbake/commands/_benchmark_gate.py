@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from torchbake.benchmark.compare import Comparison
-from torchbake.benchmark.expand import Named
+from torchbake.benchmark.expand import PlaceName
 from torchbake.benchmark.model import Plan
 from torchbake.benchmark.places import Finder
 from torchbake.checks.smoke_run import Session
-from torchbake.commands._benchmarks import (
+from torchbake.commands._benchmark_places import (
     clean_up,
     compare_all,
     demand_speed,
+    experiments_of,
     folder_of,
-    planned,
     read_plan,
     released_image,
     runnable,
@@ -42,7 +42,7 @@ class Gate:
     engine: Engine
     plain_http: bool
 
-    def judged(self, find: Find, decide: Callable[[Candidate], Decision], spec: Spec, repository: Repository) -> Find:
+    def judge(self, find: Find, decide: Callable[[Candidate], Decision], spec: Spec, repository: Repository) -> Find:
         """Return ``find``, or a function that raises CheckError if the image must not be released.
 
         An image for which no release is due is not compared.
@@ -57,7 +57,7 @@ class Gate:
 
     def _compare(self, candidate: Candidate, spec: ImageSpec, repository: Repository) -> None:
         """Raises SlowerError and NoisyError, and BenchmarkError if the images cannot be measured."""
-        cases = planned(self.plan, self.project, (Named(kind="image", word=spec.id, name=spec.id),))
+        cases = experiments_of(self.plan, self.project, (PlaceName(kind="image", word=spec.id, name=spec.id),))
         if not cases:
             console.say(f"{spec.id}: the plan excludes all of its experiments", style="yellow")
             return
@@ -71,11 +71,11 @@ class Gate:
             engine=self.engine, session=session, folder=self.folder, timeout=self.plan.timeout, own=True,
             docker=self.plan.docker,
         )  # fmt: skip
-        named = (before, candidate.tested or candidate.digest)
-        a, b = (finder.place(Named(kind="image", word=spec.id, name=each), each) for each in named)
+        names = (before, candidate.tested or candidate.digest)
+        a, b = (finder.place(PlaceName(kind="image", word=spec.id, name=each), each) for each in names)
         able = runnable((a, b), cases, finder.gpu)
-        compared = compare_all(Comparison(a=a, b=b, limit=self.plan.timeout), able, session, self.engine)
-        demand_speed(compared, quieter="give the plan more num_batches")
+        comparisons = compare_all(Comparison(a=a, b=b, limit=self.plan.timeout), able, session, self.engine)
+        demand_speed(comparisons, quieter="give the plan more num_batches")
 
 
 def _refusing(error: TorchbakeError) -> Find:

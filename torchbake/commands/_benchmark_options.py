@@ -81,9 +81,9 @@ def variable(text: str) -> tuple[str, Any]:
     if not value.startswith(("[", '"')):
         return name, value
     try:
-        found = parse_document(value, Path("-P")).data
+        document = parse_document(value, Path("-P")).data
     except MatrixError as error:
         raise UsageError(f"-P {text}: {error.message}", hint="Write: -P sizes='[16, 32]'") from None
-    if isinstance(found, list) and any(not isinstance(one, str) for one in found):
+    if isinstance(document, list) and any(not isinstance(one, str) for one in document):
         raise UsageError(f"-P {text} holds more than values.", hint="Write: -P sizes='[16, 32]'")
-    return name, found
+    return name, document

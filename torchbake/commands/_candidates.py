@@ -3,25 +3,25 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from torchbake.build.commit import untrue_label
 from torchbake.build.plan import ref_of
-from torchbake.build.prepare import Preparation
-from torchbake.build.source_date import untrue_label
+from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.expected import missing_checks
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Outcome, Verdict, counts, merge
 from torchbake.commands._selection import lock_of
 from torchbake.commands._verdicts import SignedVerdicts, VerdictFile
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.release.candidate import Candidate
-from torchbake.release.record import Judgement
-from torchbake.release.transport import Ready
+from torchbake.release.record import RecordedVerdict
+from torchbake.release.transport import ReadyImage
 from torchbake.ui.command import Command
 
-_SHOWN = 5  # checks that a message names
+_MOST_CHECKS = 5  # checks that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ IN_STORE = Advice(
 
 
 def candidate_of(
-    preparation: Preparation, spec: Spec, images: Mapping[str, Image], waivers: Mapping[str, str],
-    *, prepare: Callable[[str], Ready], others: SignedVerdicts | None = None, advice: Advice = IN_ENGINE,
+    preparation: ImagePreparation, spec: Spec, images: Mapping[str, EngineImage], waivers: Mapping[str, str],
+    *, prepare: Callable[[str], ReadyImage], others: SignedVerdicts | None = None, advice: Advice = IN_ENGINE,
 ) -> Candidate:  # fmt: skip
     """Return the candidate of an image. Raises CheckError unless it is up to date, and passed its tests or was waived.
 
@@ -60,19 +60,19 @@ def candidate_of(
         raise CheckError(f"{spec.id} is not in {advice.place}.", hint=build)
     own = Reports(folder=project.root / "reports").find(spec.id, image.digest)
     own = own if own and own.digest == image.digest else None
-    signed = others.of(project, spec, image) if others else []
-    if own is None and not signed:
+    files = others.of(project, spec, image) if others else []
+    if own is None and not files:
         where = f", and {others.folder} has no verdict on it" if others else ""
         raise CheckError(f"{spec.id} has not been tested since it was built{where}.", hint=test)
     if old := preparation.why_old(spec, image):
         raise CheckError(f"{spec.id} is out of date: {old}.", hint=build)
     if untrue := untrue_label(project.root, image.labels):
         raise CheckError(f"{spec.id} is out of date: {untrue}.", hint=build)
-    verdict = _whole(project, spec, own, signed, hint=test)
+    verdict = _whole(project, spec, own, files, hint=test)
     failed = [check.id for check in verdict.of(Outcome.FAILED) if check.id not in waivers]
     if failed or not verdict.of(Outcome.PASSED):
         raise CheckError(
-            f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}{_named(signed)}.",
+            f"{spec.id} did not pass: {', '.join(failed) or 'nothing was checked'}{_names(files)}.",
             hint="Correct it, or waive it and say why: --waive CHECK=REASON",
         )
     waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
@@ -85,26 +85,28 @@ def candidate_of(
 
 
 def _whole(
-    project: Project, spec: Spec, own: Verdict | None, signed: Sequence[VerdictFile], *, hint: str
+    project: Project, spec: Spec, own: Verdict | None, files: Sequence[VerdictFile], *, hint: str
 ) -> Verdict:  # fmt: skip
     """Merge the verdicts on what the matrix promises today, by today's suite. Raises CheckError if they lack checks."""
     reason = outdated(project, spec, own) if own else ""
-    if reason and not signed:
+    if reason and not files:
         raise CheckError(f"{spec.id}: {reason}.", hint=hint)
-    verdict = merge([*(file.verdict for file in signed), *([own] if own and not reason else [])])
+    verdict = merge([*(file.verdict for file in files), *([own] if own and not reason else [])])
     if missing := missing_checks(verdict, spec):
-        reason = f"its verdict lacks {len(missing)} of today's checks: {', '.join(missing[:_SHOWN])}{_named(signed)}"
+        reason = (
+            f"its verdict lacks {len(missing)} of today's checks: {', '.join(missing[:_MOST_CHECKS])}{_names(files)}"
+        )
         raise CheckError(f"{spec.id}: {reason}.", hint=hint)
     return verdict
 
 
-def _named(files: Sequence[VerdictFile]) -> str:
+def _names(files: Sequence[VerdictFile]) -> str:
     """Name the files of a verdict in a message; nothing for a verdict of this machine alone."""
     return f" (in {', '.join(str(file.path) for file in files)})" if files else ""
 
 
-def _judgement(verdict: Verdict) -> Judgement:
-    return Judgement(
+def _judgement(verdict: Verdict) -> RecordedVerdict:
+    return RecordedVerdict(
         suite=verdict.suite,
         started=verdict.started,
         outcome=verdict.outcome,

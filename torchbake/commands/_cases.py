@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from torchbake.build.plan import ref_of
-from torchbake.checks.derived import Origin, named_row, origin_of, remark
+from torchbake.checks.derived import ParentImage, named_row, origin_of, remark
 from torchbake.engine.client import Engine
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class ImageCase:
     """An image to test, with its row and the engine's image, if there are any.
 
     ``origin`` is the matrix's image that it is built FROM; ``remark`` says by which row it is checked.
@@ -21,8 +21,8 @@ class Case:
     name: str
     ref: str
     spec: Spec | None
-    image: Image | None
-    origin: Origin | None = None
+    image: EngineImage | None
+    origin: ParentImage | None = None
     remark: str = ""
 
     @property
@@ -30,22 +30,22 @@ class Case:
         return self.origin.spec if self.origin else self.spec
 
 
-def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str], engine: Engine) -> list[Case]:
+def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str], engine: Engine) -> list[ImageCase]:
     """Find the images to test, each once. A reference that is a tag of the matrix gets the row of that tag."""
     images = engine.images()
     cases = []
     for spec in specs:
         ref = ref_of(spec, project.tags[spec.id])
-        cases.append(Case(name=spec.id, ref=ref, spec=spec, image=images.get(ref)))
+        cases.append(ImageCase(name=spec.id, ref=ref, spec=spec, image=images.get(ref)))
     rows = {f"{spec.repository}:{tag}": spec for spec in project.expansion.specs for tag in project.tags[spec.id]}
     for ref in dict.fromkeys(references):
         image = images.get(ref) or _find(ref, engine, images.values())
-        case = Case(name=ref, ref=ref, spec=rows.get(ref), image=image)
+        case = ImageCase(name=ref, ref=ref, spec=rows.get(ref), image=image)
         cases.append(case if case.spec else _with_origin(case, project, images, engine))
     return cases
 
 
-def _with_origin(case: Case, project: Project, images: Mapping[str, Image], engine: Engine) -> Case:
+def _with_origin(case: ImageCase, project: Project, images: Mapping[str, EngineImage], engine: Engine) -> ImageCase:
     """Add the matrix's image that a foreign image is built FROM, if there is one."""
     if case.image is None:
         return case
@@ -53,10 +53,10 @@ def _with_origin(case: Case, project: Project, images: Mapping[str, Image], engi
     return replace(case, origin=origin, remark=remark(named_row(project, case.image.labels), origin))
 
 
-def _find(ref: str, engine: Engine, images: Iterable[Image]) -> Image | None:
+def _find(ref: str, engine: Engine, images: Iterable[EngineImage]) -> EngineImage | None:
     """Find an image by a short name, a digest or an id, where the engine lists full tags."""
     digest = engine.find([ref])
     if digest is None:
         return None
     tagged = (image for image in images if image.digest == digest)
-    return next(tagged, Image(digest=digest, tags=(), labels={}, size_bytes=0))
+    return next(tagged, EngineImage(digest=digest, tags=(), labels={}, size_bytes=0))

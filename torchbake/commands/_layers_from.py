@@ -11,7 +11,7 @@ from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.registry.cosign import CosignVerifier, Trust
-from torchbake.release.fetched_layers import FetchedLayers, Place
+from torchbake.release.fetched_layers import FetchedLayers, ReleaseLocation
 from torchbake.ui import console
 
 
@@ -36,11 +36,11 @@ def layers_from(args: WithLayers, project: Project, specs: Sequence[Spec]) -> Fe
     )
 
 
-def _places(args: WithLayers, project: Project, specs: Sequence[Spec]) -> list[Place]:
+def _places(args: WithLayers, project: Project, specs: Sequence[Spec]) -> list[ReleaseLocation]:
     """List the own tags of the images to build, then of other images with the same torch."""
-    chosen = [spec for spec in specs if isinstance(spec, ImageSpec)]
-    torches = {spec.torch for spec in chosen}
+    image_specs = [spec for spec in specs if isinstance(spec, ImageSpec)]
+    torches = {spec.torch for spec in image_specs}
     rows = (spec for spec in project.expansion.specs if isinstance(spec, ImageSpec) and spec.torch in torches)
-    ordered = {spec.id: repository_of(args.layers_from, spec) for spec in (*chosen, *rows)}
+    ordered = {spec.id: repository_of(args.layers_from, spec) for spec in (*image_specs, *rows)}
     registries = {one: registry_of(one, plain_http=args.plain_http) for one in ordered.values()}
-    return [Place(registry=registries[where], tag=project.tags[name][0]) for name, where in ordered.items()]
+    return [ReleaseLocation(registry=registries[where], tag=project.tags[name][0]) for name, where in ordered.items()]

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from torchbake.build.base_image import Base, find_base
-from torchbake.build.prepare import Preparation
-from torchbake.build.since import changed_below, files_of, read_earlier, read_now, told, why_changed
+from torchbake.build.base_image import BaseImage, find_base
+from torchbake.build.changes import changed_below, describe, files_of, read_earlier, read_now, why_changed
+from torchbake.build.prepare import ImagePreparation
 from torchbake.commands._selection import lock_of, repository_of
 from torchbake.errors import LockError, RegistryError, RenderError, UsageError
 from torchbake.matrix.project import Project
@@ -15,8 +15,8 @@ from torchbake.matrix.select import LeftOut, Selection
 from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.oci.reference import parse_reference
 from torchbake.registry.client import Registry
-from torchbake.registry.transport import Transport
-from torchbake.release.due import Finding, Release, Today, judge, newest_releases
+from torchbake.registry.transport import RegistryTransport
+from torchbake.release.due import DueFinding, NewestRelease, Today, judge, newest_releases
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.ui import console
@@ -24,8 +24,8 @@ from torchbake.ui import console
 _PATIENCE = 20  # seconds for the registry of a base; a closed network may swallow packets instead of refusing them
 
 
-def narrowed(
-    selection: Selection, findings: Mapping[str, Finding], reasons: Mapping[str, str]
+def narrow(
+    selection: Selection, findings: Mapping[str, DueFinding], reasons: Mapping[str, str]
 ) -> tuple[Selection, dict[str, str]]:
     """Keep the images that are due by these findings, and append the reasons of the findings to earlier reasons."""
     due = tuple(spec for spec in selection.specs if findings[spec.id].due)
@@ -35,22 +35,22 @@ def narrowed(
     return replace(selection, specs=due, left_out=(*selection.left_out, *left_out)), combined
 
 
-def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str, Finding]:
+def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str, DueFinding]:
     """Find what differs in each image from an earlier commit. Raises UsageError if git knows no such commit."""
     files = files_of(project)
     every = {path for spec in specs for path in files[spec.id]}
     now, then = read_now(every), read_earlier(project, ref, every)
     below = cache(partial(changed_below, project, then))  # one call of git for images that take the same files
 
-    def find(spec: Spec) -> Finding:
+    def find(spec: Spec) -> DueFinding:
         try:  # the Dockerfile that the matrix renders now, not the file on disk
             text = render(spec, lock_of(project, spec), project.templates)
             own = tuple(own_sources(text))
         except (LockError, RenderError) as error:
-            return Finding(due=True, reason=error.message.partition("\n")[0])
+            return DueFinding(due=True, reason=error.message.partition("\n")[0])
         rendered = {**now, dockerfile_path(project.root, spec): text.encode()}
-        reason = why_changed(spec, files[spec.id], rendered, then) or told(below(own))
-        return Finding(due=bool(reason), reason=reason or f"as at {ref}")
+        reason = why_changed(spec, files[spec.id], rendered, then) or describe(below(own))
+        return DueFinding(due=bool(reason), reason=reason or f"as at {ref}")
 
     return {spec.id: find(spec) for spec in specs}
 
@@ -69,18 +69,18 @@ class DueQuestion:
     plain: bool
     bases: str
 
-    def findings(self, specs: Sequence[Spec]) -> dict[str, Finding]:
+    def findings(self, specs: Sequence[Spec]) -> dict[str, DueFinding]:
         if not self.registry:
             raise UsageError("--due compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
         where = {spec.repository: repository_of(self.registry, spec) for spec in specs}
-        hosts = {one.host: Transport(one.host, plain=self.plain) for one in where.values()}
+        hosts = {one.host: RegistryTransport(one.host, plain=self.plain) for one in where.values()}
         registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
         todays = cache(self._base)
-        found, refused = newest_releases(registries, list(map(self._own, specs)))
+        releases, refused = newest_releases(registries, list(map(self._own, specs)))
         return {
-            spec.id: Finding(due=True, reason=refused[spec.repository])
+            spec.id: DueFinding(due=True, reason=refused[spec.repository])
             if spec.repository in refused
-            else judge(self._today(spec, specs, found, todays), found.get(self._own(spec)))
+            else judge(self._today(spec, specs, releases, todays), releases.get(self._own(spec)))
             for spec in specs
         }
 
@@ -88,36 +88,36 @@ class DueQuestion:
         self,
         spec: Spec,
         specs: Sequence[Spec],
-        found: Mapping[tuple[str, str], Release],
+        releases: Mapping[tuple[str, str], NewestRelease],
         todays: Callable[[BaseSpec], tuple[str, str]],
     ) -> Today:
         """Return today's state of an image, with the digests that count as its base if it has a release."""
         today = Today(id=spec.id, base=spec.base.name, inputs=partial(self._inputs, spec))
-        release = found.get(self._own(spec))
+        release = releases.get(self._own(spec))
         if release is None:
             return today
         if self.bases == "keep" and release.base:
             return replace(today, bases=(release.base,))
         digest, doubt = todays(spec.base)
-        known = {digest}
+        known_names = {digest}
         if self.bases == "keep":  # an init image has no label of its base; releases of other images on this base have
-            siblings = [found.get(self._own(other)) for other in specs if other.base == spec.base]
-            known |= {sibling.base for sibling in siblings if sibling}
-        return replace(today, bases=sorted(known - {""}), doubt=doubt)
+            siblings = [releases.get(self._own(other)) for other in specs if other.base == spec.base]
+            known_names |= {sibling.base for sibling in siblings if sibling}
+        return replace(today, bases=sorted(known_names - {""}), doubt=doubt)
 
     def _own(self, spec: Spec) -> tuple[str, str]:
         """Return the key of an image's releases: its repository, and its own tag there."""
         return spec.repository, self.project.tags[spec.id][0]
 
     def _inputs(self, spec: Spec, digest: str) -> str:
-        base = Base(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
-        preparation = Preparation.to_ask(self.project, console.say)
+        base = BaseImage(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
+        preparation = ImagePreparation.to_ask(self.project, console.say)
         return preparation.job(spec, base).inputs
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
-        recorded = find_base(spec, self.project.state)
-        return (recorded.digest, "") if recorded else _served_base(spec.image)
+        base = find_base(spec, self.project.state)
+        return (base.digest, "") if base else _served_base(spec.image)
 
 
 @cache
@@ -131,7 +131,9 @@ def _served_base(image: str) -> tuple[str, str]:
         time.sleep(seconds)
 
     try:
-        digest = Registry(Transport(reference.repository.host, sleep=sleep), reference.repository).digest(reference.key)
+        digest = Registry(RegistryTransport(reference.repository.host, sleep=sleep), reference.repository).digest(
+            reference.key
+        )
     except RegistryError as error:
         return "", error.message.partition(": ")[0].rstrip(".")  # a short reason, for a table
     return digest or "", "" if digest else f"{image} is not there"

@@ -48,24 +48,24 @@ def add_options(parser: argparse.ArgumentParser, kind: "type[DataclassInstance]"
     by_name = {each.name: each for each in fields(kind)}
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for name in dict.fromkeys(name for cls in kind.__mro__ for name in get_annotations(cls)):
-        given = by_name[name].metadata
-        if not given:
+        metadata = by_name[name].metadata
+        if not metadata:
             continue
-        group = given["group"]
+        group = metadata["group"]
         if group not in groups:
             alone = group.startswith("|")
             groups[group] = parser.add_mutually_exclusive_group() if alone else parser.add_argument_group(group)
-        if "flags" in given:
-            flags = given["flags"] or (_flag(name),)
+        if "flags" in metadata:
+            flags = metadata["flags"] or (_flag(name),)
             groups[group].add_argument(*flags, dest=name, **_option_keywords(by_name[name]))
         else:
-            parser.add_argument(name, **given["more"])
+            parser.add_argument(name, **metadata["more"])
 
 
 def arguments_of(kind: "type[Arguments]", parsed: argparse.Namespace) -> "Arguments":
     """Return the values of a command line as the command's own frozen dataclass, whose fields mypy knows."""
-    given = {each.name: getattr(parsed, each.name) for each in fields(kind)}
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    metadata = {each.name: getattr(parsed, each.name) for each in fields(kind)}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in metadata.items()})
 
 
 def refuse_unused(args: "DataclassInstance", command: str, action: str) -> None:
@@ -90,19 +90,19 @@ def _option_keywords(option: "Field[Any]") -> dict[str, Any]:
     """Return the keywords of `add_argument`. The type of the field gives defaults for them."""
     kind: Any = option.type
     more: dict[str, Any] = option.metadata["more"]
-    found: dict[str, Any] = {}
+    matches: dict[str, Any] = {}
     if kind is bool:
         return {"action": "store_true", "default": False, **more}
     if kind is str and not more.get("required"):
-        found["default"] = ""
+        matches["default"] = ""
     if choices := _choices(kind):
-        found["choices"] = choices
+        matches["choices"] = choices
     if "type" not in more:
         if kinds := [each for each in (int, Path) if each in (kind, *get_args(kind))]:
-            found["type"] = kinds[0]
+            matches["type"] = kinds[0]
         if get_origin(kind) is tuple:
-            found |= {"action": "append", "default": []}
-    return found | more
+            matches |= {"action": "append", "default": []}
+    return matches | more
 
 
 def _choices(kind: Any) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 
 
 def registry_of(repository: Repository, *, plain_http: bool) -> Registry:
-    return Registry(Transport(repository.host, plain=plain_http), repository)
+    return Registry(RegistryTransport(repository.host, plain=plain_http), repository)

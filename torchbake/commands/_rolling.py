@@ -46,7 +46,7 @@ class Finishing(Signing, Shifting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class ShiftResult:
     """The result of one image; ``problem`` is the reason why its tags were not moved."""
 
     id: str
@@ -74,24 +74,24 @@ def run_finish(args: Finishing) -> int:
     return _conclude(args, results)
 
 
-def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> Ended:
+def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> ShiftResult:
     publisher = Publisher(_registry(args, spec), signer=signer)
     try:
         decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
     except Exception as error:
-        return Ended(id=spec.id, problem=sentence_of(error))
+        return ShiftResult(id=spec.id, problem=sentence_of(error))
     if decision is None:
-        return Ended(id=spec.id)
+        return ShiftResult(id=spec.id)
     held_back = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.held_back)
     shift_ = Shift(current=None, target=decision.tag, digest=decision.digest, moves=decision.moves, held_back=held_back)
-    return Ended(id=spec.id, shift=shift_)
+    return ShiftResult(id=spec.id, shift=shift_)
 
 
 def _registry(args: Shifting, spec: Spec) -> Registry:
     return registry_of(repository_of(args.registry, spec), plain_http=args.plain_http)
 
 
-def _conclude(args: Shifting, results: Sequence[Ended]) -> int:
+def _conclude(args: Shifting, results: Sequence[ShiftResult]) -> int:
     _show(results, args.format, dry=args.dry_run)
     bad = [image.id for image in results if image.problem]
     if bad:
@@ -101,18 +101,18 @@ def _conclude(args: Shifting, results: Sequence[Ended]) -> int:
     return 0
 
 
-def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, back: bool) -> Ended:
+def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, back: bool) -> ShiftResult:
     registry = _registry(args, spec)
     try:
         moved = shift(
             registry, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run, verifier=verifier
         )  # fmt: skip
     except Exception as error:
-        return Ended(id=spec.id, problem=sentence_of(error))
-    return Ended(id=spec.id, shift=moved)
+        return ShiftResult(id=spec.id, problem=sentence_of(error))
+    return ShiftResult(id=spec.id, shift=moved)
 
 
-def _show(results: Sequence[Ended], form: str, *, dry: bool) -> None:
+def _show(results: Sequence[ShiftResult], form: str, *, dry: bool) -> None:
     rows = [
         (image.id, *_words(image.shift, dry=dry)) if image.shift else (image.id, "", "", image.problem or "no release")
         for image in results
@@ -121,14 +121,16 @@ def _show(results: Sequence[Ended], form: str, *, dry: bool) -> None:
     console.show_result(form, {"images": entries}, ("image", "from", "to", "rolling tags"), rows)
 
 
-def _words(moved: Shift, *, dry: bool) -> tuple[str, str, str]:
-    what = [", ".join(move.tag for move in moved.due) + (" would be moved" if dry else "")] if moved.due else []
-    what += [f"{tag} stays: {reason}" for tag, reason in moved.held_back.items()]
-    before = f"r{moved.current.revision}" if moved.current else "no release"
-    return before, f"r{moved.target.revision}", "; ".join(what) or "are there already"
+def _words(done_shift: Shift, *, dry: bool) -> tuple[str, str, str]:
+    what = (
+        [", ".join(move.tag for move in done_shift.due) + (" would be moved" if dry else "")] if done_shift.due else []
+    )
+    what += [f"{tag} stays: {reason}" for tag, reason in done_shift.held_back.items()]
+    before = f"r{done_shift.current.revision}" if done_shift.current else "no release"
+    return before, f"r{done_shift.target.revision}", "; ".join(what) or "are there already"
 
 
-def _entry(image: Ended, *, dry: bool) -> dict[str, Any]:
+def _entry(image: ShiftResult, *, dry: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"id": image.id, "problem": image.problem, "dry_run": dry}
     if image.shift:
         entry |= {

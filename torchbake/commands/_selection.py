@@ -23,7 +23,7 @@ def load_selection(
         raise UsageError(
             "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
         )
-    return project, sharded(_selected(project, selectors), shard)
+    return project, shard_of(_select(project, selectors), shard)
 
 
 def load_image(matrix: Path, selectors: Sequence[str], owner: str, hint: str) -> tuple[Project, ImageSpec]:
@@ -36,13 +36,13 @@ def load_image(matrix: Path, selectors: Sequence[str], owner: str, hint: str) ->
     return project, specs[0]
 
 
-def sharded(selection: Selection, shard: tuple[int, int] | None) -> Selection:
+def shard_of(selection: Selection, shard: tuple[int, int] | None) -> Selection:
     """Return the I-th of N parts; a part without an image is no error."""
     part, parts = shard or (1, 1)
     return replace(selection, specs=selection.specs[part - 1 :: parts])
 
 
-def _selected(project: Project, selectors: Sequence[str]) -> Selection:
+def _select(project: Project, selectors: Sequence[str]) -> Selection:
     """Select images by words; `@FILE` names a file with words, such as `list --format ids` writes.
 
     Empty files select nothing, whatever other words say. If nothing is due, `publish @due.txt '!devel'` must not

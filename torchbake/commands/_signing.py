@@ -6,11 +6,11 @@ from typing import Any
 from torchbake.commands import _options as opt
 from torchbake.errors import SignatureError, UsageError
 from torchbake.registry.cosign import (
-    UNASKED,
+    NO_TRUST,
     Cosign,
     CosignSigner,
     CosignVerifier,
-    Idle,
+    NoCosign,
     Signer,
     Trust,
     Verifier,
@@ -78,7 +78,7 @@ def signer_of(args: Signing) -> Signer:
         if trust:
             raise UsageError("--identity says whose keyless signatures are trusted.", hint="Give --keyless with it.")
         return _idle(args, "no --key and no --keyless was given")
-    if isinstance(cosign, Idle):
+    if isinstance(cosign, NoCosign):
         return _idle(args, cosign.skip_reason)
     return CosignSigner(cosign=cosign, key=args.key, trust=Trust() if args.key else trust)
 
@@ -89,7 +89,7 @@ def needed_cosign(otherwise: str, *, plain: bool, log: bool) -> Cosign:
     ``otherwise`` says what cannot be done then, without a full stop.
     """
     cosign = find_cosign(plain=plain, log=log)
-    if isinstance(cosign, Idle):
+    if isinstance(cosign, NoCosign):
         raise SignatureError(f"{otherwise}: {cosign.skip_reason}.", hint=_INSTALL)
     return cosign
 
@@ -134,9 +134,9 @@ def trust_of(args: Verifying) -> Signer:
     """Choose a verifier by a key, public or private, or by an identity. Raises as `signer_of` does."""
     trust = _trust(args)
     if not trust:
-        return _idle(args, UNASKED)
+        return _idle(args, NO_TRUST)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
-    if isinstance(cosign, Idle):
+    if isinstance(cosign, NoCosign):
         raise _unverifiable(_idle(args, cosign.skip_reason).skip_reason)
     return CosignSigner(cosign=cosign, key=args.key, trust=trust)
 
@@ -146,8 +146,10 @@ def verifier_of(args: Verifying) -> Verifier:
     trust = _trust(args)
     cosign = find_cosign(plain=args.plain_http, log=not args.no_transparency_log)
     if not trust:
-        return _idle(args, UNASKED)
-    return _idle(args, cosign.skip_reason) if isinstance(cosign, Idle) else CosignVerifier(cosign=cosign, trust=trust)
+        return _idle(args, NO_TRUST)
+    return (
+        _idle(args, cosign.skip_reason) if isinstance(cosign, NoCosign) else CosignVerifier(cosign=cosign, trust=trust)
+    )
 
 
 def _trust(args: Verifying) -> Trust:
@@ -156,10 +158,10 @@ def _trust(args: Verifying) -> Trust:
     return Trust(key=args.key, identity=args.identity, issuer=args.issuer)
 
 
-def _idle(args: Verifying, reason: str) -> Idle:
+def _idle(args: Verifying, reason: str) -> NoCosign:
     if args.require_signature:
         raise SignatureError(
             f"--require-signature: {reason}.",
             hint=f"Install cosign, and name a key or an identity: {Command('help', 'supply-chain')}",
         )
-    return Idle(skip_reason=reason)
+    return NoCosign(skip_reason=reason)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from torchbake.checks.reports import Tested, file_name
+from torchbake.checks.reports import ImageResult, file_name
 from torchbake.checks.statement import read_statement, statement_text
 from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Verdict
@@ -16,7 +16,7 @@ from torchbake.commands import _options as opt
 from torchbake.commands._signing import Signing, file_trust_of
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
@@ -57,13 +57,13 @@ def check_target(target: Path, names: Sequence[str]) -> None:
 
 
 def write_verdicts(
-    target: Path, tested: Iterable[Tested], config: Callable[[str], str], signer: CosignSigner | None
+    target: Path, results: Iterable[ImageResult], config: Callable[[str], str], signer: CosignSigner | None
 ) -> None:
     """Write the verdict of each image that has one; ``config`` finds the digest of an image's config.
 
     Raises EngineError, OSError and SignatureError.
     """
-    for one in tested:
+    for one in results:
         if one.verdict is None:
             continue
         path = target if _is_file(target) else target / f"{file_name(one.name)}.json"
@@ -76,16 +76,16 @@ def write_verdicts(
 
 def read_verdicts(folder: Path) -> tuple[VerdictFile, ...]:
     """Read all ``*.json`` in a folder and those below it. Raises CheckError for a file that is no verdict."""
-    found = []
+    files = []
     for path in sorted(folder.rglob("*.json")):
         try:
             data = path.read_bytes()
-            found.append(VerdictFile(path=path, data=data, verdict=read_statement(data)))
+            files.append(VerdictFile(path=path, data=data, verdict=read_statement(data)))
         except ValueError as error:
             raise CheckError(
                 f"{path} is not a verdict: {error}.", hint="Fetch it again, or remove it and test the image again."
             ) from None
-    return tuple(found)
+    return tuple(files)
 
 
 def check_folder(folder: Path) -> None:
@@ -108,7 +108,7 @@ class SignedVerdicts:
     trust: CosignSigner
     config: Callable[[str], str]
 
-    def of(self, project: Project, spec: Spec, image: Image) -> list[VerdictFile]:
+    def of(self, project: Project, spec: Spec, image: EngineImage) -> list[VerdictFile]:
         """Return the verdicts on an image. Raises CheckError with the reason if a file for its row does not count."""
         files = [file for file in self._files if file.verdict.id == spec.id and not file.verdict.derived]
         again = f"Test it again: {Command('test', f'{spec.id} --write-verdict DIR --key KEY')}; or remove the file."
@@ -135,7 +135,7 @@ class SignedVerdicts:
     def _files(self) -> tuple[VerdictFile, ...]:
         return read_verdicts(self.folder)
 
-    def _is_about(self, verdict: Verdict, image: Image) -> bool:
+    def _is_about(self, verdict: Verdict, image: EngineImage) -> bool:
         """Compare manifests and configs: the manifest changes with the compression and with the engine's store."""
         names = {verdict.digest, verdict.config}
         return image.digest in names or self.config(image.digest) in names

@@ -24,10 +24,10 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     apt = cache(read_apt_config)  # read once, and only if a base is made
     for spec in bases_of(selection.specs):
-        known = find_base(spec, project.state)
-        fits = known is not None and args.source in ("auto", known.source)
-        if known and fits and not args.refresh:
-            console.say(f"{spec.name}: {known.source}, {known.digest}, since {known.created}")
+        base = find_base(spec, project.state)
+        fits = base is not None and args.source in ("auto", base.source)
+        if base and fits and not args.refresh:
+            console.say(f"{spec.name}: {base.source}, {base.digest}, since {base.created}")
         elif args.dry_run:
             console.say(f"{spec.name}: would be made ({args.source})")
         else:

@@ -5,19 +5,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from torchbake.benchmark.expand import Case, Named, expand, with_source
-from torchbake.benchmark.field_types import Host
+from torchbake.benchmark.expand import PlaceName, PlanCase, expand, with_source
+from torchbake.benchmark.field_types import PlanHost
 from torchbake.benchmark.manual import plan_schema
 from torchbake.benchmark.model import load_plan
 from torchbake.benchmark.page import render_page, summarise
 from torchbake.benchmark.places import Finder, Place, names_of, project_of
 from torchbake.benchmark.records import Records, write_csv, write_monitor
-from torchbake.benchmark.run import Begun, Done, PlanRun, begin, figure, milliseconds, unfinished
+from torchbake.benchmark.run import CaseResult, PendingCase, PlanRun, begin, figure, milliseconds, unfinished
 from torchbake.checks.smoke_run import Session
 from torchbake.commands import _options as opt
 from torchbake.commands._benchmark_compare import compare
 from torchbake.commands._benchmark_options import FOLDER, Arguments
-from torchbake.commands._benchmarks import check_files, clean_up, engine_of, folder_of
+from torchbake.commands._benchmark_places import check_files, clean_up, engine_of, folder_of
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
@@ -55,13 +55,13 @@ def run(args: Arguments) -> int:
 
 def _run_plan(args: Arguments, file: str) -> None:
     path = Path(file)
-    plan, document = load_plan(path, given=args.variables)
+    plan, document = load_plan(path, variables=args.variables)
     folder = folder_of(path)
     project = project_of(args.matrix, plan.images)
-    named = names_of(plan.images, plan.hosts, project)
+    names = names_of(plan.images, plan.hosts, project)
     cases = [
         replace(case, experiment=with_source(case.experiment, folder))
-        for case in expand(plan, [place for place, _ in named], document)
+        for case in expand(plan, [place for place, _ in names], document)
     ]
     session, engine = Session(), engine_of(dry=args.dry_run) if plan.images else None
     finder = Finder(
@@ -73,80 +73,84 @@ def _run_plan(args: Arguments, file: str) -> None:
     with interruptible():
         if engine and not args.dry_run:
             clean_up(engine)
-        places = {place.name: _found(finder, place, what) for place, what in named}
-        experiments = begin(cases, places, {} if args.force else records.measured())
+        places = {place.name: _find(finder, place, what) for place, what in names}
+        experiments = begin(cases, places, {} if args.force else records.results())
         if args.dry_run:
             _show_commands(experiments, args.format)
             return
-        done = PlanRun(records=records, session=session, engine=engine, limit=plan.timeout, stop=stop).run(experiments)
+        results = PlanRun(records=records, session=session, engine=engine, limit=plan.timeout, stop=stop).run(
+            experiments
+        )
     write_csv(records.path.with_suffix(".csv"), records.all())
-    if any(each.record and each.record.monitor for each in done):
+    if any(each.record and each.record.monitor for each in results):
         write_monitor(records.path.with_name("monitor.csv"), records.all())
     if args.report:
-        _write_page(records.path.with_name(f"{path.stem}.html"), path.name, done)
-    console.show_result(args.format, {"experiments": list(map(_entry, done))}, _HEAD, map(_row, done))
-    _judge(done, args.gpu, stop=stop)
+        _write_page(records.path.with_name(f"{path.stem}.html"), path.name, results)
+    console.show_result(args.format, {"experiments": list(map(_entry, results))}, _HEAD, map(_row, results))
+    _judge(results, args.gpu, stop=stop)
 
 
-def _found(finder: Finder, named: Named, what: str | Host) -> Place | Problem:
+def _find(finder: Finder, place_name: PlaceName, what: str | PlanHost) -> Place | Problem:
     """Find a place; return the problem of a place that cannot be used, so that the others are still measured."""
     try:
-        return finder.place(named, what)
+        return finder.place(place_name, what)
     except BenchmarkError as error:
         return problem_of(error)
 
 
-def _show_commands(experiments: Sequence[Begun], form: str) -> None:
+def _show_commands(experiments: Sequence[PendingCase], form: str) -> None:
     """Print commands for a shell. An experiment that is not run is a comment with the reason."""
     entries = [(each, each.place.command(each.case.experiment) if each.place else "") for each in experiments]
     if form == "json":
-        shown = [{**_names(each.case), "command": command, **_state(each.done)} for each, command in entries]
-        console.show_json({"experiments": shown})
+        rows = [{**_names(each.case), "command": command, **_state(each.result)} for each, command in entries]
+        console.show_json({"experiments": rows})
         return
     for each, command in entries:
-        state = _state(each.done)
+        state = _state(each.result)
         note = f": {state['state']} {state['reason']}".rstrip() if state["state"] else ""
         print(f"# {each.case.experiment.name}, {each.case.place.name}{note}")
         if command:
-            print("\n".join(f"# {line}" for line in command.splitlines()) if each.done else command)
+            print("\n".join(f"# {line}" for line in command.splitlines()) if each.result else command)
 
 
-def _state(done: Done | None) -> dict[str, str]:
-    return {"state": done.state, "reason": done.reason} if done else {"state": "", "reason": ""}
+def _state(result: CaseResult | None) -> dict[str, str]:
+    return {"state": result.state, "reason": result.reason} if result else {"state": "", "reason": ""}
 
 
-def _names(case: Case) -> dict[str, object]:
+def _names(case: PlanCase) -> dict[str, object]:
     return {**case.experiment.model_dump(exclude={"settings", "source"}), "place": case.place.name}
 
 
-def _write_page(path: Path, plan: str, done: Sequence[Done]) -> None:
-    made = datetime.now(UTC).isoformat(timespec="seconds")
-    write_text(path, render_page(summarise(done), plan=plan, made=made))
+def _write_page(path: Path, plan: str, results: Sequence[CaseResult]) -> None:
+    text = datetime.now(UTC).isoformat(timespec="seconds")
+    write_text(path, render_page(summarise(results), plan=plan, date=text))
     console.say(f"the page: {path}")
 
 
-def _entry(done: Done) -> dict[str, object]:
-    record = done.record.model_dump(include={"where", "started", "seconds", "result", "monitor"}) if done.record else {}
-    return {**_names(done.case), "state": done.state, "reason": done.reason, **record}
+def _entry(result: CaseResult) -> dict[str, object]:
+    record = (
+        result.record.model_dump(include={"where", "started", "seconds", "result", "monitor"}) if result.record else {}
+    )
+    return {**_names(result.case), "state": result.state, "reason": result.reason, **record}
 
 
-def _row(done: Done) -> tuple[str, ...]:
-    head, record = (done.case.experiment.name, done.case.place.name), done.record
+def _row(result: CaseResult) -> tuple[str, ...]:
+    head, record = (result.case.experiment.name, result.case.place.name), result.record
     if record is None or record.result is None:
-        return *head, f"{done.state}: {done.reason}", "", "", ""
+        return *head, f"{result.state}: {result.reason}", "", "", ""
     time = record.result.time
-    return *head, done.state, figure(record.result.throughput), milliseconds(time.median), milliseconds(time.p95)
+    return *head, result.state, figure(record.result.throughput), milliseconds(time.median), milliseconds(time.p95)
 
 
-def _judge(done: Sequence[Done], gpu: str, *, stop: bool) -> None:
-    bad = unfinished(done, stop=stop)
-    bad += [each for each in done if each.state == "not-run" and not each.record and gpu == "require"]
+def _judge(results: Sequence[CaseResult], gpu: str, *, stop: bool) -> None:
+    bad = unfinished(results, stop=stop)
+    bad += [each for each in results if each.state == "not-run" and not each.record and gpu == "require"]
     if bad:
         raise BenchmarkError(
-            f"{len(bad)} of {len(done)} experiments have no result.",
+            f"{len(bad)} of {len(results)} experiments have no result.",
             hint="Correct what the table says, then run again: what was measured is kept.",
         )
-    if all(each.state in ("not-run", "excluded") for each in done):
+    if all(each.state in ("not-run", "excluded") for each in results):
         console.say("no experiment could be run: the table says why", style="yellow")
 
 

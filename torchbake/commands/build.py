@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from torchbake.build.images import ImageBuild, Request
-from torchbake.build.plan import not_built
-from torchbake.build.result import Result
+from torchbake.build.images import BuildRequest, ImageBuild
+from torchbake.build.plan import build_error
+from torchbake.build.result import BuildResult
 from torchbake.commands import _options as opt
 from torchbake.commands._build_options import WithExecutor, WithLayers
 from torchbake.commands._selection import load_selection
@@ -59,7 +59,7 @@ class Arguments(opt.WithSelectors, WithExecutor, WithLayers):
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
     shared = _shared(args, project, selection.specs)
-    request = Request(
+    request = BuildRequest(
         dry_run=args.dry_run, locked=args.locked, no_cache=args.no_cache, pull=args.pull, prune=args.prune,
         jobs=args.jobs, builder=args.builder, executor=args.executor, cache_to=args.cache_to,
         cache_from=args.cache_from,
@@ -70,7 +70,7 @@ def run(args: Arguments) -> int:
         build = replace(build, fetch=shared.fetch) if shared else build
         results = build.run(selection.specs)
     _show(results, args, shared)
-    if error := not_built(results):
+    if error := build_error(results):
         raise error
     return 0
 
@@ -88,7 +88,7 @@ def _shared(args: Arguments, project: Project, specs: Sequence[Spec]) -> "Fetche
     return layers_from(args, project, specs)
 
 
-def _show(results: list[Result], args: Arguments, shared: "FetchedLayers | None") -> None:
+def _show(results: list[BuildResult], args: Arguments, shared: "FetchedLayers | None") -> None:
     fetched: dict[str, Any] = {}
     if shared and not args.dry_run:
         layers, size = len(shared.sizes), sum(shared.sizes)

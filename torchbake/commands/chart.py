@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from torchbake.charts.judge import IMAGES, problems
-from torchbake.charts.package import Package, Place, package
+from torchbake.charts.package import ChartPackage, Place, package
 from torchbake.charts.push import push, tag_of
 from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
@@ -54,7 +54,7 @@ def run(args: Arguments) -> int:
 
 
 def _package(args: Arguments, selectors: tuple[str, ...]) -> None:
-    chart = _made(args, selectors, trust_of(args))
+    chart = _make_package(args, selectors, trust_of(args))
     path = args.output / chart.file
     with replacing(path) as temporary:
         temporary.write_bytes(chart.data)
@@ -63,10 +63,10 @@ def _package(args: Arguments, selectors: tuple[str, ...]) -> None:
 
 def _push(args: Arguments, selectors: tuple[str, ...]) -> None:
     signer = signer_of(args)
-    chart = _made(args, selectors, signer)
+    chart = _make_package(args, selectors, signer)
     repository = _repository(args, chart)
-    manifest, done = push(registry_of(repository, plain_http=args.plain_http), chart, signer)
-    console.say(f"{done}: helm install NAME oci://{repository} --version {chart.version}")
+    manifest, state = push(registry_of(repository, plain_http=args.plain_http), chart, signer)
+    console.say(f"{state}: helm install NAME oci://{repository} --version {chart.version}")
     if signer.skip_reason:
         console.say(f"It is not signed: {signer.skip_reason}", style="yellow")
     print(f"{repository}:{tag_of(chart.version)}@{manifest.digest}")
@@ -100,12 +100,12 @@ _ACTIONS: Mapping[str, Callable[[Arguments, tuple[str, ...]], None]] = {
 }
 
 
-def _repository(args: Arguments, chart: Package) -> Repository:
+def _repository(args: Arguments, chart: ChartPackage) -> Repository:
     """Return the repository of the chart, next to those of the images. Its last part must be the name of the chart."""
     return parse_registry(args.registry) / "charts" / chart.name
 
 
-def _made(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Package:
+def _make_package(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> ChartPackage:
     return package(args.chart, _images(args, selectors, verifier), args.chart_version)
 
 
@@ -118,10 +118,10 @@ def _images(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> 
             f"The matrix has no {_INIT}, which the chart names.",
             hint=f"Add it below `init`: {Command('help', 'matrix#init')}",
         )
-    return dict(zip(IMAGES, [_released(args, spec, verifier) for spec in (image, init)], strict=True))
+    return dict(zip(IMAGES, [_release_reference(args, spec, verifier) for spec in (image, init)], strict=True))
 
 
-def _released(args: Arguments, spec: Spec, verifier: Verifier) -> Reference:
+def _release_reference(args: Arguments, spec: Spec, verifier: Verifier) -> Reference:
     """Find the newest release of an image. Its record must verify, and its signatures if they are asked for."""
     repository = repository_of(args.registry, spec)
     registry = registry_of(repository, plain_http=args.plain_http)

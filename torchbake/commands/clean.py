@@ -39,7 +39,7 @@ class Arguments(opt.Common):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Freed:
+class FreedFolder:
     """A folder with its use, and the bytes that are free without it."""
 
     what: str
@@ -48,7 +48,7 @@ class Freed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Part:
+class _RemovableFiles:
     """Files to remove. Files of a ``store`` stay if another process uses it."""
 
     what: str
@@ -62,7 +62,8 @@ def run(args: Arguments) -> int:
     parts = [*_parts(load_project(args.matrix), args.keep_layers)]
     sizes = freed_by(*(part.files for part in parts))
     freed = [
-        Freed(what=part.what, folder=str(part.folder), bytes=size) for part, size in zip(parts, sizes, strict=True)
+        FreedFolder(what=part.what, folder=str(part.folder), bytes=size)
+        for part, size in zip(parts, sizes, strict=True)
     ]
     if not args.dry_run:
         freed = [each if _remove(part) else replace(each, bytes=0) for part, each in zip(parts, freed, strict=True)]
@@ -75,11 +76,11 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _parts(project: Project, keep: int) -> Iterator[_Part]:
+def _parts(project: Project, keep: int) -> Iterator[_RemovableFiles]:
     layers, images = LayerStore(folder=layers_folder()), Layout(folder=project.layout)
     gzip = Layout(folder=project.gzip_layout)
     if keep:
-        yield _Part(
+        yield _RemovableFiles(
             what="layers of wheels, of all projects, that were used longest ago", folder=layers.folder, store=layers,
             files=layers.surplus(keep), remove=lambda: layers.remove_surplus(keep),
         )  # fmt: skip
@@ -93,13 +94,13 @@ def _parts(project: Project, keep: int) -> Iterator[_Part]:
     yield from (_folder("of an earlier version", folder) for folder in sorted(old) if folder.is_dir())
 
 
-def _folder(what: str, folder: Path, store: Blobs | None = None) -> _Part:
-    return _Part(
+def _folder(what: str, folder: Path, store: Blobs | None = None) -> _RemovableFiles:
+    return _RemovableFiles(
         what=what, folder=folder, files=files_below(folder), remove=partial(remove_folder, folder), store=store
     )
 
 
-def _remove(part: _Part) -> bool:
+def _remove(part: _RemovableFiles) -> bool:
     """Remove a part; return whether this was done, and say so if it was not."""
     if part.store is None or not part.folder.is_dir():
         part.remove()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchbake.checks.smoke_jobs import PAYLOADS, Options
+from torchbake.checks.smoke_jobs import PAYLOADS, SmokeOptions
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
@@ -20,14 +20,14 @@ from torchbake.errors import CheckError, HostError, UsageError
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hosts import results
 from torchbake.hosts.ansible import Ansible, find_ansible
-from torchbake.hosts.chosen import IMAGE, Chosen, choose
+from torchbake.hosts.host_images import IMAGE, HostImages, choose
 from torchbake.hosts.inventory import InventoryHost
-from torchbake.hosts.play import Request
-from torchbake.hosts.prepare import Preparation, expected_of
-from torchbake.hosts.results import HostResult, State
+from torchbake.hosts.play import PlayRequest
+from torchbake.hosts.prepare import HostPreparation, expected_of
+from torchbake.hosts.results import HostResult, HostState
 from torchbake.hosts.smoke import SmokeOfHosts, options_for
 from torchbake.hosts.ssh import SshHost, ssh_host
-from torchbake.hosts.variables import asked_for, shown
+from torchbake.hosts.variables import options_of, printable
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.ui import console
@@ -42,13 +42,13 @@ EXAMPLES = (
     "remove inventory --limit foo_bar -e pytorch_remove_user=true",
 )
 _INSTALLS = ("apply", "check")
-_PLAYED = (*_INSTALLS, "rollback", "remove")  # the actions that are playbooks
+_PLAYBOOKS = (*_INSTALLS, "rollback", "remove")  # the actions that are playbooks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(opt.Common):
     words: tuple[str, ...] = opt.argument(
-        f"{', '.join(_PLAYED)}, smoke; an inventory; and an image, where all hosts get the same: cpu runtime",
+        f"{', '.join(_PLAYBOOKS)}, smoke; an inventory; and an image, where all hosts get the same: cpu runtime",
         nargs="*", action=opt.Words, metavar="WORD",
     )  # fmt: skip
     limit: str = opt.option("only these hosts, as Ansible's --limit takes them", metavar="GROUP")
@@ -56,9 +56,9 @@ class Arguments(opt.Common):
         "a variable that wins over those of the inventory, or @FILE with some; repeat for more", "-e", "--extra-vars",
         metavar="KEY=VALUE",
     )  # fmt: skip
-    ask_become_pass: bool = opt.option("ask for the password of sudo", "-K", "--ask-become-pass", of=_PLAYED)
+    ask_become_pass: bool = opt.option("ask for the password of sudo", "-K", "--ask-become-pass", of=_PLAYBOOKS)
     vault_password_file: str = opt.option("what opens Ansible's vaults", metavar="FILE")
-    serial: str = opt.option("so many hosts at a time, or 25%%; a failure stops the rest", of=_PLAYED, metavar="N")
+    serial: str = opt.option("so many hosts at a time, or 25%%; a failure stops the rest", of=_PLAYBOOKS, metavar="N")
     wheelhouse: tuple[Path, ...] = opt.option(
         "apply, check: a folder with wheels that are sent along, besides those of pip's settings; repeat for more",
         of=_INSTALLS, metavar="FOLDER",
@@ -100,15 +100,15 @@ def run(args: Arguments) -> int:
     opt.refuse_unused(args, "host", action)
     with interruptible():
         ansible = find_ansible()
-        project, named = _project(args, selectors)
+        project, spec = _project(args, selectors)
         # The image of the command line wins over the inventory, and a later -e wins over both.
-        extra = (*((f"{IMAGE}={named.id}",) if named else ()), *args.extra_vars)
+        extra = (*((f"{IMAGE}={spec.id}",) if spec else ()), *args.extra_vars)
         hosts = ansible.inventory(inventory, args.limit, extra, _vault(args))
-        return _ACTIONS[action](args, Group(action, inventory, ansible, project, named, extra, hosts))
+        return _ACTIONS[action](args, HostGroup(action, inventory, ansible, project, spec, extra, hosts))
 
 
 @dataclass(frozen=True)
-class Group:
+class HostGroup:
     """The hosts of an action, and the image that the command line names for all of them.
 
     ``extra`` are values of Ansible's ``-e``, among them this image.
@@ -118,7 +118,7 @@ class Group:
     inventory: str
     ansible: Ansible
     project: Project
-    named: ImageSpec | None
+    image: ImageSpec | None
     extra: tuple[str, ...]
     hosts: tuple[InventoryHost, ...]
 
@@ -138,58 +138,60 @@ def _vault(args: Arguments) -> tuple[str, ...]:
     return ("--vault-password-file", args.vault_password_file) if args.vault_password_file else ()
 
 
-def _install(args: Arguments, group: Group) -> int:
+def _install(args: Arguments, group: HostGroup) -> int:
     """`apply` and `check`."""
-    preparation = Preparation(
+    preparation = HostPreparation(
         project=group.project, pip=read_pip_config(), folders=args.wheelhouse, offline=args.offline, dry=args.dry_run
     )
     variables = preparation.variables(choose(group.project, group.hosts))
-    overrides = asked_for(variables, offline=args.offline, wheelhouse=bool(args.wheelhouse))
+    overrides = options_of(variables, offline=args.offline, wheelhouse=bool(args.wheelhouse))
     return _play(args, group, "apply", variables, overrides)
 
 
-def _take_back(args: Arguments, group: Group) -> int:
+def _take_back(args: Arguments, group: HostGroup) -> int:
     """`rollback` and `remove`."""
-    if group.named:
+    if group.image:
         raise UsageError(f"`host {group.action}` takes no image.", hint="Leave it out.")
     return _play(args, group, group.action, {}, {})
 
 
 def _play(
-    args: Arguments, group: Group, playbook: str, variables: Mapping[str, Any], overrides: Mapping[str, Any]
+    args: Arguments, group: HostGroup, playbook: str, variables: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> int:
     """Run a playbook. The inventory wins over ``variables``, ``overrides`` over the inventory, and ``-e`` over both."""
     if args.serial:
         overrides = {**overrides, "pytorch_serial": args.serial}
-    request = Request(
+    request = PlayRequest(
         playbook=playbook, inventory=group.inventory, limit=args.limit, check=group.action == "check",
         extra=(*((json.dumps(overrides),) if overrides else ()), *group.extra),
         words=(*(("--ask-become-pass",) if args.ask_become_pass else ()), *_vault(args)),
     )  # fmt: skip
     if args.dry_run:
-        _show_commands([group.ansible.shown(request)], args.format, variables=shown(variables))
+        _show_commands([group.ansible.command_line(request)], args.format, variables=printable(variables))
         return 0
-    found = group.ansible.play(request, variables, group.names)
-    rows = [(each.host, str(each.state), str(each.stats.ok), str(each.stats.changed), each.remark) for each in found]
+    host_results = group.ansible.play(request, variables, group.names)
+    rows = [
+        (each.host, str(each.state), str(each.stats.ok), str(each.stats.changed), each.remark) for each in host_results
+    ]
     head = ("host", "state", "ok", "changed", "remark")
-    console.show_result(args.format, {"hosts": results.as_json(found)}, head, rows)
-    _judge(group, found)
+    console.show_result(args.format, {"hosts": results.as_json(host_results)}, head, rows)
+    _judge(group, host_results)
     return 0
 
 
-def _judge(group: Group, played: Sequence[HostResult]) -> None:
+def _judge(group: HostGroup, host_results: Sequence[HostResult]) -> None:
     """Raise HostError if a host failed, or if `check` found differences."""
-    bad = [result for result in played if not result.good]
+    bad = [result for result in host_results if not result.good]
     if bad:
         names = ", ".join(f"{result.host} ({result.state})" for result in bad)
         raise HostError(
-            f"{len(bad)} of {len(played)} hosts did not end well: {names}.",
+            f"{len(bad)} of {len(host_results)} hosts did not end well: {names}.",
             hint="Correct what the table says, then run the same command again: it continues where it stopped.",
         )
-    different = [result.host for result in played if result.state is State.CHANGED]
+    different = [result.host for result in host_results if result.state is HostState.CHANGED]
     if group.action == "check" and different:
         raise HostError(
-            f"{len(different)} of {len(played)} hosts would be changed: {', '.join(different)}.",
+            f"{len(different)} of {len(host_results)} hosts would be changed: {', '.join(different)}.",
             hint=f"Change them: {Command('host', f'apply {group.inventory}')}",
         )
 
@@ -204,13 +206,13 @@ def _show_commands(commands: Sequence[str], form: str, **more: Any) -> None:
         console.say(f"    {name}: {value}", style="dim")
 
 
-def _smoke(args: Arguments, group: Group) -> int:
-    chosen = choose(group.project, group.hosts)
+def _smoke(args: Arguments, group: HostGroup) -> int:
+    images = choose(group.project, group.hosts)
     hosts = tuple(ssh_host(host, user=args.user) for host in group.hosts)
     if args.dry_run:
         _show_commands([shlex.join(host.words) for host in hosts], args.format)
         return 0
-    tested = _smoke_run(args, group, hosts, chosen).run()
+    tested = _smoke_run(args, group, hosts, images).run()
     show_each(tested, args.format)
     bad = [each.name for each in tested if each.outcome is not Outcome.PASSED]
     if bad:
@@ -218,17 +220,17 @@ def _smoke(args: Arguments, group: Group) -> int:
     return 0
 
 
-def _smoke_run(args: Arguments, group: Group, hosts: tuple[SshHost, ...], chosen: Chosen) -> SmokeOfHosts:
+def _smoke_run(args: Arguments, group: HostGroup, hosts: tuple[SshHost, ...], images: HostImages) -> SmokeOfHosts:
     payloads = tuple(name for name in PAYLOADS if name in args.payload) or PAYLOADS
-    options = Options(gpu=args.gpu, nproc=args.nproc, payloads=payloads, timeout=args.timeout)
-    promised = {spec.id: expected_of(group.project, spec) for spec in chosen.images}
+    options = SmokeOptions(gpu=args.gpu, nproc=args.nproc, payloads=payloads, timeout=args.timeout)
+    promises = {spec.id: expected_of(group.project, spec) for spec in images.images}
     return SmokeOfHosts(
-        hosts=hosts, expected={name: promised[spec.id] for name, spec in chosen.of_host.items()},
+        hosts=hosts, expected={name: promises[spec.id] for name, spec in images.of_host.items()},
         options=options_for(options, len(hosts)), session=Session(), master=args.master,
     )  # fmt: skip
 
 
-_ACTIONS: Mapping[str, Callable[[Arguments, Group], int]] = {
+_ACTIONS: Mapping[str, Callable[[Arguments, HostGroup], int]] = {
     "apply": _install,
     "check": _install,
     "smoke": _smoke,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from torchbake.build.own_inputs import own_inputs
+from torchbake.build.project_files import own_inputs
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.core.files import write_text
@@ -22,7 +22,7 @@ from torchbake.matrix.spec import Spec
 from torchbake.proof.record import (
     Digests,
     Proof,
-    State,
+    ProofState,
     files_digest,
     format_proofs,
     lock_digest,
@@ -45,11 +45,11 @@ EXAMPLES = (
 _HINT = f"Run: {Command('images', '--registry HOST/NAMESPACE')}"
 PAGE, PROOFS = Path("docs/images.md"), Path("images/proofs.json")
 _STYLES = {
-    State.PASSED: "green",
-    State.FAILED: "bold red",
-    State.EARLIER: "yellow",
-    State.STALE: "bold yellow",
-    State.MISSING: "cyan",
+    ProofState.PASSED: "green",
+    ProofState.FAILED: "bold red",
+    ProofState.EARLIER: "yellow",
+    ProofState.STALE: "bold yellow",
+    ProofState.MISSING: "cyan",
 }
 
 
@@ -85,7 +85,7 @@ def run(args: Arguments) -> int:
         )  # raises UsageError for a wrong registry before anything is built
     try:
         with interruptible():
-            due = [spec for spec in selection.specs if args.force or states[spec.id] is not State.PASSED]
+            due = [spec for spec in selection.specs if args.force or states[spec.id] is not ProofState.PASSED]
             run = ProofRun(
                 project=project,
                 engine=engine,
@@ -127,9 +127,9 @@ def _read(project: Project) -> dict[str, Proof]:
 
 def _write(project: Project, proofs: dict[str, Proof]) -> None:
     """Write the records of the images that the matrix still has, and their page."""
-    known = {spec.id: proofs[spec.id] for spec in project.expansion.specs if spec.id in proofs}
-    write_text(project.root / PROOFS, format_proofs(known.values()))
-    write_text(project.root / PAGE, page(project.expansion.specs, known))
+    known_proofs = {spec.id: proofs[spec.id] for spec in project.expansion.specs if spec.id in proofs}
+    write_text(project.root / PROOFS, format_proofs(known_proofs.values()))
+    write_text(project.root / PAGE, page(project.expansion.specs, known_proofs))
     (project.state / PROOFS.name).unlink(missing_ok=True)
 
 
@@ -143,13 +143,13 @@ def _text(path: Path) -> str:
     return path.read_bytes().decode(errors="replace") if path.exists() else ""
 
 
-def _states(project: Project, specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> dict[str, State]:
+def _states(project: Project, specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> dict[str, ProofState]:
     return {spec.id: state_of(proofs.get(spec.id), _digests(project, spec)) for spec in specs}
 
 
-def _show(states: Mapping[str, State], proofs: Mapping[str, Proof], form: str) -> None:
-    known = {name: proofs[name].model_dump(mode="json") for name in states if name in proofs}
-    entries = [{"id": name, "state": state, **known.get(name, {})} for name, state in states.items()]
+def _show(states: Mapping[str, ProofState], proofs: Mapping[str, Proof], form: str) -> None:
+    known_proofs = {name: proofs[name].model_dump(mode="json") for name in states if name in proofs}
+    entries = [{"id": name, "state": state, **known_proofs.get(name, {})} for name, state in states.items()]
     rows = [
         (Text(name, style="bold"), Text(state, style=_STYLES[state]), proofs[name].problem if name in proofs else "")
         for name, state in states.items()
@@ -157,9 +157,9 @@ def _show(states: Mapping[str, State], proofs: Mapping[str, Proof], form: str) -
     console.show_result(form, {"images": entries}, ("image", "state", "reason"), rows)
 
 
-def _conclude(project: Project, states: Mapping[str, State], proofs: Mapping[str, Proof]) -> int:
+def _conclude(project: Project, states: Mapping[str, ProofState], proofs: Mapping[str, Proof]) -> int:
     """Raise CheckError unless every image has passed in today's state, and the page is up to date."""
-    bad = [f"{name} ({state})" for name, state in states.items() if state is not State.PASSED]
+    bad = [f"{name} ({state})" for name, state in states.items() if state is not ProofState.PASSED]
     if bad:
         raise CheckError(
             f"{len(bad)} of {len(states)} images have not passed as they are: {', '.join(bad)}.", hint=_HINT

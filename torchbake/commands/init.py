@@ -62,19 +62,19 @@ def run(args: Arguments) -> int:
 
 def _files(args: Arguments, folder: Path) -> dict[str, str]:
     """Return the files of a new repository by name. Raises UsageError for options that make no valid matrix."""
-    known = version()
+    known_value = version()
     plain = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
     files = {
         "matrix.yaml": _matrix(args.repository or f"{plain or 'images'}/pytorch", _choices(args)),
         "matrix.schema.json": editor_schema(Matrix),
-        "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), known),
+        "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), known_value),
         ".gitattributes": (_TEMPLATES / "gitattributes").read_text(encoding="utf-8"),
         ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
     }
-    ci = choice(args.ci, tag(known))
-    called = tag(known) if ci == "github" else ""
+    ci = choice(args.ci, tag(known_value))
+    called = tag(known_value) if ci == "github" else ""
     for name, source in PIPELINES.get(ci, {}).items():
-        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"), requirement(known, "nox"), called)
+        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"), requirement(known_value, "nox"), called)
     return files
 
 
@@ -93,8 +93,8 @@ def _matrix(repository: str, choices: Sequence[Choice]) -> str:
 
 def _noxfile(text: str, version: str) -> str:
     """Require the version of a release. Any other version of torchbake must be installed by hand, where nox is."""
-    wanted = requirement(version)
-    return text.replace('["nox"]', f'["nox", "{wanted.replace("==", ">=")}"]') if "==" in wanted else text
+    expected = requirement(version)
+    return text.replace('["nox"]', f'["nox", "{expected.replace("==", ">=")}"]') if "==" in expected else text
 
 
 def _write(path: Path, text: str, *, dry_run: bool) -> None:

@@ -13,16 +13,16 @@ from torchbake.core.suggest import nearest
 from torchbake.engine.client import connect
 from torchbake.errors import JobError, UsageError
 from torchbake.jobs import foreign
-from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsaid
+from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsupported_keys
 from torchbake.jobs.kustomize import write_base
 from torchbake.jobs.load import job_problems, load_job
 from torchbake.jobs.lookup import in_engine, in_registry
 from torchbake.jobs.model import Job
 from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
-from torchbake.jobs.running import RUNNABLE, kept_by_running, run_job, shown
+from torchbake.jobs.running import RUNNABLE, kept_by_running, preview, run_job
 from torchbake.jobs.target_schema import check_for
-from torchbake.jobs.targets import TARGETS, docker, meant
+from torchbake.jobs.targets import TARGETS, docker, target_of
 from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.schema import editor_schema
@@ -82,7 +82,7 @@ def _run(args: Arguments, file: str) -> int:
     """Run a job; return its exit code."""
     task, target = _task(args, _target(args.target), file, kept_by_running(args.target))
     if args.dry_run:
-        manifest, commands = shown(task, target)
+        manifest, commands = preview(task, target)
         print(manifest, end="")
         for command in commands:
             console.say(f"would run: {command}", style="dim")
@@ -102,20 +102,20 @@ def _show(args: Arguments, name: str, file: str) -> None:
     if args.check:
         console.say(f"The manifest fits the schema of: {check_for(target.NAME, manifest)}.")
     if args.kustomize:
-        written = ", ".join(str(path) for path in write_base(args.kustomize, manifest))
-        console.say(f"Wrote {written}.")
+        text = ", ".join(str(path) for path in write_base(args.kustomize, manifest))
+        console.say(f"Wrote {text}.")
         return
     print(manifest, end="")
 
 
-def _task(args: Arguments, target: Target, file: str, kept: frozenset[str] = frozenset()) -> tuple[Task, Target]:
+def _task(args: Arguments, target: Target, file: str, keys: frozenset[str] = frozenset()) -> tuple[Task, Target]:
     """Prepare a job for a target, with pinned images; its file may choose a variant of the target.
 
-    ``kept`` are the keys that the target need not express. Raises JobError.
+    ``keys`` are the keys that the target need not express. Raises JobError.
     """
     job, document = load_job(Path(file))
-    target = meant(target, job)
-    never, unsayable = impossible(job, target), unsaid(job, target, kept)
+    target = target_of(target, job)
+    never, unsayable = impossible(job, target), unsupported_keys(job, target, keys)
     if never or (unsayable and not args.lenient):
         error = job_problems(document, [*never, *unsayable])
         raise error if never else JobError(error.message, hint="Leave it out, or make it a warning: --lenient")
@@ -154,7 +154,9 @@ def _check(args: Arguments, file: str) -> None:
     project, refer = _project(args.matrix), _refer(args.registry)
     for note in foreign.notes(prepare(job, document, TARGETS[docker.NAME], project, refer)):
         console.say(note, style="dim")
-    problems = {name: _against(job, document, meant(target, job), project, refer) for name, target in TARGETS.items()}
+    problems = {
+        name: _against(job, document, target_of(target, job), project, refer) for name, target in TARGETS.items()
+    }
     if args.format == "json":
         console.show_json({"targets": [{"name": name, "problem": why or None} for name, why in problems.items()]})
         return
@@ -170,7 +172,7 @@ def _against(job: Job, document: Document, target: Target, project: Project | No
         if not target.CARRIES_FILES:
             raise
         return error.message
-    problems = [*impossible(job, target), *unsaid(job, target)]
+    problems = [*impossible(job, target), *unsupported_keys(job, target)]
     return job_problems(document, problems).message if problems else ""
 
 
@@ -220,8 +222,8 @@ def _target(name: str) -> Target:
 
 def _unknown(what: str, word: str, choices: Mapping[str, object]) -> str:
     near = nearest(word, choices, count=1)
-    meant = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(choices)}."
-    return f"There is no {what} {word!r}; {meant}" if word else f"Which {what}? There are: {', '.join(choices)}."
+    intended = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(choices)}."
+    return f"There is no {what} {word!r}; {intended}" if word else f"Which {what}? There are: {', '.join(choices)}."
 
 
 def _project(matrix: Path) -> Project | None:

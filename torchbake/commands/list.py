@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rich.text import Text
 
 from torchbake.commands import _options as opt
-from torchbake.commands._selection import load_selection, sharded
+from torchbake.commands._selection import load_selection, shard_of
 from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
@@ -48,16 +48,16 @@ class Arguments(opt.WithSelectors):
 
 def run(args: Arguments) -> int:
     of_due = {"--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http}
-    idle = [name for name, given in of_due.items() if given]
+    idle = [name for name, argument in of_due.items() if argument]
     if idle and not args.due:
         raise UsageError(f"{idle[0]} needs --due: without it no registry is asked.", hint="Give --due with it.")
     project, selection = load_selection(args.matrix, args.selectors)
     selection, reasons = _narrowed(args, project, selection)
-    selection = sharded(selection, args.shard)
+    selection = shard_of(selection, args.shard)
     specs = list(selection.specs)
     if args.format == "json":
         images = [_entry(project, spec) | ({"reason": reasons[spec.id]} if reasons else {}) for spec in specs]
-        console.show_json({"images": images, "excluded": _excluded(project, selection)})
+        console.show_json({"images": images, "excluded": _excluded_images(project, selection)})
     elif args.format == "github":
         jobs = [{"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size} for spec in specs]
         print(json.dumps({"include": jobs}))
@@ -79,14 +79,14 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
     from torchbake.commands import _narrow  # noqa: PLC0415 - a plain list needs no HTTP
 
     if args.changed_since is not None:
-        selection, reasons = _narrow.narrowed(
+        selection, reasons = _narrow.narrow(
             selection, _narrow.changed_since(project, selection.specs, args.changed_since), reasons
         )
     if args.due:
         question = _narrow.DueQuestion(
             project=project, registry=args.registry or "", plain=args.plain_http, bases=args.bases
         )
-        selection, reasons = _narrow.narrowed(selection, question.findings(selection.specs), reasons)
+        selection, reasons = _narrow.narrow(selection, question.findings(selection.specs), reasons)
     return selection, reasons
 
 
@@ -109,7 +109,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
     }
 
 
-def _excluded(project: Project, selection: Selection) -> list[dict[str, str]]:
+def _excluded_images(project: Project, selection: Selection) -> list[dict[str, str]]:
     excluded = [{"id": item.id, "reason": item.reason} for item in project.expansion.excluded]
     return excluded + [{"id": item.id, "reason": f"not selected: {item.reason}"} for item in selection.left_out]
 
@@ -121,7 +121,7 @@ def _table(
     more = ("reason",) if reasons else ()
     console.show_table(("id", "torch", "accelerator", "python", "base", "flavor", "rolling tags", *more), rows)
     if explain:
-        left_out = [(item["id"], item["reason"]) for item in _excluded(project, selection)]
+        left_out = [(item["id"], item["reason"]) for item in _excluded_images(project, selection)]
         console.show_table(("left out", "reason"), left_out)
     console.say(f"{len(specs)} of {len(project.expansion.specs)} images", style="dim")
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.waivers import parse_waivers
 from torchbake.commands import _options as opt
 from torchbake.commands._candidates import candidate_of
@@ -23,10 +23,10 @@ from torchbake.errors import PublishError, sentence_of
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Repository
-from torchbake.oci.variants import Transported
+from torchbake.oci.variants import CompressionName
 from torchbake.registry.cosign import Signer
 from torchbake.release.attestations import supply_of
-from torchbake.release.candidate import Candidate, Published, Supply
+from torchbake.release.candidate import Candidate, Publication, Supply
 from torchbake.release.decide import as_json as decision_json
 from torchbake.release.publisher import Publisher
 from torchbake.ui import console
@@ -60,12 +60,12 @@ class Due:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class PublishResult:
     """The result of one image; ``problem`` is why it was not released, ``waived`` are the checks that may fail."""
 
     id: str
     repository: Repository
-    published: Published | None = None
+    published: Publication | None = None
     problem: str = ""
     waived: Mapping[str, str] = field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class Arguments(opt.WithSelectors, WithVerdicts):
         "release although this check failed; the reason stays in the release record; repeat for more",
         metavar="CHECK=REASON",
     )
-    compression: Transported | None = opt.option(
+    compression: CompressionName | None = opt.option(
         "of layers in the registry; both: an index of two images, gzip first (default: the matrix's, else zstd)"
     )
     keep_rolling: bool = opt.option("the immutable tag alone; `promote --finish` then moves the rolling ones")
@@ -98,7 +98,7 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
     waivers, signer = parse_waivers(args.waive), signer_of(args)
     built = release_images(project, no_engine=args.no_engine, benchmark=args.benchmark)
-    publishers, preparation = _publishers(args, selection.specs, signer), Preparation.to_ask(project, console.say)
+    publishers, preparation = _publishers(args, selection.specs, signer), ImagePreparation.to_ask(project, console.say)
     images, verdicts = built.find(selection.specs, preparation), signed_verdicts(args, built.config)
     source = built.transport(images, args.compression or project.matrix.compression)
     prepare = partial(source.prepare, dry=args.dry_run)
@@ -117,7 +117,7 @@ def run(args: Arguments) -> int:
     if args.benchmark and built.engine:
         from torchbake.commands._benchmark_gate import gate_of  # noqa: PLC0415 - it is as large as the rest of a release
 
-        judged = gate_of(args.benchmark, project, built.engine, plain_http=args.plain_http).judged
+        judged = gate_of(args.benchmark, project, built.engine, plain_http=args.plain_http).judge
     with interruptible(), built.layout.in_use():  # no build removes an image of the store in this time
         if judged and not args.dry_run:
             due = [
@@ -166,72 +166,72 @@ def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[
     }
 
 
-def _plan(due: Sequence[Due]) -> list[Ended]:
-    return [_ended(image, image.publisher.rehearse) for image in due]
+def _plan(due: Sequence[Due]) -> list[PublishResult]:
+    return [_attempt(image, image.publisher.rehearse) for image in due]
 
 
-def _publish(due: Sequence[Due], jobs: int) -> list[Ended]:
+def _publish(due: Sequence[Due], jobs: int) -> list[PublishResult]:
     def stop() -> None:
         console.say("stopping; the next publish finishes the others …", style="yellow")
 
-    with board(len(due), doing="publishing") as shown:
-        return run_all(due, lambda image: _one(image, shown), jobs=jobs, stop=stop)
+    with board(len(due), doing="publishing") as progress:
+        return run_all(due, lambda image: _one(image, progress), jobs=jobs, stop=stop)
 
 
-def _one(due: Due, shown: Board) -> Ended:
+def _one(due: Due, progress: Board) -> PublishResult:
     name = due.spec.id
-    shown.start(name, f"to {due.repository}")
-    look = partial(shown.look, name)
-    sent = _Count(look)
-    result = _ended(due, lambda candidate: due.publisher.publish(candidate, due.supply, look, sent.add))
+    progress.start(name, f"to {due.repository}")
+    look = partial(progress.look, name)
+    sent_bytes = _Count(look)
+    result = _attempt(due, lambda candidate: due.publisher.publish(candidate, due.supply, look, sent_bytes.add))
     words = result.problem or (_summary(result.published) if result.published else "")
-    shown.end(name, words, good=not result.problem)
+    progress.end(name, words, good=not result.problem)
     return result
 
 
-def _ended(due: Due, work: Callable[[Candidate], Published]) -> Ended:
+def _attempt(due: Due, work: Callable[[Candidate], Publication]) -> PublishResult:
     """Release one image; a failure is a result, so that the others are released."""
     try:
         candidate = due.candidate()
         published = work(candidate)
-        return Ended(id=due.spec.id, repository=due.repository, published=published, waived=candidate.waived)
+        return PublishResult(id=due.spec.id, repository=due.repository, published=published, waived=candidate.waived)
     except Exception as error:
-        return Ended(id=due.spec.id, repository=due.repository, problem=sentence_of(error))
+        return PublishResult(id=due.spec.id, repository=due.repository, problem=sentence_of(error))
 
 
 class _Count:
     """The progress of the layers of an upload, as text."""
 
     def __init__(self, look: Callable[[str], None]) -> None:
-        self._look, self._sent = look, dict[Blob, int]()
+        self._look, self._sent_bytes = look, dict[Blob, int]()
 
     def add(self, blob: Blob, count: int) -> None:
-        self._sent[blob] = self._sent.get(blob, 0) + count
-        going = [f"{human(part)} of {human(blob.size)}" for blob, part in self._sent.items() if part < blob.size]
-        done = [blob for blob, part in self._sent.items() if part >= blob.size]
-        words = [f"{len(done)} layers sent" if done else "", f"sending {', '.join(going)}" if going else ""]
+        self._sent_bytes[blob] = self._sent_bytes.get(blob, 0) + count
+        going = [f"{human(part)} of {human(blob.size)}" for blob, part in self._sent_bytes.items() if part < blob.size]
+        blobs = [blob for blob, part in self._sent_bytes.items() if part >= blob.size]
+        words = [f"{len(blobs)} layers sent" if blobs else "", f"sending {', '.join(going)}" if going else ""]
         self._look("; ".join(filter(None, words)))
 
 
-def _summary(published: Published) -> str:
-    decision, sent = published.decision, published.sent
+def _summary(publication: Publication) -> str:
+    decision, sent_bytes = publication.decision, publication.transfer
     words = [f"{_WORDS[decision.action]} as {decision.tag}"]
-    if sent:
-        words.append(f"{human(sent.bytes)} of {human(sent.whole)} sent in {sent.layers} blobs")
+    if sent_bytes:
+        words.append(f"{human(sent_bytes.bytes)} of {human(sent_bytes.whole)} sent in {sent_bytes.layers} blobs")
     if decision.due:
         words.append(f"{len(decision.due)} tags moved")
     return ", ".join(words)
 
 
-def _show(results: Sequence[Ended], form: str, *, dry: bool) -> None:
+def _show(results: Sequence[PublishResult], form: str, *, dry: bool) -> None:
     if form == "json":
         console.show_json({"images": [_entry(image, dry=dry) for image in results]})
     else:
         console.show_table(_HEAD, [_row(image, dry=dry) for image in results])
-        found = {str(one.repository): one.published.abilities for one in results if one.published}
+        matches = {str(one.repository): one.published.abilities for one in results if one.published}
         rows = [
             (repository, name.replace("_", " "), answer)
-            for repository, abilities in found.items()
+            for repository, abilities in matches.items()
             if abilities
             for name, answer in asdict(abilities).items()
         ]
@@ -239,37 +239,45 @@ def _show(results: Sequence[Ended], form: str, *, dry: bool) -> None:
             console.show_table(("repository", "ability", "answer"), rows)
 
 
-def _row(image: Ended, *, dry: bool) -> tuple[str, str, str, str]:
+def _row(image: PublishResult, *, dry: bool) -> tuple[str, str, str, str]:
     if image.published is None:
         return image.id, "failed", "", image.problem
     decision = image.published.decision
-    done = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
+    state = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
     waived = [f"waived: {check} ({reason})" for check, reason in image.waived.items()]
     packing = [] if decision.digest else ["its layers would be compressed by gzip first"]
-    return image.id, done, f"{image.repository}:{decision.tag}", "; ".join([_moves(image.published), *packing, *waived])
+    return (
+        image.id,
+        state,
+        f"{image.repository}:{decision.tag}",
+        "; ".join([_moves(image.published), *packing, *waived]),
+    )
 
 
-def _moves(published: Published) -> str:
-    decision = published.decision
+def _moves(publication: Publication) -> str:
+    decision = publication.decision
     if decision.action == "held":
         return f"rolled back by hand; `{Command('promote')}` moves its tags forward"
     words = [", ".join(move.tag for move in decision.due)] if decision.due else []
     words += [f"{tag} stays: {reason}" for tag, reason in decision.held_back.items()]
-    if published.released_by:
-        words.append(f"the same image, compressed by {published.released_by}, stays ({decision.digest})")
-    elif decision.digest != published.tested:
+    if publication.released_by:
+        words.append(f"the same image, compressed by {publication.released_by}, stays ({decision.digest})")
+    elif decision.digest != publication.tested:
         words.append(f"another build of the same inputs ({decision.digest}) stays")
     return "; ".join(words) or "where they belong"
 
 
-def _entry(image: Ended, *, dry: bool) -> dict[str, object]:
+def _entry(image: PublishResult, *, dry: bool) -> dict[str, object]:
     entry: dict[str, object] = {"id": image.id, "repository": str(image.repository), "problem": image.problem}
     entry |= {"dry_run": dry, "waived": dict(image.waived)}
     if image.published:
-        sent = image.published.sent
+        sent_bytes = image.published.transfer
         entry |= decision_json(image.published.decision) | {"tested": image.published.tested}
         entry["same_image"] = image.published.tested == entry["digest"] or bool(image.published.released_by)
         abilities = image.published.abilities
         entry |= {"registry": asdict(abilities)} if abilities else {}
-        entry |= {"sent_bytes": sent.bytes if sent else 0, "bytes": sent.whole if sent else None}
+        entry |= {
+            "sent_bytes": sent_bytes.bytes if sent_bytes else 0,
+            "bytes": sent_bytes.whole if sent_bytes else None,
+        }
     return entry

@@ -10,7 +10,7 @@ from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection, lock_of
 from torchbake.errors import RenderError
 from torchbake.render.dockerfile import dockerfile_path, render
-from torchbake.render.written import on_disk, stale, write
+from torchbake.render.rendered_files import on_disk, stale, write
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
@@ -38,8 +38,8 @@ def run(args: Arguments) -> int:
             f"{differ} of {len(selection.specs)} Dockerfiles differ from what the matrix renders.",
             hint=f"Run: {Command('render', 'all')}",
         )
-    done = "rendered" if not args.check else "differ"
-    console.say(f"{differ} {done}, {len(selection.specs) - differ} up to date")
+    state = "rendered" if not args.check else "differ"
+    console.say(f"{differ} {state}, {len(selection.specs) - differ} up to date")
     return 0
 
 

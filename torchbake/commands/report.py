@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
@@ -47,7 +47,7 @@ def run(args: Arguments) -> int:
     if args.verdicts:
         check_folder(args.verdicts)
     shards = [file.verdict for file in read_verdicts(args.verdicts)] if args.verdicts else []
-    preparation = Preparation.to_ask(project, console.say)
+    preparation = ImagePreparation.to_ask(project, console.say)
     engine, problem = None, ""
     try:
         engine = connect()
@@ -62,10 +62,10 @@ def run(args: Arguments) -> int:
     catalogue = make_catalogue(
         selection.specs,
         project.tags,
-        inventory.known(selection.specs, args.registry or "", registries),
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        inventory.read(selection.specs, args.registry or "", registries),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
         matrix=args.matrix.name,
-        selected="" if selectors == ("all",) else " ".join(selectors),
+        selection="" if selectors == ("all",) else " ".join(selectors),
     )
     _write(catalogue, args.format, args.output, project.root / PAGE)
     return 0

@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass
 from rich.text import Text
 
 from torchbake.build.backend import backend_of
-from torchbake.build.bakefile import Options
-from torchbake.build.base_image import Base, find_base, make_base
+from torchbake.build.bakefile import BuildOptions
+from torchbake.build.base_image import BaseImage, find_base, make_base
 from torchbake.build.base_look import check_version
-from torchbake.build.prepare import Preparation
-from torchbake.build.reproduce import Reproduced, Reproduction
-from torchbake.build.source_date import created, revision
+from torchbake.build.commit import commit_time, revision
+from torchbake.build.prepare import ImagePreparation
+from torchbake.build.reproduce import Reproduction, ReproductionResult
 from torchbake.commands import _options as opt
 from torchbake.commands._build_options import WithExecutor
 from torchbake.commands._selection import load_selection
@@ -52,9 +52,9 @@ def run(args: Arguments) -> int:
     engine = None if args.no_engine else connect()
     reproduction = _reproduction(args, project, engine)
     # One after the other: parallel builds of one image would share their steps.
-    with interruptible(), board(len(selection.specs), doing="reproducing") as shown:
+    with interruptible(), board(len(selection.specs), doing="reproducing") as progress:
         results = [
-            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction)), shown)
+            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction)), progress)
             for spec in selection.specs
         ]
     _show(results, args.format)
@@ -69,11 +69,16 @@ def run(args: Arguments) -> int:
 def _reproduction(args: Arguments, project: Project, engine: Engine | None) -> Reproduction:
     backends = [backend_of(project, engine, args.executor, builder, {}) for builder in args.builder or (None,)]
     return Reproduction(
-        preparation=Preparation(
-            project=project, pip=read_pip_config(), locked=True, dry_run=False, say=console.say, kept=builder_folder()
+        preparation=ImagePreparation(
+            project=project,
+            pip=read_pip_config(),
+            locked=True,
+            dry_run=False,
+            say=console.say,
+            wheel_folder=builder_folder(),
         ),
-        options=Options(
-            output="", created=created(project.root), revision=revision(project.root), proxies=proxy_variables()
+        options=BuildOptions(
+            output="", created=commit_time(project.root), revision=revision(project.root), proxies=proxy_variables()
         ),
         apt=read_apt_config(),
         backends=(backends[0], backends[-1]),
@@ -81,9 +86,9 @@ def _reproduction(args: Arguments, project: Project, engine: Engine | None) -> R
     )
 
 
-def _base(project: Project, spec: Spec, reproduction: Reproduction) -> Base:
-    known = find_base(spec.base, project.state)
-    base = known or make_base(
+def _base(project: Project, spec: Spec, reproduction: Reproduction) -> BaseImage:
+    known_base = find_base(spec.base, project.state)
+    base = known_base or make_base(
         spec.base, project.state, reproduction.apt, source="auto", say=console.say,
         buildkit=reproduction.backends[0].executor == "buildx",
     )  # fmt: skip
@@ -91,7 +96,7 @@ def _base(project: Project, spec: Spec, reproduction: Reproduction) -> Base:
     return base
 
 
-def _show(results: list[Reproduced], form: str) -> None:
+def _show(results: list[ReproductionResult], form: str) -> None:
     if form == "json":
         console.show_json({"images": [asdict(each) | {"reproducible": each.good} for each in results]})
         return
@@ -103,7 +108,7 @@ def _show(results: list[Reproduced], form: str) -> None:
             console.say(f"{each.id}: {difference.where}: {difference.what}")
 
 
-def _row(image: Reproduced) -> tuple[Text | str, ...]:
+def _row(image: ReproductionResult) -> tuple[Text | str, ...]:
     outcome = (
         Text("the same", style="green")
         if image.good

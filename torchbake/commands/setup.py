@@ -15,7 +15,7 @@ from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.errors import SetupError
 from torchbake.setup import dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
-from torchbake.setup.plan import Host, Install, Plan, StartDaemon, StartUnit, Step, WriteFile, make_plan
+from torchbake.setup.plan import Install, SetupHost, SetupPlan, StartDaemon, StartUnit, Step, WriteFile, make_plan
 from torchbake.setup.sudo import with_sudo
 from torchbake.ui import console
 
@@ -64,7 +64,7 @@ def run(args: Arguments) -> int:
     return _confirm(paths, args.format)
 
 
-def _look_when_it_is_up(paths: EnginePaths) -> Host:
+def _look_when_it_is_up(paths: EnginePaths) -> SetupHost:
     """Probe the host. If another setup is starting an engine, wait until it answers or has had its time."""
     host = probe.look(paths)
     if not _starts(host, paths):
@@ -77,19 +77,19 @@ def _look_when_it_is_up(paths: EnginePaths) -> Host:
     return host
 
 
-def _starts(host: Host, paths: EnginePaths) -> bool:
+def _starts(host: SetupHost, paths: EnginePaths) -> bool:
     """Return whether our own dockerd is starting: it accepts connections before it can answer them."""
     silent = host.docker is not None and host.engine is None and host.chosen_by is None
     return silent and host.socket in ("hangs", "answers") and leftovers.daemon(paths) is not None
 
 
-def _refuse(plan: Plan) -> None:
+def _refuse(plan: SetupPlan) -> None:
     """Raise SetupError for a problem that only a person can solve."""
     if plan.problem and plan.problem.remedy:
         raise SetupError(plan.problem.reason, hint=plan.problem.remedy)
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: SetupPlan) -> None:
     if plan.problem and plan.problem.remedy:
         console.say(f"  next: {plan.problem.remedy}")
     if plan.steps:
@@ -98,7 +98,7 @@ def _show(plan: Plan) -> None:
         console.say(f"  {number}. {step.title}")
 
 
-def _report(host: Host, plan: Plan, paths: EnginePaths, form: str) -> None:
+def _report(host: SetupHost, plan: SetupPlan, paths: EnginePaths, form: str) -> None:
     if form == "json":
         console.show_json(_facts(host, plan, paths))
         return
@@ -111,7 +111,7 @@ def _report(host: Host, plan: Plan, paths: EnginePaths, form: str) -> None:
         _show(plan)
 
 
-def _facts(host: Host, plan: Plan, paths: EnginePaths) -> dict[str, Any]:
+def _facts(host: SetupHost, plan: SetupPlan, paths: EnginePaths) -> dict[str, Any]:
     problem, steps = plan.problem, [{"do": step.title, "by": "setup"} for step in plan.steps]
     return {
         "ready": plan.ready,
@@ -140,12 +140,12 @@ def _engine(engine: Capabilities) -> dict[str, Any]:
 
 def _command(need: Need, engine: Capabilities) -> dict[str, Any]:
     """A need of commands, and the problem with which they end on this engine, if there is one."""
-    found = problems(engine, need)
-    first = found[0] if found else None
+    engine_problems = problems(engine, need)
+    first = engine_problems[0] if engine_problems else None
     return {"command": need.value, "problem": first and first.reason, "remedy": first and first.remedy}
 
 
-def _notes(host: Host, paths: EnginePaths) -> Iterator[str]:
+def _notes(host: SetupHost, paths: EnginePaths) -> Iterator[str]:
     """Describe what is missing for some commands, or could be better."""
     if host.engine:
         yield from (f"{need.value}: {problem.sentence}" for need in Need for problem in problems(host.engine, need))
@@ -185,9 +185,9 @@ def _install(packages: Sequence[str]) -> None:
     complaints = [line for line in _apt("update").stdout.splitlines() if line.startswith(("W:", "E:"))]
     if complaints:
         console.say("apt-get update could not reach all sources; going on with the rest", style="yellow")
-    done = _apt("install", "--yes", "--no-remove", "--no-install-recommends", *packages)
-    if done.returncode:
-        output = [*complaints, *done.stdout.splitlines()]
+    process = _apt("install", "--yes", "--no-remove", "--no-install-recommends", *packages)
+    if process.returncode:
+        output = [*complaints, *process.stdout.splitlines()]
         tail = "\n".join(f"    {line}" for line in output[-20:])
         raise SetupError(
             f"apt-get could not install {' '.join(packages)}. The end of its output:\n{tail}",

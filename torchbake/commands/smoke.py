@@ -10,9 +10,9 @@ from typing import Literal
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.gpu import family_of, family_of_build, find_gpu
-from torchbake.checks.reports import Tested, absent
-from torchbake.checks.smoke_jobs import PAYLOADS, Job, Options
-from torchbake.checks.smoke_run import InContainers, OnHost, Session, SmokeRun, Subject, own_toolbox
+from torchbake.checks.reports import ImageResult, absent
+from torchbake.checks.smoke_jobs import PAYLOADS, SmokeJob, SmokeOptions
+from torchbake.checks.smoke_run import InContainers, OnHost, Session, SmokeRun, SmokeSubject, own_toolbox
 from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
 from torchbake.commands import _options as opt
@@ -21,8 +21,8 @@ from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.containers import ORDERS, Order
-from torchbake.engine.gpu import MODES, Gpu, gpu_of_host
-from torchbake.engine.image import Image
+from torchbake.engine.gpu import MODES, GpuAccess, gpu_of_host
+from torchbake.engine.image import EngineImage
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.engine.runner import RUN
 from torchbake.errors import CheckError, UsageError
@@ -47,13 +47,13 @@ print(pathlib.Path(spec.origin).with_name("version.py").read_text() if spec and 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class SmokeCase:
     """An image to test, with the engine's image of its reference, if there is one."""
 
     name: str
     ref: str
     row: str
-    image: Image | None
+    image: EngineImage | None
     family: str = "cpu"
 
 
@@ -86,7 +86,7 @@ class Arguments(opt.WithSelectors):
 def run(args: Arguments) -> int:
     options, session = _options(args), Session(keep=args.keep)
     with interruptible():
-        missing: list[Tested] = []
+        missing: list[ImageResult] = []
         if args.host:
             engine, subjects = None, [_host(args.host, args, session)]
         else:
@@ -108,7 +108,7 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _options(args: Arguments) -> Options:
+def _options(args: Arguments) -> SmokeOptions:
     if args.host and args.selectors:
         raise UsageError(f"--host names a Python; {args.selectors[0]!r} would name images.", hint="Run them in turn.")
     if args.image and args.selectors:
@@ -117,7 +117,7 @@ def _options(args: Arguments) -> Options:
         )
     if args.host and (args.nodes or 1) > 1:
         raise UsageError("A host is one node.", hint="Leave --nodes out; --nproc says how many processes.")
-    return Options(
+    return SmokeOptions(
         gpu=args.gpu,
         nodes=1 if args.host else args.nodes or 2,
         nproc=args.nproc,
@@ -127,7 +127,7 @@ def _options(args: Arguments) -> Options:
     )
 
 
-def _cases(args: Arguments, engine: Engine) -> list[Case]:
+def _cases(args: Arguments, engine: Engine) -> list[SmokeCase]:
     if args.image:
         return [_case(engine, ref) for ref in dict.fromkeys(args.image)]
     project, selection = load_selection(args.matrix, args.selectors)
@@ -137,22 +137,22 @@ def _cases(args: Arguments, engine: Engine) -> list[Case]:
     images, cases = engine.images(), []
     for spec in specs:
         ref = ref_of(spec, project.tags[spec.id])
-        cases.append(Case(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=spec.family))
+        cases.append(SmokeCase(name=spec.id, ref=ref, row=spec.id, image=images.get(ref), family=spec.family))
     return cases
 
 
-def _case(engine: Engine, ref: str) -> Case:
+def _case(engine: Engine, ref: str) -> SmokeCase:
     """Find an image by a reference, also an image that is not of the matrix."""
     digest = engine.find([ref])
     if digest is None:
-        return Case(name=ref, ref=ref, row="", image=None)
+        return SmokeCase(name=ref, ref=ref, row="", image=None)
     config = engine.config(digest)
     labels = config.get("Labels") or {}
-    image = Image(digest=digest, tags=(ref,), labels=labels, size_bytes=0)
-    return Case(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family_of(None, config))
+    image = EngineImage(digest=digest, tags=(ref,), labels=labels, size_bytes=0)
+    return SmokeCase(name=ref, ref=ref, row=labels.get(ID, ""), image=image, family=family_of(None, config))
 
 
-def _subjects(args: Arguments, cases: Sequence[Case], engine: Engine, session: Session) -> list[Subject]:
+def _subjects(args: Arguments, cases: Sequence[SmokeCase], engine: Engine, session: Session) -> list[SmokeSubject]:
     if args.toolbox and not (args.toolbox / "smoke").is_file():
         raise UsageError(f"{args.toolbox} has no `smoke` in it.", hint="The project's own is entrypoints/pytorch.")
     if not args.dry_run:
@@ -164,61 +164,65 @@ def _subjects(args: Arguments, cases: Sequence[Case], engine: Engine, session: S
     return [_in_containers(args, case, case.image, engine, session) for case in cases if case.image]
 
 
-def _in_containers(args: Arguments, case: Case, image: Image, engine: Engine, session: Session) -> Subject:
+def _in_containers(
+    args: Arguments, case: SmokeCase, image: EngineImage, engine: Engine, session: Session
+) -> SmokeSubject:
     """Prepare an image. Raises CheckError before any payload is started if a GPU is required and missing."""
     gpu = find_gpu(engine, image.digest, case.family, args.gpu, session, dry=args.dry_run)
     if case.family == "cuda":
-        _required(args, gpu)
+        _require_gpu(args, gpu)
     place = InContainers(
         engine=engine, image=image.digest, family=case.family, gpu=gpu, session=session,
         mounted=args.toolbox or own_toolbox(engine, image.labels),
     )  # fmt: skip
-    return Subject(
+    return SmokeSubject(
         name=case.name, ref=case.ref, row=case.row, digest=image.digest, family=case.family,
         expected=versions_in(image.labels), gpu=gpu, place=place,
     )  # fmt: skip
 
 
-def _required(args: Arguments, gpu: Gpu) -> None:
+def _require_gpu(args: Arguments, gpu: GpuAccess) -> None:
     problem = gpu.problem(args.gpu)
     if args.gpu == "require" and problem:
         raise CheckError(f"{problem.reason[0].upper()}{problem.reason[1:]}.", hint=f"Read: {Command('help', 'gpu')}")
 
 
-def _host(host: str, args: Arguments, session: Session) -> Subject:
-    found = shutil.which(host)
-    if found is None:
+def _host(host: str, args: Arguments, session: Session) -> SmokeSubject:
+    text = shutil.which(host)
+    if text is None:
         raise UsageError(f"--host {host} is not a program.", hint="Name a Python: /usr/bin/python3")
-    python = Path(found).absolute()
-    done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, check=False)
-    if done.returncode or not done.stdout.strip():
-        reason = (done.stderr.strip().splitlines() or ["there is no such module"])[-1]
+    python = Path(text).absolute()
+    process = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, check=False)
+    if process.returncode or not process.stdout.strip():
+        reason = (process.stderr.strip().splitlines() or ["there is no such module"])[-1]
         raise CheckError(f"{python} has no torch: {reason}", hint=f"Install it: {python} -m pip install torch")
-    family = family_of_build(done.stdout)
+    family = family_of_build(process.stdout)
     gpu = gpu_of_host()
     if family == "cpu":
         gpu = replace(gpu, how="none", reason=f"its torch is a CPU build ({gpu.reason})")
-    _required(args, gpu)
+    _require_gpu(args, gpu)
     place = OnHost(
         python=python, gpu_off=args.gpu == "off", session=session, folder=(args.toolbox or OWN_TOOLBOX).absolute()
     )
-    return Subject(
+    return SmokeSubject(
         name=str(python), ref="this machine", row="", digest="", family=family, expected={}, gpu=gpu, place=place
     )
 
 
-def _show_plan(subjects: Sequence[Subject], missing: Sequence[Tested], options: Options, form: str) -> None:
+def _show_plan(
+    subjects: Sequence[SmokeSubject], missing: Sequence[ImageResult], options: SmokeOptions, form: str
+) -> None:
     rows: list[dict[str, str]] = [
         {"name": subject.name, "check": name, "step": _step(job)}
         for subject in subjects
         for job in subject.jobs(options)
         for name in job.check_ids
     ]
-    rows += [{"name": tested.name, "check": "", "step": tested.remark} for tested in missing]
+    rows += [{"name": result.name, "check": "", "step": result.remark} for result in missing]
     console.show_result(form, {"checks": rows}, ("image", "check", "step"), [tuple(row.values()) for row in rows])
 
 
-def _step(job: Job) -> str:
+def _step(job: SmokeJob) -> str:
     if job.problem:
         return f"not run: {job.problem.reason}"
     return "run" if job.layout is None else f"run on {job.layout.nodes} {'nodes' if job.layout.nodes > 1 else 'node'}"

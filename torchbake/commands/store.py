@@ -12,10 +12,10 @@ from torchbake.core.paths import gzip_layout_of, layers_folder, layers_limit, la
 from torchbake.core.sizes import human
 from torchbake.errors import DamagedError
 from torchbake.oci.manifest import Blob
-from torchbake.store.blobs import Blobs, Entry
+from torchbake.store.blobs import Blobs, StoreEntry
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
-from torchbake.store.verify import Verified, remove_damaged, verify
+from torchbake.store.verify import VerifyResult, remove_damaged, verify
 from torchbake.ui import console
 from torchbake.ui.command import Command
 from torchbake.ui.progress_board import board
@@ -45,23 +45,27 @@ def run(args: Arguments) -> int:
 
 
 def _list(layers: LayerStore, images: Layout, gzip: Layout, form: opt.Format) -> None:
-    kept, built, packed = layers.entries(), images.entries(), gzip.entries()
+    layer_entries, image_entries, gzip_entries = layers.entries(), images.entries(), gzip.entries()
     if form == "json":
         console.show_json(
             {
-                "layers": {**_totals(layers), "limit": layers_limit(), "layers": [_as_json(one) for one in kept]},
-                "images": {**_totals(images), "images": [_as_json(one) for one in built]},
-                "gzip": {**_totals(gzip), "images": [_as_json(one) for one in packed]},
+                "layers": {
+                    **_totals(layers),
+                    "limit": layers_limit(),
+                    "layers": [_as_json(one) for one in layer_entries],
+                },
+                "images": {**_totals(images), "images": [_as_json(one) for one in image_entries]},
+                "gzip": {**_totals(gzip), "images": [_as_json(one) for one in gzip_entries]},
             }
         )
         return
-    last = dict[tuple[Blob, ...], Entry]()  # a layer can have several keys
-    for one in kept:
+    last = dict[tuple[Blob, ...], StoreEntry]()  # a layer can have several keys
+    for one in layer_entries:
         last.setdefault(one.blobs, one)
-    layer_rows = [(short_digest(one.key), one.name, human(one.size), _day(one.used)) for one in last.values()]
+    layer_rows = [(short_digest(one.key), one.name, human(one.size), _day(one.last_use)) for one in last.values()]
     console.show_table(("layer", "of", "size", "last used"), layer_rows)
     console.say(f"layers: {human(_size(layers))} of at most {human(layers_limit())} in {layers.folder}")
-    for store, entries, what in ((images, built, "images"), (gzip, packed, "images compressed by gzip")):
+    for store, entries, what in ((images, image_entries, "images"), (gzip, gzip_entries, "images compressed by gzip")):
         if entries or store is images:
             rows = [(one.name, short_digest(one.key), human(one.size)) for one in entries]
             console.show_table(("image", "digest", "size"), rows)
@@ -70,28 +74,30 @@ def _list(layers: LayerStore, images: Layout, gzip: Layout, form: opt.Format) ->
 
 def _verify(stores: Sequence[Blobs], args: Arguments) -> None:
     total = sum(len(store.files()) for store in stores)
-    started = time.monotonic()
-    with board(1, doing="hashing") as shown:
-        shown.start("store", f"{total} blobs")
-        found = verify(stores, lambda path: shown.look("store", short_digest(path.name)))
-        if found.damages and args.remove_damaged:
+    start = time.monotonic()
+    with board(1, doing="hashing") as progress:
+        progress.start("store", f"{total} blobs")
+        value = verify(stores, lambda path: progress.look("store", short_digest(path.name)))
+        if value.damages and args.remove_damaged:
             remove_damaged(stores)
-        text = f"{found.blobs} blobs, {human(found.bytes)}, in {time.monotonic() - started:.1f} s"
-        shown.end("store", f"{len(found.damages)} damaged of {text}" if found.damages else text, good=not found.damages)
-    _show(found, args)
-    if found.damages and not args.remove_damaged:
+        text = f"{value.blobs} blobs, {human(value.bytes)}, in {time.monotonic() - start:.1f} s"
+        progress.end(
+            "store", f"{len(value.damages)} damaged of {text}" if value.damages else text, good=not value.damages
+        )
+    _show(value, args)
+    if value.damages and not args.remove_damaged:
         raise DamagedError(
-            f"{len(found.damages)} blobs are damaged or missing.",
+            f"{len(value.damages)} blobs are damaged or missing.",
             hint=f"Run: {Command('store', 'verify --remove-damaged')}; the next build makes them again.",
         )
 
 
-def _show(found: Verified, args: Arguments) -> None:
-    removed = bool(found.damages) and args.remove_damaged
+def _show(result: VerifyResult, args: Arguments) -> None:
+    removed = bool(result.damages) and args.remove_damaged
     if args.format == "json":
-        console.show_json({**asdict(found), "removed": removed})
-    elif found.damages:
-        rows = [(short_digest(one.digest), one.what, ", ".join(one.needed_by), one.file) for one in found.damages]
+        console.show_json({**asdict(result), "removed": removed})
+    elif result.damages:
+        rows = [(short_digest(one.digest), one.what, ", ".join(one.needed_by), one.file) for one in result.damages]
         console.show_table(("blob", "what", "needed by", "file"), rows)
         if removed:
             console.say("They were removed; the next build makes them again.")
@@ -105,10 +111,10 @@ def _size(store: Blobs) -> int:
     return sum(path.stat().st_size for path in store.files())
 
 
-def _as_json(entry: Entry) -> dict[str, Any]:
-    shown: dict[str, Any] = {"key": entry.key, "name": entry.name, "bytes": entry.size}
-    return shown | ({"used": entry.used} if entry.used is not None else {})
+def _as_json(entry: StoreEntry) -> dict[str, Any]:
+    rows: dict[str, Any] = {"key": entry.key, "name": entry.name, "bytes": entry.size}
+    return rows | ({"used": entry.last_use} if entry.last_use is not None else {})
 
 
-def _day(used: float | None) -> str:
-    return datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M") if used is not None else "not known"
+def _day(moment: float | None) -> str:
+    return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M") if moment is not None else "not known"

@@ -9,7 +9,7 @@ from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.core.digest import short_digest
 from torchbake.engine.client import connect
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
@@ -24,7 +24,7 @@ _UNBUILT = "not built yet"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class TagLine:
     """A tag in a registry: the digest that it names now, and the change by a release, if one is ``due``."""
 
     tag: str
@@ -71,25 +71,25 @@ def _show_registries(args: Arguments, project: Project, registries: Mapping[Spec
         console.say("A release would move no tag.")
 
 
-def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str, Image]) -> list[Line]:
+def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str, EngineImage]) -> list[TagLine]:
     """List the immutable tag of an image's next release, then its rolling tags."""
     repository, tags = registry.repository, project.tags[spec.id]
     decision = Planner(registry).decide(_candidate(project, spec, images))
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}
     first = "" if new else short_digest(decision.digest)
-    lines = [Line(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
+    lines = [TagLine(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
     for tag in tags:
         digest = now[tag] if tag in now else registry.digest(tag)
         then = f"move it to {decision.tag}" if tag in due else ""
         if tag in decision.held_back:
             then = f"leave it: {decision.held_back[tag]}"
         before = short_digest(digest) if digest else ""
-        lines.append(Line(tag=f"{repository}:{tag}", id=spec.id, now=before, then=then, due=tag in due))
+        lines.append(TagLine(tag=f"{repository}:{tag}", id=spec.id, now=before, then=then, due=tag in due))
     return lines
 
 
-def _candidate(project: Project, spec: Spec, images: Mapping[str, Image]) -> Candidate:
+def _candidate(project: Project, spec: Spec, images: Mapping[str, EngineImage]) -> Candidate:
     """Describe the engine's image; without one, the image that the lock promises, which counts as a new release."""
     tags = project.tags[spec.id]
     image = images.get(ref_of(spec, tags))

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.expected import missing_checks
 from torchbake.checks.gpu import family_of, find_gpu
-from torchbake.checks.pytest_run import Options, Suite, Target, TestRun
-from torchbake.checks.reports import Reports, Tested, absent, as_json
+from torchbake.checks.pytest_run import CheckOptions, CheckTarget, Suite, TestRun
+from torchbake.checks.reports import ImageResult, Reports, absent, as_json
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS, promise_digest, suite_digest
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import DERIVED, Outcome, Verdict
 from torchbake.checks.waivers import idle, parse_waivers
 from torchbake.commands import _options as opt
-from torchbake.commands._cases import Case, find_cases
+from torchbake.commands._cases import ImageCase, find_cases
 from torchbake.commands._selection import load_selection
 from torchbake.commands._signing import FileSigning, file_signer_of
 from torchbake.commands._verdicts import check_target, write_verdicts
@@ -25,7 +25,7 @@ from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.export import config_digest
 from torchbake.engine.gpu import MODES
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.project import Project, load_project, run_folder
 from torchbake.matrix.spec import Spec
@@ -80,12 +80,12 @@ class Tester:
     """Tests images of one project with the same options. ``gpus`` names how the images that can use a GPU get it."""
 
     project: Project
-    options: Options
+    options: CheckOptions
     reports: Reports
     force: bool
     gpus: Mapping[str, str] = field(default_factory=dict)
 
-    def known(self, case: Case) -> Tested | None:
+    def known_result(self, case: ImageCase) -> ImageResult | None:
         """Return the result without a test: of a missing image, or of an image that has passed already."""
         if case.image is None:
             return absent(case.name, case.ref, case.spec.id if case.spec else "")
@@ -97,14 +97,14 @@ class Tester:
         if verdict is None or not verdict.answers(**same) or missing_checks(verdict, case.judged_by):
             return None
         page = self.reports.path(case.name, target.digest).with_suffix(".md")
-        return Tested(name=case.name, ref=case.ref, verdict=verdict, report=page, reused=True)
+        return ImageResult(name=case.name, ref=case.ref, verdict=verdict, report=page, reused=True)
 
-    def test(self, cases: Sequence[tuple[Case, Image]], *, jobs: int) -> list[Tested]:
+    def test(self, cases: Sequence[tuple[ImageCase, EngineImage]], *, jobs: int) -> list[ImageResult]:
         """Check images that the engine has, and keep each verdict at once."""
         labels = {case.name: image.labels for case, image in cases}
         pages: dict[str, Path] = {}
 
-        def keep(target: Target, verdict: Verdict) -> Path:
+        def keep(target: CheckTarget, verdict: Verdict) -> Path:
             name = target.name
             pages[name] = self.reports.keep(name, verdict, labels[name], partial=self.options.partial)
             return pages[name]
@@ -114,23 +114,23 @@ class Tester:
         targets = [self.target(case, image) for case, image in cases]
         verdicts = TestRun(suite=suite, folder=folder, keep=keep).run(targets, jobs=jobs)
         return [
-            Tested(name=target.name, ref=target.ref, verdict=verdict, report=pages[target.name])
+            ImageResult(name=target.name, ref=target.ref, verdict=verdict, report=pages[target.name])
             for target, verdict in zip(targets, verdicts, strict=True)
         ]
 
-    def waivers(self, case: Case) -> dict[str, str]:
+    def waivers(self, case: ImageCase) -> dict[str, str]:
         """Return the waivers of an image by check, of the matrix and of the command line, which wins."""
         return {**dict(case.judged_by.waivers if case.judged_by else ()), **self.options.waivers}
 
-    def idle(self, case: Case, tested: Tested) -> str:
+    def idle(self, case: ImageCase, result: ImageResult) -> str:
         """Name the waivers of checks that passed; nothing for a run of some checks only."""
-        if tested.verdict is None or self.options.partial:
+        if result.verdict is None or self.options.partial:
             return ""
-        return "; ".join(idle(tested.checks, self.waivers(case)))
+        return "; ".join(idle(result.checks, self.waivers(case)))
 
-    def target(self, case: Case, image: Image) -> Target:
+    def target(self, case: ImageCase, image: EngineImage) -> CheckTarget:
         how = self._decisive(case)
-        return Target(
+        return CheckTarget(
             name=case.name,
             ref=case.ref,
             row=case.judged_by.id if case.judged_by else "",
@@ -142,7 +142,7 @@ class Tester:
             origin=case.origin.ref if case.origin else "",
         )
 
-    def _decisive(self, case: Case) -> tuple[str, ...]:
+    def _decisive(self, case: ImageCase) -> tuple[str, ...]:
         derived = (DERIVED,) if case.origin else ()
         return (*self.options.decisive(self.gpus.get(case.name, "")), *derived)
 
@@ -162,14 +162,14 @@ def run(args: Arguments) -> int:
             gpus=_gpus(cases, engine, args.gpu, dry=args.dry_run),
         )
         warnings = _warn(project, cases)
-        known = {case.name: tested for case in cases if (tested := tester.known(case))}
-        due = [(case, case.image) for case in cases if case.image and case.name not in known]
+        known_results = {case.name: tested for case in cases if (tested := tester.known_result(case))}
+        due = [(case, case.image) for case in cases if case.image and case.name not in known_results]
         if args.dry_run:
-            _show_plan(cases, known, args.format)
+            _show_plan(cases, known_results, args.format)
             return 0
-        known |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
-    words = {case.name: (warnings.get(case.name, ""), tester.idle(case, known[case.name])) for case in cases}
-    results = [replace(known[name], warning="; ".join(filter(None, each))) for name, each in words.items()]
+        known_results |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
+    words = {case.name: (warnings.get(case.name, ""), tester.idle(case, known_results[case.name])) for case in cases}
+    results = [replace(known_results[name], warning="; ".join(filter(None, each))) for name, each in words.items()]
     page = tester.reports.summarise(results)
     if args.write_verdict:
         config = partial(config_digest, engine, Layout(folder=project.layout))
@@ -203,29 +203,29 @@ def _selection(args: Arguments) -> tuple[Project, tuple[Spec, ...]]:
     return load_project(args.matrix), ()
 
 
-def _options(args: Arguments) -> Options:
-    return Options(
+def _options(args: Arguments) -> CheckOptions:
+    return CheckOptions(
         gpu=args.gpu, nodes=args.nodes, nproc=args.nproc, only=args.only, skip=args.skip, timeout=args.timeout,
         waivers=parse_waivers(args.waive),
     )  # fmt: skip
 
 
-def _gpus(cases: Iterable[Case], engine: Engine, mode: str, *, dry: bool) -> dict[str, str]:
+def _gpus(cases: Iterable[ImageCase], engine: Engine, mode: str, *, dry: bool) -> dict[str, str]:
     """Find how each image that can use a GPU gets it, by name."""
     if mode == "off":
         return {}
-    session, found = Session(), dict[str, str]()
+    session, matches = Session(), dict[str, str]()
     for case in cases:
         if case.image:
             config = {} if case.judged_by else engine.config(case.image.digest)
             if family_of(case.judged_by, config) == "cuda":
-                found[case.name] = find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
-    return found
+                matches[case.name] = find_gpu(engine, case.image.digest, "cuda", mode, session, dry=dry).how
+    return matches
 
 
-def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
+def _warn(project: Project, cases: Iterable[ImageCase]) -> dict[str, str]:
     """Warn of images that are out of date, which are tested nevertheless; return the warnings by name."""
-    preparation = Preparation.to_ask(project, console.say)
+    preparation = ImagePreparation.to_ask(project, console.say)
     warnings = {}
     for case in cases:
         if case.remark:
@@ -237,12 +237,12 @@ def _warn(project: Project, cases: Iterable[Case]) -> dict[str, str]:
     return warnings
 
 
-def _show_plan(cases: Sequence[Case], known: Mapping[str, Tested], form: str) -> None:
+def _show_plan(cases: Sequence[ImageCase], results: Mapping[str, ImageResult], form: str) -> None:
     """Show the step of each image."""
     plan = []
     for case in cases:
-        tested = known.get(case.name)
-        step = "test" if tested is None else "reuse" if tested.reused else "not there"
-        plan.append({"name": case.name, "ref": case.ref, "step": step, "reason": tested.remark if tested else ""})
+        result = results.get(case.name)
+        step = "test" if result is None else "reuse" if result.reused else "not there"
+        plan.append({"name": case.name, "ref": case.ref, "step": step, "reason": result.remark if result else ""})
     rows = [(row["name"], row["step"], row["reason"]) for row in plan]
     console.show_result(form, {"images": plan}, ("image", "step", "reason"), rows)

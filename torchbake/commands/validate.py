@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
-from torchbake.checks.pytest_run import Options, Suite
-from torchbake.checks.reports import Reports, Tested, as_json
+from torchbake.checks.pytest_run import CheckOptions, Suite
+from torchbake.checks.reports import ImageResult, Reports, as_json
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
@@ -26,14 +26,14 @@ from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 from torchbake.ui import console
 from torchbake.ui.command import Command
 from torchbake.validate.expect import parse_expected
 from torchbake.validate.judge import Promise, promise_of
 from torchbake.validate.judge_image import SILENT
-from torchbake.validate.pull import Idle, InEngine
-from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
+from torchbake.validate.pull import EngineInspection, NoInspection
+from torchbake.validate.run import Foreign, MatrixSubject, ValidateRun, ValidationSubject
 
 EXAMPLES = (
     "cuda12 --registry ghcr.io/acme",
@@ -42,10 +42,10 @@ EXAMPLES = (
     "2.7.1 --registry ghcr.io/acme --suite --jobs 1",
     "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
 )
-_SHOWN = 5
+_MOST_LINES = 5
 
 
-def _expected(text: str) -> dict[str, str | None]:
+def _versions(text: str) -> dict[str, str | None]:
     try:
         return parse_expected(text)
     except ValueError as error:
@@ -62,7 +62,7 @@ class Arguments(Verifying):
     )
     registry: str | None = opt.registry()
     expect: dict[str, str | None] = opt.option(
-        "what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not", type=_expected,
+        "what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not", type=_versions,
         default={}, metavar="NAME=VERSION,…",
     )  # fmt: skip
     no_pull: bool = opt.option("look into no image: start no container, ask no engine")
@@ -81,7 +81,7 @@ def run(args: Arguments) -> int:
         engine, reason = _engine(args)
         if args.suite and engine is None:
             raise EngineError(f"--suite runs the checks in an engine: {reason}", hint=f"Run: {Command('setup')}")
-        looker = _looker(args, engine, session) if engine else Idle(reason=reason)
+        looker = _looker(args, engine, session) if engine else NoInspection(reason=reason)
         reports = Reports(folder=args.matrix.absolute().parent / "reports" / "validate")
         results = ValidateRun(looker=looker, reports=reports, session=session, engine=engine).run(
             subjects, jobs=args.jobs
@@ -94,28 +94,30 @@ def run(args: Arguments) -> int:
     return _conclude(results, page)
 
 
-def _looker(args: Arguments, engine: Engine, session: Session) -> InEngine:
+def _looker(args: Arguments, engine: Engine, session: Session) -> EngineInspection:
     matrix = args.matrix.absolute()
-    suite = Suite(CHECKS, Options(), cwd=TOOLKIT, extra=("--matrix", str(matrix))) if args.suite else None
+    suite = Suite(CHECKS, CheckOptions(), cwd=TOOLKIT, extra=("--matrix", str(matrix))) if args.suite else None
     logs = run_folder(state_of(matrix.parent))
-    return InEngine(engine=engine, session=session, timeout=args.timeout, suite=suite, logs=logs)
+    return EngineInspection(engine=engine, session=session, timeout=args.timeout, suite=suite, logs=logs)
 
 
-def _conclude(results: Sequence[Tested], page: Path) -> int:
+def _conclude(results: Sequence[ImageResult], page: Path) -> int:
     """Raise RegistryError if the only failures are tags without an answer, and ValidateError for other failures."""
     bad = [result for result in results if result.outcome is not Outcome.PASSED]
     if not bad:
         return 0
-    names = ", ".join(result.name for result in bad[:_SHOWN]) + (f" +{len(bad) - _SHOWN}" if len(bad) > _SHOWN else "")
+    names = ", ".join(result.name for result in bad[:_MOST_LINES]) + (
+        f" +{len(bad) - _MOST_LINES}" if len(bad) > _MOST_LINES else ""
+    )
     failed = {check.id for result in bad for check in result.checks if check.outcome is Outcome.FAILED}
     steps = remedies(check for result in bad for check in result.checks)
-    hint = "\n        ".join((*steps[:_SHOWN], f"Read the table above, or {page}."))
+    hint = "\n        ".join((*steps[:_MOST_LINES], f"Read the table above, or {page}."))
     if failed == {SILENT} and all(result.verdict for result in bad):
         raise RegistryError(f"No answer for {len(bad)} of {len(results)} tags: {names}.", hint=hint)
     raise ValidateError(f"{len(bad)} of {len(results)} tags are not what they should be: {names}.", hint=hint)
 
 
-def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[Subject]:
+def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[ValidationSubject]:
     words = list(dict.fromkeys(args.words))
     references = [word for word in words if not word.startswith("@") and ("/" in word or ":" in word)]
     selectors = [word for word in words if word not in references]
@@ -133,18 +135,18 @@ def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[Sub
 
 def _rows(
     args: Arguments, selectors: list[str], reach: Callable[[Repository], Registry], verifier: Verifier
-) -> list[Row]:
+) -> list[MatrixSubject]:
     project, selection = load_selection(args.matrix, selectors)
     if not args.registry:
         raise UsageError(
             f"Which registry holds the images of {selectors[0]!r}?", hint="Say --registry HOST[:PORT]/NAMESPACE"
         )
-    known = frozenset(spec.id for spec in project.expansion.specs)
+    known_names = frozenset(spec.id for spec in project.expansion.specs)
     return [
-        Row(
+        MatrixSubject(
             promise=_promise(project, spec),
             registry=reach(repository_of(args.registry, spec)),
-            known=known,
+            known_ids=known_names,
             verifier=verifier,
         )
         for spec in selection.specs
@@ -178,5 +180,5 @@ def _reach(session: Session, *, plain: bool) -> Callable[[Repository], Registry]
         if session.stopping.wait(seconds):
             raise KeyboardInterrupt
 
-    transport = cache(partial(Transport, plain=plain, sleep=sleep))
+    transport = cache(partial(RegistryTransport, plain=plain, sleep=sleep))
     return lambda repository: Registry(transport(repository.host), repository)

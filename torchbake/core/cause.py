@@ -22,13 +22,13 @@ _VERSIONS = re.compile(r" \(from versions: [^)]*\)")
 
 def cause_of(lines: Iterable[str]) -> str:
     """Return the first error that names a reason, in one line; empty if no line looks like an error."""
-    found = [text for text in _errors([line.rstrip() for line in lines]) if not _NOISE.match(text)]
-    errors = [text for text in found if not text.startswith("W: ")]
+    matches = [text for text in _errors([line.rstrip() for line in lines]) if not _NOISE.match(text)]
+    errors = [text for text in matches if not text.startswith("W: ")]
     if not errors:
         return ""
     # apt continues without a list that it could not fetch, and then reports an unknown package.
     apt = errors[0].startswith("E: ") and "Failed to fetch" not in errors[0]
-    warnings = [text for text in found if text.startswith("W: ")][:1] if apt else []
+    warnings = [text for text in matches if text.startswith("W: ")][:1] if apt else []
     text = "; ".join([*warnings, errors[0]])
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

@@ -21,7 +21,7 @@ def file_digest(path: Path) -> str:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-class Digested:
+class DigestWriter:
     """A writer that hashes and counts the data that it passes on to ``file``."""
 
     def __init__(self, file: Any) -> None:

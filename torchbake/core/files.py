@@ -119,9 +119,9 @@ def remove_folder(folder: Path) -> None:
 
     It is renamed first, so that nobody reads half a folder after an interruption. The next call removes the rest.
     """
-    gone = folder.with_name(f".{folder.name}.gone")
-    if gone.is_dir():
-        shutil.rmtree(gone)
+    path = folder.with_name(f".{folder.name}.gone")
+    if path.is_dir():
+        shutil.rmtree(path)
     if folder.is_dir():
-        folder.rename(gone)
-        shutil.rmtree(gone)
+        folder.rename(path)
+        shutil.rmtree(path)

@@ -17,22 +17,22 @@ _NO_REPOSITORY = b"not a git repository"
 
 
 def run_git(
-    folder: Path, *words: str, given: bytes = b"", limit: float | None = None
+    folder: Path, *words: str, stdin: bytes = b"", limit: float | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run git in a folder. Raises UsageError if git refuses the folder because somebody else owns it.
 
     Raises also FileNotFoundError if git is not installed, and subprocess.TimeoutExpired after ``limit`` seconds.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", str(folder), *words],
-        env={**environment, "LC_ALL": "C"}, input=given, capture_output=True, timeout=limit, check=False,
+        env={**environment, "LC_ALL": "C"}, input=stdin, capture_output=True, timeout=limit, check=False,
     )  # fmt: skip
-    errors = done.stderr.decode(errors="replace").splitlines()
+    errors = process.stderr.decode(errors="replace").splitlines()
     advice = [line.strip() for line in errors if "safe.directory" in line]
-    if done.returncode and advice:
+    if process.returncode and advice:
         raise UsageError(f"git refuses to read {folder}: {errors[0]}", hint=f"If you trust it: {advice[0]}")
-    return done
+    return process
 
 
 def ask_git(folder: Path, *words: str, limit: float | None = None) -> str:
@@ -40,10 +40,10 @@ def ask_git(folder: Path, *words: str, limit: float | None = None) -> str:
 
     Raises UsageError with git's message for every other failure, and the errors of `run_git`.
     """
-    done = run_git(folder, *words, limit=limit)
-    if done.returncode and done.stderr and not is_no_repository(done):
-        raise git_failure(done, folder)
-    return "" if done.returncode else os.fsdecode(done.stdout).rstrip("\n")
+    process = run_git(folder, *words, limit=limit)
+    if process.returncode and process.stderr and not is_no_repository(process):
+        raise git_failure(process, folder)
+    return "" if process.returncode else os.fsdecode(process.stdout).rstrip("\n")
 
 
 def is_below_git(folder: Path) -> bool:
@@ -52,9 +52,9 @@ def is_below_git(folder: Path) -> bool:
     return any((each / ".git").exists() for each in (folder, *folder.parents))
 
 
-def is_no_repository(done: "subprocess.CompletedProcess[bytes]") -> bool:
+def is_no_repository(process: "subprocess.CompletedProcess[bytes]") -> bool:
     """Return whether git failed because the folder is in no repository."""
-    return bool(done.returncode) and _NO_REPOSITORY in done.stderr
+    return bool(process.returncode) and _NO_REPOSITORY in process.stderr
 
 
 def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:
@@ -65,7 +65,7 @@ def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:
         return ""
 
 
-def git_failure(done: "subprocess.CompletedProcess[bytes]", folder: Path) -> UsageError:
+def git_failure(process: "subprocess.CompletedProcess[bytes]", folder: Path) -> UsageError:
     """Return the error for a failed git command, with git's last message."""
-    message = last_line(done.stderr.decode(errors="replace"), nothing=f"it ended with {done.returncode}")
-    return UsageError(f"git {done.args[3]} fails in {folder}: {message}", hint="Repair the repository: git fsck")
+    message = last_line(process.stderr.decode(errors="replace"), nothing=f"it ended with {process.returncode}")
+    return UsageError(f"git {process.args[3]} fails in {folder}: {message}", hint="Repair the repository: git fsck")

@@ -1,6 +1,7 @@
 """The available memory of this machine.
 
-Sources: https://docs.kernel.org/filesystems/proc.html (MemAvailable), https://docs.kernel.org/admin-guide/cgroup-v2.html
+Sources: https://docs.kernel.org/filesystems/proc.html (MemAvailable),
+https://docs.kernel.org/admin-guide/cgroup-v2.html
 """
 
 import contextlib

@@ -13,30 +13,30 @@ _LOOK = 0.5  # seconds
 
 def run_all(
     items: Sequence[Item], work: Callable[[Item], Result], *, jobs: int, stop: Callable[[], object],
-    on_done: Callable[[Item, Future[Result]], object] = lambda *_: None,
+    on_end: Callable[[Item, Future[Result]], object] = lambda *_: None,
 ) -> list[Result]:  # fmt: skip
     """Call ``work`` for each item, at most ``jobs`` in parallel; return the results in the order of the items.
 
-    ``on_done`` is called in the caller's thread for each finished item. An exception of ``work`` is raised when
-    ``on_done`` reads the future's result, or else after the last item.
+    ``on_end`` is called in the caller's thread for each finished item. An exception of ``work`` is raised when
+    ``on_end`` reads the future's result, or else after the last item.
 
     An exception in the caller's thread, also Ctrl-C, ends the run. Items that have not begun are cancelled, ``stop`` is
     called once to end the others, and the exception is raised again after the last of them has ended.
     """
-    ended: SimpleQueue[Future[Result]] = SimpleQueue()
+    end: SimpleQueue[Future[Result]] = SimpleQueue()
     futures: dict[Future[Result], Item] = {}
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
             for item in items:
                 future = pool.submit(work, item)
                 futures[future] = item
-                future.add_done_callback(ended.put)
+                future.add_done_callback(end.put)
             for _ in items:
                 while True:
                     with contextlib.suppress(Empty):
-                        future = ended.get(timeout=_LOOK)  # bounded, so that Ctrl-C interrupts it on every platform
+                        future = end.get(timeout=_LOOK)  # bounded, so that Ctrl-C interrupts it on every platform
                         break
-                on_done(futures[future], future)
+                on_end(futures[future], future)
             return [future.result() for future in futures]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

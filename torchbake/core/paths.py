@@ -41,8 +41,8 @@ def templates_of(root: Path) -> Path | None:
 
 def layers_folder() -> Path:
     """Return the folder of this machine's packed layers, for all projects: TORCHBAKE_LAYERS, or one in the cache."""
-    named = os.environ.get("TORCHBAKE_LAYERS")
-    return Path(named).absolute() if named else cache_folder() / "packed-layers"
+    name = os.environ.get("TORCHBAKE_LAYERS")
+    return Path(name).absolute() if name else cache_folder() / "packed-layers"
 
 
 def layers_limit() -> int:
@@ -63,9 +63,9 @@ def cache_folder() -> Path:
     """Return the folder of caches for all projects; it may be missing or read-only."""
     if CHECKOUT:
         return state_of(TOOLKIT)
-    named = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    if is_own(named):
-        return named / "torchbake"
+    path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    if is_own(path):
+        return path / "torchbake"
     # `su` and containers keep HOME. Compiled code in another user's home must never run here.
     import pwd  # noqa: PLC0415 - not on Windows, where setup says what to do
 

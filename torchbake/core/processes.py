@@ -21,7 +21,7 @@ _LOOK = 0.1  # seconds between two checks of a process
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finished:
+class ProcessResult:
     """The end of a process: exit code as a shell has it, duration in seconds, and time (``at``) since the epoch."""
 
     code: int
@@ -39,7 +39,7 @@ class Finished:
 
 def run_to_end(
     words: Sequence[str], *, env: Mapping[str, str], limit: float, stopping: threading.Event, cwd: Path | None = None
-) -> Finished:
+) -> ProcessResult:
     """Run a command in a new process group, and kill the rest of the group at its end. Raises as `watch` does."""
 
     def start(out: IO[bytes], err: IO[bytes]) -> Process:
@@ -53,7 +53,7 @@ def run_to_end(
 def watch(
     start: Callable[[IO[bytes], IO[bytes]], Process], end: Callable[[Process], None], *,
     limit: float, stopping: threading.Event,
-) -> Finished:  # fmt: skip
+) -> ProcessResult:  # fmt: skip
     """Start a process and wait until it ends, or ``limit`` seconds have passed. ``end`` is called in any case.
 
     ``start`` gets files for the process's output and errors. Raises KeyboardInterrupt once ``stopping`` is set, after
@@ -73,7 +73,7 @@ def watch(
             file.seek(0)
         stdout, stderr = (file.read().decode(errors="replace") for file in (out, err))
     seconds = round(time.monotonic() - started, 3)
-    return Finished(
+    return ProcessResult(
         code=shell_code(process.returncode), seconds=seconds, at=time.time(), stdout=stdout, stderr=stderr, late=late
     )
 

@@ -22,10 +22,10 @@ def check_untracked(root: Path) -> None:
     if not (state.exists() or (root / "reports").exists()) or not is_below_git(root):
         return
     try:
-        done = run_git(state.parent, "ls-files", "-z", "--", state.name, ":(glob)reports/*/*.json")
+        process = run_git(state.parent, "ls-files", "-z", "--", state.name, ":(glob)reports/*/*.json")
     except OSError:  # git is not installed
         return
-    names = [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+    names = [os.fsdecode(name) for name in process.stdout.split(b"\0") if name]
     files = [name for name in names if not name.startswith("reports/") or _VERDICT.fullmatch(name)]
     if files:
         more = f" and {len(files) - 1} more" if files[1:] else ""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from torchbake.core.inherited import inherited
 from torchbake.core.plain_text import last_line
+from torchbake.core.tool_variables import inherited_variables
 from torchbake.errors import EngineError
 from torchbake.ui.command import Command
 
@@ -111,8 +111,8 @@ def resolve(environ: Mapping[str, str], home: Path | None = None) -> Address:
     if host := environ.get("DOCKER_HOST"):
         return Address(host=host, origin="DOCKER_HOST", tls=_tls_of(environ, home))
     with_tls = any(environ.get(name) for name in _TLS)  # docker's default is then another address
-    named = environ.get("DOCKER_CONTEXT") or _current_context(environ, home)
-    return DEFAULT if named == "default" and not with_tls else _of_context(environ)
+    context_name = environ.get("DOCKER_CONTEXT") or _current_context(environ, home)
+    return DEFAULT if context_name == "default" and not with_tls else _of_context(environ)
 
 
 def _current_context(environ: Mapping[str, str], home: Path | None) -> str | None:
@@ -134,22 +134,22 @@ def _tls_of(environ: Mapping[str, str], home: Path | None) -> Tls | None:
     verify = bool(environ.get("DOCKER_TLS_VERIFY"))
     if not verify and not environ.get("DOCKER_TLS"):
         return None
-    given = environ.get("DOCKER_CERT_PATH") or environ.get("DOCKER_CONFIG")
-    return replace(_tls_in(Path(given) if given else (home or Path.home()) / ".docker"), verify=verify)
+    argument = environ.get("DOCKER_CERT_PATH") or environ.get("DOCKER_CONFIG")
+    return replace(_tls_in(Path(argument) if argument else (home or Path.home()) / ".docker"), verify=verify)
 
 
 def _tls_in(folder: Path) -> Tls:
-    found = {name: folder / name for name in ("ca.pem", "cert.pem", "key.pem") if (folder / name).exists()}
-    return Tls(ca=found.get("ca.pem"), certificate=found.get("cert.pem"), key=found.get("key.pem"))
+    pathes = {name: folder / name for name in ("ca.pem", "cert.pem", "key.pem") if (folder / name).exists()}
+    return Tls(ca=pathes.get("ca.pem"), certificate=pathes.get("cert.pem"), key=pathes.get("key.pem"))
 
 
 def _of_context(environ: Mapping[str, str]) -> Address:
     """Return the address of docker's context. Raises EngineError."""
-    found = _inspected(environ)
+    matches = _inspect(environ)
     try:
-        context, endpoint = str(found["Name"]), found["Endpoints"]["docker"]
-        host, material = str(endpoint["Host"]), (found.get("TLSMaterial") or {}).get("docker")
-        folder = Path(str(found["Storage"]["TLSPath"])) / "docker"
+        context, endpoint = str(matches["Name"]), matches["Endpoints"]["docker"]
+        host, material = str(endpoint["Host"]), (matches.get("TLSMaterial") or {}).get("docker")
+        folder = Path(str(matches["Storage"]["TLSPath"])) / "docker"
     except (LookupError, TypeError):
         raise EngineError("The docker context has no address of an engine.", hint="See: docker context ls") from None
     tls = replace(_tls_in(folder), verify=not endpoint.get("SkipTLSVerify")) if material else None
@@ -159,16 +159,16 @@ def _of_context(environ: Mapping[str, str]) -> Address:
     return Address(host=host, origin=origin, context=context, tls=tls)
 
 
-def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
+def _inspect(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the output of `docker context inspect` for docker's context. Raises EngineError."""
-    named = environ.get("DOCKER_CONTEXT")
-    where = f"{named!r}, which DOCKER_CONTEXT names" if named else "that `docker context use` chose"
+    context_name = environ.get("DOCKER_CONTEXT")
+    where = f"{context_name!r}, which DOCKER_CONTEXT names" if context_name else "that `docker context use` chose"
     try:
-        done = subprocess.run(
-            ["docker", "context", "inspect"], env=inherited("docker", environ), stdin=subprocess.DEVNULL,
+        process = subprocess.run(
+            ["docker", "context", "inspect"], env=inherited_variables("docker", environ), stdin=subprocess.DEVNULL,
             capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False,
         )  # fmt: skip
-        (found,) = json.loads(done.stdout) if done.returncode == 0 else (None,)
+        (value,) = json.loads(process.stdout) if process.returncode == 0 else (None,)
     except FileNotFoundError:
         raise EngineError(
             f"Only the docker command can read the context {where}, and it is not installed.",
@@ -176,9 +176,9 @@ def _inspected(environ: Mapping[str, str]) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"docker cannot read the context {where}: {error}") from None
-    if isinstance(found, dict):
-        return found
-    reason = last_line(done.stderr)
+    if isinstance(value, dict):
+        return value
+    reason = last_line(process.stderr)
     if re.search(r"not found|does not exist|no such", reason):
         raise EngineError(
             f"There is no docker context {where}.", hint="See: docker context ls; or unset DOCKER_CONTEXT."

@@ -151,8 +151,8 @@ NO_UIDMAP = Problem(
 
 def number(text: str | None) -> tuple[int, ...]:
     """Return the leading numbers of a version, such as of `26.1.5+dfsg1` and `v0.20.1-desktop.2`."""
-    found = re.match(r"v?(\d+(?:\.\d+)*)", text or "")
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
+    match = re.match(r"v?(\d+(?:\.\d+)*)", text or "")
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
 def _against_builds(it: Capabilities) -> Iterator[Problem]:
@@ -168,7 +168,7 @@ def _against_builds(it: Capabilities) -> Iterator[Problem]:
         yield Problem(reason=f"{it.docker} has no buildx plugin, which builds the images.", remedy=install)
     elif number(it.buildx) < OLDEST_BUILDX:
         where = f" ({it.buildx_path})" if it.buildx_path else ""
-        reason = f"buildx {it.buildx}{where} is too old; {_dotted(OLDEST_BUILDX)} or later is needed."
+        reason = f"buildx {it.buildx}{where} is too old; {_join_dots(OLDEST_BUILDX)} or later is needed."
         yield Problem(reason=reason, remedy=install)
     elif it.containerd_store and number(it.version) < OLDEST_WITH_LAYOUTS:
         yield _too_old(it, "builds into a containerd image store need", OLDEST_WITH_LAYOUTS)
@@ -183,10 +183,10 @@ def _no_content(it: Capabilities) -> Problem:
 
 def _too_old(it: Capabilities, use: str, oldest: tuple[int, ...]) -> Problem:
     return Problem(
-        reason=f"The engine at {it.address.host} is {it.kind} {it.version}; {use} {_dotted(oldest)} or later.",
+        reason=f"The engine at {it.address.host} is {it.kind} {it.version}; {use} {_join_dots(oldest)} or later.",
         remedy="Upgrade that engine; setup changes only an engine that it started itself.",
     )
 
 
-def _dotted(numbers: tuple[int, ...]) -> str:
+def _join_dots(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))

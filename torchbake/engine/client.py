@@ -21,7 +21,7 @@ from torchbake.engine import capability
 from torchbake.engine.address import Address, engine_address
 from torchbake.engine.capability import Capabilities, capabilities_of, has_containerd_store, identity_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker
-from torchbake.engine.image import Image, by_tag, of_inspection, short_name
+from torchbake.engine.image import EngineImage, by_tag, of_inspection, short_name
 from torchbake.engine.sdk import sdk_client
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import Manifest
@@ -114,7 +114,7 @@ class Engine:
         """The folder of the engine's data, on its own machine."""
         return Path(self.info["DockerRootDir"])
 
-    def images(self) -> dict[str, Image]:
+    def images(self) -> dict[str, EngineImage]:
         """Return every tagged image by each of its tags (``repository:tag``), in one request."""
         with answering():
             for _ in range(_LISTINGS - 1):
@@ -123,13 +123,13 @@ class Engine:
                 time.sleep(_PAUSE)
             return by_tag(self.client.api.images())
 
-    def tagged(self, references: Iterable[str]) -> dict[str, Image]:
+    def tagged_images(self, references: Iterable[str]) -> dict[str, EngineImage]:
         """Return the existing images of a few tags (``repository:tag``), faster than `images` does."""
-        found = {}
+        images = {}
         for reference in references:
             with contextlib.suppress(ImageNotFound), answering():
-                found[reference] = of_inspection(self.client.images.get(reference).attrs)
-        return found
+                images[reference] = of_inspection(self.client.images.get(reference).attrs)
+        return images
 
     def find(self, names: Iterable[str]) -> str | None:
         """Return the ID of the first of these images, by digest or name, that the engine has."""
@@ -178,7 +178,7 @@ class Engine:
             return read_load(events)
 
     @contextlib.contextmanager
-    def saved(self, digest: str) -> Iterator[Iterator[bytes]]:
+    def save(self, digest: str) -> Iterator[Iterator[bytes]]:
         """Yield the pieces of an image's archive, as of `docker save`."""
         # A classic store sends no data while it writes the archive.
         with answering(), contextlib.closing(sdk_client(_UNPACKING)) as client:
@@ -274,12 +274,12 @@ def _why(error: BaseException) -> str:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all its causes, which libraries wrap in many ways."""
-    left, seen = [error], set[int]()
+    left, seen_names = [error], set[int]()
     while left:
         cause = left.pop()
-        if id(cause) in seen:
+        if id(cause) in seen_names:
             continue
-        seen.add(id(cause))
+        seen_names.add(id(cause))
         yield cause
         inner = (*cause.args, cause.__cause__, cause.__context__, getattr(cause, "reason", None))
         left += [part for part in inner if isinstance(part, BaseException)]

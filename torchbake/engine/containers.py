@@ -12,7 +12,7 @@ from docker.types import DeviceRequest
 
 from torchbake.core.signals import signals_heard_by
 from torchbake.engine.client import Engine
-from torchbake.engine.runner import Ended, Runner
+from torchbake.engine.runner import ContainerEnd, Runner
 from torchbake.errors import EngineError
 from torchbake.ui import console
 
@@ -24,7 +24,7 @@ ORDERS: tuple[Order, ...] = ("workers-first", "master-first")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class ContainerNode:
     """One container: its command, for the image's entrypoint, and its variables. The first node is the master."""
 
     command: tuple[str, ...]
@@ -32,7 +32,7 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Box:
+class ContainerSettings:
     """The options of all containers of a cluster. ``mounts`` are folders of the engine's host, read-only.
 
     Without ``network`` a container has only its loopback. A network has no route beyond the other nodes, unless it is
@@ -79,13 +79,13 @@ class Cluster:
         self,
         engine: Engine,
         image: str,
-        box: Box | None = None,
+        box: ContainerSettings | None = None,
         *,
         run: str | None = None,
         stopping: threading.Event | None = None,
         keep: bool = False,
     ) -> None:
-        self._engine, self._image, self._box, self._keep = engine, image, box or Box(), keep
+        self._engine, self._image, self._box, self._keep = engine, image, box or ContainerSettings(), keep
         self._runner = Runner(engine, run=run, keep=keep)
         self._stopping = stopping or threading.Event()
         self._containers: list[Container] = []
@@ -96,23 +96,23 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         if not self._keep:
-            with undisturbed():
+            with shield():
                 self._runner.remove_all()
 
     def run(
         self,
-        nodes: Sequence[Node],
+        nodes: Sequence[ContainerNode],
         *,
         order: Order = "workers-first",
         delay: float = 1.0,
         timeout: float = 300,
         on_look: Callable[[str], None] = lambda _: None,
-    ) -> tuple[Ended, ...]:
+    ) -> tuple[ContainerEnd, ...]:
         """Start the nodes, wait for all of them, and return their ends in their order."""
         self.start(nodes, order=order, delay=delay)
         return self.wait(timeout, on_look)
 
-    def start(self, nodes: Sequence[Node], *, order: Order = "workers-first", delay: float = 1.0) -> None:
+    def start(self, nodes: Sequence[ContainerNode], *, order: Order = "workers-first", delay: float = 1.0) -> None:
         """Start the workers, and ``delay`` seconds later node0, the master; or the master first."""
         if self._box.network and self._network is None:
             self._network = self._runner.network(internal=not self._box.open)
@@ -127,7 +127,7 @@ class Cluster:
                 self._pause(0)
                 self._runner.start(container)
 
-    def wait(self, timeout: float, on_look: Callable[[str], None] = lambda _: None) -> tuple[Ended, ...]:
+    def wait(self, timeout: float, on_look: Callable[[str], None] = lambda _: None) -> tuple[ContainerEnd, ...]:
         """Wait for the end of every node, and return the ends. Nodes that run after ``timeout`` seconds are killed."""
         deadline = time.monotonic() + timeout
         late: set[str] = set()
@@ -141,17 +141,17 @@ class Cluster:
                 deadline = time.monotonic() + _KILL_SECONDS
             self._pause(_LOOK)
         return tuple(
-            self._runner.ended(container, f"node{number}", late=str(container.id) in late)
+            self._runner.wait_for_end(container, f"node{number}", late=str(container.id) in late)
             for number, container in enumerate(self._containers)
         )
 
-    def _create(self, number: int, node: Node) -> Container:
+    def _create(self, number: int, node: ContainerNode) -> Container:
         self._pause(0)
         name = f"node{number}"
         options: dict[str, Any] = {"network_mode": "none", **self._box.options()}
         if self._network:
             del options["network_mode"]
-            options |= self._runner.attached(self._network, name)
+            options |= self._runner.endpoint(self._network, name)
         return self._runner.container(
             self._image, node.command, name=f"torchbake-{self._runner.id}-{name}", hostname=name,
             environment=dict(node.env), **options,
@@ -163,7 +163,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def shield() -> Iterator[None]:
     """Ignore signals during a cleanup, which takes seconds, except for a message."""
     with signals_heard_by(lambda _: console.say("still removing containers …")):
         yield

@@ -56,16 +56,16 @@ def ask_version(cli: DockerCli, env: Mapping[str, str]) -> dict[str, Any]:
     if cli.path is None:
         return {}
     try:
-        found = json.loads(run([cli.path, "version", "--format", "{{json .Server}}"], env)[1])
+        value = json.loads(run([cli.path, "version", "--format", "{{json .Server}}"], env)[1])
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
     """Run a short command; return its exit code, output and errors. 127: it cannot be started; 124: it hangs."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             env={**env, "LC_ALL": "C"}, timeout=_SECONDS, check=False,
         )  # fmt: skip
@@ -73,4 +73,4 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
         return 124, "", f"no answer in {_SECONDS} s"
     except OSError as error:
         return 127, "", str(error)
-    return done.returncode, done.stdout, done.stderr
+    return process.returncode, process.stdout, process.stderr

@@ -21,7 +21,7 @@ _AGAIN = f"Build and test it again: {Command('build test', 'ID --no-cache')}"
 _SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always read
 
 
-class Stream:
+class ChunkReader:
     """The chunks of an HTTP answer as a file that can be read once."""
 
     def __init__(self, chunks: Any) -> None:
@@ -45,14 +45,14 @@ class Stream:
 class Content:
     """An image as files by digest in ``folder``, which may lack layers that were not ``wanted``.
 
-    If ``manifest`` is an index, ``variants`` are its images. ``built`` is the original of a converted image, with the
-    same config.
+    If ``manifest`` is an index, ``variants`` are its images. ``built_content`` is the original of a converted image,
+    with the same config.
     """
 
     manifest: Manifest
     folder: Path
     variants: tuple["Content", ...] = ()
-    built: "Content | None" = None
+    built_content: "Content | None" = None
 
     @property
     def images(self) -> tuple["Content", ...]:
@@ -68,11 +68,11 @@ class Content:
         return self.folder / blob.digest.removeprefix("sha256:")
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """A source of images."""
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        """Read an image once, and write small blobs and the layers whose digest is ``wanted`` into a folder."""
+    def take_out(self, digest: str, folder: Path, select: Callable[[str], bool]) -> Content:
+        """Read an image once, and write small blobs and the layers whose digest is ``select`` into a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,18 +80,18 @@ class LayoutSource:
     """The images of a layout, without a copy. Other images are read from ``otherwise``, if it is given."""
 
     layout: Layout
-    otherwise: Source | None = None
+    otherwise: ImageSource | None = None
 
     def find(self, digest: str) -> Content | None:
         """Return an image of the layout; None if the layout does not have all of it."""
         manifest = self.layout.find(digest)
         return Content(manifest=manifest, folder=self.layout.blobs) if manifest else None
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+    def take_out(self, digest: str, folder: Path, select: Callable[[str], bool]) -> Content:
         """Read an image. Raises BuildError if the layout does not have all of it and there is no other source."""
         if self.otherwise is None:
             return Content(manifest=self.layout.get(digest), folder=self.layout.blobs)
-        return self.find(digest) or self.otherwise.take_out(digest, folder, wanted)
+        return self.find(digest) or self.otherwise.take_out(digest, folder, select)
 
     def config(self, digest: str) -> str:
         """Return the digest of an image's config; an image outside of the layout is read as a whole."""
@@ -109,17 +109,17 @@ class EngineSource:
 
     engine: Engine
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+    def take_out(self, digest: str, folder: Path, select: Callable[[str], bool]) -> Content:
         """Read the whole image, as `docker save` writes it."""
         if not self.engine.containerd_store:
             layout = Layout(folder=folder)
             return Content(manifest=save_image(self.engine, digest, layout), folder=layout.blobs)
         folder.mkdir(parents=True, exist_ok=True)
-        with self.engine.saved(digest) as pieces:
-            stream: Any = Stream(pieces)
+        with self.engine.save(digest) as pieces:
+            stream: Any = ChunkReader(pieces)
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for member in archive:
-                    _take(archive, member, folder, wanted)
+                    _take(archive, member, folder, select)
         path = folder / digest.removeprefix("sha256:")
         if not path.exists():
             raise EngineError(f"The engine did not save {digest}.")
@@ -151,27 +151,27 @@ def sent_digest(engine: Engine | None, source: LayoutSource, image: str) -> str:
     """
     if engine is None:
         return source.layout.get(image).digest
-    found, layout = source.find(image), source.layout
-    if found or engine.containerd_store:
-        return found.manifest.digest if found else image
-    with layout.written() as folder:
-        manifest = save_image(engine, image, Layout(folder=folder / "saved"), packed=[layout])
+    content, layout = source.find(image), source.layout
+    if content or engine.containerd_store:
+        return content.manifest.digest if content else image
+    with layout.write_lock() as folder:
+        manifest = save_image(engine, image, Layout(folder=folder / "saved"), layouts=[layout])
         layout.take(folder / "saved", manifest.digest)
     return manifest.digest
 
 
 def save_image(
-    engine: Engine, digest: str, layout: Layout, *, packed: Sequence[Layout] = (), threads: int | None = -1
+    engine: Engine, digest: str, layout: Layout, *, layouts: Sequence[Layout] = (), threads: int | None = -1
 ) -> Manifest:
     """Write an image of a classic store into a layout, and return its manifest. ``threads`` are as in `SavedArchive`.
 
-    Layers in one of the ``packed`` layouts are not compressed again. The digest of the config is the image's ID in the
+    Layers in one of the ``layouts`` layouts are not compressed again. The digest of the config is the image's ID in the
     engine. Raises EngineError and BuildError.
     """
-    with engine.saved(digest) as pieces:
-        stream: Any = Stream(pieces)
+    with engine.save(digest) as pieces:
+        stream: Any = ChunkReader(pieces)
         archive = SavedArchive(
-            file=stream, diff_ids=engine.layers(digest), known=known_layers(packed), threads=threads
+            file=stream, diff_ids=engine.layers(digest), layers=known_layers(layouts), threads=threads
         )  # fmt: skip
         manifest = archive.write(layout)
     if manifest.config.digest != digest:
@@ -195,12 +195,12 @@ def check_tested(content: Content, image: str) -> None:
         raise EngineError(f"{image} was tested, and its packed layers are others.", hint=_AGAIN)
 
 
-def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, wanted: Callable[[str], bool]) -> None:
+def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, select: Callable[[str], bool]) -> None:
     name = member.name.removeprefix(_BLOBS)
     if not member.isfile() or name == member.name or not name.isalnum():
         return
     target = folder / name
-    if target.exists() or (member.size > _SMALL and not wanted(f"sha256:{name}")):
+    if target.exists() or (member.size > _SMALL and not select(f"sha256:{name}")):
         return
     source: IO[bytes] | None = archive.extractfile(member)
     assert source

@@ -22,7 +22,7 @@ _ENGINE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpu:
+class GpuAccess:
     """The method by which programs get GPUs: on the host, or by a runtime or CDI devices of the engine.
 
     ``reason`` is the evidence for it, or why there is no GPU.
@@ -54,7 +54,7 @@ class Gpu:
             return DeviceRequest(driver="nvidia", count=-1, capabilities=[["gpu"]])
         return None
 
-    def numbered(self, numbers: Sequence[str]) -> DeviceRequest | None:
+    def number(self, numbers: Sequence[str]) -> DeviceRequest | None:
         """Return the option for these GPUs of the engine; None if it has none."""
         if self.how == "cdi":
             return DeviceRequest(driver="cdi", device_ids=[f"{KIND}={number}" for number in numbers])
@@ -72,30 +72,32 @@ class CdiSpec:
     devices: tuple[str, ...]
 
 
-def gpu_of(info: Mapping[str, Any], specs: Iterable[CdiSpec], *, hook: bool = False) -> Gpu:
+def gpu_of(info: Mapping[str, Any], specs: Iterable[CdiSpec], *, hook: bool = False) -> GpuAccess:
     """Return an engine's GPUs, by its `info` and the CDI specifications in its folders.
 
     ``hook`` is True if NVIDIA's runtime hook is in the engine's PATH. CDI takes precedence: newer engines use it for
     `--gpus` too, and it needs no runtime.
     """
     folders = info.get("CDISpecDirs") or []
-    found = next((spec for spec in specs if spec.kind == KIND and "all" in spec.devices), None)
+    value = next((spec for spec in specs if spec.kind == KIND and "all" in spec.devices), None)
     discovered = {device.get("ID") for device in info.get("DiscoveredDevices") or ()}  # of engines since 28.3
     if folders and ALL in discovered:
-        return Gpu(how="cdi", reason=f"the engine has found the CDI device {ALL}")
-    if folders and found:
-        return Gpu(how="cdi", reason=f"{found.path} describes {ALL}")
+        return GpuAccess(how="cdi", reason=f"the engine has found the CDI device {ALL}")
+    if folders and value:
+        return GpuAccess(how="cdi", reason=f"{value.path} describes {ALL}")
     if "nvidia" in (info.get("Runtimes") or {}):
-        return Gpu(how="runtime", reason="the engine has a runtime of the name nvidia")
+        return GpuAccess(how="runtime", reason="the engine has a runtime of the name nvidia")
     if hook:
-        return Gpu(how="runtime", reason=f"{_HOOK} is installed where the engine looks")
-    if found:
-        return Gpu(how="none", reason=f"{found.path} describes {ALL}, but CDI is off in the engine (features.cdi)")
+        return GpuAccess(how="runtime", reason=f"{_HOOK} is installed where the engine looks")
+    if value:
+        return GpuAccess(
+            how="none", reason=f"{value.path} describes {ALL}, but CDI is off in the engine (features.cdi)"
+        )
     where = f"no CDI device {ALL} in {', '.join(folders)}" if folders else "CDI is off"
-    return Gpu(how="none", reason=f"the engine has no nvidia runtime, and {where}")
+    return GpuAccess(how="none", reason=f"the engine has no nvidia runtime, and {where}")
 
 
-def look_for_gpu(engine: Engine) -> Gpu:
+def look_for_gpu(engine: Engine) -> GpuAccess:
     """Return an engine's GPUs. Folders are read only for an engine on this machine. Raises EngineError."""
     info = engine.info
     if not engine.address.local:
@@ -105,12 +107,12 @@ def look_for_gpu(engine: Engine) -> Gpu:
     return gpu_of(info, read_specs(map(Path, folders)), hook=shutil.which(_HOOK, path=path) is not None)
 
 
-def gpu_of_host(devices: Path = Path("/dev")) -> Gpu:
+def gpu_of_host(devices: Path = Path("/dev")) -> GpuAccess:
     """Return the GPUs of this machine, by the device files of their driver."""
-    found = [*sorted(devices.glob("nvidia[0-9]*")), *devices.glob("dxg")]  # dxg: a GPU of Windows, in WSL
-    if found:
-        return Gpu(how="host", reason=f"this machine has {found[0]}")
-    return Gpu(how="none", reason=f"this machine has no {devices}/nvidia0")
+    pathes = [*sorted(devices.glob("nvidia[0-9]*")), *devices.glob("dxg")]  # dxg: a GPU of Windows, in WSL
+    if pathes:
+        return GpuAccess(how="host", reason=f"this machine has {pathes[0]}")
+    return GpuAccess(how="none", reason=f"this machine has no {devices}/nvidia0")
 
 
 def read_specs(folders: Iterable[Path]) -> tuple[CdiSpec, ...]:

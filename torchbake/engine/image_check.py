@@ -51,19 +51,19 @@ def pull_image(engine: Engine, repository: str, key: str, login: dict[str, str] 
 
 def check_pulled(engine: Engine, name: str) -> str:
     """Check an image that was pulled by ``repository:tag`` or ``repository@digest``, and return its ID."""
-    found = engine.find([name])
-    if found is None:
+    text = engine.find([name])
+    if text is None:
         raise EngineError(f"{name} was pulled, but is not in the engine.", hint="See: docker images --digests")
-    check_image(engine, found)
-    return found
+    check_image(engine, text)
+    return text
 
 
 def _problem(engine: Engine, image: str, layers: Sequence[str] | None) -> str:
     """Return why the engine cannot use an image, or an empty text."""
     try:
-        found = engine.find([image])
-        if found != image:
-            return f"it has {found} under this digest" if found else "it does not have the image"
+        text = engine.find([image])
+        if text != image:
+            return f"it has {text} under this digest" if text else "it does not have the image"
         if layers is not None and (unpacked := engine.layers(image)) != tuple(layers):
             return f"it has {len(unpacked)} layers of {len(layers)}, or others"
         runner = Runner(engine)

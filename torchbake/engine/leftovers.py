@@ -3,7 +3,7 @@
 import re
 
 from torchbake.engine.client import Engine, answering
-from torchbake.engine.owner import is_gone, owner_label
+from torchbake.engine.owner import has_ended, owner_label
 from torchbake.engine.runner import OWNER, owners, remove
 
 LOOPBACK = "torchbake"  # the first part of the path of images that an engine pulls from a run
@@ -19,7 +19,7 @@ def remove_leftovers(engine: Engine, label: str = OWNER) -> int:
     local = engine.address.local
     if label == OWNER:
         remove_loopback_names(engine)
-    return sum(remove(engine, label, owner) for owner in owners(engine, label) if is_gone(owner, same_machine=local))
+    return sum(remove(engine, label, owner) for owner in owners(engine, label) if has_ended(owner, same_machine=local))
 
 
 def loopback_path(secret: str) -> str:
@@ -40,5 +40,5 @@ def remove_loopback_names(engine: Engine) -> None:
     names = {name for entry in entries for key in ("RepoTags", "RepoDigests") for name in entry.get(key) or ()}
     for name in names:
         match = _NAME.fullmatch(name)
-        if match and is_gone(bytes.fromhex(match["owner"]).decode(errors="replace"), same_machine=local):
+        if match and has_ended(bytes.fromhex(match["owner"]).decode(errors="replace"), same_machine=local):
             engine.remove([name])

@@ -5,14 +5,14 @@ from pathlib import Path
 
 
 def owner_label() -> str:
-    """Return a label of this process for `is_gone`: boot, PID namespace, pid and start time; empty without /proc."""
+    """Return a label of this process for `has_ended`: boot, PID namespace, pid and start time; empty without /proc."""
     try:
         return "/".join((*_system(), str(os.getpid()), _status(os.getpid())[1]))
     except OSError:
         return ""
 
 
-def is_gone(owner: str, *, same_machine: bool) -> bool:
+def has_ended(owner: str, *, same_machine: bool) -> bool:
     """Return whether the process of an `owner_label` has certainly ended.
 
     With ``same_machine`` the owner was on this machine, so every owner of another boot has ended.

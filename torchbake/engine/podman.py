@@ -30,7 +30,7 @@ def pull(reference: str) -> None:
 
 
 @contextlib.contextmanager
-def saved(image: str) -> Iterator[Iterator[bytes]]:
+def save(image: str) -> Iterator[Iterator[bytes]]:
     """Yield the pieces of an archive of an image's OCI layout with uncompressed layers. Raises EngineError."""
     query = {"references": image, "format": "oci-archive", "ociAcceptUncompressedLayers": "true"}
     with _asking("GET", "/images/export", query) as answer:

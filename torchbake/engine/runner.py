@@ -16,7 +16,7 @@ from docker.models.volumes import Volume
 from docker.types import LogConfig
 
 from torchbake.core.plain_text import last_line
-from torchbake.core.processes import Finished
+from torchbake.core.processes import ProcessResult
 from torchbake.core.signals import signal_name, to_its_end
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.owner import owner_label
@@ -28,14 +28,14 @@ OWNER = f"{LABEL}.owner"
 _TOGETHER = f"{LABEL}.cluster"
 _LOOK = 0.1  # seconds between two checks of a removal
 _REMOVE_SECONDS = 10  # for a removal by another process
-_GONE = (404, 409)  # removed, or being removed
+_MISSING_CODES = (404, 409)  # removed, or being removed
 
 # Not every default driver of an engine keeps logs that can be read.
 _LOGS = LogConfig(type="json-file", config={"max-size": "64m"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class ContainerEnd:
     """The end of a container, after ``seconds``, at the time ``at`` since the epoch, or 0 if it never ran.
 
     ``problem`` is the engine's reason why it did not start. ``out_of_memory`` and ``timed_out`` are reasons of a kill.
@@ -52,11 +52,12 @@ class Ended:
     problem: str = ""
 
     @classmethod
-    def of(cls, done: Finished, name: str, *, problem: str = "") -> "Ended":
+    def of(cls, result: ProcessResult, name: str, *, problem: str = "") -> "ContainerEnd":
         """Return the end of a process without a container."""
         return cls(
-            name=name, code=done.code, seconds=done.seconds, at=done.at, stdout=done.stdout, stderr=done.stderr,
-            timed_out=done.late, problem=problem,
+            name=name, code=result.code, seconds=result.seconds, at=result.at, stdout=result.stdout,
+            stderr=result.stderr,
+            timed_out=result.late, problem=problem,
         )  # fmt: skip
 
     @property
@@ -113,7 +114,7 @@ class Runner:
             self._engine.client.networks.create(name, driver="bridge", internal=internal, labels=self.labels)
         return name
 
-    def attached(self, network: str, name: str) -> dict[str, Any]:
+    def endpoint(self, network: str, name: str) -> dict[str, Any]:
         """Return the options of a container that has this name on a network."""
         endpoint = self._engine.client.api.create_endpoint_config(aliases=[name])
         return {"network": network, "networking_config": {network: endpoint}}
@@ -156,21 +157,21 @@ class Runner:
         with answering():
             return self._engine.client.api.attach(str(container.id), stream=True, demux=True)
 
-    def ended(self, container: Container, name: str, *, late: bool = False) -> Ended:
+    def wait_for_end(self, container: Container, name: str, *, late: bool = False) -> ContainerEnd:
         """Return the end of a container, which was killed after the time limit if ``late``."""
         with answering():
             try:
                 container.reload()
                 stdout, stderr = (container.logs(stdout=out, stderr=not out) for out in (True, False))
             except NotFound:
-                return Ended(name=name, code=125, problem="somebody removed the container")
+                return ContainerEnd(name=name, code=125, problem="somebody removed the container")
         state = container.attrs["State"]
-        started, at = _moment(state["StartedAt"]), _moment(state["FinishedAt"])
+        start, at = _moment(state["StartedAt"]), _moment(state["FinishedAt"])
         problem = self._problems.get(str(container.id), "")
-        return Ended(
+        return ContainerEnd(
             name=name,
             code=state["ExitCode"] or (125 if problem else 0),
-            seconds=round(max(0.0, at - started), 3),
+            seconds=round(max(0.0, at - start), 3),
             at=at,
             stdout=stdout.decode(errors="replace"),
             stderr=stderr.decode(errors="replace"),
@@ -181,7 +182,7 @@ class Runner:
 
     def remove(self, container: Container) -> None:
         """Remove a container with its anonymous volumes, even if it runs."""
-        with answering(), _already_gone():
+        with answering(), _ignore_missing():
             container.remove(force=True, v=True)
 
     def remove_all(self) -> None:
@@ -195,13 +196,13 @@ def read_history(engine: Engine, image: str) -> list[dict[str, Any]]:
     until it has unpacked the image again, for a new container.
     """
     with answering():
-        found = engine.client.images.get(image)
+        engine_image = engine.client.images.get(image)
         with contextlib.suppress(NotFound):
-            return list(found.history())
+            return list(engine_image.history())
     runner = Runner(engine)
     runner.remove(runner.container(image, ["/"]))
     with answering():
-        return list(found.history())
+        return list(engine_image.history())
 
 
 def run_words(labels: Mapping[str, str]) -> list[str]:
@@ -214,23 +215,23 @@ def run_words(labels: Mapping[str, str]) -> list[str]:
 
 def remove(engine: Engine, label: str, value: str) -> int:
     """Remove the containers with their volumes, networks and volumes of a label, and return their number."""
-    client, wanted = engine.client, {"label": f"{label}={value}"}
+    client, expected_values = engine.client, {"label": f"{label}={value}"}
     with answering():
-        containers = client.api.containers(all=True, filters=wanted)
+        containers = client.api.containers(all=True, filters=expected_values)
         for entry in containers:
-            with _already_gone():
+            with _ignore_missing():
                 client.api.remove_container(entry["Id"], force=True, v=True)
         # A container that another process is removing still uses its network.
         deadline = time.monotonic() + _REMOVE_SECONDS
-        while containers and client.api.containers(all=True, filters=wanted) and time.monotonic() < deadline:
+        while containers and client.api.containers(all=True, filters=expected_values) and time.monotonic() < deadline:
             time.sleep(_LOOK)
-        networks = client.api.networks(filters=wanted)
+        networks = client.api.networks(filters=expected_values)
         for entry in networks:
-            with _already_gone():
+            with _ignore_missing():
                 client.api.remove_network(entry["Id"])
-        volumes = client.api.volumes(filters=wanted)["Volumes"] or []
+        volumes = client.api.volumes(filters=expected_values)["Volumes"] or []
         for entry in volumes:
-            with _already_gone():
+            with _ignore_missing():
                 client.api.remove_volume(entry["Name"])
     return len(containers) + len(networks) + len(volumes)
 
@@ -246,11 +247,11 @@ def owners(engine: Engine, label: str = OWNER) -> set[str]:
 
 
 @contextlib.contextmanager
-def _already_gone() -> Iterator[None]:
+def _ignore_missing() -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        if error.status_code not in _GONE:
+        if error.status_code not in _MISSING_CODES:
             raise
 
 

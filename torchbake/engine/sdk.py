@@ -7,13 +7,13 @@ from docker.tls import TLSConfig
 from requests.utils import get_environ_proxies
 
 from torchbake.engine.address import Address, engine_address
-from torchbake.engine.ssh_relay import relayed
+from torchbake.engine.ssh_relay import relay
 
 
 def sdk_client(timeout: int, **options: Any) -> docker.DockerClient:
     """Connect to this process's engine. Raises EngineError, and errors of the SDK if no engine answers."""
     address = engine_address()
-    host = relayed(address.host) if address.host.startswith("ssh://") else address.host
+    host = relay(address.host) if address.host.startswith("ssh://") else address.host
     return docker.DockerClient(base_url=host, tls=_tls(address), timeout=timeout, **options)
 
 

@@ -19,7 +19,7 @@ from torchbake.ui.tool_environment import environment_of
 
 
 @functools.cache
-def relayed(host: str) -> str:
+def relay(host: str) -> str:
     """Return a socket that relays to an ``ssh://`` address while this process runs. Raises EngineError."""
     command = ssh_command(host)
     folder = Path(tempfile.mkdtemp(prefix="torchbake-"))  # only this user may enter it

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchbake.core.inherited import inherited
+from torchbake.core.tool_variables import inherited_variables
 
 _HTTP, _HTTPS = "Acquire::http::Proxy", "Acquire::https::Proxy"
 # One setting per line, for all hosts or (after another ::) for one host.
@@ -34,9 +34,9 @@ def dumped_by_apt(environ: Mapping[str, str]) -> str:
     command = shutil.which("apt-config", path=environ.get("PATH"))
     if command is None:
         return ""
-    env = inherited("apt", environ)
-    done = subprocess.run([command, "dump"], env=env, capture_output=True, text=True, errors="replace", check=False)
-    return "" if done.returncode else done.stdout
+    env = inherited_variables("apt", environ)
+    process = subprocess.run([command, "dump"], env=env, capture_output=True, text=True, errors="replace", check=False)
+    return "" if process.returncode else process.stdout
 
 
 def read_apt_config(
@@ -50,16 +50,16 @@ def read_apt_config(
     """
     # As apt does, without backups such as debian.sources.bak.
     uris = _source_uris([root / "sources.list", *_with_suffix(root / "sources.list.d", ".list", ".sources")])
-    chosen = environ.get("TORCHBAKE_APT_MIRROR", "")
-    mirror = chosen or _first(uris, "/debian")
+    choice = environ.get("TORCHBAKE_APT_MIRROR", "")
+    mirror = choice or _first(uris, "/debian")
     proxy = environ.get("TORCHBAKE_APT_PROXY", "")
     proxies: tuple[tuple[str, str], ...] = ((_HTTP, proxy), (_HTTPS, proxy))
     if not proxy:
-        text = dump(environ) or _concatenated([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
+        text = dump(environ) or _concatenate([root / "apt.conf", *_with_suffix(root / "apt.conf.d", "", ".conf")])
         # The last value of a key counts, and an empty value removes the key.
         last = {key.lower(): (key, value) for key, value in _PROXY.findall(text)}
         proxies = tuple((key, value) for key, value in last.values() if value)
-    security = "" if chosen else _first(uris, "/debian-security")
+    security = "" if choice else _first(uris, "/debian-security")
     return AptConfig(
         mirror=mirror,
         security_mirror=security or re.sub(r"/debian/?$", "/debian-security", mirror),
@@ -78,12 +78,12 @@ def _with_suffix(folder: Path, *suffixes: str) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix in suffixes)
 
 
-def _concatenated(paths: Iterable[Path]) -> str:
+def _concatenate(paths: Iterable[Path]) -> str:
     return "\n".join(path.read_text(errors="replace") for path in paths if path.is_file() and os.access(path, os.R_OK))
 
 
 def _source_uris(paths: Iterable[Path]) -> list[str]:
-    lines = [line.strip() for line in _concatenated(paths).splitlines()]
+    lines = [line.strip() for line in _concatenate(paths).splitlines()]
     one_line = [re.sub(r"\[[^\]]*\]", "", line).split() for line in lines if line.startswith(("deb ", "deb\t"))]
     deb822 = [line.split(":", 1)[1].split() for line in lines if line.lower().startswith("uris:")]
     return [words[1] for words in one_line if len(words) > 1] + [uri for uris in deb822 for uri in uris]

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from torchbake.core.files import in_memory
+from torchbake.hostconfig.apt_archives import archive_of
 from torchbake.hostconfig.apt_config import AptConfig, apt_conf
-from torchbake.hostconfig.apt_sources import archive_of
 from torchbake.hostconfig.pip_config import PipConfig, is_remote
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec

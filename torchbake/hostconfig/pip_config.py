@@ -106,9 +106,9 @@ def _pip_files(environ: Mapping[str, str], etc: Path) -> Iterable[Path]:
     shared = (environ.get("XDG_CONFIG_DIRS") or str(etc / "xdg")).split(":")
     yield from (Path(folder) / "pip/pip.conf" for folder in shared)
     yield etc / "pip.conf"
-    named = environ.get("PIP_CONFIG_FILE")
-    if named and Path(named).exists():  # replaces the user's files, as in pip
-        yield Path(named)
+    name = environ.get("PIP_CONFIG_FILE")
+    if name and Path(name).exists():  # replaces the user's files, as in pip
+        yield Path(name)
         return
     yield home / ".pip/pip.conf"
     yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"

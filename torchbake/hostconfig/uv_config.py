@@ -16,11 +16,11 @@ def uv_toml(pip: PipConfig) -> str:
         "allow-insecure-host": list(pip.trusted_hosts),
         "no-index": pip.no_index,
     }
-    written = {key: value for key, value in lines.items() if value}
-    if "extra-index-url" in written:
+    outputs = {key: value for key, value in lines.items() if value}
+    if "extra-index-url" in outputs:
         # pip takes the best version of all indexes; uv by default the best one of the first index that has the name.
-        written["index-strategy"] = "unsafe-best-match"
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in written.items())
+        outputs["index-strategy"] = "unsafe-best-match"
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in outputs.items())
 
 
 def _absolute(place: str) -> str:

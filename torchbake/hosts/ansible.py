@@ -15,7 +15,7 @@ from packaging.version import Version
 from torchbake.core.child import run as run_child
 from torchbake.errors import HostError, InstallError
 from torchbake.hosts.inventory import InventoryHost, inventory_problem, no_hosts, read_inventory
-from torchbake.hosts.play import Request, inventory_environment, inventory_words, typed, written
+from torchbake.hosts.play import PlayRequest, command_of, inventory_environment, inventory_words, write_play
 from torchbake.hosts.results import HostResult, read_results
 from torchbake.ui.command import Command
 from torchbake.ui.tool_environment import environment_of
@@ -46,25 +46,25 @@ class Ansible:
             raise HostError(
                 f"{source}: there is no such inventory.", hint=f"See the example: {Command('help', 'hosts')}."
             )
-        done = subprocess.run(
+        process = subprocess.run(
             [*self.program("inventory"), *inventory_words(source, limit, extra, words)],
             env=inventory_environment(environment_of("ansible")), stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if done.returncode:
-            raise inventory_problem(source, done.stderr)
-        hosts = read_inventory(done.stdout)
+        if process.returncode:
+            raise inventory_problem(source, process.stderr)
+        hosts = read_inventory(process.stdout)
         if not hosts:
             raise no_hosts(source, limit)
         return hosts
 
-    def play(self, request: Request, variables: Mapping[str, Any], hosts: Sequence[str]) -> tuple[HostResult, ...]:
+    def play(self, request: PlayRequest, variables: Mapping[str, Any], hosts: Sequence[str]) -> tuple[HostResult, ...]:
         """Run a playbook and return a result for each host. Ansible's output goes to stderr.
 
         Ctrl-C reaches Ansible, which ends its workers; then KeyboardInterrupt is raised. Raises HostError if Ansible
         ends before it has reached any host.
         """
-        with written(request, variables) as play:
+        with write_play(request, variables) as play:
             words = [*self.program("playbook"), *play.words(request)]
             env = play.environment(environment_of("ansible"))
             code = run_child(words, folder=Path.cwd(), env=env, stdout=_STDERR, insist=_INSIST)
@@ -78,9 +78,9 @@ class Ansible:
         # After success, a host without a result is not in the play.
         return tuple(result for result in results if code or result.reached)
 
-    def shown(self, request: Request) -> str:
+    def command_line(self, request: PlayRequest) -> str:
         """Return the command of a playbook as a user would type it."""
-        return typed(self.program("playbook"), request)
+        return command_of(self.program("playbook"), request)
 
 
 def find_ansible() -> Ansible:

@@ -13,7 +13,7 @@ from torchbake.ui.command import Command
 _REFUSAL = re.compile(
     r"Failed to parse inventory with '(?:[\w.]+\.)?(\w+)' plugin: (?:Failed to parse inventory: )?(.+)"
 )
-_MEANT = {".yml": "yaml", ".yaml": "yaml", ".json": "yaml", "": "ini", ".ini": "ini", ".cfg": "ini"}
+_FORMATS = {".yml": "yaml", ".yaml": "yaml", ".json": "yaml", "": "ini", ".ini": "ini", ".cfg": "ini"}
 _MESSAGE = re.compile(r"^\[?(ERROR|WARNING)\]?[!:]+ *(.+)", flags=re.MULTILINE)
 _OF_THE_FILE = "Completely failed to parse inventory"
 _OF_EXTRA_VARS = "failed at splitting arguments"  # the error of each format for an invalid -e
@@ -69,8 +69,8 @@ def inventory_problem(source: str, stderr: str) -> HostError:
     if others:  # -e, a vault, a file of variables
         return HostError(f"Ansible cannot list the hosts of {source}: {_plain(others[-1])}", hint=_HINT)
     suffix = re.search(r"\.\w+$", source)
-    meant = refusals.get(_MEANT.get(suffix[0] if suffix else "", ""))
-    reason = meant or ["Ansible gave no reason", *refusals.values(), *(words for _, words in messages)][-1]
+    suggestion = refusals.get(_FORMATS.get(suffix[0] if suffix else "", ""))
+    reason = suggestion or ["Ansible gave no reason", *refusals.values(), *(words for _, words in messages)][-1]
     return HostError(
         f"{source} is not an inventory: {_plain(reason)}", hint=f"See the example: {Command('help', 'hosts')}. {_HINT}"
     )

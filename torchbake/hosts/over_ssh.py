@@ -11,14 +11,14 @@ from typing import IO
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from torchbake.checks.smoke_jobs import Job
+from torchbake.checks.smoke_jobs import SmokeJob
 from torchbake.checks.smoke_run import Look, Session
 from torchbake.core.plain_text import last_line
 from torchbake.core.problem import Problem
-from torchbake.core.processes import Finished, Process, watch
-from torchbake.engine.containers import Node
-from torchbake.engine.runner import Ended
-from torchbake.hosts.ssh import CONNECTION_FAILED, NO_PYTHON, Request, SshHost
+from torchbake.core.processes import Process, ProcessResult, watch
+from torchbake.engine.containers import ContainerNode
+from torchbake.engine.runner import ContainerEnd
+from torchbake.hosts.ssh import CONNECTION_FAILED, NO_PYTHON, SshHost, SshRequest
 from torchbake.ui.command import Command
 
 _GRACE = 15  # Seconds until ssh is killed after its stdin was closed.
@@ -52,20 +52,20 @@ class OverSsh:
     session: Session
     toolbox = "."  # the archive is unpacked in the command's working directory
 
-    def run(self, job: Job, nodes: Sequence[Node], limit: int, on_look: Look) -> tuple[Ended, ...]:
+    def run(self, job: SmokeJob, nodes: Sequence[ContainerNode], limit: int, on_look: Look) -> tuple[ContainerEnd, ...]:
         on_look(f"it runs on {', '.join(host.name for host in self.hosts)}")
         order = job.layout.order if job.layout else None
         pairs = enumerate(zip(self.hosts, nodes, strict=False))
         with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
-            ended = [pool.submit(self._one, host, node, limit, _delay(i, order)) for i, (host, node) in pairs]
-        return tuple(each.result() for each in ended)
+            futures = [pool.submit(self._one, host, node, limit, _delay(i, order)) for i, (host, node) in pairs]
+        return tuple(each.result() for each in futures)
 
-    def _one(self, host: SshHost, node: Node, limit: int, delay: float) -> Ended:
+    def _one(self, host: SshHost, node: ContainerNode, limit: int, delay: float) -> ContainerEnd:
         if self.session.stopping.wait(delay):
             raise KeyboardInterrupt
         port = {"MASTER_PORT": str(self.port)} if "NNODES" in node.env else {}
         off = {"CUDA_VISIBLE_DEVICES": ""} if self.gpu_off else {}
-        request = Request(command=node.command, env={**node.env, **port, **off}, archive=self.archive)
+        request = SshRequest(command=node.command, env={**node.env, **port, **off}, archive=self.archive)
         return call(host, request, limit, self.session.stopping)
 
 
@@ -74,27 +74,27 @@ def _delay(number: int, order: str | None) -> float:
     return _LATER if late else 0
 
 
-def call(host: SshHost, request: Request, limit: float, stopping: threading.Event) -> Ended:
+def call(host: SshHost, request: SshRequest, limit: float, stopping: threading.Event) -> ContainerEnd:
     """Run a request on a host to its end. If ``stopping`` is set, end it there and raise KeyboardInterrupt."""
 
     def start(out: IO[bytes], err: IO[bytes]) -> Process:
         process = subprocess.Popen(host.words, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True)
-        threading.Thread(target=_feed, args=(process, request.sent), daemon=True).start()
+        threading.Thread(target=_feed, args=(process, request.encode), daemon=True).start()
         return process
 
-    return _ended(host, watch(start, _end, limit=limit, stopping=stopping))
+    return _end_of(host, watch(start, _end, limit=limit, stopping=stopping))
 
 
-def _ended(host: SshHost, done: Finished) -> Ended:
-    return Ended.of(done, host.name, problem="" if done.late else _problem(host, done))
+def _end_of(host: SshHost, result: ProcessResult) -> ContainerEnd:
+    return ContainerEnd.of(result, host.name, problem="" if result.late else _problem(host, result))
 
 
-def _problem(host: SshHost, done: Finished) -> str:
+def _problem(host: SshHost, result: ProcessResult) -> str:
     """Return the reason why no command was started on the host; "" if it was."""
-    last = last_line(done.stderr)
-    if done.code == CONNECTION_FAILED:
+    last = last_line(result.stderr)
+    if result.code == CONNECTION_FAILED:
         return f"ssh cannot log in as {host.user}: {last}"
-    lacks_python = done.code in NO_PYTHON and host.python in last
+    lacks_python = result.code in NO_PYTHON and host.python in last
     return f"there is no {host.python} that {host.user} may run" if lacks_python else ""
 
 
@@ -123,12 +123,12 @@ def _end(process: Process) -> None:
 
 def look(host: SshHost, stopping: threading.Event) -> Facts | Problem:
     """Ask a host for its facts, or return the problem."""
-    ended = call(host, Request(), _LOOKING, stopping)
-    if ended.problem:
+    end = call(host, SshRequest(), _LOOKING, stopping)
+    if end.problem:
         connect = "Try: ssh -o BatchMode=yes HOST true"
-        return Problem(reason=ended.problem, remedy=connect if ended.code == CONNECTION_FAILED else _APPLY)
+        return Problem(reason=end.problem, remedy=connect if end.code == CONNECTION_FAILED else _APPLY)
     try:
-        facts = Facts.model_validate(json.loads(ended.stdout.strip().splitlines()[-1]))
+        facts = Facts.model_validate(json.loads(end.stdout.strip().splitlines()[-1]))
     except (ValueError, LookupError, ValidationError):
-        return Problem(reason=f"its Python {ended.how}: {ended.last_words}")
+        return Problem(reason=f"its Python {end.how}: {end.last_words}")
     return facts if facts.torch else Problem(reason="its sandbox has no torch", remedy=_APPLY)

@@ -22,11 +22,11 @@ _UNREADABLE_IS_AN_ERROR = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class PlayRequest:
     """A request to run a playbook of the collection.
 
     The arguments ``words`` are passed to ansible-playbook unchanged. The values of ``-e`` are ``extra``: they win over
-    the inventory, and the inventory wins over the variables of `written`.
+    the inventory, and the inventory wins over the variables of `write_play`.
     """
 
     playbook: str
@@ -61,7 +61,7 @@ class Play:
     def results(self) -> Path:
         return self.folder / "results.jsonl"
 
-    def words(self, request: Request) -> tuple[str, ...]:
+    def words(self, request: PlayRequest) -> tuple[str, ...]:
         """Return the arguments of ansible-playbook."""
         return (
             *("--inventory", str(self.variables), "--inventory", request.inventory),
@@ -77,7 +77,7 @@ class Play:
 
 
 @contextmanager
-def written(request: Request, variables: Mapping[str, Any]) -> Iterator[Play]:
+def write_play(request: PlayRequest, variables: Mapping[str, Any]) -> Iterator[Play]:
     """Make the folder of a run, and remove it afterwards."""
     with TemporaryDirectory(prefix="torchbake-host-") as name:
         play = Play(folder=Path(name))
@@ -109,6 +109,6 @@ def inventory_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, **_UNREADABLE_IS_AN_ERROR}
 
 
-def typed(program: Sequence[str], request: Request) -> str:
+def command_of(program: Sequence[str], request: PlayRequest) -> str:
     """Return the command of a playbook as a user would type it. Its folder exists only during a run."""
     return shlex.join([*program, *Play(folder=Path(gettempdir(), "torchbake-host-…")).words(request)])

@@ -7,8 +7,8 @@ from typing import Any
 
 from torchbake.errors import HostError
 from torchbake.hostconfig.pip_config import PipConfig
-from torchbake.hosts.chosen import Chosen
-from torchbake.hosts.variables import Carried, variables
+from torchbake.hosts.host_images import HostImages
+from torchbake.hosts.variables import HostFiles, variables
 from torchbake.hosts.wheels import Wheels, download, find_wheels
 from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import Project
@@ -19,7 +19,7 @@ from torchbake.ui import console
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preparation:
+class HostPreparation:
     """The sources of wheels. The ``folders`` win over those of pip's settings.
 
     If ``offline``, the hosts reach no index, so all wheels are copied to them. If ``dry``, no wheel is downloaded.
@@ -31,27 +31,27 @@ class Preparation:
     offline: bool = False
     dry: bool = False
 
-    def variables(self, chosen: Chosen) -> dict[str, Any]:
+    def variables(self, images: HostImages) -> dict[str, Any]:
         """Return the variables of `apply`.
 
         Raises LockError if a lock is missing or out of date, and HostError if the hosts need a wheel that is missing.
         """
         import uv  # noqa: PLC0415 - only installations need it
 
-        wheels = {spec.id: self._wheels(spec) for spec in chosen.images}
+        wheels = {spec.id: self._wheels(spec) for spec in images.images}
         if (self.offline and not self.dry) or self.pip.no_index:
             check_complete(wheels)
-        carried = Carried(locks=self.project.root / "images", uv=Path(uv.find_uv_bin()), wheels=wheels)
-        return variables(chosen, carried, self.pip)
+        files = HostFiles(locks=self.project.root / "images", uv=Path(uv.find_uv_bin()), wheels=wheels)
+        return variables(images, files, self.pip)
 
     def _wheels(self, spec: ImageSpec) -> Wheels:
         lock, downloads = read_lock(self.project.root, spec), self.project.state / "wheels/downloaded"
         folders = (*self.folders, *self.pip.local_folders, *([downloads] if downloads.is_dir() else []))
-        found = find_wheels(spec, lock, folders, self.project.state)
-        if not (self.offline and found.missing) or self.pip.no_index or self.dry:
-            return found
-        console.say(f"{spec.id}: {len(found.missing)} wheels for the hosts are downloaded first", style="dim")
-        download(spec, [lock.pins[name] for name in found.missing], self.pip, downloads)
+        wheels = find_wheels(spec, lock, folders, self.project.state)
+        if not (self.offline and wheels.missing) or self.pip.no_index or self.dry:
+            return wheels
+        console.say(f"{spec.id}: {len(wheels.missing)} wheels for the hosts are downloaded first", style="dim")
+        download(spec, [lock.pins[name] for name in wheels.missing], self.pip, downloads)
         return find_wheels(spec, lock, (*folders, downloads), self.project.state)
 
 
@@ -62,10 +62,10 @@ def expected_of(project: Project, spec: ImageSpec) -> dict[str, str | None]:
 
 def check_complete(wheels: Mapping[str, Wheels]) -> None:
     """Check that all wheels are in folders. Raises HostError with the names of missing wheels."""
-    for image, found in wheels.items():
-        if found.missing:
-            some = ", ".join(found.missing[:5]) + (", …" if len(found.missing) > 5 else "")
+    for image, image_wheels in wheels.items():
+        if image_wheels.missing:
+            some = ", ".join(image_wheels.missing[:5]) + (", …" if len(image_wheels.missing) > 5 else "")
             raise HostError(
-                f"{image}: {len(found.missing)} wheels of its lock are in no folder of this machine: {some}.",
+                f"{image}: {len(image_wheels.missing)} wheels of its lock are in no folder of this machine: {some}.",
                 hint="Name the folder that has them: --wheelhouse FOLDER",
             )

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torchbake.core.plain_text import clean
 
 
-class State(StrEnum):
+class HostState(StrEnum):
     """The state of a host after a playbook. ``NOT_REACHED``: the playbook stopped before the host's turn."""
 
     OK = "ok"
@@ -20,7 +20,7 @@ class State(StrEnum):
     NOT_REACHED = "not-reached"
 
 
-GOOD = (State.OK, State.CHANGED)
+GOOD = (HostState.OK, HostState.CHANGED)
 
 
 class Stats(BaseModel):
@@ -42,7 +42,7 @@ _FEW = 3  # lines of a reason that are joined
 _OF_COMMANDS = "non-zero return code"
 
 
-class Line(BaseModel):
+class CallbackLine(BaseModel):
     """One line of the callback."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -69,7 +69,7 @@ class HostResult:
     """The result of one host: the tasks that ``changed`` it, the ``task`` that failed, and the ``reason``."""
 
     host: str
-    state: State
+    state: HostState
     changed: tuple[str, ...] = ()
     task: str = ""
     reason: str = ""
@@ -81,7 +81,7 @@ class HostResult:
 
     @property
     def reached(self) -> bool:
-        return self.state is not State.NOT_REACHED
+        return self.state is not HostState.NOT_REACHED
 
     @property
     def remark(self) -> str:
@@ -101,32 +101,32 @@ def read_results(text: str, hosts: Sequence[str]) -> tuple[HostResult, ...]:
     return tuple(_result(name, [line for line in lines if line.host == name]) for name in names)
 
 
-def _lines(text: str) -> Iterable[Line]:
+def _lines(text: str) -> Iterable[CallbackLine]:
     for line in text.splitlines():
         try:
-            yield Line.model_validate_json(line)
+            yield CallbackLine.model_validate_json(line)
         except ValidationError:
             continue  # the last line of a process that was killed
 
 
-def _result(host: str, lines: Sequence[Line]) -> HostResult:
+def _result(host: str, lines: Sequence[CallbackLine]) -> HostResult:
     stats = next((line.stats for line in lines if line.stats), None)
     changed = tuple(line.task for line in lines if line.event == "changed")
     if not lines:
-        return HostResult(host=host, state=State.NOT_REACHED, reason="its turn did not come")
-    state = _state(stats) if stats else State.FAILED
+        return HostResult(host=host, state=HostState.NOT_REACHED, reason="its turn did not come")
+    state = _state(stats) if stats else HostState.FAILED
     bad = [line for line in lines if line.event in ("failed", "unreachable")] if state not in GOOD else []
     reason = bad[-1].reason if bad else "" if state in GOOD else "it was interrupted"
     task = bad[-1].task if bad else ""
     return HostResult(host=host, state=state, changed=changed, stats=stats or _NONE, task=task, reason=reason)
 
 
-def _state(stats: Stats) -> State:
+def _state(stats: Stats) -> HostState:
     if stats.unreachable:
-        return State.UNREACHABLE
+        return HostState.UNREACHABLE
     if stats.failures:
-        return State.FAILED
-    return State.CHANGED if stats.changed else State.OK
+        return HostState.FAILED
+    return HostState.CHANGED if stats.changed else HostState.OK
 
 
 def as_json(results: Iterable[HostResult]) -> list[dict[str, Any]]:

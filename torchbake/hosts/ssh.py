@@ -66,7 +66,7 @@ class SshHost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class SshRequest:
     """A command for a host, in the folder of an unpacked archive; without a command the host reports its facts.
 
     After the end of the connection the command gets ``grace`` seconds to end.
@@ -78,7 +78,7 @@ class Request:
     grace: float = 10
 
     @property
-    def sent(self) -> bytes:
+    def encode(self) -> bytes:
         """The bytes for the host's stdin, which stays open until the command must end."""
         program = _REMOTE.read_bytes()
         fields = {"command": self.command, "env": dict(self.env), "grace": self.grace, "size": len(self.archive)}

@@ -17,7 +17,7 @@ from torchbake.hostconfig.build_secrets import reached
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.proxies import PROXY_VARIABLES
 from torchbake.hostconfig.uv_config import uv_toml
-from torchbake.hosts.chosen import DEFAULTS, IMAGE, Chosen
+from torchbake.hosts.host_images import DEFAULTS, IMAGE, HostImages
 from torchbake.hosts.wheels import Wheels
 from torchbake.matrix.spec import ImageSpec
 
@@ -25,7 +25,7 @@ _WHEELS = "pytorch_wheelhouse"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carried:
+class HostFiles:
     """Files of this machine for the hosts: the folder of locks, uv, and wheels by image."""
 
     locks: Path
@@ -34,25 +34,25 @@ class Carried:
 
 
 def variables(
-    chosen: Chosen, carried: Carried, pip: PipConfig, environ: Mapping[str, str] = os.environ
+    images: HostImages, files: HostFiles, pip: PipConfig, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
     """Return the variables of `apply`, over which those of an inventory win.
 
     Values that differ between images are chosen by the host's ``pytorch_image``.
     """
-    of_image = {spec.id: _of_image(spec, carried.wheels[spec.id], pip) for spec in chosen.images}
+    of_image = {spec.id: _of_image(spec, files.wheels[spec.id], pip) for spec in images.images}
     names = dict.fromkeys(name for values in of_image.values() for name in values)
     return {
-        "pytorch_locks": str(carried.locks),
-        DEFAULTS: dict(chosen.defaults),
-        "pytorch_uv": str(carried.uv),
+        "pytorch_locks": str(files.locks),
+        DEFAULTS: dict(images.defaults),
+        "pytorch_uv": str(files.uv),
         **_environment(pip, environ),
         **({"pytorch_ca_file": pip.cert} if pip.cert and Path(pip.cert).is_file() else {}),
         **{name: _by_image({image: values.get(name) for image, values in of_image.items()}) for name in names},
     }
 
 
-def asked_for(values: Mapping[str, Any], *, offline: bool, wheelhouse: bool) -> dict[str, Any]:
+def options_of(values: Mapping[str, Any], *, offline: bool, wheelhouse: bool) -> dict[str, Any]:
     """Return the variables of `--offline` and `--wheelhouse`, which win over the inventory too."""
     carried = (offline or wheelhouse) and _WHEELS in values
     return {
@@ -91,7 +91,7 @@ def _environment(pip: PipConfig, environ: Mapping[str, str]) -> dict[str, Any]:
     return {"pytorch_environment": proxies} if proxies else {}
 
 
-def shown(values: Mapping[str, Any]) -> dict[str, Any]:
+def printable(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return variables without logins in their addresses."""
-    found: dict[str, Any] = json.loads(re.sub(r"://[^\s/@\"]+@", "://", json.dumps(values)))
-    return found
+    matches: dict[str, Any] = json.loads(re.sub(r"://[^\s/@\"]+@", "://", json.dumps(values)))
+    return matches

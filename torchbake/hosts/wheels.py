@@ -29,8 +29,8 @@ class Wheels:
 
 def find_wheels(spec: ImageSpec, lock: Lock, folders: Sequence[Path], state: Path) -> Wheels:
     """Find the wheels of a lock in folders."""
-    staged = stage_wheels({spec.id: lock.pins.values()}, folders, spec.base.python, state)
-    folder = staged / spec.id if staged else None
+    path = stage_wheels({spec.id: lock.pins.values()}, folders, spec.base.python, state)
+    folder = path / spec.id if path else None
     return Wheels(folder=folder, missing=missing_of(lock, folder))
 
 
@@ -81,9 +81,9 @@ def pip_environment(spec: ImageSpec, pip: PipConfig, environ: Mapping[str, str])
 def _pip() -> tuple[str, ...]:
     if importlib.util.find_spec("pip"):
         return (sys.executable, "-m", "pip")
-    found = shutil.which("pip3") or shutil.which("pip")
-    if found is None:
+    text = shutil.which("pip3") or shutil.which("pip")
+    if text is None:
         raise HostError(
             "Downloading wheels needs pip, which is not installed.", hint="Name a folder: --wheelhouse FOLDER"
         )
-    return (found,)
+    return (text,)

@@ -13,16 +13,16 @@ Problem = tuple[Location, str]
 def cross_checks(job: Job) -> list[Problem]:
     """Return every contradiction, with the key to correct."""
     checks = (_program, _nodes, _files, _volumes, _tolerations)
-    found = [problem for check in checks for problem in check(job)]
+    matches = [problem for check in checks for problem in check(job)]
     for name in sorted(job.env.keys() & job.secrets.keys()):
-        found.append((("env", name), "is a variable of `secrets` too: keep one of them"))
+        matches.append((("env", name), "is a variable of `secrets` too: keep one of them"))
     shm, memory = job.resources.shm, job.resources.memory
     if shm and memory and bytes_of(shm) > bytes_of(memory):
-        found.append((("resources", "shm"), f"{shm} is part of the memory, which is {memory}: correct one of them"))
+        matches.append((("resources", "shm"), f"{shm} is part of the memory, which is {memory}: correct one of them"))
     if job.slurm.runtime == "oci" and not job.slurm.image:
         why = "starts a bundle, a folder with config.json and rootfs: name the bundle in slurm.image"
-        found.append((("slurm", "runtime"), why))
-    return found
+        matches.append((("slurm", "runtime"), why))
+    return matches
 
 
 def _program(job: Job) -> Iterator[Problem]:

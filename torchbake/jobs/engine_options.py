@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from docker.types import Mount, Ulimit
 
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import GpuAccess
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.task import CAPABILITIES, Task, node_name, shm_of, workdir_of
@@ -14,20 +14,20 @@ _HARDENED = {"security_opt": ["no-new-privileges"]}
 _DROPPED = {"cap_drop": ["ALL"]}
 
 
-def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: Gpu | None) -> dict[str, Any]:
+def options_of(task: Task, rank: int, secrets: Mapping[str, str], gpu: GpuAccess | None) -> dict[str, Any]:
     """Return the options of a node's container, without its network. ``gpu`` is set if the job wants GPUs."""
-    job, wanted = task.job, task.job.resources
-    devices = gpu.numbered(_engine.gpus_of(job, rank)) if gpu else None
+    job, resources = task.job, task.job.resources
+    devices = gpu.number(_engine.gpus_of(job, rank)) if gpu else None
     options = {
         "hostname": node_name(job, rank),
         "working_dir": workdir_of(job),
         "environment": _engine.environment(job, rank) | dict(secrets),
         "mounts": [_mount(*mount) for mount in _engine.mounts_of(job, task.folder)],
         "shm_size": f"{mebibytes_of(shm_of(job))}m",
-        "nano_cpus": round(cpus_of(wanted.cpu) * 1e9) if wanted.cpu else None,
-        "mem_limit": f"{mebibytes_of(wanted.memory)}m" if wanted.memory else None,
-        "devices": ["/dev/infiniband:/dev/infiniband"] if wanted.rdma else None,
-        "ulimits": [Ulimit(name="memlock", soft=-1, hard=-1)] if wanted.rdma else None,
+        "nano_cpus": round(cpus_of(resources.cpu) * 1e9) if resources.cpu else None,
+        "mem_limit": f"{mebibytes_of(resources.memory)}m" if resources.memory else None,
+        "devices": ["/dev/infiniband:/dev/infiniband"] if resources.rdma else None,
+        "ulimits": [Ulimit(name="memlock", soft=-1, hard=-1)] if resources.rdma else None,
         "device_requests": [devices] if devices else None,
     }
     return _HARDENED | (_DROPPED if task.ours else {}) | {name: value for name, value in options.items() if value}

@@ -92,16 +92,16 @@ class OfKubernetes(Target, Protocol):
         """Return the objects in the order in which they are applied."""
 
 
-def unsaid(job: Job, target: Target, kept: frozenset[str] = frozenset()) -> list[Problem]:
+def unsupported_keys(job: Job, target: Target, kept_keys: frozenset[str] = frozenset()) -> list[Problem]:
     """Return the keys of this job that the target cannot express; without them it writes a manifest.
 
-    ``kept`` are keys that the caller implements itself.
+    ``kept_keys`` are keys that the caller implements itself.
     """
     return [
         (location, f"{target.NAME} cannot express this: {cannot.why}")
-        for location, key in said(job)
+        for location, key in keys_of(job)
         for cannot in target.CANNOT
-        if cannot.key == key and key not in kept and cannot.when(job)
+        if cannot.key == key and key not in kept_keys and cannot.when(job)
     ]
 
 
@@ -111,7 +111,7 @@ def impossible(job: Job, target: Target) -> list[Problem]:
     if job.most_nodes > target.MOST_NODES:
         text = f"{job.most_nodes} nodes are more than {target.NAME} takes, {target.MOST_NODES}"
         problems.append((("elastic" if job.elastic else "nodes",), text))
-    keys = {key for _, key in said(job)}
+    keys = {key for _, key in keys_of(job)}
     for need in target.NEEDS:
         if need.key not in keys and need.when(job):
             text = f"is missing, and {target.NAME} needs it: {need.why}"
@@ -119,7 +119,7 @@ def impossible(job: Job, target: Target) -> list[Problem]:
     return problems
 
 
-def said(job: Job) -> Iterator[tuple[Location, str]]:
+def keys_of(job: Job) -> Iterator[tuple[Location, str]]:
     """Yield each key that the job's file sets: its location, and its key in the model (`volumes[].size`)."""
     return _keys(job, (), "")
 

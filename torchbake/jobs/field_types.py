@@ -207,7 +207,7 @@ class Gang(Keys):
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:@+-]+$")]
 
 
-class Slurm(Keys):
+class SlurmKeys(Keys):
     """Keys of the target slurm; every other launcher ignores them."""
 
     runtime: Literal["apptainer", "pyxis", "oci"] = Field(
@@ -228,7 +228,7 @@ class Slurm(Keys):
     exclusive: bool = Field(False, description="use whole machines", examples=[True])
 
 
-class Kubernetes(Keys):
+class KubernetesKeys(Keys):
     """Keys of the target kubernetes; every other launcher ignores them."""
 
     api: Literal["1.20"] | None = Field(

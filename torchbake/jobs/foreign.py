@@ -39,8 +39,8 @@ def notes(task: Task) -> Iterator[str]:
     """Yield the consequences of a command, for the author of the job."""
     if not task.job.command:
         return
-    found = " torchrun finds nodes, ranks and master in PET_ variables;" if task.job.distributed else ""
-    yield f"`command` is started as it is:{found} `run` does not start it, and no probe asks `health`."
+    text = " torchrun finds nodes, ranks and master in PET_ variables;" if task.job.distributed else ""
+    yield f"`command` is started as it is:{text} `run` does not start it, and no probe asks `health`."
     if not task.ours:
         yield (
             f"{task.image} is not known as an image of torchbake: its own user, capabilities and file system are left "

@@ -34,11 +34,11 @@ def check_manifest(text: str, version: str = "") -> str:
 
     An unknown key is an error. Returns the names of the schemas. Raises JobError, and InstallError without a package.
     """
-    names = [name for manifest in yaml.safe_load_all(text) for name in _checked(manifest, version)]
+    names = [name for manifest in yaml.safe_load_all(text) for name in _check(manifest, version)]
     return " and ".join(dict.fromkeys(names))
 
 
-def _checked(manifest: dict[str, Any], version: str) -> Iterator[str]:
+def _check(manifest: dict[str, Any], version: str) -> Iterator[str]:
     if manifest["kind"] in _MODELS:
         yield _check_by_model(manifest)
     elif manifest["kind"] == "LeaderWorkerSet":
@@ -76,11 +76,11 @@ def _check_by_model(manifest: dict[str, Any]) -> str:
     package, model = _MODELS[manifest["kind"]]
     try:
         if package == _TRAINER:
-            written = getattr(import_module("kubeflow_trainer_api.models"), model).from_dict(manifest).to_dict()
+            text = getattr(import_module("kubeflow_trainer_api.models"), model).from_dict(manifest).to_dict()
         else:  # the client reads the object as if a server had answered it; nothing is connected
             client: Any = import_module("kubeflow.training.api_client").ApiClient()
             answer = client.deserialize(SimpleNamespace(data=json.dumps(manifest)), model)
-            written = client.sanitize_for_serialization(answer)
+            text = client.sanitize_for_serialization(answer)
         release = f"{package} {version_of(package)}"
     except ImportError:
         raise not_installed(f"The models of {manifest['kind']} are", package) from None
@@ -89,8 +89,8 @@ def _check_by_model(manifest: dict[str, Any]) -> str:
         raise JobError(f"{name}: {_path(first['loc'])}: {package} does not take this: {first['msg']}") from None
     except ValueError as error:
         raise JobError(f"{name}: {package} does not take this: {error}") from None
-    known = dict(_leaves(written))
-    lost = next((place for place, value in _leaves(manifest) if known.get(place) != value), None)
+    known_names = dict(_leaves(text))
+    lost = next((place for place, value in _leaves(manifest) if known_names.get(place) != value), None)
     if lost is not None:
         raise JobError(f"{name}: {_path(lost)}: {release} does not know this.")
     return release

@@ -40,13 +40,13 @@ def validate_job(document: Document) -> Job:
     try:
         job = Job.model_validate(document.data)
     except ValidationError as error:
-        raise job_problems(document, [explain(found, Job) for found in error.errors()]) from None
+        raise job_problems(document, [explain(detail, Job) for detail in error.errors()]) from None
     if contradictions := cross_checks(job):
         raise job_problems(document, contradictions)
     return job
 
 
-def job_problems(document: Document, found: list[tuple[Location, str]]) -> JobError:
+def job_problems(document: Document, errors: list[tuple[Location, str]]) -> JobError:
     """One error with all problems of a job, in the file's order."""
-    message = problems(document, found).message
+    message = problems(document, errors).message
     return JobError(message, hint=f"Correct {document.path}; {Command('help', 'job')} lists every key.")

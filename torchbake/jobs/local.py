@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from docker.models.containers import Container
 
 from torchbake.engine.client import Engine
-from torchbake.engine.containers import undisturbed
-from torchbake.engine.gpu import Gpu, look_for_gpu
+from torchbake.engine.containers import shield
+from torchbake.engine.gpu import GpuAccess, look_for_gpu
 from torchbake.engine.image_check import pull_image
-from torchbake.engine.runner import Ended, Runner
+from torchbake.engine.runner import ContainerEnd, Runner
 from torchbake.errors import EngineError, JobError
 from torchbake.jobs.engine_options import options_of, permissions_of
 from torchbake.jobs.foreign import is_ours, lacks_run
@@ -47,9 +47,9 @@ def run_here(engine: Engine, task: Task, environ: Mapping[str, str], output: Out
     try:
         if task.fixed:
             _fix_permissions(runner, task, _pulled(engine, task.init_image))
-        return Nodes(runner, task, output or Output()).run(image, secrets, gpu)
+        return LocalNodes(runner, task, output or Output()).run(image, secrets, gpu)
     finally:
-        with undisturbed():
+        with shield():
             runner.remove_all()
 
 
@@ -66,12 +66,12 @@ def secrets_of(task: Task, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _pulled(engine: Engine, reference: str) -> str:
     """Return the id of the image in the engine, after a pull if needed. A later change of the tag has no effect."""
-    found = engine.find([reference])
-    if found is None:
+    text = engine.find([reference])
+    if text is None:
         name = parse_reference(reference)
         console.say(f"pulling {reference} …", style="dim")
-        found = pull_image(engine, str(name.repository), name.key, login_for_engine(name.repository.host))
-    return found
+        text = pull_image(engine, str(name.repository), name.key, login_for_engine(name.repository.host))
+    return text
 
 
 def _fix_permissions(runner: Runner, task: Task, image: str) -> None:
@@ -79,28 +79,28 @@ def _fix_permissions(runner: Runner, task: Task, image: str) -> None:
     container = runner.container(image, words, **options)
     runner.start(container)
     late = not runner.wait(container, _FIXING_SECONDS)
-    ended = runner.ended(container, "volume-permissions", late=late)
-    if not ended.good:
+    end = runner.wait_for_end(container, "volume-permissions", late=late)
+    if not end.good:
         raise JobError(
-            f"volume-permissions {ended.how}: {ended.last_words}",
+            f"volume-permissions {end.how}: {end.last_words}",
             hint=f"Its exit codes: {Command('help', 'env-contract')}",
         )
 
 
-class Nodes:
+class LocalNodes:
     """The containers of one job, by rank."""
 
     def __init__(self, runner: Runner, task: Task, output: Output) -> None:
         self._runner, self._task, self._job, self._output = runner, task, task.job, output
         self._containers: list[Container] = []
-        self._ended: dict[int, Ended] = {}  # nodes that ended by themselves
+        self._ends: dict[int, ContainerEnd] = {}  # nodes that ended by themselves
 
-    def run(self, image: str, secrets: Mapping[str, str], gpu: Gpu | None) -> int:
+    def run(self, image: str, secrets: Mapping[str, str], gpu: GpuAccess | None) -> int:
         network = self._runner.network(internal=False)
         for rank in range(self._job.most_nodes):
             options = options_of(self._task, rank, secrets, gpu)
             host = options["hostname"]
-            options |= {"name": f"torchbake-{self._runner.id}-{host}", **self._runner.attached(network, host)}
+            options |= {"name": f"torchbake-{self._runner.id}-{host}", **self._runner.endpoint(network, host)}
             self._containers.append(self._runner.container(image, self._job.words, labels=self._job.labels, **options))
         try:
             self._start()
@@ -113,8 +113,8 @@ class Nodes:
         self._output.end(_KILL_SECONDS)
         if late:
             return TIMED_OUT
-        failed = (ended for ended in self._ended.values() if not ended.good)
-        return (self._ended[0] if 0 in self._ended else min(failed, key=lambda each: each.at)).code
+        failed = (end for end in self._ends.values() if not end.good)
+        return (self._ends[0] if 0 in self._ends else min(failed, key=lambda each: each.at)).code
 
     def _start(self) -> None:
         """Start the other nodes before node 0, since they wait for it."""
@@ -122,14 +122,14 @@ class Nodes:
             name, container = node_name(self._job, rank), self._containers[rank]
             self._output.show(self._runner.follow(container), name if len(self._containers) > 1 else "")
             self._runner.start(container)
-            ended = self._runner.ended(container, name)
-            if _NO_PROGRAM.search(ended.problem):
+            end = self._runner.wait_for_end(container, name)
+            if _NO_PROGRAM.search(end.problem):
                 raise JobError(
                     f"{self._task.image} has no program {self._job.words[0]}.",
                     hint="Write another `command`, or the program's whole path in the image.",
                 )
-            if ended.problem:
-                raise EngineError(f"{ended.name} {ended.how}")
+            if end.problem:
+                raise EngineError(f"{end.name} {end.how}")
 
     def _watch(self) -> bool:
         """Wait for the end of all nodes. Returns False if the job's time is over.
@@ -141,8 +141,8 @@ class Nodes:
         deadline = time.monotonic() + limit if limit else None
         last_end = None
         while self._running():
-            lost = any(not ended.good for ended in self._ended.values())
-            if last_end is None and (0 in self._ended or (lost and not self._job.elastic)):
+            lost = any(not end.good for end in self._ends.values())
+            if last_end is None and (0 in self._ends or (lost and not self._job.elastic)):
                 last_end = time.monotonic() + grace_of(self._job)
             if last_end and time.monotonic() > last_end:
                 return True
@@ -157,11 +157,11 @@ class Nodes:
         """Return the ids of the running nodes. Keep how each of the others ended, and report a failure."""
         running = self._runner.running()
         for rank, container in enumerate(self._containers):
-            if str(container.id) not in running and rank not in self._ended:
-                ended = self._runner.ended(container, node_name(self._job, rank))
-                self._ended[rank] = ended
-                if ended.out_of_memory or (not ended.good and len(self._containers) > 1):
-                    console.say(f"{ended.name} {ended.how}", style="yellow")
+            if str(container.id) not in running and rank not in self._ends:
+                end = self._runner.wait_for_end(container, node_name(self._job, rank))
+                self._ends[rank] = end
+                if end.out_of_memory or (not end.good and len(self._containers) > 1):
+                    console.say(f"{end.name} {end.how}", style="yellow")
         return running & {str(container.id) for container in self._containers}
 
     def _stop(self) -> None:

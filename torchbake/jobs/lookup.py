@@ -6,7 +6,7 @@ from functools import cache
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import EngineError
 from torchbake.jobs.foreign import is_ours
-from torchbake.jobs.pin import Found, Look
+from torchbake.jobs.pin import Look, ResolvedImage
 from torchbake.oci.labels import ID, labels_in
 from torchbake.oci.manifest import UnsoundError
 from torchbake.oci.reference import Reference, Repository, parse_reference
@@ -18,7 +18,7 @@ from torchbake.registry.variants import images_of
 def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
     """Return a look-up of the tag of a reference in its registry, which raises RegistryError."""
 
-    def look(reference: Reference) -> Found | None:
+    def look(reference: Reference) -> ResolvedImage | None:
         registry = registry_of(reference.repository)
         digest = registry.digest(reference.tag)
         if digest is None:
@@ -33,7 +33,7 @@ def in_registry(registry_of: Callable[[Repository], Registry]) -> Look:
         # The repositories of others, which may be large, are not searched.
         if labels is not None and is_ours(labels) and not parse_immutable(reference.tag):
             tags = _revision(registry, {reference.tag, labels[ID]}, digest)
-        return Found(digest=digest, tags=tags, ours=None if labels is None else is_ours(labels))
+        return ResolvedImage(digest=digest, tags=tags, ours=None if labels is None else is_ours(labels))
 
     return look
 
@@ -46,17 +46,17 @@ def _revision(registry: Registry, names: set[str], digest: str) -> tuple[str, ..
     return tuple(str(revision) for revision in newest_first if registry.digest(str(revision)) == digest)[:1]
 
 
-def in_engine(connected: Callable[[], Engine] = connect) -> Look:
+def in_engine(open_engine: Callable[[], Engine] = connect) -> Look:
     """Return a look-up in the engine, which finds nothing if no engine answers."""
 
     @cache
     def engine() -> Engine | None:
         try:
-            return connected()
+            return open_engine()
         except EngineError:
             return None
 
-    def look(reference: Reference) -> Found | None:
+    def look(reference: Reference) -> ResolvedImage | None:
         connection = engine()
         names = connection.names(str(reference)) if connection else None
         if connection is None or names is None:
@@ -65,6 +65,6 @@ def in_engine(connected: Callable[[], Engine] = connect) -> Look:
         digest = next((each.digest for each in ours if each.digest), "")
         tags = tuple(each.tag for each in ours if not each.digest)
         labels = connection.config(str(reference)).get("Labels") or {}
-        return Found(digest=digest, tags=tags, sure=not connection.containerd_store, ours=is_ours(labels))
+        return ResolvedImage(digest=digest, tags=tags, sure=not connection.containerd_store, ours=is_ours(labels))
 
     return look

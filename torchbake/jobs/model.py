@@ -127,11 +127,11 @@ class Job(fields.Keys):
     gang: fields.Gang | None = Field(
         None, description="place all pods together, or none", examples=[{"scheduleTimeoutSeconds": 300}]
     )
-    slurm: fields.Slurm = Field(
-        fields.Slurm(), description="keys of the target slurm alone", examples=[{"partition": "gpu"}]
+    slurm: fields.SlurmKeys = Field(
+        fields.SlurmKeys(), description="keys of the target slurm alone", examples=[{"partition": "gpu"}]
     )
-    kubernetes: fields.Kubernetes = Field(
-        fields.Kubernetes(), description="keys of the target kubernetes alone", examples=[{"api": "1.20"}]
+    kubernetes: fields.KubernetesKeys = Field(
+        fields.KubernetesKeys(), description="keys of the target kubernetes alone", examples=[{"api": "1.20"}]
     )
     trainjob: fields.TrainJob = Field(
         fields.TrainJob(), description="keys of the target trainjob alone", examples=[{"runtimeRef": {"name": "torch"}}]

@@ -22,7 +22,7 @@ ON_THE_ENGINE = (docker.NAME, compose.NAME)  # the targets whose nodes run on th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ResolvedImage:
     """The image of a reference. ``tags`` are other tags of the same image in the same repository.
 
     An image of an engine has an empty ``digest`` if it came from no registry.
@@ -36,7 +36,7 @@ class Found:
     ours: bool | None = None
 
 
-Look = Callable[[Reference], Found | None]
+Look = Callable[[Reference], ResolvedImage | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,24 +87,24 @@ def pin(text: str, places: Places) -> tuple[str, bool | None]:
         return text, None
     local = None if places.released or (names_host(text) and not places.here) else places.engine(reference)
     if local and local.digest and (local.sure or places.here):
-        return pinned(text, local), local.ours
+        return pin_reference(text, local), local.ours
     if local and places.here:
         places.tell(f"{text} came from no registry, so it has no digest there: it is run by its tag.")
         return text, local.ours
     try:
-        served = places.registry(reference)
+        stored = places.registry(reference)
     except RegistryError as error:
         if places.released or names_host(text):
             raise RegistryError(error.message, hint=f"{error.hint or 'Try again'}; {LEAVE}") from None
         # A name without a host may be of this machine alone; Docker Hub need not know it, nor be reachable.
         why = "" if local else f" ({error.message})"
         raise JobError(f"{_nowhere(text, reference, local)}, {LEAVE}{why}") from None
-    if served is None:
+    if stored is None:
         raise JobError(f"{_nowhere(text, reference, local)}, {LEAVE}")
-    return pinned(text, served), served.ours
+    return pin_reference(text, stored), stored.ours
 
 
-def _nowhere(text: str, reference: Reference, local: Found | None) -> str:
+def _nowhere(text: str, reference: Reference, local: ResolvedImage | None) -> str:
     if local:
         host = reference.repository.host
         alone = f"{text} is in this machine's engine, but {host} does not serve it, so no other machine can pull it"
@@ -112,9 +112,9 @@ def _nowhere(text: str, reference: Reference, local: Found | None) -> str:
     return f"{reference.repository} serves no {reference.tag}: publish it, correct the name"
 
 
-def pinned(text: str, found: Found) -> str:
+def pin_reference(text: str, image: ResolvedImage) -> str:
     """Add the digest to a reference, and replace its tag by the newest immutable tag of the image, if it has one."""
     tag = parse_reference(text).tag
     name = text.removesuffix(f":{tag}")
-    revisions = sorted(filter(None, map(parse_immutable, (tag, *found.tags))), key=lambda each: each.revision)
-    return f"{name}:{revisions[-1] if revisions else tag}@{found.digest}"
+    revisions = sorted(filter(None, map(parse_immutable, (tag, *image.tags))), key=lambda each: each.revision)
+    return f"{name}:{revisions[-1] if revisions else tag}@{image.digest}"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchbake.errors import SelectorError, UsageError
-from torchbake.jobs.carried import carried
 from torchbake.jobs.expressible import Problem, Target
+from torchbake.jobs.job_files import read_files
 from torchbake.jobs.load import job_problems
 from torchbake.jobs.model import Job
 from torchbake.jobs.task import Task
@@ -74,11 +74,11 @@ def _of_words(text: str, project: Project | None) -> ImageSpec:
     holder = next((spec for spec in specs if text in project.tags[spec.id]), None)
     if holder:
         return holder
-    chosen = pytorch_of(select(project.expansion.specs, text.split(), project.tags).specs)
-    if len(chosen) != 1:
-        names = ", ".join(spec.id for spec in chosen[:3]) + (", …" if len(chosen) > 3 else "")
-        raise SelectorError(f"{text!r} means {len(chosen)} images ({names}): name one")
-    return chosen[0]
+    image_specs = pytorch_of(select(project.expansion.specs, text.split(), project.tags).specs)
+    if len(image_specs) != 1:
+        names = ", ".join(spec.id for spec in image_specs[:3]) + (", …" if len(image_specs) > 3 else "")
+        raise SelectorError(f"{text!r} means {len(image_specs)} images ({names}): name one")
+    return image_specs[0]
 
 
 def _init_image(job: Job, project: Project | None, refer: Refer, problems: list[Problem]) -> str:
@@ -107,7 +107,7 @@ def _folder(job: Job, document: Document, problems: list[Problem]) -> Path | Non
 
 def _contents(job: Job, document: Document, folder: Path, problems: list[Problem]) -> dict[str, bytes]:
     """Return the files that the manifest carries. A script that is left out is a problem."""
-    contents = carried(folder, job.files, document.path.absolute(), problems)
+    contents = read_files(folder, job.files, document.path.absolute(), problems)
     script = posixpath.normpath(job.script or "/")
     if not problems and not script.startswith("/") and script not in contents:
         left_out = f"{script} is in {folder}, but none of the files that the manifest carries"

@@ -12,19 +12,19 @@ from torchbake.engine.client import connect
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.jobs.expressible import Target
 from torchbake.jobs.launchers import Launcher
-from torchbake.jobs.launchers.compose import Compose
-from torchbake.jobs.launchers.kubernetes import Kubernetes
-from torchbake.jobs.launchers.slurm import Slurm
+from torchbake.jobs.launchers.compose import ComposeLauncher
+from torchbake.jobs.launchers.kubernetes import KubernetesLauncher
+from torchbake.jobs.launchers.slurm import SlurmLauncher
 from torchbake.jobs.local import run_here, secrets_of
 from torchbake.jobs.submit import Submission
 from torchbake.jobs.targets import docker
 from torchbake.jobs.task import Task
 
 LAUNCHERS: Mapping[str, type[Launcher]] = {
-    "compose": Compose,
-    "slurm": Slurm,
-    "kubernetes": Kubernetes,
-    "kubernetes-1.20": Kubernetes,
+    "compose": ComposeLauncher,
+    "slurm": SlurmLauncher,
+    "kubernetes": KubernetesLauncher,
+    "kubernetes-1.20": KubernetesLauncher,
 }
 RUNNABLE = (docker.NAME, *LAUNCHERS)  # names of targets
 
@@ -43,7 +43,7 @@ def run_job(task: Task, target: Target) -> int:
         engine = connect()
         remove_leftovers(engine)
         return run_here(engine, task, os.environ)
-    if LAUNCHERS[target.NAME] is not Kubernetes:  # which has the secrets in the cluster
+    if LAUNCHERS[target.NAME] is not KubernetesLauncher:  # which has the secrets in the cluster
         secrets_of(task, os.environ)
     text = target.render(_without_ttl(task))
     with tempfile.TemporaryDirectory(prefix="torchbake-") as folder:
@@ -57,7 +57,7 @@ def _without_ttl(task: Task) -> Task:
     return replace(task, job=task.job.model_copy(update={"ttl_seconds_after_finished": None}))
 
 
-def shown(task: Task, target: Target) -> tuple[str, list[str]]:
+def preview(task: Task, target: Target) -> tuple[str, list[str]]:
     """Return the manifest, and the commands that submit it. For the engine, the manifest is a script of docker's."""
     text = target.render(_without_ttl(task))
     if target.NAME == docker.NAME:

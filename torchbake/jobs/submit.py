@@ -13,7 +13,7 @@ from typing import Protocol
 from torchbake.core.plain_text import last_line
 from torchbake.core.signals import interrupted_once, to_its_end
 from torchbake.errors import JobError
-from torchbake.jobs.launchers import TIMED_OUT, Command, Launcher, Seen, Stream
+from torchbake.jobs.launchers import TIMED_OUT, Command, JobStatus, JobStream, Launcher
 from torchbake.jobs.model import Job
 from torchbake.jobs.task import grace_of
 from torchbake.ui import console
@@ -29,7 +29,7 @@ _MORE = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class CommandResult:
     code: int
     stdout: str
     stderr: str = ""
@@ -50,21 +50,23 @@ class Follower(Protocol):
     def terminate(self) -> None: ...
 
 
-class Processes:
+class ProcessShell:
     """Starts each command in a new session, so that Ctrl-C reaches only torchbake, which ends the commands in order."""
 
     def finds(self, program: str) -> bool:
         return shutil.which(program) is not None
 
-    def ask(self, command: Command, seconds: float) -> Answer:
+    def ask(self, command: Command, seconds: float) -> CommandResult:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=seconds,
                 check=False, start_new_session=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return Answer(code=TIMED_OUT, stdout="", stderr=f"{command[0]} did not answer within {seconds:.0f} s")
-        return Answer(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+            return CommandResult(
+                code=TIMED_OUT, stdout="", stderr=f"{command[0]} did not answer within {seconds:.0f} s"
+            )
+        return CommandResult(code=process.returncode, stdout=process.stdout, stderr=process.stderr)
 
     def do(self, command: Command, seconds: float | None) -> int:
         """Run a command that shows its output, and return its exit code."""
@@ -96,9 +98,9 @@ class Submission:
 
     launcher: Launcher
     job: Job
-    shell: Processes = field(default_factory=Processes)
-    _followers: dict[str, tuple[Stream, Follower, float]] = field(default_factory=dict, init=False)
-    _noted: set[str] = field(default_factory=set, init=False)
+    shell: ProcessShell = field(default_factory=ProcessShell)
+    _followers: dict[str, tuple[JobStream, Follower, float]] = field(default_factory=dict, init=False)
+    _notes: set[str] = field(default_factory=set, init=False)
 
     def run(self) -> int:
         """Run the job to its end and return its exit code.
@@ -149,30 +151,30 @@ class Submission:
 
     def _watch(self) -> int:
         limit = self.job.timeouts.job if "timeouts.job" in self.launcher.KEEPS else None
-        started = seen_at = time.monotonic()
+        start = seen_at = time.monotonic()
         while True:
-            seen = self._look()
-            if seen:
+            status = self._look()
+            if status:
                 seen_at = time.monotonic()
-                for note in seen.notes:
+                for note in status.notes:
                     self._note(note)
                 with to_its_end():  # an interrupt between start and entry would leave a follower behind
-                    self._follow(seen)
+                    self._follow(status)
             elif time.monotonic() - seen_at > _PATIENCE:
                 raise _LostError(
                     "The launcher no longer answers, and the job may still run.",
                     hint="Look at it with the launcher's own commands.",
                 )
-            if seen and seen.code is not None:
+            if status and status.code is not None:
                 self._end_followers(_LAST_WORDS)
-                return seen.code
-            if limit and time.monotonic() - started > limit:
+                return status.code
+            if limit and time.monotonic() - start > limit:
                 self._note(f"the job did not end within {limit} s, and is stopped")
                 self._cancel()
                 return TIMED_OUT
             time.sleep(_LOOK)
 
-    def _look(self) -> Seen | None:
+    def _look(self) -> JobStatus | None:
         """Return the state of the job; None if it cannot be read now."""
         why = ""
         for number, command in enumerate(self.launcher.looks()):
@@ -186,21 +188,21 @@ class Submission:
         self._note(f"the job's state cannot be read now, and is asked for again: {why}")
         return None
 
-    def _follow(self, seen: Seen) -> None:
+    def _follow(self, status: JobStatus) -> None:
         now = time.monotonic()
-        for stream in seen.streams:
-            known = self._followers.get(stream.name)
-            if known is None:
+        for stream in status.streams:
+            known_names = self._followers.get(stream.name)
+            if known_names is None:
                 self._followers[stream.name] = stream, self.shell.follow(stream.command), now
-            elif stream.running and stream.again and known[1].poll() is not None:
-                again = tuple(word.format(seconds=int(now - known[2]) + 1) for word in stream.again)
+            elif stream.running and stream.again and known_names[1].poll() is not None:
+                again = tuple(word.format(seconds=int(now - known_names[2]) + 1) for word in stream.again)
                 self._followers[stream.name] = stream, self.shell.follow((*stream.command, *again)), now
-            elif stream.running and known[1].poll() is None:
-                self._followers[stream.name] = stream, known[1], now
+            elif stream.running and known_names[1].poll() is None:
+                self._followers[stream.name] = stream, known_names[1], now
 
     def _note(self, text: str) -> None:
-        if text not in self._noted:
-            self._noted.add(text)
+        if text not in self._notes:
+            self._notes.add(text)
             console.say(text, style="yellow")
 
     def _end_followers(self, seconds: float) -> None:

@@ -59,16 +59,16 @@ def variables(job: Job) -> dict[str, str]:
     """Return the variables of `run` under every launcher, and the job's own. A command gets only the job's own."""
     if job.command:
         return dict(job.env)
-    found = {"MODE": DISTRIBUTED if job.distributed else STANDALONE, "STOP_GRACE": str(job.timeouts.stop)}
+    matches = {"MODE": DISTRIBUTED if job.distributed else STANDALONE, "STOP_GRACE": str(job.timeouts.stop)}
     if job.distributed:
-        found["RENDEZVOUS_TIMEOUT"] = str(job.timeouts.rendezvous)
-        found["GROUP_TIMEOUT"] = str(job.timeouts.group)
+        matches["RENDEZVOUS_TIMEOUT"] = str(job.timeouts.rendezvous)
+        matches["GROUP_TIMEOUT"] = str(job.timeouts.group)
     if job.files.folder or job.files.config_map:
-        found["JOB_DIR"] = JOB_FOLDER
+        matches["JOB_DIR"] = JOB_FOLDER
     if job.files.git:
-        found["GIT_REPOSITORY"] = job.files.git.repository
-        found["GIT_REVISION"] = job.files.git.revision
-    return found | job.env
+        matches["GIT_REPOSITORY"] = job.files.git.repository
+        matches["GIT_REVISION"] = job.files.git.revision
+    return matches | job.env
 
 
 def counts(job: Job) -> dict[str, str]:
@@ -101,7 +101,7 @@ def node_name(job: Job, rank: int) -> str:
     return job.name if job.most_nodes == 1 else f"{job.name}-{rank}"
 
 
-def ranked(job: Job, rank: int | str) -> dict[str, str]:
+def rank_variables(job: Job, rank: int | str) -> dict[str, str]:
     """Return the variable with the number of a node. Nodes of an elastic job get their numbers at the rendezvous."""
     return read_by(job, {"NODE_RANK": str(rank)}) if job.distributed and not job.elastic else {}
 

@@ -67,8 +67,8 @@ def names_of(requirements: Iterable[str]) -> set[str]:
     return {canonicalize_name(requirement.name) for requirement in parsed if not requirement.marker}
 
 
-def _disagreement(spec: ImageSpec, promised: str, found: str) -> LockError:
+def _disagreement(spec: ImageSpec, expected: str, actual: str) -> LockError:
     return LockError(
-        f"matrix.yaml:{spec.line}: {spec.id}: the row says {promised}, but the lock holds {found}.",
+        f"matrix.yaml:{spec.line}: {spec.id}: the row says {expected}, but the lock holds {actual}.",
         hint="Correct the row's accelerator or torch version, or name an index that has the wheel.",
     )

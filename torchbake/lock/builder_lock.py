@@ -7,7 +7,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.image_lock import differences_of
 from torchbake.lock.lockfile import Lock, assign_layers, format_lock, parse_lock, read_lock_text
-from torchbake.lock.uv import Question, resolve
+from torchbake.lock.uv import UvRequest, resolve
 from torchbake.ui.command import Command
 
 _AGAIN = f"Make it again, and read what changed: {Command('lock', 'all --upgrade-builder')}"
@@ -40,7 +40,7 @@ def make_builder_lock(root: Path, config: PipConfig, *, upgrade: bool = False) -
         return False
     from importlib.metadata import version  # noqa: PLC0415 - 10 ms that a run with a lock need not spend
 
-    text = format_lock(_locked(f"uv=={version('uv')}", config))
+    text = format_lock(_lock(f"uv=={version('uv')}", config))
     if path.exists() and read_lock_text(path, "all") == text:
         return False
     write_text(path, text)
@@ -49,11 +49,11 @@ def make_builder_lock(root: Path, config: PipConfig, *, upgrade: bool = False) -
 
 def check_builder_online(lock: Lock, config: PipConfig) -> None:
     """Raise LockError unless the indexes serve every locked file."""
-    differences = differences_of(lock, _locked(lock.inputs, config))
+    differences = differences_of(lock, _lock(lock.inputs, config))
     if differences:
         raise LockError(f"images/builder.lock: {differences[0]}.", hint=_AGAIN)
 
 
-def _locked(requirement: str, config: PipConfig) -> Lock:
-    pins = resolve(Question(requirements=(requirement,), python="3.11"), config)
+def _lock(requirement: str, config: PipConfig) -> Lock:
+    pins = resolve(UvRequest(requirements=(requirement,), python="3.11"), config)
     return Lock(inputs=requirement, layers=assign_layers(pins))

@@ -27,11 +27,11 @@ def companions(torch: str) -> tuple[str, ...]:
         return ()
     label = f"+{version.local}" if version.local else ""
     numbers = {"torchaudio": f"{version.major}.{version.minor}", "torchvision": f"0.{version.minor + 15}"}
-    found = []
+    matches = []
     for name, (since, first) in sorted(_STABLE.items()):
         if version < Version(since):
-            found.append(f"{name}=={numbers[name]}.{version.micro}{label}")
+            matches.append(f"{name}=={numbers[name]}.{version.micro}{label}")
         else:
             # Only `==` can name a local version (PEP 440). Without one a wheel of PyPI for CUDA would also fit.
-            found.append(f"{name}=={first}{label}" if label else f"{name}>={first}")
-    return tuple(found)
+            matches.append(f"{name}=={first}{label}" if label else f"{name}>={first}")
+    return tuple(matches)

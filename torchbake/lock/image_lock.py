@@ -8,7 +8,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.lock.agreement import check_agreement, requirements_of
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, read_lock_text
-from torchbake.lock.uv import PLATFORM, Question, resolve
+from torchbake.lock.uv import PLATFORM, UvRequest, resolve
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.ui.command import Command
@@ -58,7 +58,7 @@ def make_lock(spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade
     no versions fit, or if the wheels do not fit the row.
     """
     before = () if upgrade else parse_pins(previous)
-    question = Question(requirements=requirements_of(spec), python=spec.base.python, preferred=_versions(before))
+    question = UvRequest(requirements=requirements_of(spec), python=spec.base.python, preferred=_versions(before))
     indexes = () if config.no_index else config.instead(spec) or spec.indexes
     failures = list[LockError]()
     for sources in (config, config.with_indexes(indexes)) if indexes else (config,):
@@ -86,8 +86,8 @@ def _versions(pins: Iterable[Pin]) -> str:
 
 def check_online(spec: ImageSpec, lock: Lock, config: PipConfig) -> None:
     """Resolve again with the locked versions preferred. Raises LockError if the result is another lock."""
-    found = make_lock(spec, config, previous=_versions(lock.pins.values()))
-    differences = differences_of(lock, found)
+    new_lock = make_lock(spec, config, previous=_versions(lock.pins.values()))
+    differences = differences_of(lock, new_lock)
     if differences:
         raise LockError(
             "\n  ".join((f"{spec.id}: the lock does not follow from its inputs:", *differences)),
@@ -95,13 +95,13 @@ def check_online(spec: ImageSpec, lock: Lock, config: PipConfig) -> None:
         )
 
 
-def differences_of(lock: Lock, found: Lock) -> list[str]:
-    """Describe the pins of a lock that differ from a new resolution, ``found``."""
-    locked, served = lock.pins, found.pins
-    lines = [f"{name} {locked[name].version}: is not required" for name in sorted(locked.keys() - served.keys())]
-    lines += [f"{name} {served[name].version}: is missing" for name in sorted(served.keys() - locked.keys())]
-    for name in sorted(locked.keys() & served.keys()):
-        pin, other = locked[name], served[name]
+def differences_of(lock: Lock, newer: Lock) -> list[str]:
+    """Describe the pins of a lock that differ from a new resolution, ``newer``."""
+    locked, pins = lock.pins, newer.pins
+    lines = [f"{name} {locked[name].version}: is not required" for name in sorted(locked.keys() - pins.keys())]
+    lines += [f"{name} {pins[name].version}: is missing" for name in sorted(pins.keys() - locked.keys())]
+    for name in sorted(locked.keys() & pins.keys()):
+        pin, other = locked[name], pins[name]
         if pin.version != other.version:
             lines.append(f"{name} {pin.version}: does not fit, {other.version} does")
         elif set(pin.hashes) - set(other.hashes):  # the index may have more files by now
@@ -119,7 +119,7 @@ def format_checked(spec: ImageSpec, lock: Lock) -> str:
     return text
 
 
-def _resolve_for(spec: ImageSpec, question: Question, config: PipConfig) -> tuple[Pin, ...]:
+def _resolve_for(spec: ImageSpec, question: UvRequest, config: PipConfig) -> tuple[Pin, ...]:
     """Resolve. For a CUDA row, resolve again without each CPU wheel that was found.
 
     ``2.13.0+cpu`` is newer than ``2.13.0``, so a folder with CPU wheels would take precedence for each CUDA row.
@@ -140,7 +140,7 @@ def _keep_hashes(pins: tuple[Pin, ...], previous: tuple[Pin, ...]) -> tuple[Pin,
     never change, so the new files are from another source.
     """
     before = {(pin.name, pin.version): pin.hashes for pin in previous}
-    kept = []
+    kept_pins = []
     for pin in pins:
         hashes = before.get((pin.name, pin.version)) or pin.hashes
         if not set(hashes) & set(pin.hashes):
@@ -148,5 +148,5 @@ def _keep_hashes(pins: tuple[Pin, ...], previous: tuple[Pin, ...]) -> tuple[Pin,
                 f"{pin.name} {pin.version}: no file has a locked hash; one has {pin.hashes[0]}.",
                 hint="Name the index that it was locked from, or trust these files: lock with --upgrade.",
             )
-        kept.append(replace(pin, hashes=hashes))
-    return tuple(kept)
+        kept_pins.append(replace(pin, hashes=hashes))
+    return tuple(kept_pins)

@@ -16,8 +16,8 @@ from torchbake.errors import LockError
 from torchbake.lock.companions import COMPANIONS, companions
 from torchbake.ui.command import Command
 
-Layer: TypeAlias = Literal["nvidia", "torch", "site", "devel"]
-LAYERS: tuple[Layer, ...] = get_args(Layer)
+LayerName: TypeAlias = Literal["nvidia", "torch", "site", "devel"]
+LAYERS: tuple[LayerName, ...] = get_args(LayerName)
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s\\;]+)")
 _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
@@ -40,7 +40,7 @@ class Lock:
     """All wheels of an image by layer, and the inputs they were locked from."""
 
     inputs: str
-    layers: Mapping[Layer, tuple[Pin, ...]]
+    layers: Mapping[LayerName, tuple[Pin, ...]]
 
     @property
     def pins(self) -> dict[str, Pin]:
@@ -60,7 +60,7 @@ class Lock:
         return self._version("nvidia-nccl")
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def pins_to_keep(self) -> tuple[str, ...]:
         """Requirements of torch and the NVIDIA wheels that it needs, which an image has outside of its venv."""
         return tuple(map(_exactly, (*self.layers["torch"], *self.layers["nvidia"])))
 
@@ -73,7 +73,7 @@ class Lock:
         pins = self.pins
         locked = tuple(_exactly(pins[name]) for name in sorted(COMPANIONS & pins.keys()))
         absent = (line for line in companions(pins["torch"].version) if Requirement(line).name not in pins)
-        return (*self.kept, *sorted((*locked, *absent)))
+        return (*self.pins_to_keep, *sorted((*locked, *absent)))
 
     def _version(self, stem: str) -> str | None:
         matching = (pin.version for name, pin in self.pins.items() if re.fullmatch(rf"{stem}(-cu\d+)?", name))
@@ -98,18 +98,18 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
     return tuple(pins)
 
 
-def assign_layers(pins: Iterable[Pin]) -> dict[Layer, tuple[Pin, ...]]:
+def assign_layers(pins: Iterable[Pin]) -> dict[LayerName, tuple[Pin, ...]]:
     """Assign each wheel to a layer.
 
     All images with the same NVIDIA libraries of torch share their layers. NVIDIA wheels that only the row requires
     (nvcc) are in ``devel``, so that images without them still share the others.
     """
     pins = tuple(pins)
-    needed = needed_by({"torch"}, pins)
-    layers: dict[Layer, list[Pin]] = {layer: [] for layer in LAYERS}
+    needs = needed_by({"torch"}, pins)
+    layers: dict[LayerName, list[Pin]] = {layer: [] for layer in LAYERS}
     for pin in sorted(pins, key=lambda pin: pin.name):
-        layers[_layer(pin, needed)].append(pin)
-    return {layer: tuple(found) for layer, found in layers.items()}
+        layers[_layer(pin, needs)].append(pin)
+    return {layer: tuple(layer_pins) for layer, layer_pins in layers.items()}
 
 
 def format_lock(lock: Lock) -> str:
@@ -133,7 +133,7 @@ def _exactly(pin: Pin) -> str:
 def parse_lock(text: str, name: str) -> Lock:
     """Parse a lock. Raises LockError if torchbake did not write exactly this text; ``name`` is for the message."""
     inputs = re.search(r"^# inputs: (.*)$", text, flags=re.MULTILINE)
-    layers: dict[Layer, tuple[Pin, ...]] = dict.fromkeys(LAYERS, ())
+    layers: dict[LayerName, tuple[Pin, ...]] = dict.fromkeys(LAYERS, ())
     for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]:
         match = _SECTION.match(section)
         if match and match[1] in LAYERS:
@@ -173,9 +173,9 @@ def _foreign(text: str, lock: Lock) -> str:
 
     Installers obey every line of a lock.
     """
-    written = format_lock(lock)
-    if text != written:
-        pairs = enumerate(zip_longest(text.split("\n"), written.split("\n")), 1)
+    canonical = format_lock(lock)
+    if text != canonical:
+        pairs = enumerate(zip_longest(text.split("\n"), canonical.split("\n")), 1)
         number, (line, _) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
         return f"line {number} was not written by torchbake: {line!r}"
     pins = [pin for layer in LAYERS for pin in lock.layers[layer]]
@@ -201,17 +201,17 @@ def superfluous(lock: Lock, roots: Iterable[str]) -> list[str]:
     return sorted(pins.keys() - needed_by(pins.keys() & roots, pins.values()))
 
 
-def _layer(pin: Pin, needed: set[str]) -> Layer:
+def _layer(pin: Pin, names: set[str]) -> LayerName:
     if pin.name in _TORCH_WHEELS:
         return "torch"
     if pin.name.startswith("nvidia-"):
-        return "nvidia" if pin.name in needed else "devel"
+        return "nvidia" if pin.name in names else "devel"
     return "site"
 
 
 def needed_by(roots: Iterable[str], pins: Collection[Pin]) -> set[str]:
     """Return the names of packages and of all their dependencies."""
-    needed = {*roots}
-    while more := {pin.name for pin in pins if needed & set(pin.via)} - needed:
-        needed |= more
-    return needed
+    needs = {*roots}
+    while more := {pin.name for pin in pins if needs & set(pin.via)} - needs:
+        needs |= more
+    return needs

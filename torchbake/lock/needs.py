@@ -14,9 +14,9 @@ def wheels_by_stage(spec: ImageSpec, lock: Lock) -> dict[str, tuple[Pin, ...]]:
     versions of torch share them. The companions, CUDA's bindings and the row's own packages stay in "site".
     """
     pins, of_all = lock.pins, names_of(spec.pip_of_all)
-    needed = needed_by((BUILT_PER_ACCELERATOR | of_all) & pins.keys(), pins.values())
-    needed -= BUILT_PER_ACCELERATOR | (names_of(spec.pip) - of_all)
-    found = tuple(pin for pin in lock.layers["site"] if pin.name in needed and not pin.name.startswith("cuda-"))
+    needs = needed_by((BUILT_PER_ACCELERATOR | of_all) & pins.keys(), pins.values())
+    needs -= BUILT_PER_ACCELERATOR | (names_of(spec.pip) - of_all)
+    site_pins = tuple(pin for pin in lock.layers["site"] if pin.name in needs and not pin.name.startswith("cuda-"))
     stages: dict[str, tuple[Pin, ...]] = {str(layer): pins for layer, pins in lock.layers.items()}
-    stages["site"] = tuple(pin for pin in stages["site"] if pin not in found)
-    return stages | ({NEEDS: found} if found else {})
+    stages["site"] = tuple(pin for pin in stages["site"] if pin not in site_pins)
+    return stages | ({NEEDS: site_pins} if site_pins else {})

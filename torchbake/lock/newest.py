@@ -50,19 +50,19 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
     Raises LockError if a version is far behind the newest because a wheel is missing.
     """
     before = {(pin.name, pin.version) for pin in parse_pins(previous)}
-    taken = {name: pin for name, pin in lock.pins.items() if (name, pin.version) not in before}
+    pins = {name: pin for name, pin in lock.pins.items() if (name, pin.version) not in before}
     odd = [
         f"{pin.name} {pin.version} is a pre-release: no other version fits the row as a wheel"
-        for pin in taken.values()
+        for pin in pins.values()
         if Version(pin.version).is_prerelease
     ]
     required = [requirement for text in spec.pip if (requirement := Requirement(text)).marker is None]
-    names = taken.keys() - BUILT_PER_ACCELERATOR  # torchvision and torchaudio follow torch's version
+    names = pins.keys() - BUILT_PER_ACCELERATOR  # torchvision and torchaudio follow torch's version
     own = [requirement for requirement in required if canonicalize_name(requirement.name) in names]
     if not own:
         return odd
     try:
-        behind = list(_behind(spec, own, taken, config))
+        behind = list(_behind(spec, own, pins, config))
     except LockError as error:
         return [*odd, f"could not ask whether newer versions exist: {error.message.splitlines()[0]}"]
     _check_not_far(spec, behind, config)
@@ -70,13 +70,13 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
 
 
 def _behind(
-    spec: ImageSpec, own: Sequence[Requirement], taken: Mapping[str, Pin], config: PipConfig
+    spec: ImageSpec, own: Sequence[Requirement], pins: Mapping[str, Pin], config: PipConfig
 ) -> Iterator[Behind]:
     names = sorted({canonicalize_name(requirement.name) for requirement in own})
     latest = _latest(names, spec, config)
     for requirement in own:
         name = canonicalize_name(requirement.name)
-        version = Version(taken[name].version)
+        version = Version(pins[name].version)
         # A row may require an older version.
         if version < latest[name] and requirement.specifier.contains(latest[name]) and not version.is_prerelease:
             reason, no_wheel = _why(name, latest[name], spec, config)
@@ -127,13 +127,14 @@ def _why(name: str, latest: Version, spec: ImageSpec, config: PipConfig) -> tupl
 def upload_times(name: str, config: PipConfig) -> dict[Version, datetime]:
     """Return the first upload of each version of a package; empty if no index has it.
 
-    Only the JSON form of an index has the times: https://packaging.python.org/en/latest/specifications/simple-repository-api/
+    Only the JSON form of an index has the times:
+    https://packaging.python.org/en/latest/specifications/simple-repository-api/
     """
-    found: dict[Version, datetime] = {}
+    times: dict[Version, datetime] = {}
     for page in () if config.no_index else _pages(canonicalize_name(name), config):
         for version, time in _times(page):
-            found[version] = min(time, found.get(version, time))
-    return found
+            times[version] = min(time, times.get(version, time))
+    return times
 
 
 def _pages(name: str, config: PipConfig) -> Iterator[Mapping[str, Any]]:

@@ -24,7 +24,7 @@ _OWN_INDEXES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class UvRequest:
     """Requirements to resolve for a Python. ``preferred`` are pins, a line each, that uv keeps if they fit."""
 
     requirements: tuple[str, ...]
@@ -32,7 +32,7 @@ class Question:
     preferred: str = ""
 
 
-def resolve(question: Question, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
+def resolve(question: UvRequest, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
     """Return every wheel that the requirements need, with hashes.
 
     ``exclude`` are requirements such as ``torch!=2.13.0+cpu``. Raises LockError with uv's message.
@@ -48,7 +48,7 @@ def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool
     Dependencies do not count, and no source is built. Raises LockError if a package has no version.
     """
     words = ["--no-deps", *(["--only-binary", ":all:"] if wheels else [])]
-    pins = _compile(Question(requirements=tuple(names), python=python), config, words)
+    pins = _compile(UvRequest(requirements=tuple(names), python=python), config, words)
     return {pin.name: pin.version for pin in pins}
 
 
@@ -58,7 +58,7 @@ def why_not_installable(requirement: str, python: str, config: PipConfig) -> str
     Source distributions are not resolved: uv would run their authors' code to read their dependencies.
     """
     try:
-        resolve(Question(requirements=(requirement,), python=python), config)
+        resolve(UvRequest(requirements=(requirement,), python=python), config)
     except LockError as error:
         names = ", ".join(dict.fromkeys(_NO_WHEEL.findall(error.message)))
         if names:
@@ -68,7 +68,7 @@ def why_not_installable(requirement: str, python: str, config: PipConfig) -> str
 
 
 def _compile(
-    question: Question, config: PipConfig, words: Sequence[str], exclude: Sequence[str] = ()
+    question: UvRequest, config: PipConfig, words: Sequence[str], exclude: Sequence[str] = ()
 ) -> tuple[Pin, ...]:
     import uv  # noqa: PLC0415 - only a run that locks needs it
 
@@ -78,13 +78,13 @@ def _compile(
             output.write_text(question.preferred)
         command = [str(uv.find_uv_bin()), "pip", "compile", "--quiet", "--no-header", *words]
         command += ["--python-version", question.python, "--python-platform", PLATFORM]
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, "--config-file", str(settings), "--output-file", str(output), "-"],
             input="\n".join((*question.requirements, *exclude)), env=uv_environment(config),
             capture_output=True, text=True, check=False, close_fds=False,
         )  # fmt: skip
-        if done.returncode:
-            lines = [line.rstrip() for line in done.stderr.splitlines() if line.strip()]
+        if process.returncode:
+            lines = [line.rstrip() for line in process.stderr.splitlines() if line.strip()]
             raise LockError(
                 "uv found no versions that fit: " + ("\n  ".join(lines[-12:]) or "it printed nothing"),
                 hint="Correct the row's versions or packages, or the index.",

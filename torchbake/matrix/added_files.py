@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchbake.core.suggest import nearest
-from torchbake.matrix.added_paths import taken
-from torchbake.matrix.ignored import read_ignore
+from torchbake.matrix.added_paths import occupied_by
+from torchbake.matrix.additions import places_of
+from torchbake.matrix.dockerignore import read_ignore
 from torchbake.matrix.model import Matrix
-from torchbake.matrix.own import places_of
 from torchbake.matrix.problems import problems
-from torchbake.matrix.spec import Own
+from torchbake.matrix.spec import Additions
 from torchbake.matrix.yaml_source import Document, Location
 
 _BIGGEST = 1 << 20  # bytes of a certificate
@@ -19,16 +19,16 @@ _BEGIN = "-----BEGIN CERTIFICATE-----"
 def check_files(matrix: Matrix, document: Document) -> None:
     """Check all added files. Raises MatrixError with each problem at the line that names the file."""
     root = document.path.absolute().parent
-    found: list[tuple[Location, str]] = []
+    matches: list[tuple[Location, str]] = []
     for at, place in places_of(matrix):
         for number, source in enumerate(place.certificates):
             if reason := _missing(root, source) or _no_certificate(root / source):
-                found.append(((*at, "certificates", number), f"{source}: {reason}"))
+                matches.append(((*at, "certificates", number), f"{source}: {reason}"))
         for number, file in enumerate(place.files):
             if reason := _missing(root, file.source) or _impossible_content(root, root / file.source, file.target):
-                found.append(((*at, "files", number, "source"), f"{file.source}: {reason}"))
-    if found:
-        raise problems(document, found)
+                matches.append(((*at, "files", number, "source"), f"{file.source}: {reason}"))
+    if matches:
+        raise problems(document, matches)
 
 
 def _impossible_content(root: Path, folder: Path, target: str) -> str:
@@ -39,7 +39,7 @@ def _impossible_content(root: Path, folder: Path, target: str) -> str:
             return f"holds {name}, which is neither a file nor a folder"
         if not name.isprintable():
             return f"holds {name!r}, a name with control characters"
-        if reason := taken(f"{target}/{name}"):
+        if reason := occupied_by(f"{target}/{name}"):
             return f"holds {name}, and {reason}"
     return ""
 
@@ -53,21 +53,21 @@ def held_by(root: Path, folder: Path) -> Iterator[Path]:
             yield path
 
 
-def promised(root: Path, own: Own) -> dict[str, tuple[Path, int, int]]:
+def expected_files(root: Path, own: Additions) -> dict[str, tuple[Path, int, int]]:
     """Return each added file by its path in the image: its source, owner and mode."""
-    found: dict[str, tuple[Path, int, int]] = {}
+    matches: dict[str, tuple[Path, int, int]] = {}
     for file in own.files:
         source, uid = root / file.source, file.uid(own.user)
         below = {f"/{path.relative_to(source).as_posix()}": path for path in held_by(root, source) if path.is_file()}
         for name, path in (below if source.is_dir() else {"": source}).items():
             usual = (0o755 if path.stat().st_mode & 0o111 else 0o644) | (0o020 if uid else 0)
-            found[file.target + name] = (path, uid, int(file.mode, 8) if file.mode else usual)
-    return found
+            matches[file.target + name] = (path, uid, int(file.mode, 8) if file.mode else usual)
+    return matches
 
 
-def planned(root: Path, own: Own) -> set[str]:
+def file_paths(root: Path, own: Additions) -> set[str]:
     """Return the paths of an image whose owner and mode the matrix sets: added files and folders."""
-    paths = set(promised(root, own))
+    paths = set(expected_files(root, own))
     for file in own.files:
         source = root / file.source
         if source.is_dir():

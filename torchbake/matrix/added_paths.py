@@ -43,7 +43,7 @@ _EMPTY = ("/run", "/tmp", "/var/log", "/var/run", "/var/spool", "/var/tmp")
 _ACCOUNTS = ("/etc/group", "/etc/gshadow", "/etc/passwd", "/etc/shadow")
 _TOOLKIT = ("/bin/tini", "/usr/bin/tini", "/nvidia", "/pytorch", "/usr/local/cuda", TOOLBOX)
 # Paths that users cannot add, with all paths below them, by the reason.
-_TAKEN = {
+_OCCUPIED = {
     **dict.fromkeys(("/dev", "/proc", "/sys"), "mounted by the container, so files of an image are hidden"),
     **dict.fromkeys(_EMPTY, "empty when a container starts"),
     **dict.fromkeys(_ACCOUNTS, "the file with the image's user"),
@@ -58,7 +58,7 @@ _FOLDERS = {
     *("/usr/bin", "/usr/games", "/usr/include", "/usr/lib", "/usr/libexec", "/usr/sbin", "/usr/share", "/usr/src"),
     *("/var", "/var/backups", "/var/cache", "/var/lib", "/var/local", "/var/lock", "/var/mail", "/var/opt"),
     *(f"/usr/local/{name}" for name in ("bin", "etc", "games", "include", "lib", "sbin", "share", "src")),
-    *(str(folder) for place in _TAKEN for folder in PurePosixPath(place).parents),
+    *(str(folder) for place in _OCCUPIED for folder in PurePosixPath(place).parents),
 }
 
 
@@ -67,16 +67,16 @@ def target(text: str) -> str:
     path = text.rstrip("/")
     if not text.startswith("/") or not _PATH.fullmatch(text) or posixpath.normpath(path or "/") != path:
         raise ValueError(f"{text!r} is not a path such as /etc/acme/job.yaml: from the root on, with single slashes")
-    reason = taken(path)
+    reason = occupied_by(path)
     if reason:
         raise ValueError(reason)
     return path
 
 
-def taken(path: str) -> str:
+def occupied_by(path: str) -> str:
     """Return why a path of an image cannot be added; empty if it can."""
-    place = next((place for place in _TAKEN if path == place or path.startswith(f"{place}/")), None)
-    return f"{path} is not allowed: {place} is {_TAKEN[place]}" if place else ""
+    place = next((place for place in _OCCUPIED if path == place or path.startswith(f"{place}/")), None)
+    return f"{path} is not allowed: {place} is {_OCCUPIED[place]}" if place else ""
 
 
 def standard_folder(path: str) -> bool:

@@ -7,11 +7,11 @@ from typing import Any
 
 from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
+from torchbake.matrix.additions import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.field_types import Packages
 from torchbake.matrix.model import Exclude, ImageAddition, Matrix, Row
-from torchbake.matrix.own import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.problems import problems
-from torchbake.matrix.spec import BaseSpec, ImageSpec, InitSpec, Own, Spec
+from torchbake.matrix.spec import Additions, BaseSpec, ImageSpec, InitSpec, Spec
 from torchbake.matrix.wheel_indexes import most_exact
 from torchbake.matrix.yaml_source import Document, Location
 
@@ -19,7 +19,7 @@ _FIRST_CUDA_TORCH = (2, 0)  # older wheels contain CUDA, which images cannot sha
 
 
 @dataclass(frozen=True, kw_only=True)
-class Excluded:
+class ExcludedImage:
     """An excluded combination of a row."""
 
     id: str
@@ -31,7 +31,7 @@ class Expansion:
     """All images of a matrix in the file's order, and the excluded combinations."""
 
     specs: tuple[Spec, ...]
-    excluded: tuple[Excluded, ...]
+    excluded: tuple[ExcludedImage, ...]
 
 
 class _Expander:
@@ -44,7 +44,7 @@ class _Expander:
         self.additions = _Additions(matrix.images)
         self.problems: list[tuple[Location, str]] = []
         self.specs: dict[str, Spec] = {}
-        self.excluded: list[Excluded] = []
+        self.excluded: list[ExcludedImage] = []
         self.used: set[int] = set()
 
     def run(self) -> Expansion:
@@ -65,18 +65,18 @@ class _Expander:
         return Expansion(specs=tuple(self.specs.values()), excluded=tuple(self.excluded))
 
     def _expand(self, at: Location, row: Row) -> None:
-        kept = 0
+        count = 0
         for axes in itertools.product(row.torch, row.accelerator, row.base, row.flavor):
             spec = self._spec(at, row, axes)
             matching = (number for number, exclude in enumerate(self.matrix.exclude) if _matches(exclude, spec))
             number = next(matching, None)
             if number is None:
-                kept += 1
+                count += 1
                 self._add(at, spec)
             else:
                 self.used.add(number)
-                self.excluded.append(Excluded(id=spec.id, reason=self.matrix.exclude[number].reason))
-        if not kept:
+                self.excluded.append(ExcludedImage(id=spec.id, reason=self.matrix.exclude[number].reason))
+        if not count:
             self.problems.append((at, "every combination of this row is excluded"))
 
     def _spec(self, at: Location, row: Row, axes: tuple[str, str, str, str]) -> ImageSpec:
@@ -102,7 +102,7 @@ class _Expander:
             pip_of_all=tuple(text for text in defaults.packages.pip if "{" not in text),
             indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
             waivers=tuple({**kind.waive, **row.waive}.items()),
-            own=add(Own(), (defaults, kind, row)),
+            own=add(Additions(), (defaults, kind, row)),
             repository=self.matrix.repository,
             source=self.matrix.source,
             licenses=self.matrix.licenses,
@@ -145,12 +145,12 @@ class _Expander:
         places += [(("exclude", number), exclude) for number, exclude in enumerate(self.matrix.exclude)]
         places += [(("init", name), init) for name, init in self.matrix.init.items()]
         for at, place in places:
-            for key, known in (("base", self.matrix.bases), ("flavor", self.matrix.flavors)):
+            for key, known_names in (("base", self.matrix.bases), ("flavor", self.matrix.flavors)):
                 names = getattr(place, key, None) or ()
                 for name in (names,) if isinstance(names, str) else names:
-                    if name not in known:
-                        near = nearest(name, known, count=1)
-                        guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+                    if name not in known_names:
+                        near = nearest(name, known_names, count=1)
+                        guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known_names)}"
                         self.problems.append(((*at, key), f"unknown {key} {name!r}; {guess}"))
 
     def _check_use(self) -> None:
@@ -202,4 +202,4 @@ def _matches(exclude: Exclude, spec: ImageSpec) -> bool:
         (exclude.base, spec.base.name),
         (exclude.flavor, spec.flavor),
     )
-    return all(wanted is None or value in wanted for wanted, value in axes)
+    return all(expected_values is None or value in expected_values for expected_values, value in axes)

@@ -27,7 +27,7 @@ Cudnn = Annotated[
     str, Field(pattern=_NUMBER), WithJsonSchema({"type": ["string", "integer"], "pattern": _NUMBER, "minimum": 0})
 ]
 Name = Annotated[str, Field(pattern=_NAME), AfterValidator(validators.name)]
-LabelText = Annotated[str, AfterValidator(validators.quoted)]
+LabelText = Annotated[str, AfterValidator(validators.quote)]
 Repository = Annotated[str, Field(pattern=_REPOSITORY)]
 Torches = Annotated[tuple[TorchVersion, ...], _AS_LIST, Field(min_length=1), _one_or_many(_TEXT)]
 Accelerators = Annotated[

@@ -42,26 +42,26 @@ def key_tables(schema: Node) -> list[str]:
 
 def whole_example(schema: Node) -> str:
     """Return a file with the examples of the top-level keys."""
-    examples = {key: _ordered(node["examples"][0], node, schema) for key, node in schema["properties"].items()}
+    examples = {key: _order(node["examples"][0], node, schema) for key, node in schema["properties"].items()}
     return yaml.safe_dump(examples, sort_keys=False, default_flow_style=None, width=110)
 
 
 def example_of(key: str, node: Node, schema: Node) -> str:
     """Return a key with its example, as one line of YAML."""
-    example = {key: _ordered(node["examples"][0], node, schema)}
-    written = yaml.safe_dump(example, sort_keys=False, default_flow_style=True, width=10_000)
-    return written.strip()[1:-1]  # without the braces it is YAML too
+    example = {key: _order(node["examples"][0], node, schema)}
+    text = yaml.safe_dump(example, sort_keys=False, default_flow_style=True, width=10_000)
+    return text.strip()[1:-1]  # without the braces it is YAML too
 
 
-def _ordered(value: Any, node: Node, schema: Node) -> Any:
+def _order(value: Any, node: Node, schema: Node) -> Any:
     """Sort the keys of a value in the order of the model, since pydantic sorts the keys of examples by name."""
     if "$ref" in node:
-        return _ordered(value, schema["$defs"][_name(node)], schema)
+        return _order(value, schema["$defs"][_name(node)], schema)
     if isinstance(value, list):
-        return [_ordered(one, node.get("items", {}), schema) for one in value]
+        return [_order(one, node.get("items", {}), schema) for one in value]
     if isinstance(value, dict):
-        known = node.get("properties") or dict.fromkeys(value, _values(node))
-        return {key: _ordered(value[key], inner, schema) for key, inner in known.items() if key in value}
+        known_value = node.get("properties") or dict.fromkeys(value, _values(node))
+        return {key: _order(value[key], inner, schema) for key, inner in known_value.items() if key in value}
     return value
 
 
@@ -127,8 +127,8 @@ def _default(node: Node) -> str:
         return "not set" if value is None and node.get("type") != "object" else "empty"
     if "$ref" in node:
         return "the defaults of its keys"
-    shown = value if isinstance(value, str) else yaml.safe_dump([value], default_flow_style=True).strip()[1:-1]
-    return f"`{shown}`"
+    text = value if isinstance(value, str) else yaml.safe_dump([value], default_flow_style=True).strip()[1:-1]
+    return f"`{text}`"
 
 
 def _is_empty(value: Any) -> bool:

@@ -14,7 +14,7 @@ from torchbake.matrix import validators
 from torchbake.matrix.field_types import Model, Packages
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, read_document
-from torchbake.oci.variants import Transported
+from torchbake.oci.variants import CompressionName
 
 _REMOVED = {
     "gpus": "this key is gone, because NVIDIA's licenses allow redistribution of unmodified object code only; "
@@ -204,7 +204,7 @@ class Matrix(Model):
         description="an SPDX expression; the org.opencontainers.image.licenses label",
         examples=["BSD-3-Clause"],
     )
-    compression: Transported = Field(
+    compression: CompressionName = Field(
         "zstd",
         description="the compression of published layers: zstd; gzip, which every client can read; or both, in one "
         "index",
@@ -266,5 +266,5 @@ def validate_matrix(document: Document) -> Matrix:
         return Matrix.model_validate(document.data)
     except ValidationError as error:
         # pydantic leaves invalid entries out before it counts: a list of them is not also too short.
-        real = [found for found in error.errors() if found["type"] != "too_short" or not found["input"]]
-        raise problems(document, [explain(found, Matrix, removed=_REMOVED) for found in real]) from None
+        real = [detail for detail in error.errors() if detail["type"] != "too_short" or not detail["input"]]
+        raise problems(document, [explain(detail, Matrix, removed=_REMOVED) for detail in real]) from None

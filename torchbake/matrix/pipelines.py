@@ -22,7 +22,7 @@ def pipeline(text: str, requirement: str, tag: str = "") -> str:
 
     With a ``tag``, the file calls the workflows of the toolkit's repository at this tag, else its repository's copies.
     """
-    text = re.sub(_NOX, lambda found: f'{found["word"]} "{requirement}"', text)
+    text = re.sub(_NOX, lambda match: f'{match["word"]} "{requirement}"', text)
     text = text.replace(_COPY, "# Starts the pipelines of the images.")
     if tag:
         text = re.sub(rf"uses: \./({_WORKFLOWS}/[\w-]+\.yml)", rf"uses: {_REPOSITORY}/\1@{tag}", text)

@@ -14,9 +14,9 @@ from torchbake.matrix.yaml_source import Document, Location
 from torchbake.ui.command import Command
 
 
-def problems(document: Document, found: list[tuple[Location, str]]) -> MatrixError:
+def problems(document: Document, errors: list[tuple[Location, str]]) -> MatrixError:
     """One error with all problems, in the file's order."""
-    unique = dict.fromkeys(found)  # a mistake in a row is found in each of its combinations
+    unique = dict.fromkeys(errors)  # a mistake in a row is found in each of its combinations
     lines = [f"{document.where(at)}: {text}" for at, text in sorted(unique, key=lambda p: document.line(p[0]))]
     head = lines[0] if len(lines) == 1 else f"{len(lines)} problems:\n  " + "\n  ".join(lines)
     return MatrixError(head, hint=f"Correct {document.path}; `{Command('schema')}` gives editors a schema for it.")
@@ -52,8 +52,10 @@ def explain(
     else:
         text = _PLAIN.get(kind, "").format(**problem.get("ctx", {})) or problem["msg"][0].lower() + problem["msg"][1:]
         names: dict[type, str] = {dict: "a mapping", list: "a list"}
-        shown = repr(value) if isinstance(value, str) or value is None else names.get(type(value), type(value).__name__)
-        text += f" (got {shown})"
+        literal = (
+            repr(value) if isinstance(value, str) or value is None else names.get(type(value), type(value).__name__)
+        )
+        text += f" (got {literal})"
     return location, text
 
 
@@ -72,9 +74,9 @@ _PLAIN = {
 
 
 def _unknown_key(location: Location, model: type[BaseModel]) -> str:
-    known = list(_node(location[:-1], model).get("properties", {}))
-    near = nearest(str(location[-1]), known, count=1)
-    guess = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}" if known else ""
+    known_names = list(_node(location[:-1], model).get("properties", {}))
+    near = nearest(str(location[-1]), known_names, count=1)
+    guess = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known_names)}" if known_names else ""
     return f"unknown key {location[-1]!r}{guess}"
 
 

@@ -118,35 +118,35 @@ def select(
     that match none together.
     """
     vocabulary = _Vocabulary(specs, tags)
-    wanted = [word for word in words if not word.startswith("!")]
+    expected_values = [word for word in words if not word.startswith("!")]
     unwanted = [word[1:] for word in words if word.startswith("!")]
-    for word in (*wanted, *unwanted):
+    for word in (*expected_values, *unwanted):
         vocabulary.facet(word)
-    chosen, left_out = [], []
+    choices, left_out = [], []
     for spec in specs:
-        reason = _mismatch(spec, wanted or [ALL], unwanted, vocabulary)
+        reason = _mismatch(spec, expected_values or [ALL], unwanted, vocabulary)
         if reason:
             left_out.append(LeftOut(id=spec.id, reason=reason))
         else:
-            chosen.append(spec)
-    if not chosen:
+            choices.append(spec)
+    if not choices:
         raise SelectorError(
             f"No image matches {' '.join(words)!r} together.",
             hint=f"Selectors of different facets are combined with AND; `{Command('list', 'all')}` shows all images.",
         )
-    return Selection(specs=tuple(chosen), left_out=tuple(left_out))
+    return Selection(specs=tuple(choices), left_out=tuple(left_out))
 
 
-def _mismatch(spec: Spec, wanted: list[str], unwanted: list[str], vocabulary: _Vocabulary) -> str | None:
+def _mismatch(spec: Spec, expected_values: list[str], unwanted: list[str], vocabulary: _Vocabulary) -> str | None:
     """Return why an image is not selected; None if it is."""
     for word in unwanted:
         if _matches(spec, word, vocabulary):
             return f"excluded by !{word}"
     if isinstance(spec, InitSpec):
-        named = any(_matches(spec, word, vocabulary) for word in wanted)
-        return None if named else "an init image, not named"
+        is_named = any(_matches(spec, word, vocabulary) for word in expected_values)
+        return None if is_named else "an init image, not named"
     groups: dict[str, list[str]] = {}
-    for word in wanted:
+    for word in expected_values:
         if not vocabulary.matches_only_inits(word):
             groups.setdefault(vocabulary.facet(word), []).append(word)
     if not groups:

@@ -44,7 +44,7 @@ _ACCOUNTS = (
 
 _OCI = "org.opencontainers.image"
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md
-_WRITTEN = ("base.digest", "base.name", "created", "licenses", "revision", "source", "title", "version")
+_OWN_LABELS = ("base.digest", "base.name", "created", "licenses", "revision", "source", "title", "version")
 _OPEN = ("authors", "description", "documentation", "ref.name", "url", "vendor")
 _RESERVED = (f"{LABEL}.", "com.docker.", "io.docker.", "org.dockerproject.")
 
@@ -82,10 +82,10 @@ def label(key: str) -> str:
     name = key.removeprefix(f"{_OCI}.")
     if name in ("licenses", "source"):
         raise ValueError(f"{key} has the value of `{name}:` on top of the matrix; set that key")
-    if name in _WRITTEN:
+    if name in _OWN_LABELS:
         raise ValueError(f"{key} is the toolkit's own: each build fills it in")
     if name not in _OPEN:
-        near = nearest(key, [f"{_OCI}.{known}" for known in _OPEN], count=1)
+        near = nearest(key, [f"{_OCI}.{known_value}" for known_value in _OPEN], count=1)
         guess = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(_OPEN)}"
         raise ValueError(f"{key} is not an annotation of the OCI image specification{guess}")
     return key

@@ -79,7 +79,7 @@ class OwnFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Own:
+class Additions:
     """Additions of the matrix to an image besides packages: variables and labels, by name; files; the user."""
 
     env: tuple[tuple[str, str], ...] = ()
@@ -114,7 +114,7 @@ class ImageSpec:
     constraints: bool = True
     indexes: tuple[str, ...] = ()
     waivers: tuple[tuple[str, str], ...] = ()
-    own: Own = Own()
+    own: Additions = Additions()
     repository: str
     source: str
     licenses: str
@@ -184,7 +184,7 @@ class InitSpec:
     licenses: str
     line: int
     waivers: tuple[tuple[str, str], ...] = ()
-    own: Own = Own()
+    own: Additions = Additions()
 
     kind = "init"
     family = "cpu"

@@ -39,26 +39,26 @@ class Choice:
 
 def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str:
     """Return the newest known torch for an accelerator. Raises UsageError if none is known."""
-    known = sorted(versions.get(accelerator, ()), key=Version)
-    if not known:
+    known_names = sorted(versions.get(accelerator, ()), key=Version)
+    if not known_names:
         near = nearest(accelerator, versions, count=1)
         raise UsageError(
             f"torchbake knows no version of torch for {accelerator}.",
             hint=f"Name one with --torch, or take one of {', '.join(sorted(versions))}"
             + (f"; did you mean {near[0]}?" if near else "."),
         )
-    return known[-1]
+    return known_names[-1]
 
 
 def starter(model: str, repository: str, choices: Sequence[Choice]) -> str:
     """Return the text of a small matrix for ``choices``, with the comments and defaults of ``model``."""
     blocks = _blocks(model)
-    kept = ["defaults", *(["indexes"] if any(choice.accelerator == "cpu" for choice in choices) else [])]
+    kept_items = ["defaults", *(["indexes"] if any(choice.accelerator == "cpu" for choice in choices) else [])]
     rows = "\n".join(_row(choice, blocks.get("rows", "")) for choice in choices)
     family = "cuda" if any(choice.accelerator != "cpu" for choice in choices) else "cpu"
     tags = re.sub(r"(defaults: \{accelerator: )\w+", rf"\g<1>{family}", blocks.get("tags", ""))
-    named = [blocks.get(key, "") for key in (*kept, "bases", "flavors")]
-    parts = [_HEAD.format(repository=repository), *named, _ROWS + rows, blocks.get("init", ""), tags]
+    names = [blocks.get(key, "") for key in (*kept_items, "bases", "flavors")]
+    parts = [_HEAD.format(repository=repository), *names, _ROWS + rows, blocks.get("init", ""), tags]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 

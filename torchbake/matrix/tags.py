@@ -15,7 +15,7 @@ from torchbake.matrix.model import TagDefaults, Tags
 from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import ImageSpec, InitSpec, Spec, pytorch_of
 from torchbake.matrix.yaml_source import Document, Location
-from torchbake.oci.tag_names import reserved
+from torchbake.oci.tag_names import reserved_reason
 
 PARTS: dict[str, Callable[[ImageSpec], str]] = {
     "torch": lambda spec: spec.torch,
@@ -39,7 +39,7 @@ def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str,
     """
     tags: dict[str, list[str]] = {spec.id: [spec.own_tag] for spec in specs}
     images = pytorch_of(specs)
-    taken = {(spec.repository, spec.own_tag): spec.id for spec in specs}
+    used_names = {(spec.repository, spec.own_tag): spec.id for spec in specs}
     wrong: list[tuple[Location, str]] = []
     for number, form in enumerate(rules.rolling):
         try:
@@ -48,7 +48,7 @@ def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str,
             wrong.append((("tags", "rolling", number), str(error)))
             continue
         for tag, holder in holders.items():
-            first = taken.setdefault((holder.repository, tag), holder.id)
+            first = used_names.setdefault((holder.repository, tag), holder.id)
             if first != holder.id:
                 wrong.append((("tags", "rolling", number), _claimed_twice(form, tag, first, holder.id)))
             elif tag not in tags[holder.id]:
@@ -60,7 +60,7 @@ def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str,
             release = spec.version.release
             tags[spec.id] += [".".join(map(str, release[:length])) for length in range(len(release) - 1, 0, -1)]
             tags[spec.id].append("latest")
-    return {name: tuple(found) for name, found in tags.items()}
+    return {name: tuple(matches) for name, matches in tags.items()}
 
 
 def parts_of(form: str) -> frozenset[str]:
@@ -69,24 +69,24 @@ def parts_of(form: str) -> frozenset[str]:
         pieces = list(Formatter().parse(form))
     except ValueError as error:
         raise ValueError(f"{form!r}: {error}; write parts as {{torch}}") from None
-    named = frozenset(name for _, name, _, _ in pieces if name is not None)
-    unknown = named - PARTS.keys()
+    names = frozenset(name for _, name, _, _ in pieces if name is not None)
+    unknown = names - PARTS.keys()
     if unknown:
         raise ValueError(f"{form!r}: unknown part {sorted(unknown)[0]!r}; the parts are {', '.join(PARTS)}")
     plain = all(_LITERAL.fullmatch(text) and not spec and not conversion for text, _, spec, conversion in pieces)
     if not plain or not form or form[0] in ".-":
         raise ValueError(f"{form!r}: a tag holds letters, digits, '_', '.' and '-', and does not start with '.' or '-'")
-    return named
+    return names
 
 
 def _holders(form: str, images: Iterable[ImageSpec], defaults: TagDefaults) -> dict[str, ImageSpec]:
-    named = parts_of(form)
+    names = parts_of(form)
     holders: dict[str, ImageSpec] = {}
     for spec in images:
-        if spec.version.is_prerelease or not _fits(spec, named, defaults):
+        if spec.version.is_prerelease or not _fits(spec, names, defaults):
             continue
-        tag = form.format(**{part: PARTS[part](spec) for part in named})
-        reason = reserved(tag)
+        tag = form.format(**{part: PARTS[part](spec) for part in names})
+        reason = reserved_reason(tag)
         if reason:
             raise ValueError(f"{form!r}: the tag {tag!r} {reason}")
         holder = holders.get(tag)
@@ -101,11 +101,11 @@ def _claimed_twice(form: str, tag: str, first: str, second: str) -> str:
     return f"{form!r}: two images claim the tag {tag!r}: {first} and {second}; name the part that tells them apart"
 
 
-def _fits(spec: ImageSpec, named: frozenset[str], defaults: TagDefaults) -> bool:
+def _fits(spec: ImageSpec, facets: frozenset[str], defaults: TagDefaults) -> bool:
     return (
-        ("base" in named or spec.base.name == defaults.base)
-        and ("flavor" in named or spec.flavor == defaults.flavor)
-        and (bool(named & _ACCELERATOR_PARTS) or defaults.accelerator in spec.accelerator.names)
+        ("base" in facets or spec.base.name == defaults.base)
+        and ("flavor" in facets or spec.flavor == defaults.flavor)
+        and (bool(facets & _ACCELERATOR_PARTS) or defaults.accelerator in spec.accelerator.names)
     )
 
 

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from torchbake.errors import UsageError
 from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.oci.reference import parse_reference
-from torchbake.oci.tag_names import reserved
+from torchbake.oci.tag_names import reserved_reason
 
 
 def a_version(text: str) -> str:
@@ -32,7 +32,7 @@ def torch_version(text: str) -> str:
 
 
 def name(text: str) -> str:
-    reason = reserved(text)
+    reason = reserved_reason(text)
     if reason:
         raise ValueError(f"{text!r} {reason}; choose another name")
     return text
@@ -81,7 +81,7 @@ def image(text: str) -> str:
     return text
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Check a text for use between quotes in a Dockerfile."""
     odd = next((mark for mark in text if mark in '"\\$'), None)
     if odd is not None:

@@ -16,15 +16,15 @@ _LOGIN = re.compile(r"//.*@")  # hidden in messages
 
 def read_indexes(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the host's indexes by variable. An empty variable counts as not set. Raises HostConfigError."""
-    named = {key: tuple(value.split()) for key, value in environ.items() if key.startswith(_PREFIX) and value.split()}
-    for key, urls in named.items():
+    names = {key: tuple(value.split()) for key, value in environ.items() if key.startswith(_PREFIX) and value.split()}
+    for key, urls in names.items():
         for url in urls:
             if not _is_address(url):
                 raise HostConfigError(
                     f"{key}: {_LOGIN.sub('//', url)!r} is not an http or https address of an index.",
                     hint="For wheels in a folder of this host, name the folder in pip's find-links.",
                 )
-    return named
+    return names
 
 
 def _is_address(url: str) -> bool:
@@ -36,10 +36,10 @@ def _is_address(url: str) -> bool:
 
 
 def most_exact(
-    accelerator: Accelerator, named: Mapping[str, tuple[str, ...]], key: Callable[[str], str] = str
+    accelerator: Accelerator, indexes: Mapping[str, tuple[str, ...]], key: Callable[[str], str] = str
 ) -> tuple[str, ...]:
-    """Return the indexes of the accelerator's most exact name in ``named``; ``key`` turns a name into a key of it."""
-    return next((named[key(name)] for name in reversed(accelerator.names) if key(name) in named), ())
+    """Return the indexes of the accelerator's most exact name in ``indexes``; ``key`` turns a name into a key of it."""
+    return next((indexes[key(name)] for name in reversed(accelerator.names) if key(name) in indexes), ())
 
 
 def variable(name: str) -> str:

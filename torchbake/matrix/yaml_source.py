@@ -81,7 +81,7 @@ def _too_deep(path: Path, line: int) -> MatrixError:
 
 
 def _read_text(path: Path, named_by: str) -> str:
-    known: dict[type[OSError], tuple[str, str]] = {
+    known_names: dict[type[OSError], tuple[str, str]] = {
         FileNotFoundError: ("no such file", f"Run in the project's folder, or name the file: {named_by}."),
         IsADirectoryError: ("is a folder, not a file", f"Name the file: {named_by}."),
         PermissionError: ("permission denied", "Make the file readable."),
@@ -91,7 +91,7 @@ def _read_text(path: Path, named_by: str) -> str:
     except UnicodeDecodeError as error:
         raise MatrixError(f"{path}: is not UTF-8 text (byte {error.start}).", hint="Save the file as UTF-8.") from None
     except OSError as error:
-        problem, hint = known.get(type(error), (error.strerror, f"Name a plain file: {named_by}."))
+        problem, hint = known_names.get(type(error), (error.strerror, f"Name a plain file: {named_by}."))
         raise MatrixError(f"{path}: {problem}.", hint=hint) from None
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from isal import isal_zlib
 
-from torchbake.core.digest import Digested
+from torchbake.core.digest import DigestWriter
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import LOOK, uncompressed
 from torchbake.oci.manifest import Blob
@@ -24,7 +24,7 @@ def gzip_layer(source: Path, target: Path) -> Layer:
     """
     unpacked, compressor = hashlib.sha256(), isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, _GZIP_HEADER)
     with source.open("rb") as file, target.open("wb") as new:
-        begin, compressed = file.read(LOOK), Digested(new)
+        begin, compressed = file.read(LOOK), DigestWriter(new)
         file.seek(0)
         with uncompressed(file, begin) as archive:
             while piece := archive.read(_AT_ONCE):

@@ -11,7 +11,7 @@ from typing import IO, TypeAlias, cast
 
 import zstandard
 
-from torchbake.core.digest import Digested
+from torchbake.core.digest import DigestWriter
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import UNREADABLE
@@ -52,14 +52,14 @@ def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Lay
 
 def compress_layer(target: Path, archive: IO[bytes], *, threads: int) -> Layer:
     """Write an archive that exists already, compressed by ``threads`` as in `write_layer`."""
-    return _write_compressed(target, lambda written: shutil.copyfileobj(archive, written, _AT_ONCE), threads)
+    return _write_compressed(target, lambda text: shutil.copyfileobj(archive, text, _AT_ONCE), threads)
 
 
-def _write_compressed(target: Path, write: Callable[[Digested], None], threads: int) -> Layer:
+def _write_compressed(target: Path, write: Callable[[DigestWriter], None], threads: int) -> Layer:
     with target.open("wb") as file:
-        compressed = Digested(file)
+        compressed = DigestWriter(file)
         with _compressor(threads).stream_writer(cast(IO[bytes], compressed), closefd=False) as compressor:
-            archive = Digested(_Frames(compressor))
+            archive = DigestWriter(_Frames(compressor))
             write(archive)
     blob = Blob(digest=compressed.digest, size=compressed.size, media_type=MEDIA_TYPE)
     return Layer(blob=blob, diff_id=archive.digest)
@@ -91,7 +91,7 @@ def _compressor(threads: int) -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(compression_params=parameters)
 
 
-def _write_archive(archive: Digested, members: Iterable[Member]) -> None:
+def _write_archive(archive: DigestWriter, members: Iterable[Member]) -> None:
     for info, opened in members:
         with opened() if opened else contextlib.nullcontext() as file:
             for piece in member(info, file, tarfile.PAX_FORMAT):

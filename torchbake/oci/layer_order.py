@@ -18,10 +18,10 @@ class Layer:
     diff_id: str
 
 
-Made: TypeAlias = tuple[str, Layer]  # with the command that made it
+CommandLayer: TypeAlias = tuple[str, Layer]  # with the command that made it
 
 
-def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[Made]) -> tuple[Manifest, bytes]:
+def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[CommandLayer]) -> tuple[Manifest, bytes]:
     """Put layers below those of an image, and return its new manifest and config.
 
     Layers that share no path give the same files in any order. Raises UnsoundError for a malformed config.
@@ -46,7 +46,7 @@ def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[Made])
     return Manifest(data=json_bytes(content), media_type=manifest.media_type), data
 
 
-def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
+def image_of(layers: Sequence[CommandLayer]) -> tuple[Manifest, bytes]:
     """Return the manifest and the config of an image of these layers, the lowest first."""
     config = json_bytes(
         {
@@ -62,11 +62,11 @@ def image_of(layers: Sequence[Made]) -> tuple[Manifest, bytes]:
 
 def manifest_of(config: bytes, layers: Iterable[Layer]) -> Manifest:
     """Return the manifest of an image with this config and these layers."""
-    described = Blob(digest=sha256(config), size=len(config), media_type=CONFIG)
+    blob = Blob(digest=sha256(config), size=len(config), media_type=CONFIG)
     content = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "config": described.descriptor,
+        "config": blob.descriptor,
         "layers": [layer.blob.descriptor for layer in layers],
     }
     return Manifest(data=json_bytes(content), media_type=MANIFEST)

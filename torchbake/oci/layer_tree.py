@@ -7,7 +7,7 @@ from functools import partial
 from typing import IO, cast
 
 from torchbake.oci.layer_archive import Member
-from torchbake.oci.tree import Change, Node, clean_path, is_whiteout, linked_once, with_time
+from torchbake.oci.tree import Change, FileNode, clean_path, is_whiteout, linked_once, with_time
 
 # Capabilities of programs are the only extended attribute that all builders export.
 _KEPT_ATTRIBUTES = ("SCHILY.xattr.security.capability",)
@@ -16,14 +16,14 @@ _DEVICES = (tarfile.CHRTYPE, tarfile.BLKTYPE)
 
 def read_changes(archive: tarfile.TarFile) -> list[Change]:
     """Read an archive once, and hash its files. Raises one of UNREADABLE."""
-    found: dict[str, Node | None] = {}
+    nodes: dict[str, FileNode | None] = {}
     for info in archive:
         path = clean_path(info.name)
-        found[path] = None if is_whiteout(path) else _node(archive, info, path, found)
-    return [*found.items()]
+        nodes[path] = None if is_whiteout(path) else _node(archive, info, path, nodes)
+    return [*nodes.items()]
 
 
-def _node(archive: tarfile.TarFile, info: tarfile.TarInfo, path: str, before: dict[str, Node | None]) -> Node:
+def _node(archive: tarfile.TarFile, info: tarfile.TarInfo, path: str, before: dict[str, FileNode | None]) -> FileNode:
     if info.islnk():
         target = before.get(clean_path(info.linkname))
         if target is None:
@@ -36,7 +36,7 @@ def _node(archive: tarfile.TarFile, info: tarfile.TarInfo, path: str, before: di
         content = info.linkname
     elif info.type in _DEVICES:
         content = f"{info.devmajor}:{info.devminor}"
-    return Node(
+    return FileNode(
         kind=tarfile.REGTYPE if info.isreg() else info.type,
         mode=0o777 if info.issym() else info.mode & 0o7777,
         uid=info.uid,
@@ -61,15 +61,15 @@ def members(changes: Iterable[Change], archive: tarfile.TarFile, latest: int) ->
         if node is None:
             yield info, None
             continue
-        written = with_time(node, latest)
-        info.type, info.mode, info.uid, info.gid, info.mtime = node.kind, node.mode, node.uid, node.gid, written.time
+        dated_node = with_time(node, latest)
+        info.type, info.mode, info.uid, info.gid, info.mtime = node.kind, node.mode, node.uid, node.gid, dated_node.time
         info.pax_headers = dict(node.attributes)
         if target:
             info.type, info.linkname = tarfile.LNKTYPE, target
         elif node.file:
             source = sources[node.file]
             info.size = source.size
-            yield info, partial(_opened, archive, source)
+            yield info, partial(_open, archive, source)
             continue
         elif info.type == tarfile.SYMTYPE:
             info.linkname = node.content
@@ -78,5 +78,5 @@ def members(changes: Iterable[Change], archive: tarfile.TarFile, latest: int) ->
         yield info, None
 
 
-def _opened(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+def _open(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     return cast(IO[bytes], archive.extractfile(info))

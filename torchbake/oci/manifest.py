@@ -83,10 +83,10 @@ class Manifest:
         return tuple((_blob(entry), _platform(entry.get("platform"))) for entry in self._list("manifests"))
 
     def _list(self, key: str) -> list[Any]:
-        found = self.content.get(key) or []
-        if not isinstance(found, list):
-            raise UnsoundError(f"The manifest {self.digest} has {shown(found)} in place of a list of {key}.")
-        return found
+        value = self.content.get(key) or []
+        if not isinstance(value, list):
+            raise UnsoundError(f"The manifest {self.digest} has {quote_value(value)} in place of a list of {key}.")
+        return value
 
 
 def sha256(data: bytes) -> str:
@@ -99,7 +99,7 @@ def _blob(value: Any) -> Blob:
     sound = isinstance(digest, str) and DIGEST.fullmatch(digest) and isinstance(kind, str)
     # Not isinstance: true is an int too.
     if not sound or type(size) is not int or not 0 <= size < 2**63:
-        raise UnsoundError(f"A manifest describes a blob by {shown(value)}, which is not a descriptor.")
+        raise UnsoundError(f"A manifest describes a blob by {quote_value(value)}, which is not a descriptor.")
     return Blob(digest=str(digest), size=size, media_type=kind)
 
 
@@ -117,7 +117,7 @@ def type_of(headers: Mapping[str, str], data: bytes) -> str:
     return str(own or headers.get("Content-Type", MANIFEST).partition(";")[0])
 
 
-def shown(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """Shorten a foreign value for a message."""
     text = repr(value)
     return text if len(text) <= _LONGEST_REPR else f"{text[:_LONGEST_REPR]}…"

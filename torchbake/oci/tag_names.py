@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 SBOM, PROVENANCE, RECORD = "sbom", "provenance", "release"
 ARTIFACTS = (SBOM, PROVENANCE)  # a release record is attached too
-HELD = "held"  # somebody rolled back from this release
+HOLD_SUFFIX = "held"  # somebody rolled back from this release
 _COSIGN = ("sig", "att")  # cosign's own, for each digest
 _IMMUTABLE = re.compile(r"(?P<name>.+)-r(?P<revision>0|[1-9][0-9]{0,17})")
 
@@ -43,7 +43,7 @@ def recorded_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
 
 def taken_of(name: str, tags: Iterable[str]) -> tuple[ImmutableTag, ...]:
     """Return each revision of an image with any tag left: a registry may refuse to set such a tag again."""
-    return revisions_of(name, _with_owners(tags, (*ARTIFACTS, RECORD, HELD)))
+    return revisions_of(name, _with_owners(tags, (*ARTIFACTS, RECORD, HOLD_SUFFIX)))
 
 
 def _with_owners(tags: Iterable[str], names: Iterable[str]) -> set[str]:
@@ -62,10 +62,10 @@ def record_tag(tag: str) -> str:
     return artifact_tag(tag, RECORD)
 
 
-def reserved(text: str) -> str:
+def reserved_reason(text: str) -> str:
     """Return why a tag, or the end of one, cannot be a rolling tag; empty if it can."""
-    found = parse_immutable(f"x-{text}")
-    if found:
-        return f"ends in -r{found.revision}, as immutable tags alone do"
-    end = next((name for name in (*ARTIFACTS, RECORD, HELD, *_COSIGN) if text.endswith(f".{name}")), "")
+    tag = parse_immutable(f"x-{text}")
+    if tag:
+        return f"ends in -r{tag.revision}, as immutable tags alone do"
+    end = next((name for name in (*ARTIFACTS, RECORD, HOLD_SUFFIX, *_COSIGN) if text.endswith(f".{name}")), "")
     return f"ends in .{end}, as artifacts of a release do" if end else ""

@@ -16,7 +16,7 @@ _OPAQUE = ".wh..wh..opq"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class FileNode:
     """A file, folder, link or device of an image. Two nodes that differ in ``time`` or ``file`` alone are equal.
 
     ``kind`` is the type of a tar entry. ``content`` is the digest of a file, the target of a symbolic link, or the
@@ -47,9 +47,11 @@ class HistoryStep(NamedTuple):
     mounts: tuple[str, ...] = ()
 
 
-Tree: TypeAlias = Mapping[str, Node]
-Change: TypeAlias = tuple[str, Node | None]  # a path with its new node; None for a whiteout, or an opaque folder's mark
-_FOLDER = Node(kind=tarfile.DIRTYPE, mode=0o755)
+Tree: TypeAlias = Mapping[str, FileNode]
+Change: TypeAlias = tuple[
+    str, FileNode | None
+]  # a path with its new node; None for a whiteout, or an opaque folder's mark
+_FOLDER = FileNode(kind=tarfile.DIRTYPE, mode=0o755)
 
 
 def clean_path(name: str) -> str:
@@ -67,7 +69,7 @@ def whiteout(path: str) -> str:
     return _below(_parent(path), _WHITEOUT + path.rpartition("/")[2])
 
 
-def apply(tree: Tree, layer: Iterable[Change]) -> dict[str, Node]:
+def apply(tree: Tree, layer: Iterable[Change]) -> dict[str, FileNode]:
     """Return a tree with the changes of a layer. An equal node is not replaced, so its time stays."""
     changes = dict(layer)
     removed, opaque = set[str](), set[str]()
@@ -102,25 +104,25 @@ def difference(before: Tree, after: Tree) -> list[Change]:
     before = {ROOT: _FOLDER, **before}
     changed = {path for path, node in after.items() if before.get(path) != node}
     lost = before.keys() - after.keys() - {ROOT}
-    gone = {path for path in lost if _parent(path) not in lost and after.get(_parent(path), _FOLDER).is_folder}
-    above = {folder for path in changed | gone for folder in parents(path) if folder in after}
-    kept: list[Change] = [(path, after[path]) for path in changed | above]
-    removed: list[Change] = [(whiteout(path), None) for path in gone]
-    return sorted([*kept, *removed], key=lambda change: change[0].split("/"))
+    missing = {path for path in lost if _parent(path) not in lost and after.get(_parent(path), _FOLDER).is_folder}
+    above = {folder for path in changed | missing for folder in parents(path) if folder in after}
+    kept_items: list[Change] = [(path, after[path]) for path in changed | above]
+    removed: list[Change] = [(whiteout(path), None) for path in missing]
+    return sorted([*kept_items, *removed], key=lambda change: change[0].split("/"))
 
 
-def restored(before: Tree, after: Tree, paths: Iterable[str]) -> dict[str, Node]:
+def restore(before: Tree, after: Tree, paths: Iterable[str]) -> dict[str, FileNode]:
     """Return the tree ``after`` with the nodes of ``before`` at these paths and below them."""
     roots = frozenset(paths)
 
     def is_meant(path: str) -> bool:
         return path in roots or any(folder in roots for folder in parents(path))
 
-    kept = {path: node for path, node in after.items() if not is_meant(path)}
-    return kept | {path: node for path, node in before.items() if is_meant(path)}
+    nodes = {path: node for path, node in after.items() if not is_meant(path)}
+    return nodes | {path: node for path, node in before.items() if is_meant(path)}
 
 
-def linked_once(changes: Iterable[Change]) -> Iterator[tuple[str, Node | None, str]]:
+def linked_once(changes: Iterable[Change]) -> Iterator[tuple[str, FileNode | None, str]]:
     """Yield changes, each with the target of a hard link: the first path of the same file. The first has no target."""
     first: dict[str, str] = {}
     for path, node in changes:
@@ -128,7 +130,7 @@ def linked_once(changes: Iterable[Change]) -> Iterator[tuple[str, Node | None, s
         yield path, node, "" if target == path else target
 
 
-def with_time(node: Node, latest: int) -> Node:
+def with_time(node: FileNode, latest: int) -> FileNode:
     """Return a node with a time that is not after ``latest``. Folders get ``latest``: each new file changes theirs."""
     return replace(node, time=latest if node.is_folder else max(0, min(node.time, latest)))
 

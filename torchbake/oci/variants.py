@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from torchbake.oci.layer_order import json_bytes
 from torchbake.oci.manifest import INDEX, Blob, Manifest
 
-Transported: TypeAlias = Literal["zstd", "gzip", "both"]
+CompressionName: TypeAlias = Literal["zstd", "gzip", "both"]
 ZSTD = "io.github.containers.compression.zstd"  # the annotation
 _PLATFORM = ("architecture", "os", "variant")
 

@@ -21,7 +21,7 @@ _COLUMNS = (
 )
 
 
-class State(StrEnum):
+class ProofState(StrEnum):
     """The worth of a record for today's image."""
 
     PASSED = "passed"
@@ -118,18 +118,18 @@ def lock_digest(lock_text: str) -> str:
     return digest((_COMMENTS.sub("", lock_text),)) if lock_text else ""
 
 
-def state_of(proof: Proof | None, now: Digests) -> State:
+def state_of(proof: Proof | None, now: Digests) -> ProofState:
     """Compare an image's record with its digests of today."""
     if proof is None:
-        return State.MISSING
+        return ProofState.MISSING
     if proof.files == now.files:
-        return State.FAILED if proof.problem else State.PASSED
-    return State.EARLIER if now.lock and proof.lock == now.lock and not proof.problem else State.STALE
+        return ProofState.FAILED if proof.problem else ProofState.PASSED
+    return ProofState.EARLIER if now.lock and proof.lock == now.lock and not proof.problem else ProofState.STALE
 
 
 def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
     """Return the text of ``docs/images.md``: a row for each image in the matrix's order, then problems and reasons."""
-    known = [proofs[spec.id] for spec in specs if spec.id in proofs]
+    known_proofs = [proofs[spec.id] for spec in specs if spec.id in proofs]
     missing = [spec.id for spec in specs if spec.id not in proofs]
     lines = [
         "# Every image of the matrix",
@@ -140,11 +140,11 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "`nox -s images -- --check` lists the images that have changed since, have failed or are missing.",
         "Before a release of the toolkit all images are built, tested and released again.",
         "",
-        *_table(_COLUMNS, map(_row, known)),
-        *_section("Failed", [f"- `{proof.id}`: {proof.problem}" for proof in known if proof.problem]),
+        *_table(_COLUMNS, map(_row, known_proofs)),
+        *_section("Failed", [f"- `{proof.id}`: {proof.problem}" for proof in known_proofs if proof.problem]),
         *_section("Not built yet", [f"- `{name}`" for name in missing]),
-        *_section("Checks that failed and were waived, and why", _reasons(known, lambda proof: proof.waived)),
-        *_section("Checks that could not run, and why", _reasons(known, lambda proof: proof.not_run)),
+        *_section("Checks that failed and were waived, and why", _reasons(known_proofs, lambda proof: proof.waived)),
+        *_section("Checks that could not run, and why", _reasons(known_proofs, lambda proof: proof.not_run)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -164,8 +164,8 @@ def _row(proof: Proof) -> tuple[str, ...]:
 
 def _reasons(proofs: Iterable[Proof], of: Callable[[Proof], Mapping[str, str]]) -> list[str]:
     """Return a table of checks and reasons with the number of images for each pair."""
-    found = Counter(pair for proof in proofs for pair in of(proof).items())
-    rows = [(f"`{check}`", reason.replace("|", "\\|"), str(count)) for (check, reason), count in sorted(found.items())]
+    value = Counter(pair for proof in proofs for pair in of(proof).items())
+    rows = [(f"`{check}`", reason.replace("|", "\\|"), str(count)) for (check, reason), count in sorted(value.items())]
     return _table(("check", "reason", "images"), rows) if rows else []
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchbake.build.buildx import prune
-from torchbake.build.source_date import revision
+from torchbake.build.commit import revision
 from torchbake.checks.verdict import Outcome
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.sizes import human
@@ -34,7 +34,7 @@ class ProofRun:
     """Settings and progress of a run over all images.
 
     The options ``where`` name the registry. At least ``room`` bytes must be free on the disk before an image is built.
-    The finished images ``done`` may still be in the engine.
+    The finished images ``finished`` may still be in the engine.
     """
 
     project: Project
@@ -43,7 +43,7 @@ class ProofRun:
     gpu: str
     room: int
     say: Callable[[str], None]
-    done: list[Spec] = field(default_factory=list)
+    finished: list[Spec] = field(default_factory=list)
 
     def prove(self, spec: Spec, digests: Callable[[Spec], Digests]) -> Proof:
         """Build, test and publish one image, and return its record, which has the error of a failed step.
@@ -56,19 +56,19 @@ class ProofRun:
         problem = ""
         try:
             for name, step in (("build", self._build), ("test", self._test), ("publish", self._publish)):
-                started = time.monotonic()
+                start = time.monotonic()
                 try:
                     facts |= step(spec)
                 finally:
-                    seconds[name] = round(time.monotonic() - started, 1)
+                    seconds[name] = round(time.monotonic() - start, 1)
         except StepError as error:
             problem = error.message
-        self.done.append(spec)
-        made = digests(spec)
+        self.finished.append(spec)
+        item = digests(spec)
         return Proof(
             id=spec.id,
-            files=made.files,
-            lock=made.lock,
+            files=item.files,
+            lock=item.lock,
             revision=revision(self.project.root),
             tested=datetime.now(UTC).isoformat(timespec="seconds"),
             problem=problem,
@@ -131,9 +131,9 @@ class ProofRun:
         if free >= self.room:
             return
         self.say(f"{human(free)} are free: dropping finished images and the build cache from the engine")
-        for old in [old for old in self.done if old.title != spec.title]:
+        for old in [old for old in self.finished if old.title != spec.title]:
             self.engine.remove(f"{old.repository}:{tag}" for tag in self.project.tags[old.id])
-            self.done.remove(old)
+            self.finished.remove(old)
         Layout(folder=self.project.layout).tidy({image.digest for image in self.engine.images().values()})
         prune(None)
 

@@ -35,16 +35,16 @@ class Artifact:
     blobs: tuple[Blob, ...] = ()
 
 
-def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest, known: str | None = None) -> Manifest:
+def put_artifact(registry: Registry, artifact: Artifact, subject: Manifest, digest: str | None = None) -> Manifest:
     """Attach an artifact to its image under its digest, which the text alone decides. Raises RegistryError.
 
-    ``known`` is the digest of the artifact that was attached under this name before. If it has the config of an image,
+    ``digest`` is the digest of the artifact that was attached under this name before. If it has the config of an image,
     the new one gets the same form.
     """
     image_config = _image_config(artifact)
     forms = [(b"{}", _EMPTY_TYPE), (image_config, IMAGE_CONFIG)]
     as_image = _manifest_of(artifact, subject, *forms[1])
-    if registry.images_only or known == as_image.digest:
+    if registry.images_only or digest == as_image.digest:
         forms = forms[1:]
     send(registry, artifact.text.encode())
     refusals = list[StatusError]()

@@ -30,11 +30,11 @@ def parse_challenge(header: str) -> Challenge | None:
     """Parse a WWW-Authenticate header, a token before a password; None if it has no scheme that is known here."""
     begins = list(_WAY.finditer(header))
     ends = [*(match.start() for match in begins[1:]), len(header)]
-    found = {match[1].lower(): header[match.end() : end] for match, end in zip(begins, ends, strict=False)}
-    if "bearer" in found:
-        values = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(found["bearer"])}
+    matches = {match[1].lower(): header[match.end() : end] for match, end in zip(begins, ends, strict=False)}
+    if "bearer" in matches:
+        values = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(matches["bearer"])}
         return Challenge(way="bearer", **{name: values.get(name, "") for name in ("realm", "service", "scope")})
-    return Challenge(way="basic") if "basic" in found else None
+    return Challenge(way="basic") if "basic" in matches else None
 
 
 @dataclass(frozen=True, kw_only=True)

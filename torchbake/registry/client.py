@@ -28,10 +28,10 @@ from torchbake.oci.manifest import (
     type_of,
 )
 from torchbake.oci.reference import Repository
-from torchbake.registry.http import MISCALLED, Answer, Request, Sized, written_to
+from torchbake.registry.http import MISCALLED, HttpRequest, HttpResponse, SizedBody, written_to
 from torchbake.registry.listing import next_page, tags_in
 from torchbake.registry.origin import led_to
-from torchbake.registry.transport import ATTEMPTS, StatusError, Transport
+from torchbake.registry.transport import ATTEMPTS, RegistryTransport, StatusError
 
 _ACCEPT = {"Accept": ", ".join((MANIFEST, INDEX, DOCKER, DOCKER_LIST))}
 _LARGEST_MANIFEST = 4 * 2**20  # Bytes; the specification asks registries to take at least this.
@@ -51,7 +51,7 @@ Count = Callable[[int], None]
 class Registry:
     """One repository of a registry. Safe for many threads. Every method may raise RegistryError."""
 
-    def __init__(self, transport: Transport, repository: Repository) -> None:
+    def __init__(self, transport: RegistryTransport, repository: Repository) -> None:
         self.images_only = False  # True after the registry has refused a manifest without an image's config
         self.lists_artifacts = True  # until it has refused a list of an image's artifacts
         self._transport, self.repository = transport, repository
@@ -67,10 +67,10 @@ class Registry:
                 return None
             manifest = Manifest(data=answer.data, media_type=type_of(answer.headers, answer.data))
             reported = answer.headers.get("Docker-Content-Digest", manifest.digest)
-            wanted = key if key.startswith("sha256:") else reported
-            if manifest.digest == wanted == reported:
+            expected = key if key.startswith("sha256:") else reported
+            if manifest.digest == expected == reported:
                 return manifest
-        what = f"{key} is {wanted[:200]}, but what is served for it is {manifest.digest}"
+        what = f"{key} is {expected[:200]}, but what is served for it is {manifest.digest}"
         raise UnsoundError(f"{self.repository}: {what}.")
 
     def digest(self, tag: str) -> str | None:
@@ -99,7 +99,7 @@ class Registry:
         answer = self._put(manifest, manifest.digest)
         return answer is not None and "OCI-Subject" in answer.headers
 
-    def _put(self, manifest: Manifest, key: str) -> Answer | None:
+    def _put(self, manifest: Manifest, key: str) -> HttpResponse | None:
         try:
             answer = self._write(manifest, key)
         except StatusError:
@@ -112,7 +112,7 @@ class Registry:
             raise RegistryError(f"{self.repository}:{key} was set to {manifest.digest}, but is {served}.")
         return answer
 
-    def _write(self, manifest: Manifest, key: str) -> Answer:
+    def _write(self, manifest: Manifest, key: str) -> HttpResponse:
         if len(manifest.data) > _LARGEST_MANIFEST:
             raise RegistryError(f"A manifest of {len(manifest.data)} bytes is more than registries take.")
         path, headers = self._path("manifests", key), {"Content-Type": manifest.media_type}
@@ -159,20 +159,20 @@ class Registry:
 
         ``count`` is called with the bytes of each sent piece, and with a negative number if they must be sent again.
         """
-        sent = 0
+        sent_bytes = 0
 
         def read(file: BinaryIO) -> Iterator[bytes]:
-            nonlocal sent
+            nonlocal sent_bytes
             while piece := file.read(_CHUNK):
                 yield piece
-                sent += len(piece)
+                sent_bytes += len(piece)
                 count(len(piece))
 
         def body() -> Any:
-            nonlocal sent
-            count(-sent)
-            sent = 0
-            return Sized(read(path.open("rb")), blob.size)
+            nonlocal sent_bytes
+            count(-sent_bytes)
+            sent_bytes = 0
+            return SizedBody(read(path.open("rb")), blob.size)
 
         for attempt in range(ATTEMPTS):
             try:
@@ -225,7 +225,7 @@ class Registry:
 
     def referrers(self, digest: str) -> tuple[Blob, ...] | None:
         """Return the artifacts that the registry lists for an image; None if the registry has no such lists."""
-        path, found = self._path("referrers", digest), list[Blob]()
+        path, blobs = self._path("referrers", digest), list[Blob]()
         for _ in range(100):  # pages; an image has only a few artifacts
             try:
                 answer = self._ask("GET", path, most=_LARGEST_MANIFEST)
@@ -235,19 +235,19 @@ class Registry:
                 return None
             if type_of(answer.headers, b"") != INDEX:  # an HTML page
                 return None
-            found += [blob for blob, _ in Manifest(data=answer.data, media_type=INDEX).images]
+            blobs += [blob for blob, _ in Manifest(data=answer.data, media_type=INDEX).images]
             path = next_page(answer, self.repository)
             if not path:
-                return tuple(found)
+                return tuple(blobs)
         raise UnsoundError(f"{self.repository} lists artifacts of {digest} without end.")
 
     def tags(self) -> tuple[str, ...]:
         """Return all tags, sorted; none if the repository does not exist."""
-        tags, seen, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
-        while path not in seen and len(seen) < _MOST_PAGES and len(tags) < _MOST_TAGS:
-            seen.add(path)
+        tags, seen_names, path = set[str](), set[str](), self._path("tags", "list") + "?n=1000"
+        while path not in seen_names and len(seen_names) < _MOST_PAGES and len(tags) < _MOST_TAGS:
+            seen_names.add(path)
             answer = self._ask("GET", path, good=(200, 404), most=_LARGEST_LIST)
-            if answer.status == 404 and len(seen) == 1:
+            if answer.status == 404 and len(seen_names) == 1:
                 return ()
             if answer.status == 404:
                 raise UnsoundError(f"{self.repository}: a page of its tags is not there: {path[:200]}")
@@ -257,9 +257,9 @@ class Registry:
                 return tuple(sorted(tags))
         raise UnsoundError(f"{self.repository} lists tags without end, the last time at {path[:200]}.")
 
-    def _ask(self, method: str, url: str, scope: str = "", **options: Any) -> Answer:
-        """Send a request; ``options`` are the other fields of `Request`. The scope is pull if none is given."""
-        return self._transport.send(Request(method=method, url=url, **options), scope or self._pull)
+    def _ask(self, method: str, url: str, scope: str = "", **options: Any) -> HttpResponse:
+        """Send a request; ``options`` are the other fields of `HttpRequest`. The scope is pull if none is given."""
+        return self._transport.send(HttpRequest(method=method, url=url, **options), scope or self._pull)
 
     def _path(self, kind: str, name: str) -> str:
         return f"{self.repository.path}/{kind}/{name}"

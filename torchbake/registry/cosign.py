@@ -24,7 +24,7 @@ from torchbake.registry.credentials import config_key, find_login
 from torchbake.ui.tool_environment import environment_of
 
 _TIMEOUT = 300  # seconds for one call; a keyless one asks two services
-UNASKED = "no --key and no --identity was given"  # the reason why nothing is verified by default
+NO_TRUST = "no --key and no --identity was given"  # the reason why nothing is verified by default
 _UNSIGNED = ("no signatures found", "MANIFEST_UNKNOWN", "NAME_UNKNOWN", "manifest unknown")
 _NOBODY = Problem(reason="no signer is trusted", remedy="Name the signer that you trust: --identity and --issuer.")
 _OTHERS = "no matching signatures"
@@ -63,7 +63,7 @@ class Signer(Verifier, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Idle:
+class NoCosign:
     """A signer that signs and verifies nothing, for a reason."""
 
     skip_reason: str
@@ -120,7 +120,7 @@ class Cosign:
         """Run cosign and return its standard output. Raises SignatureError with its error."""
         with _settings(host) as settings:
             try:
-                done = subprocess.run(
+                process = subprocess.run(
                     [self.program, *arguments], env={**environment_of("cosign"), **settings}, stdin=subprocess.DEVNULL,
                     capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
                 )  # fmt: skip
@@ -128,13 +128,13 @@ class Cosign:
                 raise SignatureError(f"cosign {arguments[0]} did not end within {_TIMEOUT} s.") from None
             except OSError as error:
                 raise SignatureError(f"{self.program} cannot be run: {error.strerror}") from None
-        if done.returncode < 0:
-            raise SignatureError(f"cosign {arguments[0]} was killed by signal {-done.returncode}.")
-        if done.returncode:
-            reason = _complaint(done.stderr) or f"ended with {done.returncode}"
+        if process.returncode < 0:
+            raise SignatureError(f"cosign {arguments[0]} was killed by signal {-process.returncode}.")
+        if process.returncode:
+            reason = _complaint(process.stderr) or f"ended with {process.returncode}"
             hint = next((hint for words, hint in _HINTS.items() if words in reason), None)
             raise SignatureError(f"cosign {arguments[0]}: {reason}", hint=hint)
-        return done.stdout
+        return process.stdout
 
     @property
     def registry_arguments(self) -> tuple[str, ...]:
@@ -266,10 +266,10 @@ def signature_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.bundle")
 
 
-def find_cosign(*, plain: bool, log: bool) -> Cosign | Idle:
+def find_cosign(*, plain: bool, log: bool) -> Cosign | NoCosign:
     """Find the program on the PATH."""
     program = shutil.which("cosign")
-    return Cosign(program=program, plain=plain, log=log) if program else Idle(skip_reason="cosign is not installed")
+    return Cosign(program=program, plain=plain, log=log) if program else NoCosign(skip_reason="cosign is not installed")
 
 
 def _complaint(text: str) -> str:

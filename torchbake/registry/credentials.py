@@ -45,10 +45,10 @@ def find_login(host: str, env: Mapping[str, str] = os.environ) -> Login | None:
             if helper and not shutil.which(f"docker-credential-{helper}"):
                 missing = missing or " ".join(f"docker-credential-{helper}".split())
                 continue
-            found = config.resolve_authconfig(config_key(host)) or {}
+            value = config.resolve_authconfig(config_key(host)) or {}
             # Docker writes the names of these fields in two forms.
             names = ("Username", "Password", "IdentityToken")
-            username, password, token = (str(found.get(name) or found.get(name.lower()) or "") for name in names)
+            username, password, token = (str(value.get(name) or value.get(name.lower()) or "") for name in names)
             if username or token:
                 return Login(username=username, password=password, token=token)
     except (DockerException, OSError, ValueError, TypeError, AttributeError, LookupError) as error:

@@ -47,7 +47,7 @@ class PassingError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class HttpRequest:
     """One request to ``url``, which may be relative to a registry's ``/v2/``. Other codes than ``good`` are errors.
 
     Each attempt calls ``body`` for the body, and ``into`` to open the file of a good answer's body. Without ``into``
@@ -68,7 +68,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class HttpResponse:
     """A complete answer from ``url``, the address after redirects. Names of ``headers`` ignore case."""
 
     url: str
@@ -89,7 +89,7 @@ class Exchange:
         self._name = name
         self._idle: deque[requests.Session] = deque()  # sessions whose open connections any thread can use
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: HttpRequest) -> HttpResponse:
         """Return the answer after redirects. Raises RegistryError, or PassingError if another attempt may succeed."""
         for _ in range(_HOPS):
             answer = self._once(request)
@@ -116,7 +116,7 @@ class Exchange:
             return False
         return True
 
-    def _once(self, request: Request) -> Answer:
+    def _once(self, request: HttpRequest) -> HttpResponse:
         who = self._who(request)
         headers, body = dict(request.headers), request.body() if request.body else None
         if request.authorization and origin_of(request.url) == request.home:
@@ -126,7 +126,7 @@ class Exchange:
                 request.method, request.url, headers=headers, data=body, timeout=_TIMEOUT, stream=True,
                 allow_redirects=False,
             ) as answer:  # fmt: skip
-                return Answer(
+                return HttpResponse(
                     url=request.url, status=answer.status_code, reason=answer.reason or "", headers=answer.headers,
                     data=_read(answer, request, who),
                 )  # fmt: skip
@@ -140,7 +140,7 @@ class Exchange:
         except (requests.RequestException, HTTPError, ValueError) as error:
             raise RegistryError(f"{who} answers {request.method}, but not by HTTP: {_last(error)}") from None
 
-    def _who(self, request: Request) -> str:
+    def _who(self, request: HttpRequest) -> str:
         """Name the server of a request for errors: the registry, or a host that it named."""
         origin = origin_of(request.url)
         own = str(origin) == self._name or (origin == request.home and not request.stay)
@@ -174,7 +174,7 @@ class _Session(requests.Session):
         """Return None: otherwise requests reads the whole body of a redirect, also if it must not follow it."""
 
 
-def _read(answer: requests.Response, request: Request, who: str) -> bytes:
+def _read(answer: requests.Response, request: HttpRequest, who: str) -> bytes:
     """Read the body of an answer; of an error only its beginning."""
     good = answer.status_code // 100 == 2
     compressed = answer.headers.get("Content-Encoding", "").lower() not in ("", "identity")
@@ -218,7 +218,7 @@ def written_to(path: Path, go_on: Callable[[], object]) -> Iterator[Callable[[by
         yield write
 
 
-class Sized:
+class SizedBody:
     """A body of known length. Without a length, requests sends chunks, which registries refuse for a PUT."""
 
     def __init__(self, pieces: Iterator[bytes], length: int) -> None:

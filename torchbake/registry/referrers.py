@@ -20,11 +20,11 @@ def fallback_tag(digest: str) -> str:
 
 def referrers_of(registry: Registry, digest: str) -> frozenset[str]:
     """Return the digests of the artifacts that are listed for an image."""
-    listed = registry.referrers(digest)
-    if listed is None:
+    blobs = registry.referrers(digest)
+    if blobs is None:
         index = _index(registry, digest)
-        listed = tuple(blob for blob, _ in index.images) if index else ()
-    return frozenset(blob.digest for blob in listed)
+        blobs = tuple(blob for blob, _ in index.images) if index else ()
+    return frozenset(blob.digest for blob in blobs)
 
 
 def list_again(registry: Registry, digest: str, subject: str) -> None:
@@ -68,10 +68,10 @@ def list_by_tag(registry: Registry, artifact: Manifest, subject: str) -> None:
 def _index(registry: Registry, digest: str) -> Manifest | None:
     """Read the index under the tag; None if there is none. Raises RegistryError if the tag holds something else."""
     tag = fallback_tag(digest)
-    found = registry.manifest(tag)
-    if found and (found.media_type != INDEX or not isinstance(found.content.get("manifests"), list)):
+    manifest = registry.manifest(tag)
+    if manifest and (manifest.media_type != INDEX or not isinstance(manifest.content.get("manifests"), list)):
         raise RegistryError(
             f"{registry.repository}:{tag} is not a list of artifacts, and the registry has no list of its own.",
             hint="Remove that tag with the registry's own tools, and run again.",
         )
-    return found
+    return manifest

@@ -19,7 +19,7 @@ from torchbake.core.json_text import read_object
 from torchbake.errors import RegistryError
 from torchbake.registry.auth_challenge import Challenge, Token, parse_challenge, read_token
 from torchbake.registry.credentials import Login, find_login
-from torchbake.registry.http import Answer, Exchange, PassingError, Request
+from torchbake.registry.http import Exchange, HttpRequest, HttpResponse, PassingError
 from torchbake.registry.origin import Origin, may_log_in, origin_of
 
 ATTEMPTS = 6
@@ -57,7 +57,7 @@ class Grant:
     since: float = field(default_factory=time.monotonic)
 
 
-class Transport:
+class RegistryTransport:
     """The connection to one registry. Safe for many threads. With ``plain`` HTTP is used for any host.
 
     Each request calls ``sleep`` first, with 0 seconds: it may raise to end a run.
@@ -74,7 +74,7 @@ class Transport:
         self._base = ""
         self._exchange = Exchange(host)
 
-    def send(self, request: Request, scope: str = "") -> Answer:
+    def send(self, request: HttpRequest, scope: str = "") -> HttpResponse:
         """Return an answer with one of the codes ``request.good``. A token must allow ``scope``.
 
         After server errors, too many requests and broken connections the request is repeated, up to ATTEMPTS times in
@@ -90,7 +90,7 @@ class Transport:
         except PassingError as passing:
             raise passing.error from None
 
-    def _once(self, request: Request, scope: str) -> Answer:
+    def _once(self, request: HttpRequest, scope: str) -> HttpResponse:
         answer = self._ask(request, self._authorization(scope))
         for _ in range(ATTEMPTS):
             if not self._wants_login(answer):
@@ -113,11 +113,11 @@ class Transport:
             raise PassingError(error, _retry_after(answer))
         raise error
 
-    def _wants_login(self, answer: Answer) -> bool:
+    def _wants_login(self, answer: HttpResponse) -> bool:
         """Check if the registry's own origin asks for a login. No other origin may ask for it."""
         return answer.status == 401 and answer.origin == self._home
 
-    def _ask(self, request: Request, authorization: str) -> Answer:
+    def _ask(self, request: HttpRequest, authorization: str) -> HttpResponse:
         url = urljoin(self.base, request.url)
         return self._exchange.send(replace(request, url=url, authorization=authorization, home=self._home))
 
@@ -199,7 +199,7 @@ class Transport:
             f"{self.host} refuses: {who}.", status=401, codes=("UNAUTHORIZED",), hint=f"Run: docker login {self.host}"
         )
 
-    def _refusal(self, request: Request, answer: Answer) -> StatusError:
+    def _refusal(self, request: HttpRequest, answer: HttpResponse) -> StatusError:
         if self._wants_login(answer):
             return self._no_login()
         codes, words = _errors(answer)
@@ -209,7 +209,7 @@ class Transport:
         return StatusError(message, status=answer.status, codes=codes, hint=hint)
 
 
-def _token_call(challenge: Challenge, realm: Origin, login: Login | None, scope: str) -> Request:
+def _token_call(challenge: Challenge, realm: Origin, login: Login | None, scope: str) -> HttpRequest:
     """Return the request for a token. Neither password nor identity token leaves the realm's origin."""
     query = {"service": challenge.service, "scope": scope or challenge.scope}
     if login and login.token:
@@ -217,9 +217,11 @@ def _token_call(challenge: Challenge, realm: Origin, login: Login | None, scope:
             {**query, "grant_type": "refresh_token", "refresh_token": login.token, "client_id": "torchbake"}
         )
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        return Request(method="POST", url=challenge.realm, headers=headers, body=lambda: form, home=realm, stay=True)
+        return HttpRequest(
+            method="POST", url=challenge.realm, headers=headers, body=lambda: form, home=realm, stay=True
+        )
     url = f"{challenge.realm}{'&' if '?' in challenge.realm else '?'}{urlencode(query)}"
-    return Request(method="GET", url=url, authorization=_basic(login) if login else "", home=realm, stay=True)
+    return HttpRequest(method="GET", url=url, authorization=_basic(login) if login else "", home=realm, stay=True)
 
 
 def _basic(login: Login) -> str:
@@ -231,20 +233,20 @@ def _wait(state: RetryCallState) -> float:
     return seconds if seconds is not None else wait_random_exponential(multiplier=0.5, max=10)(state)
 
 
-def _retry_after(answer: Answer) -> float | None:
+def _retry_after(answer: HttpResponse) -> float | None:
     """Return the seconds of a Retry-After; None if it is a date."""
     text = answer.headers.get("Retry-After", "")
     return min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdigit() else None
 
 
-def _errors(answer: Answer) -> tuple[tuple[str, ...], str]:
+def _errors(answer: HttpResponse) -> tuple[tuple[str, ...], str]:
     """Return the registry's codes and message of an error."""
     try:
         errors = read_object(answer.data).get("errors")
     except ValueError:
         return (), ""
-    known = [entry for entry in errors if isinstance(entry, dict)] if isinstance(errors, list) else []
-    pairs = [(str(entry.get("code") or ""), str(entry.get("message") or "")) for entry in known]
+    known_names = [entry for entry in errors if isinstance(entry, dict)] if isinstance(errors, list) else []
+    pairs = [(str(entry.get("code") or ""), str(entry.get("message") or "")) for entry in known_names]
     words = "; ".join(" ".join(filter(None, pair)) for pair in pairs)
     return tuple(code for code, _ in pairs), words[:_LONGEST_WORDS]
 

@@ -17,10 +17,10 @@ def images_of(registry: Registry, manifest: Manifest, platform: str = "") -> Ite
     if not manifest.is_index:
         yield manifest
         return
-    found = [blob for blob, where in manifest.images if where != NO_IMAGE and platform in ("", where)]
-    if len(found) > _MOST:
-        raise UnsoundError(f"{registry.repository}: the index {manifest.digest} lists {len(found)} images.")
-    for blob in found:
+    blobs = [blob for blob, where in manifest.images if where != NO_IMAGE and platform in ("", where)]
+    if len(blobs) > _MOST:
+        raise UnsoundError(f"{registry.repository}: the index {manifest.digest} lists {len(blobs)} images.")
+    for blob in blobs:
         image = registry.manifest(blob.digest)
         if image is None:
             raise UnsoundError(f"{registry.repository} does not hold {blob.digest}, an image of {manifest.digest}.")

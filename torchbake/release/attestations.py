@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from torchbake.engine.export import Content, Source
+from torchbake.engine.export import Content, ImageSource
 from torchbake.oci.in_toto import MEDIA_TYPE
 from torchbake.oci.labels import VERSION_LABEL, labels_in
 from torchbake.oci.manifest import Manifest
@@ -18,7 +18,7 @@ SBOM_TYPE = "application/vnd.cyclonedx+json"
 _CREATED = "org.opencontainers.image.created"
 
 
-def supply_of(name: str, source: Source, cache: Path, layers: Path) -> Supply:
+def supply_of(name: str, source: ImageSource, cache: Path, layers: Path) -> Supply:
     """Return the source of images of the repository ``name``, with the function that describes them.
 
     The packages of each layer are cached in ``cache``. A signed release lists the packed layers of ``layers``.
@@ -36,7 +36,7 @@ def describe(name: str, content: Content, cache: Path) -> tuple[Artifact, ...]:
     image = content.images[0]
     config = image.manifest.config
     labels = labels_in(Manifest(data=image.path(config).read_bytes(), media_type=config.media_type).content)
-    contents = contents_in(content.built or content, cache)
+    contents = contents_in(content.built_content or content, cache)
     version, created = labels.get(VERSION_LABEL, ""), labels.get(_CREATED)
     sbom = sbom_of_contents(content.manifest, contents, name=name, version=version, created=created)
     provenance = provenance_text(name, content.manifest.digest, labels)

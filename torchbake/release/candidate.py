@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from torchbake.engine.export import Content, Source
+from torchbake.engine.export import Content, ImageSource
 from torchbake.oci.manifest import Manifest
 from torchbake.registry.artifact import Artifact
 from torchbake.registry.probe import Abilities
 from torchbake.release.decide import Decision
-from torchbake.release.record import Judgement
+from torchbake.release.record import RecordedVerdict
 from torchbake.store.layers import LayerStore
 
 
@@ -25,7 +25,7 @@ class Candidate:
     digest: str
     labels: Mapping[str, str]
     tags: tuple[str, ...]
-    verdict: Judgement | None
+    verdict: RecordedVerdict | None
     waived: Mapping[str, str] = field(default_factory=dict)
     tested: str = ""
     config: Callable[[], str] = str
@@ -39,14 +39,14 @@ class Supply:
     them. A signed release lists the packed layers of the store ``layers`` for other machines.
     """
 
-    source: Source
+    source: ImageSource
     describe: Callable[[Content], Sequence[Artifact]] = lambda content: ()
     needs: Callable[[str], bool] = lambda digest: False
     layers: LayerStore | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
+class TransferCount:
     """The numbers of bytes and layers that were sent, and the bytes of all layers."""
 
     bytes: int
@@ -65,12 +65,12 @@ class Parcel:
     manifest: Manifest
     images: tuple[Manifest, ...]
     artifacts: tuple[Artifact, ...]
-    sent: Sent
+    count: TransferCount
     shared: Artifact | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class Publication:
     """The result for a candidate with the digest ``tested``.
 
     A dry run of a release has the registry's ``abilities``. If the released image has the config of the tested image
@@ -79,6 +79,6 @@ class Published:
 
     decision: Decision
     tested: str
-    sent: Sent | None = None
+    transfer: TransferCount | None = None
     abilities: Abilities | None = None
     released_by: str = ""

@@ -14,10 +14,10 @@ from torchbake.oci.labels import ID, INPUTS, LABEL, VERSION_LABEL
 from torchbake.oci.tag_names import ImmutableTag
 
 Action = Literal["release", "finish", "nothing", "held"]
-Rank = tuple[Version, ...]  # a rolling tag belongs to its candidate with the highest rank
+TagRank = tuple[Version, ...]  # a rolling tag belongs to its candidate with the highest rank
 
 
-def rank_of(labels: Mapping[str, str]) -> Rank | None:
+def rank_of(labels: Mapping[str, str]) -> TagRank | None:
     """Rank an image by its labels: torch, CUDA and cuDNN, or an init image's version. None for images of others.
 
     A matrix ranks its images in the same way: torch without its local version (`+cu126`), CUDA up to the minor
@@ -36,7 +36,7 @@ def rank_of(labels: Mapping[str, str]) -> Rank | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class TagHolder:
     """An image that a tag of a registry points at, with its labels.
 
     ``config`` is the digest of its config, and ``compression`` names the compressions of its layers.
@@ -58,19 +58,19 @@ class Standing:
 
     The newest revision is ``newest``; it is ``recorded`` if it has a release record, and ``went_back`` is true if
     somebody has rolled back from it. For each tag that the image should hold, ``rolling`` has its current image. The
-    highest revision that was ever set is ``taken``, also if only an artifact of it is left.
+    highest revision that was ever set is ``last_revision``, also if only an artifact of it is left.
     """
 
     newest_tag: ImmutableTag | None
-    newest: Held | None
+    newest: TagHolder | None
     recorded: bool
-    rolling: Mapping[str, Held | None]
+    rolling: Mapping[str, TagHolder | None]
     went_back: bool = False
-    taken: int = -1
+    last_revision: int = -1
 
     def next_tag(self, name: str) -> ImmutableTag:
         newest = self.newest_tag.revision if self.newest_tag else -1
-        return ImmutableTag(name=name, revision=max(newest, self.taken) + 1)
+        return ImmutableTag(name=name, revision=max(newest, self.last_revision) + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,29 +142,29 @@ def without_moves(decision: Decision, *, recorded: bool) -> Decision:
 
 
 def moves_to(
-    digest: str, labels: Mapping[str, str], rolling: Mapping[str, Held | None]
+    digest: str, labels: Mapping[str, str], rolling: Mapping[str, TagHolder | None]
 ) -> tuple[tuple[Move, ...], dict[str, str]]:
     """Return the moves of rolling tags to an image, in order, and the reasons for tags that are held back.
 
     An older release never takes a tag from a newer one, and no release takes a tag from an image of others.
     """
     moves, held_back = [], {}
-    for tag, held in rolling.items():
-        reason = _why_held_back(labels, held)
+    for tag, holder in rolling.items():
+        reason = _why_held_back(labels, holder)
         if reason:
             held_back[tag] = reason
         else:
-            moves.append(Move(tag=tag, before=held.digest if held else None, after=digest))
+            moves.append(Move(tag=tag, before=holder.digest if holder else None, after=digest))
     return tuple(moves), held_back
 
 
-def _why_held_back(labels: Mapping[str, str], held: Held | None) -> str:
-    if held is None or held.labels.get(ID) == labels.get(ID):
+def _why_held_back(labels: Mapping[str, str], holder: TagHolder | None) -> str:
+    if holder is None or holder.labels.get(ID) == labels.get(ID):
         return ""
-    theirs, ours = rank_of(held.labels), rank_of(labels)
+    theirs, ours = rank_of(holder.labels), rank_of(labels)
     if theirs is None or ours is None:
-        return f"it holds an image that is not ours ({short_digest(held.digest)})"
-    return f"{held.labels.get(ID, '')} is newer" if ours < theirs else ""
+        return f"it holds an image that is not ours ({short_digest(holder.digest)})"
+    return f"{holder.labels.get(ID, '')} is newer" if ours < theirs else ""
 
 
 def as_json(decision: Decision) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torchbake.oci.labels import BASE_DIGEST, ID
 from torchbake.oci.tag_names import ImmutableTag, revisions_of
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import StatusError
-from torchbake.release.decide import Held
+from torchbake.release.decide import TagHolder
 from torchbake.release.record import record_of
 from torchbake.release.repository_view import Holdings
 
@@ -22,14 +22,14 @@ _FORBIDDEN = 403  # the answer of some registries for a repository that does not
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class NewestRelease:
     """The newest revision of an image. ``image`` is None if the registry lists the tag but does not serve it.
 
     If it is ``recorded``, a release record exists, and only its rolling tags may still have to move.
     """
 
     tag: ImmutableTag
-    image: Held | None
+    image: TagHolder | None
     recorded: bool
 
     @property
@@ -54,23 +54,23 @@ class Today:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class DueFinding:
     """The answer for one image, with its reason."""
 
     due: bool
     reason: str
 
 
-def judge(today: Today, release: Release | None) -> Finding:
+def judge(today: Today, release: NewestRelease | None) -> DueFinding:
     """Decide if an image is due: if publishing it makes a new revision, or may do so."""
     try:
         reason = (_flaw(today, release) or _change(today, release)) if release else "not released yet"
     except (LockError, RenderError) as error:
         reason = error.message.partition("\n")[0]
-    return Finding(due=bool(reason), reason=reason or f"released as {release.tag if release else ''}")
+    return DueFinding(due=bool(reason), reason=reason or f"released as {release.tag if release else ''}")
 
 
-def _flaw(today: Today, release: Release) -> str:
+def _flaw(today: Today, release: NewestRelease) -> str:
     """Return the reason why a release is not a complete release of this image; "" if it is."""
     if release.image is None:
         return f"{release.tag} is listed, but not served"
@@ -79,7 +79,7 @@ def _flaw(today: Today, release: Release) -> str:
     return "" if release.recorded else f"the release of {release.tag} was interrupted"
 
 
-def _change(today: Today, release: Release) -> str:
+def _change(today: Today, release: NewestRelease) -> str:
     """Return the possible change since a release; "" if there is none."""
     tag, inputs = release.tag, release.image.inputs if release.image else ""
     if not inputs or (release.base and today.inputs(release.base) != inputs):
@@ -93,8 +93,8 @@ def _change(today: Today, release: Release) -> str:
 
 
 def newest_releases(
-    registries: Mapping[str, Registry], wanted: Sequence[tuple[str, str]]
-) -> tuple[dict[tuple[str, str], Release], dict[str, str]]:
+    registries: Mapping[str, Registry], names: Sequence[tuple[str, str]]
+) -> tuple[dict[tuple[str, str], NewestRelease], dict[str, str]]:
     """Find the newest revision for pairs of a repository's name and an own tag.
 
     The second result are the messages of repositories that refuse to list tags, by name. Raises RegistryError if a
@@ -111,7 +111,7 @@ def newest_releases(
             refused[name] = error.message
     holdings = {name: Holdings(registry) for name, registry in registries.items()}
 
-    def newest(pair: tuple[str, str]) -> Release | None:
+    def newest(pair: tuple[str, str]) -> NewestRelease | None:
         name, own = pair
         revisions = revisions_of(own, tags.get(name, ()))
         if not revisions:
@@ -119,7 +119,7 @@ def newest_releases(
         tag = revisions[-1]
         image = holdings[name].look(str(tag))
         recorded = image is not None and record_of(registries[name], str(tag), image.digest) is not None
-        return Release(tag=tag, image=image, recorded=recorded)
+        return NewestRelease(tag=tag, image=image, recorded=recorded)
 
-    found = side_by_side(newest, wanted, most=_SIDE_BY_SIDE)
-    return {pair: release for pair, release in zip(wanted, found, strict=True) if release}, refused
+    releases = side_by_side(newest, names, most=_SIDE_BY_SIDE)
+    return {pair: release for pair, release in zip(names, releases, strict=True) if release}, refused

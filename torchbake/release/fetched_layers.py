@@ -15,13 +15,13 @@ from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
 from torchbake.registry.transport import StatusError
 from torchbake.release.shared_layers import read_lists
-from torchbake.store.layers import Packed
+from torchbake.store.layers import PackedLayer
 
 _AT_ONCE = 4  # images whose lists are read in parallel; each needs two calls of cosign
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ReleaseLocation:
     """A possible place of a released image: its repository and its own tag."""
 
     registry: Registry
@@ -36,57 +36,57 @@ class FetchedLayers:
     counts if ``verifier`` accepts its signature and its image's. The bytes of each fetched layer are in ``sizes``.
     """
 
-    places: Sequence[Place]
+    places: Sequence[ReleaseLocation]
     verifier: Verifier
     warn: Callable[[str], None]
     sizes: list[int] = field(default_factory=list)
-    _known: dict[str, tuple[Registry, Packed]] = field(default_factory=dict)
+    _sources: dict[str, tuple[Registry, PackedLayer]] = field(default_factory=dict)
     _read: int = 0
     _away: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _failing: threading.Lock = field(default_factory=threading.Lock)
 
-    def fetch(self, key: str, folder: Path, go_on: Callable[[], object]) -> Packed | None:
+    def fetch(self, key: str, folder: Path, go_on: Callable[[], object]) -> PackedLayer | None:
         """Fetch the files of a layer into a folder; None if no verified image has the layer, or a file is damaged.
 
         Each piece calls ``go_on``, which may raise to end the download.
         """
-        found = None if self._away.is_set() else self._find(key, go_on)
-        if found is None or self._away.is_set():
+        layers = None if self._away.is_set() else self._find(key, go_on)
+        if layers is None or self._away.is_set():
             return None
-        registry, packed = found
+        registry, layer = layers
         try:
-            for name, blob in packed.files.items():
+            for name, blob in layer.files.items():
                 registry.download(blob, folder / name, go_on)
         except RegistryError as error:
-            for name in packed.files:
+            for name in layer.files:
                 (folder / name).unlink(missing_ok=True)
             with self._lock:  # the layer may have other keys
-                self._known = {key: known for key, known in self._known.items() if known[1] != packed}
+                self._sources = {key: source for key, source in self._sources.items() if source[1] != layer}
             self._fail(error, "That layer is packed here.")
             return None
-        self.sizes.append(sum(blob.size for blob in packed.blobs))
-        return packed
+        self.sizes.append(sum(blob.size for blob in layer.blobs))
+        return layer
 
-    def _find(self, key: str, go_on: Callable[[], object]) -> tuple[Registry, Packed] | None:
+    def _find(self, key: str, go_on: Callable[[], object]) -> tuple[Registry, PackedLayer] | None:
         """Find a layer by its key, and read the lists of further images until one of them has it."""
         with self._lock:
-            while key not in self._known and self._read < len(self.places) and not self._away.is_set():
+            while key not in self._sources and self._read < len(self.places) and not self._away.is_set():
                 go_on()
                 batch = self.places[self._read : self._read + _AT_ONCE]
                 self._read += len(batch)
-                for found in side_by_side(self._layers, batch, most=_AT_ONCE):
-                    self._known = {**found, **self._known}
-            return self._known.get(key)
+                for matches in side_by_side(self._layers, batch, most=_AT_ONCE):
+                    self._sources = {**matches, **self._sources}
+            return self._sources.get(key)
 
-    def _layers(self, place: Place) -> dict[str, tuple[Registry, Packed]]:
+    def _layers(self, place: ReleaseLocation) -> dict[str, tuple[Registry, PackedLayer]]:
         """Return the layers of the image at a place; none if they cannot be read or verified."""
         try:
             layers = read_lists(place.registry, place.tag, self.verifier)
         except (SignatureError, RegistryError) as error:
             self._fail(error, "None of its layers is fetched.")
             return {}
-        return {key: (place.registry, packed) for key, packed in layers.items()}
+        return {key: (place.registry, layer) for key, layer in layers.items()}
 
     def _fail(self, error: RegistryError | SignatureError, what: str) -> None:
         """Print a warning. If the registry is away or refuses the login, stop asking: each layer would wait for it."""

@@ -25,10 +25,10 @@ def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
     RegistryError if it belongs to another release.
     """
     manifest = parcel.manifest
-    taken = registry.digest(tag)
-    if taken not in (None, manifest.digest):
+    value = registry.digest(tag)
+    if value not in (None, manifest.digest):
         raise RegistryError(
-            f"{registry.repository}:{tag} was taken by another release meanwhile ({taken}).", hint=_HINT
+            f"{registry.repository}:{tag} was taken by another release meanwhile ({value}).", hint=_HINT
         )
     places = [artifact_tag(tag, artifact.name) for artifact in parcel.artifacts]
     there = dict(zip(places, registry.digests(places), strict=True))
@@ -36,13 +36,13 @@ def place(registry: Registry, parcel: Parcel, tag: str) -> dict[str, str]:
         where: put_artifact(registry, artifact, manifest, there[where])
         for where, artifact in zip(places, parcel.artifacts, strict=True)
     }
-    if taken is None:
+    if value is None:
         registry.put(manifest, tag)
     for where, artifact in pushed.items():
         if there[where] != artifact.digest:  # the tag does not exist, or somebody has overwritten it
             registry.put(artifact, where)
     attached = {one.name: pushed[where].digest for where, one in zip(places, parcel.artifacts, strict=True)}
-    if taken is None:
+    if value is None:
         _give_way(registry, tag, {tag: manifest.digest, **_attached_tags(tag, attached)})
     return attached
 
@@ -72,10 +72,10 @@ def _give_way(registry: Registry, tag: str, ours: Mapping[str, str]) -> None:
 
 def expect(registry: Registry, places: Mapping[str, str]) -> None:
     """Check that each tag still points at the digest to which it was set. Raises RegistryError."""
-    for (tag, digest), found in zip(places.items(), registry.digests(places), strict=True):
-        if found != digest:
+    for (tag, digest), text in zip(places.items(), registry.digests(places), strict=True):
+        if text != digest:
             raise RegistryError(
-                f"{registry.repository}:{tag} was set to {digest}, and now is {found or 'gone'}: "
+                f"{registry.repository}:{tag} was set to {digest}, and now is {text or 'gone'}: "
                 "somebody else releases there at the same time.",
                 hint=_HINT,
             )
@@ -86,5 +86,5 @@ def places_of(record: Record) -> dict[str, str]:
     return {record.tag: record.digest, **_attached_tags(record.tag, record.attached)}
 
 
-def _attached_tags(tag: str, attached: Mapping[str, str]) -> dict[str, str]:
-    return {artifact_tag(tag, name): attached[name] for name in ARTIFACTS if name in attached}
+def _attached_tags(tag: str, attachments: Mapping[str, str]) -> dict[str, str]:
+    return {artifact_tag(tag, name): attachments[name] for name in ARTIFACTS if name in attachments}

@@ -67,10 +67,10 @@ def _take(handle: int, path: Path, wait: _Wait, repository: str) -> None:
             wait.holder, wait.since = holder, now
         if now - wait.since > _LONGEST:
             lock = f"the lock {path} of releases to {repository}"
-            message = f"{_named(holder)} has had {lock} for {_LONGEST / 60:.0f} minutes."
+            message = f"{_owner(holder)} has had {lock} for {_LONGEST / 60:.0f} minutes."
             raise PublishError(message, hint="Wait until that process has ended, or end it. Then run again.")
         if now - start > _SOON and not reported:
-            say(f"{repository}: waiting for {_named(holder)}, which has the lock {path}")
+            say(f"{repository}: waiting for {_owner(holder)}, which has the lock {path}")
             reported = True
         time.sleep(_PAUSE)
 
@@ -86,7 +86,7 @@ def _holder(handle: int) -> int | None:
     return None
 
 
-def _named(holder: int | None) -> str:
+def _owner(holder: int | None) -> str:
     if holder is None:
         return "another process"
     try:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from torchbake.errors import RegistryError
 from torchbake.registry.client import Registry
-from torchbake.registry.cosign import Idle, Signer
+from torchbake.registry.cosign import NoCosign, Signer
 from torchbake.registry.referrers import referrers_of
 from torchbake.release.candidate import Candidate
 from torchbake.release.decide import Decision, decide, without_moves
-from torchbake.release.record import Found, Record, record_of
+from torchbake.release.record import Record, StoredRecord, record_of
 from torchbake.release.repository_view import Holdings
 from torchbake.release.verification import Verification
 
-UNSIGNED = Idle(skip_reason="no key was given")
+UNSIGNED = NoCosign(skip_reason="no key was given")
 
 
 class Planner:
@@ -40,7 +40,7 @@ class Planner:
             raise RegistryError(f"{self._registry.repository}: {error}.", hint=hint) from None
         if not self._keep_rolling:
             return decision
-        recorded = decision.action == "finish" and self._found(decision) is not None
+        recorded = decision.action == "finish" and self._find(decision) is not None
         return without_moves(decision, recorded=recorded)
 
     def plan(self, candidate: Candidate) -> Decision:
@@ -84,8 +84,8 @@ class Planner:
 
     def other_compression(self, candidate: Candidate, decision: Decision) -> str:
         """Name the compression of the released image, if it has the candidate's config and another digest."""
-        held = None if decision.digest == candidate.digest else self._holdings.image(decision.digest)
-        return held.compression if held and held.config and held.config == candidate.config() else ""
+        holder = None if decision.digest == candidate.digest else self._holdings.image(decision.digest)
+        return holder.compression if holder and holder.config and holder.config == candidate.config() else ""
 
     def is_due(self, candidate: Candidate, decision: Decision) -> bool:
         """Check if anything is due. The artifacts of another image than the candidate are never repaired."""
@@ -95,20 +95,20 @@ class Planner:
 
     def record(self, decision: Decision) -> Record:
         """Return the verified record of a release that may be promoted."""
-        held = self._holdings.image(decision.digest)
-        if held is None:
+        holder = self._holdings.image(decision.digest)
+        if holder is None:
             raise RegistryError(f"{self._registry.repository}:{decision.tag} is gone.")
-        return self._verification.record(decision.tag, held)
+        return self._verification.record(decision.tag, holder)
 
-    def begun(self, decision: Decision) -> Found | None:
+    def started_record(self, decision: Decision) -> StoredRecord | None:
         """Return the record of an earlier run for this decision, from which `ReleaseWriter` continues.
 
         Raises PublishError if an unsigned record would replace a signed one.
         """
-        found = self._found(decision)
-        if found:
-            self._refuse_unsigned(decision, found.record)
-        return found
+        stored = self._find(decision)
+        if stored:
+            self._refuse_unsigned(decision, stored.record)
+        return stored
 
     def _refuse_unsigned(self, decision: Decision, record: Record) -> None:
         if self._signer.skip_reason and record.is_signed:
@@ -117,17 +117,17 @@ class Planner:
 
     def _is_whole(self, decision: Decision) -> bool:
         """Check the artifacts of a release: as in its record, listed with the image, and signed if we sign."""
-        found = self._found(decision)
-        if found is None:
+        stored = self._find(decision)
+        if stored is None:
             return True  # somebody rolled it back before it had a record
-        record = found.record
+        record = stored.record
         if self._verification.misplaced(record):
             return False
-        artifacts = [*record.attached.values(), found.digest]
+        artifacts = [*record.attached.values(), stored.digest]
         if record.listed is not False and not referrers_of(self._registry, record.digest).issuperset(artifacts):
             return False
         digests = [record.digest, *artifacts]
         return bool(self._signer.skip_reason) or self._signer.holds(self._registry.repository, digests)
 
-    def _found(self, decision: Decision) -> Found | None:
+    def _find(self, decision: Decision) -> StoredRecord | None:
         return record_of(self._registry, str(decision.tag), decision.digest)

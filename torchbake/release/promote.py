@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchbake.errors import PublishError, RegistryError
-from torchbake.oci.tag_names import HELD, ImmutableTag, artifact_tag, revisions_of
+from torchbake.oci.tag_names import HOLD_SUFFIX, ImmutableTag, artifact_tag, revisions_of
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
 from torchbake.release.decide import Move, moves_to
@@ -55,7 +55,7 @@ def shift(
         planned, newest = _plan(registry, verifier, tags, to, back=back)
         if not dry:
             manifest = Holdings(registry).manifest(planned.digest)
-            note = artifact_tag(str(newest), HELD)
+            note = artifact_tag(str(newest), HOLD_SUFFIX)
             if planned.target != newest and registry.digest(note) is None:  # it may be immutable
                 registry.put(manifest, note)
             try:
@@ -81,23 +81,23 @@ def _plan(
     own = rolling[name]
     current = next((tag for tag in reversed(revisions) if own and registry.digest(str(tag)) == own.digest), None)
     target = _target(revisions, current, to, back=back)
-    held = holdings.look(str(target))
-    if held is None:
+    holder = holdings.look(str(target))
+    if holder is None:
         raise RegistryError(f"{registry.repository}:{target} is gone.")
-    Verification(registry=registry, verifier=verifier).record(target, held)
-    moves, held_back = moves_to(held.digest, held.labels, rolling)
-    return Shift(current=current, target=target, digest=held.digest, moves=moves, held_back=held_back), revisions[-1]
+    Verification(registry=registry, verifier=verifier).record(target, holder)
+    moves, held_back = moves_to(holder.digest, holder.labels, rolling)
+    return Shift(current=current, target=target, digest=holder.digest, moves=moves, held_back=held_back), revisions[-1]
 
 
 def _target(
     revisions: Sequence[ImmutableTag], current: ImmutableTag | None, to: int | None, *, back: bool
 ) -> ImmutableTag:
     if to is not None:
-        wanted = next((tag for tag in revisions if tag.revision == to), None)
-        if wanted is None:
+        target_tag = next((tag for tag in revisions if tag.revision == to), None)
+        if target_tag is None:
             names = ", ".join(f"r{tag.revision}" for tag in revisions)
             raise PublishError(f"{revisions[0].name} has no release r{to}.", hint=f"There are {names}.")
-        return wanted
+        return target_tag
     if not back:
         return revisions[-1]
     before = [tag for tag in revisions if current and tag < current]

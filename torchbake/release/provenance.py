@@ -41,15 +41,15 @@ def provenance_text(name: str, digest: str, labels: Mapping[str, str]) -> str:
 
 def _dependencies(labels: Mapping[str, str]) -> list[dict[str, object]]:
     """Return the commit and the base. Changes since the commit are annotated, as nobody can fetch them."""
-    found: list[dict[str, object]] = []
+    matches: list[dict[str, object]] = []
     revision = labels.get(f"{_OCI}.revision", "")
     if revision:
         source: dict[str, object] = {
             "uri": f"git+{labels.get(f'{_OCI}.source', '')}",
             "digest": {"gitCommit": revision.removesuffix(_DIRTY)},
         }
-        found.append(source | ({"annotations": {"changedSince": True}} if revision.endswith(_DIRTY) else {}))
+        matches.append(source | ({"annotations": {"changedSince": True}} if revision.endswith(_DIRTY) else {}))
     if labels.get(f"{_OCI}.base.digest"):
         name = labels.get(f"{_OCI}.base.name") or "bootstrapped from Debian packages"
-        found.append(resource(name, labels[f"{_OCI}.base.digest"]))
-    return found
+        matches.append(resource(name, labels[f"{_OCI}.base.digest"]))
+    return matches

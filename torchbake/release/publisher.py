@@ -14,7 +14,7 @@ from torchbake.errors import RegistryError
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
 from torchbake.registry.probe import Abilities, probe
-from torchbake.release.candidate import Candidate, Parcel, Published, Supply
+from torchbake.release.candidate import Candidate, Parcel, Publication, Supply
 from torchbake.release.decide import Decision
 from torchbake.release.mutex import locked
 from torchbake.release.planner import UNSIGNED, Planner
@@ -41,18 +41,18 @@ class Publisher:
         """Decide what is due for a tested image. Raises PublishError if the registry has an image that is not ours."""
         return self._planner.plan(candidate)
 
-    def rehearse(self, candidate: Candidate) -> Published:
+    def rehearse(self, candidate: Candidate) -> Publication:
         """Decide what is due, and ask the registry for the abilities that it needs, without writing to it."""
         decision = self.plan(candidate)
         abilities = self._abilities if decision.action in ("release", "finish") else None
         released_by = self._planner.other_compression(candidate, decision)
-        return Published(decision=decision, tested=candidate.digest, abilities=abilities, released_by=released_by)
+        return Publication(decision=decision, tested=candidate.digest, abilities=abilities, released_by=released_by)
 
     @cached_property
     def _abilities(self) -> Abilities:
         return probe(self._registry)
 
-    def publish(self, candidate: Candidate, supply: Supply, tell: Tell, count: Count) -> Published:
+    def publish(self, candidate: Candidate, supply: Supply, tell: Tell, count: Count) -> Publication:
         """Release a candidate, or finish its release, unless nothing is due.
 
         Layers are sent without the lock, as they are harmless. Tags are read and set under the lock.
@@ -62,7 +62,7 @@ class Publisher:
             due = self._planner.is_due(candidate, decision)
         released_by = self._planner.other_compression(candidate, decision)
         if not due:
-            return Published(decision=decision, tested=candidate.digest, released_by=released_by)
+            return Publication(decision=decision, tested=candidate.digest, released_by=released_by)
         if not self._signs:  # nobody may trust an unsigned list of layers
             supply = replace(supply, layers=None)
         ours = decision.digest == candidate.digest
@@ -72,8 +72,8 @@ class Publisher:
             decision = self._planner.plan(candidate)
             if self._planner.is_due(candidate, decision):
                 self._carry_out(candidate, decision, parcel, tell)
-        sent = parcel.sent if parcel and decision.action == "release" else None
-        return Published(decision=decision, tested=candidate.digest, sent=sent, released_by=released_by)
+        sent_bytes = parcel.count if parcel and decision.action == "release" else None
+        return Publication(decision=decision, tested=candidate.digest, transfer=sent_bytes, released_by=released_by)
 
     def finish(self, tags: Sequence[str], tell: Tell, *, dry: bool = False) -> Decision | None:
         """Finish the newest release of the image with these tags, its own tag first; None if it has no release.
@@ -81,20 +81,20 @@ class Publisher:
         A release that was rolled back is ``held``, and stays. Raises PublishError if the release is not ours.
         """
         with locked(self._registry):
-            found = self._planner.unfinished(tags)
-            if found is None:
+            records = self._planner.unfinished(tags)
+            if records is None:
                 return None
-            decision, record = found
+            decision, record = records
             if record and not dry:
                 self._writer.promote(decision, tell)
         return decision
 
     def _carry_out(self, candidate: Candidate, decision: Decision, parcel: Parcel | None, tell: Tell) -> None:
-        found = self._planner.begun(decision)
+        stored = self._planner.started_record(decision)
         if decision.digest != candidate.digest:
             self._planner.record(decision)
             self._writer.promote(decision, tell)
         elif parcel is None:
             raise RegistryError(f"{self._registry.repository} changed during this run.", hint="Publish again.")
         else:
-            self._writer.release(candidate, decision, parcel, found, tell)
+            self._writer.release(candidate, decision, parcel, stored, tell)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake.checks.verdict import Outcome
 from torchbake.oci.labels import ID, INPUTS
-from torchbake.oci.manifest import Manifest, UnsoundError, shown
+from torchbake.oci.manifest import Manifest, UnsoundError, quote_value
 from torchbake.oci.tag_names import RECORD, record_tag
 from torchbake.registry.artifact import Artifact, put_artifact, read_artifact
 from torchbake.registry.client import Registry
@@ -16,7 +16,7 @@ from torchbake.registry.client import Registry
 ARTIFACT = "application/vnd.torchbake.release.v1+json"
 
 
-class Judgement(BaseModel):
+class RecordedVerdict(BaseModel):
     """The verdict of a released image: its suite, and the number of checks by outcome."""
 
     model_config = ConfigDict(frozen=True)
@@ -28,7 +28,7 @@ class Judgement(BaseModel):
     not_run: Mapping[str, str] = Field(default_factory=dict)
 
 
-class Moved(BaseModel):
+class TagMove(BaseModel):
     """A move of a rolling tag from a digest (None if there was no such tag) to another."""
 
     model_config = ConfigDict(frozen=True)
@@ -66,9 +66,9 @@ class Record(BaseModel):
     size: int = Field(ge=0, lt=2**63)
     layers: int = Field(ge=0, lt=2**63)
     labels: Mapping[str, str]
-    rolling: tuple[Moved, ...]
+    rolling: tuple[TagMove, ...]
     held_back: Mapping[str, str] = Field(default_factory=dict)
-    verdict: Judgement | None = None
+    verdict: RecordedVerdict | None = None
     waived: Mapping[str, str] = Field(default_factory=dict)
     attached: Mapping[str, str] = Field(default_factory=dict)
     listed: bool | None = None
@@ -92,35 +92,35 @@ class Record(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class StoredRecord:
     """A record in a registry, and the digest of its artifact, which is signed."""
 
     record: Record
     digest: str
 
 
-def find_record(registry: Registry, tag: str) -> Found | None:
+def find_record(registry: Registry, tag: str) -> StoredRecord | None:
     """Read the record of an immutable tag; None if it has none. Raises UnsoundError if the record is broken."""
     artifact = read_artifact(registry, tag, RECORD)
     if artifact is None:
         return None
     manifest, data = artifact
-    return Found(record=parse_record(data, f"{registry.repository}:{record_tag(tag)}"), digest=manifest.digest)
+    return StoredRecord(record=parse_record(data, f"{registry.repository}:{record_tag(tag)}"), digest=manifest.digest)
 
 
 def read_record(registry: Registry, tag: str) -> Record | None:
     """Read the record of an immutable tag without its digest, as `find_record`."""
-    known = find_record(registry, tag)
-    return known.record if known else None
+    stored = find_record(registry, tag)
+    return stored.record if stored else None
 
 
-def record_of(registry: Registry, tag: str, digest: str) -> Found | None:
+def record_of(registry: Registry, tag: str, digest: str) -> StoredRecord | None:
     """Read the record of an immutable tag; None if there is none, it is broken, or it belongs to another digest."""
     try:
-        known = find_record(registry, tag)
+        stored = find_record(registry, tag)
     except UnsoundError:
         return None
-    return known if known and (known.record.tag, known.record.digest) == (tag, digest) else None
+    return stored if stored and (stored.record.tag, stored.record.digest) == (tag, digest) else None
 
 
 def parse_record(data: bytes, where: str) -> Record:
@@ -130,7 +130,7 @@ def parse_record(data: bytes, where: str) -> Record:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         problem = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-        raise UnsoundError(f"{where} is not a release record: {shown(problem)}.") from None
+        raise UnsoundError(f"{where} is not a release record: {quote_value(problem)}.") from None
 
 
 def write_record(

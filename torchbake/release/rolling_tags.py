@@ -20,16 +20,16 @@ def move_tags(registry: Registry, manifest: Manifest, moves: Sequence[Move]) -> 
     another machine may still set a tag after it was read here. That is detected after the write.
     """
     tags = [move.tag for move in moves]
-    for move, found in zip(moves, registry.digests(tags), strict=True):
-        if found not in (move.before, move.after):
-            raise _moved(registry, f"{move.tag} was {move.before or 'not there'} just now, and is {found}")
-    written: list[str] = []
+    for move, text in zip(moves, registry.digests(tags), strict=True):
+        if text not in (move.before, move.after):
+            raise _moved_error(registry, f"{move.tag} was {move.before or 'not there'} just now, and is {text}")
+    outputs: list[str] = []
     try:
-        for move, found in zip(moves, registry.put_all(manifest, tags, written.append), strict=True):
-            if found != move.after:
-                raise _moved(registry, f"{move.tag} was set to {move.after}, and now is {found}")
+        for move, text in zip(moves, registry.put_all(manifest, tags, outputs.append), strict=True):
+            if text != move.after:
+                raise _moved_error(registry, f"{move.tag} was set to {move.after}, and now is {text}")
     except BaseException as error:
-        _restore(registry, [move for move in moves if move.tag in written])
+        _restore(registry, [move for move in moves if move.tag in outputs])
         if isinstance(error, StatusError) and error.is_about_content:
             hint = f"If the registry makes tags immutable, exclude rolling tags: {_PATTERNS}"
             error.hint = error.hint or hint
@@ -46,7 +46,7 @@ def _restore(registry: Registry, moves: Sequence[Move]) -> None:
                     registry.put(manifest, move.tag)
 
 
-def _moved(registry: Registry, what: str) -> RegistryError:
+def _moved_error(registry: Registry, what: str) -> RegistryError:
     return RegistryError(
         f"{registry.repository}: {what}. Somebody else releases there at the same time.",
         hint=f"Run it again. If several machines release, let one run wait for the other: {Command('help', 'ci')}",

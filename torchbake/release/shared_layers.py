@@ -16,39 +16,39 @@ from torchbake.registry.artifact import Artifact, subject_of, text_of
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
 from torchbake.registry.referrers import referrers_of
-from torchbake.store.layers import LayerStore, Packed, read_packed
+from torchbake.store.layers import LayerStore, PackedLayer, read_packed
 
 LAYERS_TYPE = "application/vnd.torchbake.layers.v1+json"
 
 
 def list_of(images: Iterable[Manifest], store: LayerStore) -> Artifact | None:
     """Make the list of the layers of wheels that images and a store have; None if there are none."""
-    keys: dict[Packed, list[str]] = {}
-    for key, packed in store.of_layers({blob.digest for image in images for blob in image.layers}).items():
-        if packed.names:  # the layer of a step has no names, and every build makes it
-            keys.setdefault(packed, []).append(key)
+    keys: dict[PackedLayer, list[str]] = {}
+    for key, layer in store.of_layers({blob.digest for image in images for blob in image.layers}).items():
+        if layer.names:  # the layer of a step has no names, and every build makes it
+            keys.setdefault(layer, []).append(key)
     if not keys:
         return None
-    apart = {blob: None for packed in keys for blob in packed.blobs if blob != packed.layer.blob}
-    text = json.dumps({"layers": [{"keys": found, **asdict(packed)} for packed, found in keys.items()]}) + "\n"
+    apart = {blob: None for layer in keys for blob in layer.blobs if blob != layer.layer.blob}
+    text = json.dumps({"layers": [{"keys": matches, **asdict(layer)} for layer, matches in keys.items()]}) + "\n"
     return Artifact(name="layers", media_type=LAYERS_TYPE, text=text, blobs=tuple(apart))
 
 
-def read_lists(registry: Registry, tag: str, verifier: Verifier) -> Mapping[str, Packed]:
+def read_lists(registry: Registry, tag: str, verifier: Verifier) -> Mapping[str, PackedLayer]:
     """Read the packed layers of the image under a tag, by their keys; none if the tag or a list does not exist.
 
     Raises SignatureError if a signature does not verify, UnsoundError if a list cannot be read, and RegistryError.
     """
     image = registry.digest(tag)
-    layers: dict[str, Packed] = {}
+    layers: dict[str, PackedLayer] = {}
     if image is None:
         return layers
     where = f"{registry.repository}:{tag}"
     _verify(where, registry, image, verifier)
-    for found in _lists(registry, image):
+    for manifest in _lists(registry, image):
         name = f"the list of layers of {where}"
-        _verify(name, registry, found.digest, verifier)
-        layers |= _parse(text_of(registry, found, found.digest), name)
+        _verify(name, registry, manifest.digest, verifier)
+        layers |= _parse(text_of(registry, manifest, manifest.digest), name)
     return layers
 
 
@@ -62,17 +62,17 @@ def _verify(name: str, registry: Registry, digest: str, verifier: Verifier) -> N
 def _lists(registry: Registry, image: str) -> Iterator[Manifest]:
     """Find the lists among the artifacts of an image. They are not verified."""
     for digest in sorted(referrers_of(registry, image)):
-        found = registry.manifest(digest)
-        if found and found.content.get("artifactType") == LAYERS_TYPE and subject_of(found) == image:
-            yield found
+        manifest = registry.manifest(digest)
+        if manifest and manifest.content.get("artifactType") == LAYERS_TYPE and subject_of(manifest) == image:
+            yield manifest
 
 
-def _parse(data: bytes, name: str) -> dict[str, Packed]:
-    layers = dict[str, Packed]()
+def _parse(data: bytes, name: str) -> dict[str, PackedLayer]:
+    layers = dict[str, PackedLayer]()
     try:
         for entry in read_object(data)["layers"]:
-            packed = read_packed(entry)
-            layers |= {str(key): packed for key in entry["keys"] if DIGEST.fullmatch(str(key))}
+            layer = read_packed(entry)
+            layers |= {str(key): layer for key in entry["keys"] if DIGEST.fullmatch(str(key))}
     except (ValueError, LookupError, TypeError):
         raise UnsoundError(f"{name} cannot be read") from None
     return layers

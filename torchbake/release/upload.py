@@ -11,7 +11,7 @@ from torchbake.errors import EngineError, RegistryError
 from torchbake.oci.manifest import Blob
 from torchbake.registry.artifact import Artifact, send
 from torchbake.registry.client import Registry
-from torchbake.release.candidate import Candidate, Parcel, Sent, Supply
+from torchbake.release.candidate import Candidate, Parcel, Supply, TransferCount
 from torchbake.release.shared_layers import list_of
 from torchbake.store.layers import LayerStore
 
@@ -29,22 +29,22 @@ class Delivery:
     def send(self, candidate: Candidate, supply: Supply, tell: Tell, count: Count) -> Parcel:
         """Send all blobs of the image's manifest. Raises RegistryError and EngineError."""
 
-        def needed(digest: str) -> bool:
+        def need(digest: str) -> bool:
             return supply.needs(digest) or self._registry.size_of(digest) is None
 
         with tempfile.TemporaryDirectory(prefix="torchbake-publish-") as folder:
             tell("reading the image")
-            content = supply.source.take_out(candidate.digest, Path(folder), needed)
+            content = supply.source.take_out(candidate.digest, Path(folder), need)
             if content.manifest.digest != candidate.digest:
                 raise EngineError(f"{candidate.digest} was tested, but the engine hands out {content.manifest.digest}.")
-            built = content.built.manifest.digest if content.built else ""
+            built = content.built_content.manifest.digest if content.built_content else ""
             if candidate.tested not in ("", candidate.digest, built):
                 tell("comparing its layers with the tested ones")
                 for image in content.images:
                     check_tested(image, candidate.tested)
             tell("sending layers")
             with ThreadPoolExecutor(_UPLOADS + 1) as pool:
-                described = pool.submit(self._describe, content, supply)
+                future = pool.submit(self._describe, content, supply)
                 shared = pool.submit(self._share, content, supply.layers)
                 # The largest first, as it takes longest.
                 largest_first = sorted(content.blobs.items(), key=lambda item: -item[0].size)
@@ -56,8 +56,8 @@ class Delivery:
         return Parcel(
             manifest=content.manifest,
             images=images,
-            artifacts=tuple(described.result()),
-            sent=Sent(bytes=sum(filter(None, sizes)), layers=len(sizes) - sizes.count(None), whole=whole),
+            artifacts=tuple(future.result()),
+            count=TransferCount(bytes=sum(filter(None, sizes)), layers=len(sizes) - sizes.count(None), whole=whole),
             shared=shared.result(),
         )
 

@@ -11,8 +11,8 @@ from torchbake.oci.manifest import UnsoundError
 from torchbake.oci.tag_names import ARTIFACTS, RECORD, ImmutableTag, artifact_tag
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
-from torchbake.release.decide import Held
-from torchbake.release.record import Found, Record, find_record
+from torchbake.release.decide import TagHolder
+from torchbake.release.record import Record, StoredRecord, find_record
 from torchbake.ui.command import Command
 
 _HINT = f"See what it is: {Command('validate')}; then read {Command('help', 'releases#an-image-that-is-not-ours')}"
@@ -25,7 +25,7 @@ class Verification:
     registry: Registry
     verifier: Verifier
 
-    def record(self, tag: ImmutableTag, held: Held) -> Record:
+    def record(self, tag: ImmutableTag, holder: TagHolder) -> Record:
         """Return the verified record of an image's release.
 
         Raises PublishError if the record is missing or another image's. If signatures are verified, the image, the
@@ -34,13 +34,13 @@ class Verification:
         try:
             release = find_record(self.registry, str(tag))
         except UnsoundError as error:
-            raise self.refusal(tag, held.digest, f"its record cannot be read: {error.message}") from None
+            raise self.refusal(tag, holder.digest, f"its record cannot be read: {error.message}") from None
         if release is None:
-            raise self.refusal(tag, held.digest, "it has no record: its release was interrupted, or is not ours")
-        problem = release.record.flaw(str(tag), held.digest, held.labels)
-        problem = problem or self.misplaced(release.record) or self._unsigned(release)
+            raise self.refusal(tag, holder.digest, "it has no record: its release was interrupted, or is not ours")
+        problem = release.record.flaw(str(tag), holder.digest, holder.labels)
+        problem = problem or self.misplaced(release.record) or self._signature_problem(release)
         if problem:
-            raise self.refusal(tag, held.digest, problem)
+            raise self.refusal(tag, holder.digest, problem)
         return release.record
 
     def refusal(self, tag: ImmutableTag, digest: str, reason: str) -> PublishError:
@@ -51,16 +51,16 @@ class Verification:
         """Name an artifact of the image with another digest than in the record; "" if there is none."""
         places = [artifact_tag(record.tag, name) for name in ARTIFACTS]
         for name, place, served in zip(ARTIFACTS, places, self.registry.digests(places), strict=True):
-            wanted = record.attached.get(name)
-            if served != wanted:
-                return f"{place} is {served or 'gone'}, where its record names {wanted or 'none'}"
+            expected = record.attached.get(name)
+            if served != expected:
+                return f"{place} is {served or 'gone'}, where its record names {expected or 'none'}"
         return ""
 
-    def _unsigned(self, found: Found) -> str:
+    def _signature_problem(self, stored: StoredRecord) -> str:
         """Name a part of a release without a valid signature; "" if there is none, or signatures are not verified."""
         if self.verifier.skip_reason:
             return ""
-        parts = {"image": found.record.digest, **found.record.attached, RECORD: found.digest}
+        parts = {"image": stored.record.digest, **stored.record.attached, RECORD: stored.digest}
         for name, digest in parts.items():
             problem = self.verifier.problem(self.registry.repository, digest)
             if problem and problem.unknown:  # cosign failed before it read a signature

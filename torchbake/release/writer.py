@@ -17,7 +17,7 @@ from torchbake.registry.referrers import list_again
 from torchbake.release.candidate import Candidate, Parcel
 from torchbake.release.decide import Decision
 from torchbake.release.immutable_tag import expect, place, places_of
-from torchbake.release.record import Found, Moved, Record, write_record
+from torchbake.release.record import Record, StoredRecord, TagMove, write_record
 from torchbake.release.repository_view import Holdings
 from torchbake.release.rolling_tags import move_tags
 from torchbake.release.upload import Tell
@@ -30,9 +30,9 @@ class ReleaseWriter:
         self._registry, self._signer = registry, signer
 
     def release(
-        self, candidate: Candidate, decision: Decision, parcel: Parcel, found: Found | None, tell: Tell
+        self, candidate: Candidate, decision: Decision, parcel: Parcel, stored: StoredRecord | None, tell: Tell
     ) -> None:
-        """Release a candidate after its upload, or finish or repair its release with the record ``found``.
+        """Release a candidate after its upload, or finish or repair its release with the record ``stored``.
 
         The artifacts are made again from the local image, so no artifact of the registry is signed unseen.
         """
@@ -42,15 +42,15 @@ class ReleaseWriter:
             if not self._signer.holds(self._registry.repository, [shared]):
                 self._sign([shared], tell)
         record = self._record(candidate, decision, parcel.images[0], attached)
-        if found:  # only that record has the time of the release, and the tags before it
-            kept = ("state", "released", "rolling", "held_back", "listed")
-            record = record.model_copy(update={name: getattr(found.record, name) for name in kept})
-        if found and self._may_stay(found, record):
-            parts = [record.digest, *attached.values(), found.digest]
+        if stored:  # only that record has the time of the release, and the tags before it
+            kept_items = ("state", "released", "rolling", "held_back", "listed")
+            record = record.model_copy(update={name: getattr(stored.record, name) for name in kept_items})
+        if stored and self._may_stay(stored, record):
+            parts = [record.digest, *attached.values(), stored.digest]
             if not self._signer.skip_reason and not self._signer.holds(self._registry.repository, parts):
                 self._sign(parts, tell)
-            expect(self._registry, {**places_of(found.record), record_tag(record.tag): found.digest})
-            list_again(self._registry, found.digest, record.digest)
+            expect(self._registry, {**places_of(stored.record), record_tag(record.tag): stored.digest})
+            list_again(self._registry, stored.digest, record.digest)
         else:
             self._write(record, parcel.manifest, tell)
         self.promote(decision, tell)
@@ -61,13 +61,13 @@ class ReleaseWriter:
             tell("moving tags")
             move_tags(self._registry, Holdings(self._registry).manifest(decision.digest), decision.due)
 
-    def _may_stay(self, found: Found, record: Record) -> bool:
+    def _may_stay(self, stored: StoredRecord, record: Record) -> bool:
         """Check if the record in the registry is equal to ``record``, or signed by us."""
-        if found.record.attached != record.attached or found.record.flaw(record.tag, record.digest, record.labels):
+        if stored.record.attached != record.attached or stored.record.flaw(record.tag, record.digest, record.labels):
             return False
-        if self._signer.skip_reason or self._signer.holds(self._registry.repository, [found.digest]):
+        if self._signer.skip_reason or self._signer.holds(self._registry.repository, [stored.digest]):
             return True
-        return found.record.model_copy(update={"signature": record.signature}) == record
+        return stored.record.model_copy(update={"signature": record.signature}) == record
 
     def _write(self, record: Record, manifest: Manifest, tell: Tell) -> None:
         """Sign and write the record. Before and after its tag is set, each tag of the release must be as written.
@@ -79,8 +79,8 @@ class ReleaseWriter:
             self._sign([record.digest, *record.attached.values(), digest], tell)
             expect(self._registry, places_of(record))
 
-        written = write_record(self._registry, record, manifest, prepare)
-        expect(self._registry, {**places_of(record), record_tag(record.tag): written})
+        text = write_record(self._registry, record, manifest, prepare)
+        expect(self._registry, {**places_of(record), record_tag(record.tag): text})
 
     def _sign(self, digests: Sequence[str], tell: Tell) -> None:
         if not self._signer.skip_reason:
@@ -88,7 +88,7 @@ class ReleaseWriter:
             self._signer.sign(self._registry.repository, digests)
 
     def _record(self, candidate: Candidate, decision: Decision, first: Manifest, attached: Mapping[str, str]) -> Record:
-        rolling = tuple(Moved(tag=move.tag, before=move.before, after=move.after) for move in decision.moves)
+        rolling = tuple(TagMove(tag=move.tag, before=move.before, after=move.after) for move in decision.moves)
         moving = {move.tag for move in decision.moves}
         return Record(
             id=candidate.id,

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple, NoReturn
 
 from torchbake.errors import RenderError
-from torchbake.matrix.ignored import FOLDERS, DockerIgnore
-from torchbake.render.instructions import Instruction, instructions, opens_document, triggered
+from torchbake.matrix.dockerignore import FOLDERS, DockerIgnore
+from torchbake.render.instructions import Instruction, instructions, opens_document, trigger
 
 # Sources in the toolkit's templates, by stage: locks, and in a checkout the toolkit's files.
 _OURS = re.compile(r"toolkit:(entrypoints|layers)|builder:images/builder\.lock|locks:images/[^/]+/requirements\.lock")
@@ -35,7 +35,7 @@ def own_sources(dockerfile: str) -> dict[str, bool]:
 
 def all_sources(dockerfile: str) -> set[str]:
     """Return all paths and globs that a Dockerfile copies or mounts from its build context. Raises RenderError."""
-    return {source.path for each in instructions(dockerfile) for source in _taken(each)}
+    return {source.path for each in instructions(dockerfile) for source in _sources_of(each)}
 
 
 def ignore_file(sources: Collection[str], ignore: DockerIgnore) -> str:
@@ -43,10 +43,10 @@ def ignore_file(sources: Collection[str], ignore: DockerIgnore) -> str:
 
     Docker reads it in place of the project's `.dockerignore`, so it includes the lines of that file.
     """
-    kept = [f"!{source}" for source in (*FOLDERS, *sources)]
+    kept_items = [f"!{source}" for source in (*FOLDERS, *sources)]
     again = [f"!{source}" for source in (*FOLDERS, *filter(ignore.leaves_out, sources))] if ignore.lines else []
     head = "# The files that this folder's Dockerfile copies; rendered with it by torchbake."
-    return "\n".join((head, "*", *kept, *ignore.lines, *again, "**/__pycache__")) + "\n"
+    return "\n".join((head, "*", *kept_items, *ignore.lines, *again, "**/__pycache__")) + "\n"
 
 
 def _sources(dockerfile: str) -> Iterator[_Source]:
@@ -54,24 +54,24 @@ def _sources(dockerfile: str) -> Iterator[_Source]:
     for instruction in instructions(dockerfile):
         if instruction.word == "FROM":
             yield from later  # a next stage that is based on this stage runs its ONBUILD
-            named = re.search(r"(?i)\sAS\s+(\S+)$", instruction.text)
-            stage, later = named[1].lower() if named else "", []
+            match = re.search(r"(?i)\sAS\s+(\S+)$", instruction.text)
+            stage, later = match[1].lower() if match else "", []
         elif instruction.word == "ONBUILD" and instruction.text:
-            later += _taken(triggered(instruction))
+            later += _sources_of(trigger(instruction))
         else:
-            yield from (source for source in _taken(instruction) if not _OURS.fullmatch(f"{stage}:{source.path}"))
+            yield from (source for source in _sources_of(instruction) if not _OURS.fullmatch(f"{stage}:{source.path}"))
 
 
-def _taken(instruction: Instruction) -> Iterator[_Source]:
+def _sources_of(instruction: Instruction) -> Iterator[_Source]:
     if instruction.word in ("COPY", "ADD"):
         flags, words = _flags(instruction)
         if not any(name == "from" for name, _ in flags):
             modes = not any(name == "chmod" and _OCTAL.fullmatch(value) for name, value in flags)
-            yield from (_Source(_known(path, instruction), modes) for path in _copied(words, instruction))
+            yield from (_Source(_check_source(path, instruction), modes) for path in _copy(words, instruction))
     elif instruction.word == "RUN":
         for name, value in _flags(instruction)[0]:
             if name == "mount":
-                yield from _mounted(value, instruction)
+                yield from _mount(value, instruction)
 
 
 def _flags(instruction: Instruction) -> tuple[list[tuple[str, str]], str]:
@@ -85,25 +85,25 @@ def _flags(instruction: Instruction) -> tuple[list[tuple[str, str]], str]:
     return flags, rest
 
 
-def _mounted(value: str, instruction: Instruction) -> Iterator[_Source]:
+def _mount(value: str, instruction: Instruction) -> Iterator[_Source]:
     fields = {key.lower(): text for key, _, text in (pair.partition("=") for pair in value.split(","))}
     if fields.get("type", "bind").lower() == "bind" and "from" not in fields:
         source = fields.get("source") or fields.get("src") or "."
-        yield _Source(_known(source, instruction), not _NORMALIZED.fullmatch(fields.get("target", "")))
+        yield _Source(_check_source(source, instruction), not _NORMALIZED.fullmatch(fields.get("target", "")))
 
 
-def _copied(words: str, instruction: Instruction) -> Iterator[str]:
+def _copy(words: str, instruction: Instruction) -> Iterator[str]:
     """Yield the sources of a COPY or an ADD in the build context: words, or a list in JSON."""
     try:
         paths = json.loads(words)
     except ValueError:
         paths = None
     if not (isinstance(paths, list) and all(isinstance(path, str) for path in paths)):
-        paths = [word if opens_document(word) else _unquoted(word, instruction) for word in words.split()]
+        paths = [word if opens_document(word) else _unquote(word, instruction) for word in words.split()]
     yield from (path for path in paths[:-1] if not ("://" in path or path.startswith("git@") or opens_document(path)))
 
 
-def _unquoted(word: str, instruction: Instruction) -> str:
+def _unquote(word: str, instruction: Instruction) -> str:
     try:
         texts = [] if "\\" in word else shlex.split(word)
     except ValueError:
@@ -113,7 +113,7 @@ def _unquoted(word: str, instruction: Instruction) -> str:
     return texts[0]
 
 
-def _known(source: str, instruction: Instruction) -> str:
+def _check_source(source: str, instruction: Instruction) -> str:
     path = posixpath.normpath(source.strip("/") or ".")
     if "$" in source:
         _refuse(instruction, f"copies {source}, whose value is not known before the build")

@@ -42,12 +42,12 @@ def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
     if isinstance(spec, InitSpec):
         values = {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
     else:
-        values = _image_values(spec, _required(spec, lock))
+        values = _image_values(spec, _require(spec, lock))
     text = fill(name, templates, {"header": HEADER, "spec": spec, "user": spec.own.user, **values})
     return text.rstrip("\n") + "\n"
 
 
-def _required(spec: ImageSpec, lock: Lock | None) -> Lock:
+def _require(spec: ImageSpec, lock: Lock | None) -> Lock:
     if lock is None:
         raise RenderError(f"{spec.id}: cannot be rendered without its lock.", hint=f"Run: {Command('lock', spec.id)}")
     return lock
@@ -116,7 +116,7 @@ def promised_labels(spec: Spec, lock: Lock | None) -> dict[str, str]:
 
     ``lock`` is None for init images. Raises RenderError.
     """
-    versions = {} if isinstance(spec, InitSpec) else _versions(spec, _required(spec, lock))
+    versions = {} if isinstance(spec, InitSpec) else _versions(spec, _require(spec, lock))
     labels = dict(_labels(spec, versions, title=""))
     ours = (key for key in labels if key.startswith(f"{LABEL}.") or key == VERSION_LABEL)
     return {key: labels[key] for key in ours if not labels[key].startswith("${")} | dict(spec.own.labels)
@@ -163,7 +163,7 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
             "CUDA_HOME": CUDA_HOME,
             "PATH": path.replace("/pytorch/bin:", f"/pytorch/bin:{CUDA_HOME}/bin:"),
         }
-    return sorted({**variables, **{name: escaped(value) for name, value in spec.own.env}}.items())
+    return sorted({**variables, **{name: escape(value) for name, value in spec.own.env}}.items())
 
 
 def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[tuple[str, str]]:
@@ -184,9 +184,9 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
         **{f"{LABEL}.{key}": value for key, value in versions.items()},
     }
     filled = {key: value for key, value in labels.items() if value}
-    return sorted({**filled, **{key: escaped(value) for key, value in spec.own.labels}}.items())
+    return sorted({**filled, **{key: escape(value) for key, value in spec.own.labels}}.items())
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     r"""Escape `\`, `"` and `$` for double quotes in a Dockerfile."""
     return re.sub(r'[\\"$]', r"\\\g<0>", text)

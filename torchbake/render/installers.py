@@ -45,7 +45,7 @@ def installer_files(spec: ImageSpec, lock: Lock) -> tuple[TextFile, ...]:
     files = list[tuple[str, str, Iterable[str]]]()
     if spec.constraints:
         files.append((CONSTRAINTS, _WHY_CONSTRAINTS, lock.constraints))
-        files.append((UV_EXCLUDE, _WHY_EXCLUDE, lock.kept))
+        files.append((UV_EXCLUDE, _WHY_EXCLUDE, lock.pins_to_keep))
     if spec.indexes:
         why, indexes = _WHY_INDEX.format(spec.accelerator), " ".join(spec.indexes)
         files.append(("/etc/pip.conf", why, ("[global]", f"extra-index-url = {indexes}")))

@@ -30,13 +30,13 @@ def instructions(dockerfile: str) -> Iterator[Instruction]:
     lines = enumerate((line.rstrip("\r") for line in dockerfile.split("\n")), 1)
     for number, line in lines:
         if line.strip() and not _COMMENT.match(line):
-            instruction = _instruction(_joined(line, lines), number)
+            instruction = _instruction(_join(line, lines), number)
             for word in _documents(instruction):
                 _skip_document(word, lines, number)
             yield instruction
 
 
-def triggered(instruction: Instruction) -> Instruction:
+def trigger(instruction: Instruction) -> Instruction:
     """Return the instruction after ONBUILD."""
     return _instruction(instruction.text, instruction.line)
 
@@ -52,7 +52,7 @@ def _instruction(text: str, line: int) -> Instruction:
     return Instruction(word.upper(), rest[0].rstrip() if rest else "", line)
 
 
-def _joined(line: str, lines: Iterator[tuple[int, str]]) -> str:
+def _join(line: str, lines: Iterator[tuple[int, str]]) -> str:
     """Join a line with its continuation lines, without the comments and empty lines between them."""
     text = ""
     while end := _CONTINUED.search(line):
@@ -64,7 +64,7 @@ def _joined(line: str, lines: Iterator[tuple[int, str]]) -> str:
 def _documents(instruction: Instruction) -> list[str]:
     """Return the words of an instruction that begin here-documents."""
     if instruction.word == "ONBUILD" and instruction.text:
-        return _documents(triggered(instruction))
+        return _documents(trigger(instruction))
     if instruction.word not in ("RUN", "COPY", "ADD") or "<<" not in instruction.text:
         return []
     if _WORD.sub("", instruction.text).strip():

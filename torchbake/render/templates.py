@@ -64,8 +64,8 @@ class _Folders(jinja2.FileSystemLoader):
         try:
             return super().get_source(environment, template)
         except UnicodeDecodeError as error:
-            found = (Path(folder, template) for folder in self.searchpath)
-            file = next((path for path in found if path.is_file()), template)
+            pathes = (Path(folder, template) for folder in self.searchpath)
+            file = next((path for path in pathes if path.is_file()), template)
             line = error.object.count(b"\n", 0, error.start) + 1
             raise RenderError(f"{file}:{line}: is not UTF-8.", hint="Save the template in UTF-8.") from None
 
@@ -181,17 +181,17 @@ def _blocks_of(environment: jinja2.Environment, name: str, below: tuple[str, ...
             f"{file}:{extended.lineno}: extends {extended.value!r}, which is not the name of a template.",
             hint=f'Write: {{% extends "toolkit/{Path(name).name}" %}}',
         )
-    known = _blocks_of(environment, environment.join_path(extended.value, name), (*below, name))
+    known_names = _blocks_of(environment, environment.join_path(extended.value, name), (*below, name))
     for node in tree.body:
-        if isinstance(node, nodes.Block) and node.name not in known:
-            near = nearest(node.name, known, count=1)
-            guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
+        if isinstance(node, nodes.Block) and node.name not in known_names:
+            near = nearest(node.name, known_names, count=1)
+            guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known_names))}"
             raise RenderError(
                 f"{file}:{node.lineno}: {extended.value} has no block {node.name!r}; {guess}",
                 hint="Correct the template.",
             )
         _refuse_text(node, f"{file}")
-    return own | known
+    return own | known_names
 
 
 def _refuse_text(node: nodes.Node, file: str) -> None:
@@ -206,8 +206,8 @@ def _refuse_text(node: nodes.Node, file: str) -> None:
 
 def _no_template(name: str, own: Path | None) -> NoReturn:
     folders = [TOOLKIT / "templates", *([own] if own else [])]
-    known = sorted({path.name for folder in folders for path in folder.glob("*.j2")})
-    near = nearest(name, known, count=1)
+    known_names = sorted({path.name for folder in folders for path in folder.glob("*.j2")})
+    near = nearest(name, known_names, count=1)
     raise RenderError(
         f"templates/{name}: no such template" + (f"; did you mean {near[0]}?" if near else "."),
         hint="Add it, or correct the name: in a template that extends it, or of the image in `init:` of matrix.yaml.",

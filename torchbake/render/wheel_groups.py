@@ -3,20 +3,20 @@
 import re
 from dataclasses import dataclass
 
-from torchbake.lock.lockfile import Layer, Lock, Pin
+from torchbake.lock.lockfile import LayerName, Lock, Pin
 
 # NVIDIA's libraries that change with torch's version rather than with CUDA's. Fewer images share them.
 _WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nvshmem)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class WheelGroup:
     """Wheels of one build stage. Each is a layer with files below ``root``.
 
     ``layer`` names the stage and the part of the lock. ``bytecode`` is True if the modules are compiled.
     """
 
-    layer: Layer
+    layer: LayerName
     root: str
     comment: str
     on_path: bool = True
@@ -24,14 +24,14 @@ class Group:
     bytecode: bool = False
 
 
-NVIDIA = Group(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
-TORCH = Group(layer="torch", root="/pytorch", comment="torch itself, and triton with it", bytecode=True)
+NVIDIA = WheelGroup(layer="nvidia", root="/nvidia", comment="CUDA's libraries, as torch's wheels ask for them")
+TORCH = WheelGroup(layer="torch", root="/pytorch", comment="torch itself, and triton with it", bytecode=True)
 _COMPILERS = "NVIDIA's compilers, which the row asks for"
-DEVEL = Group(layer="devel", root="/nvidia", comment=_COMPILERS, on_path=False, trim=False)
+DEVEL = WheelGroup(layer="devel", root="/nvidia", comment=_COMPILERS, on_path=False, trim=False)
 GROUPS = (NVIDIA, TORCH, DEVEL)
 
 
-def wheel_groups(lock: Lock) -> list[Group]:
+def wheel_groups(lock: Lock) -> list[WheelGroup]:
     """Return the groups of which a lock has wheels."""
     return [group for group in GROUPS if lock.layers[group.layer]]
 

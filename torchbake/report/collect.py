@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from torchbake.build.plan import ref_of
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.expected import missing_checks
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import outdated
@@ -15,7 +15,7 @@ from torchbake.checks.verdict import Verdict, merge
 from torchbake.core.json_text import read_json
 from torchbake.core.parallel import side_by_side
 from torchbake.engine.client import Engine, answering
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.engine.runner import read_history
 from torchbake.errors import LockError, RegistryError
 from torchbake.lock.image_lock import find_lock
@@ -29,8 +29,8 @@ from torchbake.registry.artifact import read_artifact
 from torchbake.registry.client import Registry
 from torchbake.registry.variants import images_of
 from torchbake.release.record import read_record
-from torchbake.report.catalogue import InEngine, InRegistry, Known
-from torchbake.report.layer_sharing import Step, match_steps, name_layers
+from torchbake.report.catalogue import EngineFacts, KnownImages, RegistryFacts
+from torchbake.report.layer_sharing import LayerStep, match_steps, name_layers
 
 _SIDE_BY_SIDE = 8  # images that are read from a registry in parallel
 
@@ -43,17 +43,17 @@ class Inventory:
     """
 
     project: Project
-    preparation: Preparation
+    preparation: ImagePreparation
     engine: Engine | None
     problem: str = ""
     shards: Sequence[Verdict] = ()
 
-    def known(self, specs: Sequence[Spec], registry: str, registries: Mapping[str, Registry]) -> Known:
+    def read(self, specs: Sequence[Spec], registry: str, registries: Mapping[str, Registry]) -> KnownImages:
         """Read all facts. ``registries`` are by the specs' repositories; without any, no registry is asked.
 
         Raise EngineError and RegistryError if one does not answer. A problem of one release is part of its facts.
         """
-        present: dict[str, InEngine] = {}
+        present: dict[str, EngineFacts] = {}
         images = self.engine.images() if self.engine else {}
         locks: dict[str, Lock] = {}
         for spec in specs:
@@ -63,14 +63,14 @@ class Inventory:
             with suppress(LockError):  # an image with an invalid lock shows the versions of its row
                 if lock := find_lock(self.project.root, spec):
                     locks[spec.id] = lock
-        released = released_in(specs, self.project.tags, registries) if registries else {}
-        verdicts = self._verdicts(specs, present, released)
-        return Known(
-            engine=self.problem, registry=registry, present=present, released=released, locks=locks, verdicts=verdicts
+        releases = released_in(specs, self.project.tags, registries) if registries else {}
+        verdicts = self._verdicts(specs, present, releases)
+        return KnownImages(
+            engine=self.problem, registry=registry, present=present, released=releases, locks=locks, verdicts=verdicts
         )
 
     def _verdicts(
-        self, specs: Sequence[Spec], present: Mapping[str, InEngine], released: Mapping[str, InRegistry]
+        self, specs: Sequence[Spec], present: Mapping[str, EngineFacts], releases: Mapping[str, RegistryFacts]
     ) -> dict[str, Verdict]:
         """Return the verdicts on the images in the engine, else on the released ones.
 
@@ -78,12 +78,14 @@ class Inventory:
         """
         reports, verdicts = Reports(folder=self.project.root / "reports"), {}
         for spec in specs:
-            image = present.get(spec.id) or released.get(spec.id)
-            found = [one for one in self.shards if one.id == spec.id and not one.derived]
+            image = present.get(spec.id) or releases.get(spec.id)
+            own_verdicts = [one for one in self.shards if one.id == spec.id and not one.derived]
             if image:
                 own = reports.find(spec.id, image.digest)
-                found = [one for one in [*found, *filter(None, [own])] if image.digest in (one.digest, one.config)]
-            if verdict := combine(found, partial(self._is_current, spec), partial(missing_checks, spec=spec)):
+                own_verdicts = [
+                    one for one in [*own_verdicts, *filter(None, [own])] if image.digest in (one.digest, one.config)
+                ]
+            if verdict := combine(own_verdicts, partial(self._is_current, spec), partial(missing_checks, spec=spec)):
                 verdicts[spec.id] = verdict
         return verdicts
 
@@ -110,18 +112,18 @@ def combine(
     return merged if merged and (not all(one.partial for one in verdicts) or not missing(merged)) else None
 
 
-def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> InEngine:
+def look_into(engine: Engine, spec: Spec, image: EngineImage, stale: str | None) -> EngineFacts:
     """Read the layers and sizes of an image in the engine."""
     api: Any = engine.client.api
     with answering():
         attributes = api.inspect_image(image.digest)
     history = read_history(engine, image.digest)
-    steps = [Step(created_by=str(line["CreatedBy"]), size=int(line["Size"])) for line in reversed(history)]
+    steps = [LayerStep(created_by=str(line["CreatedBy"]), size=int(line["Size"])) for line in reversed(history)]
     uncompressed = sum(step.size for step in steps)
     # The size in a containerd store is that of the compressed and uncompressed layers; older stores only have these.
     compressed = image.size_bytes - uncompressed if engine.containerd_store else 0
     keys = chain_ids((attributes.get("RootFS") or {}).get("Layers") or ())
-    return InEngine(
+    return EngineFacts(
         digest=image.digest,
         uncompressed=uncompressed,
         compressed=compressed if compressed > 0 else None,
@@ -132,25 +134,25 @@ def look_into(engine: Engine, spec: Spec, image: Image, stale: str | None) -> In
 
 def released_in(
     specs: Sequence[Spec], tags: Mapping[str, tuple[str, ...]], registries: Mapping[str, Registry]
-) -> dict[str, InRegistry]:
+) -> dict[str, RegistryFacts]:
     """Return the newest release of each image that has one. Raise RegistryError if a registry does not answer."""
     there = {name: registry.tags() for name, registry in registries.items()}
 
-    def look(spec: Spec) -> InRegistry | None:
+    def look(spec: Spec) -> RegistryFacts | None:
         own = tags[spec.id][0]
         revisions = [str(tag) for tag in revisions_of(own, there[spec.repository])]
         return _newest(registries[spec.repository], spec, own, revisions) if revisions else None
 
-    found = side_by_side(look, specs, most=_SIDE_BY_SIDE)
-    return {spec.id: release for spec, release in zip(specs, found, strict=True) if release}
+    releases = side_by_side(look, specs, most=_SIDE_BY_SIDE)
+    return {spec.id: release for spec, release in zip(specs, releases, strict=True) if release}
 
 
-def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) -> InRegistry | None:
+def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) -> RegistryFacts | None:
     tag = revisions[-1]
     manifest = registry.manifest(tag)
     if manifest is None:
         return None  # removed since the tags were listed
-    release = InRegistry(repository=str(registry.repository), tag=tag, digest=manifest.digest)
+    release = RegistryFacts(repository=str(registry.repository), tag=tag, digest=manifest.digest)
     try:
         image = next(images_of(registry, manifest), manifest)
         release = replace(release, config=image.config.digest)
@@ -170,8 +172,8 @@ def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) 
 def _packages(registry: Registry, tag: str) -> int | None:
     """Return the number of packages in the SBOM, or None if it is missing or invalid: `validate` reports that."""
     try:
-        found = read_artifact(registry, tag, SBOM)
-        components = read_json(found[1])["components"] if found else None
+        matches = read_artifact(registry, tag, SBOM)
+        components = read_json(matches[1])["components"] if matches else None
     except (RegistryError, ValueError, LookupError, TypeError):
         return None
     return len(components) if isinstance(components, list) else None

@@ -19,7 +19,7 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.core.sizes import human
 from torchbake.errors import RenderError
 from torchbake.report.layer_sharing import Breakdown
-from torchbake.report.model import Catalogue, Entry
+from torchbake.report.model import Catalogue, ImageEntry
 from torchbake.report.svg import Part, bar, parts_of
 
 PRESENCE = {
@@ -46,7 +46,7 @@ def render_page(catalogue: Catalogue) -> str:
         "title": next((entry.repository for entry in catalogue.images), "No images"),  # init containers come last
         "groups": [(name, list(entries)) for name, entries in groups],
         "overview": partial(_overview_bar, catalogue),
-        "layers": lambda found: bar(parts_of(found), whole=found.total, title=_title(found)),
+        "layers": lambda value: bar(parts_of(value), whole=value.total, title=_title(value)),
         "presence": PRESENCE,
         "outcomes": OUTCOMES,
         "marks": MARKS,
@@ -109,15 +109,15 @@ def _source_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _overview_bar(catalogue: Catalogue, entry: Entry) -> Markup:
+def _overview_bar(catalogue: Catalogue, entry: ImageEntry) -> Markup:
     """Draw the size of an image in the engine, else in the registry, relative to the largest image of the page."""
-    found = entry.on_disk or entry.in_registry
-    if not found:
+    breakdown = entry.on_disk or entry.in_registry
+    if not breakdown:
         return Markup("")
     breakdowns = [each.on_disk if entry.on_disk else each.in_registry for each in catalogue.images]
     whole = max(each.total for each in breakdowns if each)
-    parts = (Part(size=found.own, kind="own"), Part(size=found.shared, kind="shared"))
-    return bar(parts, whole=whole, title=_title(found), height=10)
+    parts = (Part(size=breakdown.own, kind="own"), Part(size=breakdown.shared, kind="shared"))
+    return bar(parts, whole=whole, title=_title(breakdown), height=10)
 
 
 def _title(breakdown: Breakdown) -> str:

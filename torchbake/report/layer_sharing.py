@@ -32,7 +32,7 @@ _WITHOUT_LAYER = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class SharedLayer:
     """One layer of an image. Layers with the same ``key`` are stored once."""
 
     key: str
@@ -41,7 +41,7 @@ class Layer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class LayerStep:
     """One entry of an image's history, and the bytes that it added."""
 
     created_by: str
@@ -80,12 +80,12 @@ class Stock(Frozen):
     together: int
 
 
-def break_down(images: Mapping[str, Sequence[Layer]]) -> dict[str, Breakdown]:
+def break_down(images: Mapping[str, Sequence[SharedLayer]]) -> dict[str, Breakdown]:
     """Return each image's layers with the number of other images that have them; leave out images without layers."""
     unique = {name: {layer.key: layer for layer in layers}.values() for name, layers in images.items() if layers}
     holders = Counter(layer.key for layers in unique.values() for layer in layers)
 
-    def breakdown(layers: Iterable[Layer]) -> Breakdown:
+    def breakdown(layers: Iterable[SharedLayer]) -> Breakdown:
         shares = tuple(
             Share(name=layer.name, key=layer.key, size=layer.size, others=holders[layer.key] - 1) for layer in layers
         )
@@ -97,12 +97,12 @@ def break_down(images: Mapping[str, Sequence[Layer]]) -> dict[str, Breakdown]:
 
 def stock(breakdowns: Iterable[Breakdown]) -> Stock:
     """Return the sizes of several images together."""
-    found = tuple(breakdowns)
-    once = {layer.key: layer.size for one in found for layer in one.layers}
-    return Stock(images=len(found), apart=sum(one.total for one in found), together=sum(once.values()))
+    parts = tuple(breakdowns)
+    once = {layer.key: layer.size for one in parts for layer in one.layers}
+    return Stock(images=len(parts), apart=sum(one.total for one in parts), together=sum(once.values()))
 
 
-def match_steps(keys: Sequence[str], history: Sequence[Step], *, base: str) -> tuple[Layer, ...]:
+def match_steps(keys: Sequence[str], history: Sequence[LayerStep], *, base: str) -> tuple[SharedLayer, ...]:
     """Match an image's layers to its history, both lowest first; return none if the numbers differ.
 
     An engine does not report which entries of a history made layers. These are the entries that added bytes, or all
@@ -110,14 +110,14 @@ def match_steps(keys: Sequence[str], history: Sequence[Step], *, base: str) -> t
     """
     with_bytes = [step for step in history if step.size]
     with_layer = [step for step in history if not _WITHOUT_LAYER.match(step.created_by)]
-    steps = next((found for found in (with_bytes, with_layer) if len(found) == len(keys)), None)
+    steps = next((parts for parts in (with_bytes, with_layer) if len(parts) == len(keys)), None)
     if steps is None:
         return ()
     stored = [(key, step.size) for key, step in zip(keys, steps, strict=True)]
     return name_layers(stored, [step.created_by for step in steps], base=base)
 
 
-def name_layers(stored: Sequence[tuple[str, int]], steps: Sequence[str], *, base: str) -> tuple[Layer, ...]:
+def name_layers(stored: Sequence[tuple[str, int]], steps: Sequence[str], *, base: str) -> tuple[SharedLayer, ...]:
     """Name layers, given as keys and sizes, by the steps that made them; number them if the counts differ."""
     names = [f"layer {number + 1}" for number in range(len(stored))]
     if stored and len(steps) == len(stored):
@@ -125,7 +125,7 @@ def name_layers(stored: Sequence[tuple[str, int]], steps: Sequence[str], *, base
         above = next((number for number, step in enumerate(steps) if not _BELOW_BASE.match(step)), None)
         if base and above is not None:
             names[above] = base
-    return tuple(Layer(key=key, name=name, size=size) for (key, size), name in zip(stored, names, strict=True))
+    return tuple(SharedLayer(key=key, name=name, size=size) for (key, size), name in zip(stored, names, strict=True))
 
 
 def step_name(created_by: str) -> str:

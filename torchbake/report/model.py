@@ -27,7 +27,7 @@ class Finding(Frozen):
     checks: tuple[str, ...]
 
 
-class Checked(Frozen):
+class VerdictSummary(Frozen):
     """A summary of a verdict. ``counts`` has every outcome."""
 
     outcome: Outcome
@@ -40,7 +40,7 @@ class Checked(Frozen):
     waived: tuple[Finding, ...] = ()
 
 
-class Changed(Frozen):
+class ReleaseChange(Frozen):
     """Changes of a release since the previous one, whose tag is ``since``. ``size`` is in compressed bytes."""
 
     since: str
@@ -50,7 +50,7 @@ class Changed(Frozen):
     versions: Mapping[str, tuple[str | None, str | None]]
 
 
-class Release(Frozen):
+class ReleaseEntry(Frozen):
     """The newest release of an image. ``problem``: why its record is not shown.
 
     ``signature`` is from the record, ``attached`` are the tags of the attached artifacts by name, and ``packages`` is
@@ -63,9 +63,9 @@ class Release(Frozen):
     state: str = ""
     released: str = ""
     rolling: tuple[str, ...] = ()
-    checked: Checked | None = None
+    checked: VerdictSummary | None = None
     waived: Mapping[str, str] = {}
-    changed: Changed | None = None
+    changed: ReleaseChange | None = None
     signature: str = ""
     attached: Mapping[str, str] = {}
     packages: int | None = None
@@ -73,14 +73,14 @@ class Release(Frozen):
     is_engines: bool = False
 
 
-class Command(Frozen):
+class ReportCommand(Frozen):
     """A command to copy, and its purpose."""
 
     purpose: str
     line: str
 
 
-class Entry(Frozen):
+class ImageEntry(Frozen):
     """One image. ``tags`` are most specific first. Sizes are bytes of the image in the engine, else of the release."""
 
     id: str
@@ -97,12 +97,12 @@ class Entry(Frozen):
     compressed: int | None = None
     on_disk: Breakdown | None = None
     in_registry: Breakdown | None = None
-    checked: Checked | None = None
-    release: Release | None = None
-    commands: tuple[Command, ...] = ()
+    checked: VerdictSummary | None = None
+    release: ReleaseEntry | None = None
+    commands: tuple[ReportCommand, ...] = ()
 
 
-class Summary(Frozen):
+class ReportSummary(Frozen):
     """Numbers of images; None if the engine or registry that knows a number did not answer."""
 
     images: int
@@ -124,5 +124,5 @@ class Catalogue(Frozen):
     selected: str
     engine: str
     registry: str
-    summary: Summary
-    images: tuple[Entry, ...]
+    summary: ReportSummary
+    images: tuple[ImageEntry, ...]

@@ -45,10 +45,10 @@ def bar(parts: Sequence[Part], *, whole: float, title: str, height: int = 14) ->
 
 def line(moments: Sequence[float], values: Sequence[float | None], *, title: str, height: int = 40) -> Markup:
     """Draw values over time, from 0 to the largest; the line skips missing values. ``title`` is as for `bar`."""
-    known = [(moment, value) for moment, value in zip(moments, values, strict=True) if value is not None]
+    known_names = [(moment, value) for moment, value in zip(moments, values, strict=True) if value is not None]
     first, span = moments[0], (moments[-1] - moments[0]) or 1.0
-    top = max((value for _, value in known), default=0.0) or 1.0
-    places = [(WIDTH * (moment - first) / span, height * (1 - value / top)) for moment, value in known]
+    top = max((value for _, value in known_names), default=0.0) or 1.0
+    places = [(WIDTH * (moment - first) / span, height * (1 - value / top)) for moment, value in known_names]
     if len(places) == 1:
         places.append((float(WIDTH), places[0][1]))
     points = " ".join(f"{_short(x)},{_short(y)}" for x, y in places)

@@ -21,13 +21,13 @@ from packageurl import PackageURL
 
 from torchbake.sbom import spdx
 from torchbake.sbom.package_metadata import System
-from torchbake.sbom.packages import Contents, Package
+from torchbake.sbom.packages import ImagePackages, Package
 
 _DECLARED = LicenseAcknowledgement.DECLARED  # by the package; no license texts were compared
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # the library's default is the current time, which is not reproducible
 
 
-def sbom_text(contents: Contents, *, name: str, version: str, digest: str, created: str | None) -> str:
+def sbom_text(contents: ImagePackages, *, name: str, version: str, digest: str, created: str | None) -> str:
     """Return the SBOM of an image, which ends with a newline. Pure.
 
     ``name`` is the image's repository, ``digest`` that of its manifest, and ``created`` its creation time (RFC 3339).
@@ -53,15 +53,15 @@ def sbom_text(contents: Contents, *, name: str, version: str, digest: str, creat
     data.setdefault("components", [])
     if moment is None:
         del data["metadata"]["timestamp"]
-    return json.dumps(_ordered(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(_order(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _ordered(value: Any) -> Any:
+def _order(value: Any) -> Any:
     """Sort every list: all of them are sets here, and the library's order is not deterministic."""
     if isinstance(value, dict):
-        return {key: _ordered(part) for key, part in value.items()}
+        return {key: _order(part) for key, part in value.items()}
     if isinstance(value, list):
-        return sorted(map(_ordered, value), key=lambda part: json.dumps(part, sort_keys=True))
+        return sorted(map(_order, value), key=lambda part: json.dumps(part, sort_keys=True))
     return value
 
 
@@ -110,9 +110,10 @@ def _licenses(package: Package) -> Sequence[License]:
         return [_expression(" AND ".join(f"({each})" if " OR " in each else each for each in licenses))]
     if len(licenses) == 1 and spdx.expression(licenses[0]) and not fixup_id(licenses[0]):
         return [_expression(licenses[0])]
-    known = {name: fixup_id(name) if spdx.expression(name) else None for name in licenses}
+    known_names = {name: fixup_id(name) if spdx.expression(name) else None for name in licenses}
     return [
-        DisjunctiveLicense(id=id_, name=None if id_ else name, acknowledgement=_DECLARED) for name, id_ in known.items()
+        DisjunctiveLicense(id=id_, name=None if id_ else name, acknowledgement=_DECLARED)
+        for name, id_ in known_names.items()
     ]
 
 

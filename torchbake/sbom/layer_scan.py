@@ -28,17 +28,17 @@ _DOC = re.compile(r"usr/share/doc/[^/]+")
 _UNREADABLE = (*UNREADABLE, ValueError)
 
 
-class Link(package_metadata.Frozen):
+class Link(package_metadata.MetadataModel):
     """A hard or symbolic link in place of package metadata; ``target`` is a path from the image's root."""
 
     kind: Literal["link"] = "link"
     target: str
 
 
-Found = Annotated[Wheel | Debs | Copyright | System | Link, Field(discriminator="kind")]
+ScannedItem = Annotated[Wheel | Debs | Copyright | System | Link, Field(discriminator="kind")]
 
 
-class Findings(package_metadata.Frozen):
+class Findings(package_metadata.MetadataModel):
     """The metadata in a layer by path, and the paths of lower layers that it hides. Paths have no leading slash.
 
     Whiteouts hide the paths ``gone``, and the lower content of ``opaque`` folders. All entries except folders are
@@ -47,7 +47,7 @@ class Findings(package_metadata.Frozen):
     """
 
     reader: str
-    found: Mapping[str, Found] = Field(default_factory=dict)
+    found: Mapping[str, ScannedItem] = Field(default_factory=dict)
     gone: tuple[str, ...] = ()
     opaque: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
 
     Raise EngineError if it is not a layer, or if its digest differs, and OSError if the file cannot be read.
     """
-    source = _Hashed(file)
+    source = _HashingReader(file)
     try:
         with uncompressed(cast(IO[bytes], source), source.begin) as stream:
             findings = _read(stream)
@@ -76,7 +76,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
     return findings
 
 
-class _Hashed:
+class _HashingReader:
     """A file that computes its digest while it is read, as a truncated compressed stream can look complete."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -103,8 +103,8 @@ class _Hashed:
 
 
 def _read(stream: IO[bytes]) -> Findings:
-    files: dict[str, Found] = {}
-    gone, opaque, leaves, folders = set[str](), set[str](), set[str](), set[str]()
+    files: dict[str, ScannedItem] = {}
+    missing, opaque, leaves, folders = set[str](), set[str](), set[str](), set[str]()
     with tarfile.open(fileobj=stream, mode="r|", bufsize=_AT_ONCE, encoding="utf-8", errors="replace") as archive:
         for member in archive:
             path = _clean(member.name)
@@ -112,7 +112,7 @@ def _read(stream: IO[bytes]) -> Findings:
             if name == _OPAQUE:
                 opaque.add(parent)
             elif name.startswith(_WHITEOUT):
-                gone.add(posixpath.join(parent, name.removeprefix(_WHITEOUT)))
+                missing.add(posixpath.join(parent, name.removeprefix(_WHITEOUT)))
             else:
                 files.pop(path, None)  # of two entries with one path, the last one counts
                 if member.isdir():
@@ -121,15 +121,15 @@ def _read(stream: IO[bytes]) -> Findings:
                         folders.add(path)
                     continue
                 leaves.add(path)
-                if _is_metadata(path) and (found := _read_member(archive, member, path)):
-                    files[path] = found
+                if _is_metadata(path) and (value := _read_member(archive, member, path)):
+                    files[path] = value
     return Findings(
-        reader=READER, found=dict(sorted(files.items())), gone=tuple(sorted(gone)), opaque=tuple(sorted(opaque)),
+        reader=READER, found=dict(sorted(files.items())), gone=tuple(sorted(missing)), opaque=tuple(sorted(opaque)),
         leaves=tuple(sorted(leaves)), folders=tuple(sorted(folders)),
     )  # fmt: skip
 
 
-def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> Found | None:
+def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> ScannedItem | None:
     if member.issym():
         return Link(target=_clean(posixpath.join("/", posixpath.dirname(path), member.linkname)))
     if member.islnk():
@@ -148,7 +148,7 @@ def _is_metadata(path: str) -> bool:
     return _reader(path) is not None or _DOC.fullmatch(path) is not None
 
 
-def _reader(path: str) -> Callable[[str], Found] | None:
+def _reader(path: str) -> Callable[[str], ScannedItem] | None:
     parent, name = posixpath.split(path)
     if name == "METADATA" and parent.endswith(".dist-info"):
         return lambda text: package_metadata.read_wheel(text, posixpath.basename(parent))

@@ -12,10 +12,12 @@ from torchbake.sbom.spdx import expression
 
 @dataclass(frozen=True, kw_only=True)
 class Licenses:
-    """Licenses with their packages (``held``), most packages first, and packages without a license (``unsaid``)."""
+    """Licenses with their packages (``by_license``), most packages first, and packages without a license
+    (``unlicensed``).
+    """
 
-    held: tuple[tuple[str, tuple[Package, ...]], ...]
-    unsaid: tuple[Package, ...]
+    by_license: tuple[tuple[str, tuple[Package, ...]], ...]
+    unlicensed: tuple[Package, ...]
 
 
 def licenses_of(packages: Iterable[Package]) -> Licenses:
@@ -28,8 +30,10 @@ def licenses_of(packages: Iterable[Package]) -> Licenses:
                 rows.setdefault(one, set()).add(package)
         if not package.licenses:
             unlicensed.add(package)
-    held = sorted(rows.items(), key=lambda row: (-len(row[1]), row[0]))
-    return Licenses(held=tuple((name, tuple(sorted(own))) for name, own in held), unsaid=tuple(sorted(unlicensed)))
+    holders = sorted(rows.items(), key=lambda row: (-len(row[1]), row[0]))
+    return Licenses(
+        by_license=tuple((name, tuple(sorted(own))) for name, own in holders), unlicensed=tuple(sorted(unlicensed))
+    )
 
 
 def at_once(license_: str) -> tuple[str, ...]:
@@ -43,5 +47,5 @@ def at_once(license_: str) -> tuple[str, ...]:
             yield tree.render()
 
     # A grammar without names is enough, as `expression` has checked the names, and a LicenseRef-… is free.
-    known = expression(license_)
-    return tuple(dict.fromkeys(terms(Licensing().parse(known)))) if known else (license_,)
+    known_value = expression(license_)
+    return tuple(dict.fromkeys(terms(Licensing().parse(known_value)))) if known_value else (license_,)

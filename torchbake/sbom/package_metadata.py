@@ -19,13 +19,13 @@ from torchbake.sbom import spdx
 _WITHOUT_FILES = ("not-installed", "config-files")
 
 
-class Frozen(BaseModel):
+class MetadataModel(BaseModel):
     """A value in package metadata."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class Wheel(Frozen):
+class Wheel(MetadataModel):
     """An installed Python distribution with its normalised name."""
 
     kind: Literal["wheel"] = "wheel"
@@ -34,7 +34,7 @@ class Wheel(Frozen):
     licenses: tuple[str, ...] = ()
 
 
-class Deb(Frozen):
+class Deb(MetadataModel):
     """An installed Debian package, and the source package that it was built from."""
 
     name: str
@@ -44,21 +44,21 @@ class Deb(Frozen):
     source_version: str
 
 
-class Debs(Frozen):
+class Debs(MetadataModel):
     """The packages in one file of dpkg."""
 
     kind: Literal["debs"] = "debs"
     packages: tuple[Deb, ...] = ()
 
 
-class Copyright(Frozen):
+class Copyright(MetadataModel):
     """The licenses in a copyright file; none if it is not machine-readable."""
 
     kind: Literal["copyright"] = "copyright"
     licenses: tuple[str, ...] = ()
 
 
-class System(Frozen):
+class System(MetadataModel):
     """The Linux distribution: ``debian``, ``12``; empty if it is unknown."""
 
     kind: Literal["system"] = "system"
@@ -97,7 +97,7 @@ def read_debs(text: str) -> Debs:
 
     Source: https://www.debian.org/doc/debian-policy/ch-controlfields.html
     """
-    found = []
+    packages = []
     for fields in stanzas(text):
         name, version = _name(fields.get("package", "")), _plain(fields.get("version", ""))
         state = fields.get("status", "").split()
@@ -106,13 +106,13 @@ def read_debs(text: str) -> Debs:
         source, _, rest = fields.get("source", name).partition("(")
         source_version = _plain(rest.partition(")")[0]) or version
         architecture = _plain(fields.get("architecture", ""))
-        found.append(
+        packages.append(
             Deb(
                 name=name, version=version, architecture=architecture, source=_name(source) or name,
                 source_version=source_version,
             )
         )  # fmt: skip
-    return Debs(packages=tuple(found))
+    return Debs(packages=tuple(packages))
 
 
 def read_copyright(text: str) -> Copyright:
@@ -138,8 +138,8 @@ def read_system(text: str) -> System:
     """Parse os-release. Source: https://www.freedesktop.org/software/systemd/man/latest/os-release.html"""
     fields = {}
     for line in text.splitlines():
-        key, found, value = line.strip().partition("=")
-        if found and not key.startswith("#"):
+        key, separator, value = line.strip().partition("=")
+        if separator and not key.startswith("#"):
             try:
                 fields[key] = "".join(shlex.split(value))
             except ValueError:  # an unclosed quote

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torchbake.core.files import write_text
 from torchbake.errors import EngineError
-from torchbake.sbom.layer_scan import READER, Findings, Found, Link, read_layer
+from torchbake.sbom.layer_scan import READER, Findings, Link, ScannedItem, read_layer
 from torchbake.sbom.package_metadata import Copyright, Debs, System, Wheel, read_wheel, root_of
 
 _HOPS = 8  # links that are followed; more are taken for a circle
@@ -18,7 +18,7 @@ _SYSTEM = ("etc/os-release", "usr/lib/os-release")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class CompressedLayer:
     """A compressed layer by its digest; a layer in the cache needs no file."""
 
     digest: str
@@ -44,7 +44,7 @@ class Package:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contents:
+class ImagePackages:
     """The sorted packages of an image, and its Linux distribution."""
 
     packages: tuple[Package, ...] = ()
@@ -64,7 +64,7 @@ class Contents:
         return tuple(package for package in self.of("python") if all(map(is_inside, package.locations)))
 
 
-def packages_in(layers: Sequence[Layer], cache: Path | None = None) -> Contents:
+def packages_in(layers: Sequence[CompressedLayer], cache: Path | None = None) -> ImagePackages:
     """Return the packages in layers, the lowest first. ``cache`` is a folder with the findings of each layer.
 
     Raise EngineError for a layer that cannot be read, or whose digest differs.
@@ -72,21 +72,21 @@ def packages_in(layers: Sequence[Layer], cache: Path | None = None) -> Contents:
     return contents_of(_findings(layer, cache) for layer in layers)
 
 
-def remembered(digest: str, cache: Path | None) -> Findings | None:
+def remember(digest: str, cache: Path | None) -> Findings | None:
     """Return the findings of a layer from the cache, or None if this version of the code has not read it."""
     if cache is None:
         return None
     try:
-        known = Findings.model_validate_json(_cache_file(digest, cache).read_bytes())
+        findings = Findings.model_validate_json(_cache_file(digest, cache).read_bytes())
     except (OSError, ValueError):
         return None
-    return known if known.reader == READER else None
+    return findings if findings.reader == READER else None
 
 
-def _findings(layer: Layer, cache: Path | None) -> Findings:
-    known = remembered(layer.digest, cache)
-    if known is not None:
-        return known
+def _findings(layer: CompressedLayer, cache: Path | None) -> Findings:
+    cached = remember(layer.digest, cache)
+    if cached is not None:
+        return cached
     try:
         with layer.path.open("rb") as file:
             findings = read_layer(file, layer.digest)
@@ -102,28 +102,28 @@ def _cache_file(digest: str, cache: Path) -> Path:
     return cache / f"{digest.replace(':', '-')}.json"
 
 
-def contents_of(layers: Iterable[Findings]) -> Contents:
+def contents_of(layers: Iterable[Findings]) -> ImagePackages:
     """Return the packages of an image from the findings of its layers, the lowest first. Pure."""
     files = overlay(layers)
-    system = next((found for path in _SYSTEM if isinstance(found := follow(path, files), System)), System())
-    return Contents(packages=_merged([*_wheels(files), *_debs(files)]), system=system)
+    system = next((value for path in _SYSTEM if isinstance(value := follow(path, files), System)), System())
+    return ImagePackages(packages=_merge([*_wheels(files), *_debs(files)]), system=system)
 
 
-def overlay(layers: Iterable[Findings]) -> dict[str, Found]:
+def overlay(layers: Iterable[Findings]) -> dict[str, ScannedItem]:
     """Merge the metadata of layers by path: an upper layer replaces or hides the files of lower ones."""
-    files: dict[str, Found] = {}
+    files: dict[str, ScannedItem] = {}
     for layer in layers:
-        taken, opaque, folders = {*layer.gone, *layer.leaves}, set(layer.opaque), set(layer.folders)
+        used_names, opaque, folders = {*layer.gone, *layer.leaves}, set(layer.opaque), set(layer.folders)
         files = {
             path: entry
             for path, entry in files.items()
-            if path not in folders and not ({path, *_parents(path)} & taken) and not (_parents(path) & opaque)
+            if path not in folders and not ({path, *_parents(path)} & used_names) and not (_parents(path) & opaque)
         }
         files.update(layer.found)
     return files
 
 
-def follow(path: str, files: Mapping[str, Found]) -> Found | None:
+def follow(path: str, files: Mapping[str, ScannedItem]) -> ScannedItem | None:
     """Return the metadata at a path, through links of the file and of its folder."""
     for _ in range(_HOPS):
         entry, parent = files.get(path), files.get(posixpath.dirname(path))
@@ -136,7 +136,7 @@ def follow(path: str, files: Mapping[str, Found]) -> Found | None:
     return None
 
 
-def _wheels(files: Mapping[str, Found]) -> Iterable[Package]:
+def _wheels(files: Mapping[str, ScannedItem]) -> Iterable[Package]:
     for path in files:
         if not path.endswith(_METADATA):
             continue
@@ -147,7 +147,7 @@ def _wheels(files: Mapping[str, Found]) -> Iterable[Package]:
             yield Package(locations=(root_of(path),), **wheel.model_dump() | {"kind": "python"})
 
 
-def _debs(files: Mapping[str, Found]) -> Iterable[Package]:
+def _debs(files: Mapping[str, ScannedItem]) -> Iterable[Package]:
     for entry in files.values():
         for deb in entry.packages if isinstance(entry, Debs) else ():
             copyright_ = follow(f"usr/share/doc/{deb.name}/copyright", files)
@@ -155,7 +155,7 @@ def _debs(files: Mapping[str, Found]) -> Iterable[Package]:
             yield Package(kind="debian", licenses=licenses, **deb.model_dump())
 
 
-def _merged(packages: Iterable[Package]) -> tuple[Package, ...]:
+def _merge(packages: Iterable[Package]) -> tuple[Package, ...]:
     """Return one package for each name, version and architecture, with all its locations."""
     merged: dict[tuple[str, ...], Package] = {}
     for package in sorted(packages):

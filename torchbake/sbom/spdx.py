@@ -117,11 +117,11 @@ def of_debian(synopsis: str) -> str | None:
     terms, joints = parts[::2], {joint.strip(" ,").upper() for joint in parts[1::2]}
     if len(text) > _LONGEST or not all(map(_TERM.fullmatch, terms)):
         return None
-    known = [_debian_term(term) for term in terms]
+    known_names = [_debian_term(term) for term in terms]
     # A comma changes the precedence, so only names that are joined by the same word become an SPDX expression.
-    if not all(map(expression, known)) or len(joints) > 1 or "," in text:
-        return known[0] if len(known) == 1 else text
-    return f" {''.join(joints)} ".join(dict.fromkeys(known))
+    if not all(map(expression, known_names)) or len(joints) > 1 or "," in text:
+        return known_names[0] if len(known_names) == 1 else text
+    return f" {''.join(joints)} ".join(dict.fromkeys(known_names))
 
 
 def _debian_term(term: str) -> str:

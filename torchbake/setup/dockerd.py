@@ -171,12 +171,12 @@ def idle_units() -> tuple[str, ...]:
 def start_units(paths: EnginePaths, idle: Sequence[str]) -> None:
     """Start the engine by systemd. ``idle`` are the units that did not run before setup. Raises SetupError."""
     write_text(paths.units, "\n".join(idle))
-    done = _systemctl("start", "docker.service")
+    process = _systemctl("start", "docker.service")
     deadline = time.monotonic() + START_SECONDS
-    while done.returncode == 0 and knock(paths.socket) != "answers" and time.monotonic() < deadline:
+    while process.returncode == 0 and knock(paths.socket) != "answers" and time.monotonic() < deadline:
         time.sleep(0.1)
-    if done.returncode or knock(paths.socket) != "answers":
-        reason = done.stderr.strip() or f"it does not answer at {paths.socket}"
+    if process.returncode or knock(paths.socket) != "answers":
+        reason = process.stderr.strip() or f"it does not answer at {paths.socket}"
         raise SetupError(f"systemd did not start the engine: {reason}", hint="See: journalctl -u docker -n 30")
 
 
@@ -192,10 +192,10 @@ def stop(paths: EnginePaths) -> bool:
         return False
     by_hand = paths.exec_root.exists()
     if paths.units.exists():
-        done = _systemctl("stop", *paths.units.read_text().split())
-        if done.returncode:
+        process = _systemctl("stop", *paths.units.read_text().split())
+        if process.returncode:
             hint = "See: systemctl status docker"
-            raise SetupError(f"systemd did not stop the engine: {done.stderr.strip()}", hint=hint)
+            raise SetupError(f"systemd did not stop the engine: {process.stderr.strip()}", hint=hint)
     _terminate(paths)
     leftovers.clear(paths)
     if by_hand and knock(paths.socket) == "dead":

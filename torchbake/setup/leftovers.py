@@ -32,10 +32,10 @@ def daemon(paths: EnginePaths) -> int | None:
 
 def is_our_daemon(pid: int, paths: EnginePaths) -> bool:
     words = _command_line(pid)
-    return bool(words) and Path(words[0]).name == "dockerd" and f"--pidfile={paths.pidfile}" in _joined(words)
+    return bool(words) and Path(words[0]).name == "dockerd" and f"--pidfile={paths.pidfile}" in _join(words)
 
 
-def _joined(words: list[str]) -> set[str]:
+def _join(words: list[str]) -> set[str]:
     """Return words with `--option value` also as `--option=value`."""
     return {*words, *(f"{name}={value}" for name, value in itertools.pairwise(words))}
 
@@ -73,19 +73,19 @@ def build_steps(paths: EnginePaths) -> frozenset[int]:
     """
     folder = paths.data_root / "buildkit" / "executor"
     names = [entry.name for entry in folder.glob("*/") if len(entry.name) > 20]
-    found = set()
+    matches = set()
     for pid, _ in _processes() if names else ():
         with contextlib.suppress(OSError):
             groups = Path(f"/proc/{pid}/cgroup").read_text()
             if any(name in groups for name in names):
-                found.add(pid)
-    return frozenset(found)
+                matches.add(pid)
+    return frozenset(matches)
 
 
 def users_of(data_root: Path) -> list[int]:
     """Return the pids of all dockerd processes that store in a folder."""
     option = f"--data-root={data_root}"
-    return [pid for pid, words in _processes() if Path(words[0]).name == "dockerd" and option in _joined(words)]
+    return [pid for pid, words in _processes() if Path(words[0]).name == "dockerd" and option in _join(words)]
 
 
 def _end_helpers(paths: EnginePaths) -> None:
@@ -120,24 +120,24 @@ def mounts(paths: EnginePaths) -> list[str]:
     }
     # A build mounts parts of the data folder at other places in it.
     parts = tuple(f"{source}/" for source in itself)
-    found = [
+    matches = [
         point
         for point, source, kind in every
         if point.startswith(inside_exec)
         or (point.startswith(f"{data}/") and (kind in _ENGINE_MOUNTS or source.startswith(parts)))
         or (point == data and source in itself)
     ]
-    return sorted(found, key=len, reverse=True)
+    return sorted(matches, key=len, reverse=True)
 
 
 def all_mounts() -> list[tuple[str, str, str]]:
     """Return each mount point, its source folder in the mounted file system, and the file system's type."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     words = [(line.split(), line.split(" - ", 1)[1].split()) for line in lines]
-    return [(_unescaped(mount[4]), _unescaped(mount[3]), system[0]) for mount, system in words]
+    return [(_unescape(mount[4]), _unescape(mount[3]), system[0]) for mount, system in words]
 
 
-def _unescaped(path: str) -> str:
+def _unescape(path: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 

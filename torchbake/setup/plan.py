@@ -9,7 +9,7 @@ from torchbake.core.problem import Problem
 from torchbake.engine.address import DEFAULT, Address
 from torchbake.engine.capability import OLDEST_BUILDX, OLDEST_DOCKER, Capabilities, Need, number, problems
 from torchbake.errors import SetupError
-from torchbake.hostconfig.apt_sources import DEBIAN_KEYS
+from torchbake.hostconfig.apt_archives import DEBIAN_KEYS
 from torchbake.setup.paths import EnginePaths
 
 TRIXIE_SOURCE = "/etc/apt/sources.list.d/torchbake-trixie.sources"
@@ -45,7 +45,7 @@ _ELSEWHERE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
+class SetupHost:
     """The facts about a machine, each read once."""
 
     system: str = "Linux"
@@ -123,7 +123,7 @@ Step = WriteFile | Install | StartUnit | StartDaemon
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SetupPlan:
     """The steps by which setup solves a problem. If only a person can solve it, the problem has a remedy instead."""
 
     problem: Problem | None = None
@@ -134,36 +134,36 @@ class Plan:
         return self.problem is None
 
 
-def make_plan(host: Host, paths: EnginePaths) -> Plan:
+def make_plan(host: SetupHost, paths: EnginePaths) -> SetupPlan:
     """Plan the steps that make this host ready; no step if it is ready."""
     reason = _problem(host)
     if reason is None:
-        return Plan()
+        return SetupPlan()
     remedy = _for_a_person(host)
     if remedy:
-        return Plan(problem=Problem(reason=reason, remedy=remedy))
+        return SetupPlan(problem=Problem(reason=reason, remedy=remedy))
     steps = tuple(_steps(host, paths))
     if steps and host.root != "no":
-        return Plan(problem=Problem(reason=reason), steps=steps)
+        return SetupPlan(problem=Problem(reason=reason), steps=steps)
     titles = "; ".join(step.title for step in steps)
     remedy = f"Run this as root, or ask somebody who has root's rights to do this: {titles}"
     if not steps:
         remedy = "Everything is installed, but does not work together: see `docker info`."
-    return Plan(problem=Problem(reason=reason, remedy=remedy))
+    return SetupPlan(problem=Problem(reason=reason, remedy=remedy))
 
 
-def _problem(host: Host) -> str | None:
+def _problem(host: SetupHost) -> str | None:
     if host.docker is None:
         return "There is no docker command in PATH."
     if host.unknown_address:
         return host.unknown_address
     if host.engine is None:
         return f"No engine answers at {host.address.text}: {host.engine_error or 'nothing listens there'}"
-    found = problems(replace(host.engine, docker=host.docker, buildx=host.buildx), Need.BUILD)
-    return found[0].reason if found else None
+    engine_problems = problems(replace(host.engine, docker=host.docker, buildx=host.buildx), Need.BUILD)
+    return engine_problems[0].reason if engine_problems else None
 
 
-def _for_a_person(host: Host) -> str | None:
+def _for_a_person(host: SetupHost) -> str | None:
     """Return the remedy if the problem is somebody's engine or settings, which setup must not change."""
     unfit = _unfit(host.engine)
     lost = host.docker is None and host.docker_elsewhere is not None
@@ -190,11 +190,11 @@ def _unfit(engine: Capabilities | None) -> str:
     """Return the remedy for an engine that cannot build with any buildx; "" if it can."""
     if engine is None:
         return ""
-    found = problems(replace(engine, docker="docker", buildx="0.13"), Need.BUILD)
-    return found[0].remedy if found else ""
+    engine_problems = problems(replace(engine, docker="docker", buildx="0.13"), Need.BUILD)
+    return engine_problems[0].remedy if engine_problems else ""
 
 
-def _elsewhere(host: Host) -> str:
+def _elsewhere(host: SetupHost) -> str:
     """Return the remedy for a host whose packages setup does not know."""
     if host.engine:
         return "Install buildx 0.13 or later: https://github.com/docker/buildx#installing"
@@ -204,33 +204,33 @@ def _elsewhere(host: Host) -> str:
     return f"{how}; then run this again. (setup installs by itself on Debian 12+ and Ubuntu 22.04+.)"
 
 
-def _missing_packages(host: Host) -> tuple[str, ...]:
+def _missing_packages(host: SetupHost) -> tuple[str, ...]:
     """Return the packages to install from the archive that this host uses; no second engine or docker command."""
     engine, command, buildx = "docker.io", "docker-cli" if host.distro == "debian" else "docker.io", "docker-buildx"
     if {"docker-ce", "docker-ce-cli"} & host.installed:
         engine, command, buildx = "docker-ce", "docker-ce-cli", "docker-buildx-plugin"
-    wanted: list[str] = []
+    expected_values: list[str] = []
     if host.starts_engine and number(host.dockerd) < OLDEST_DOCKER:
-        wanted.append(engine)
+        expected_values.append(engine)
     # Older packages docker.io of Debian contain the command, newer ones do not.
-    if host.docker is None or (engine in wanted and engine in host.installed):
-        wanted.append(command)
+    if host.docker is None or (engine in expected_values and engine in host.installed):
+        expected_values.append(command)
     if number(host.buildx) < OLDEST_BUILDX and (host.buildx or buildx not in host.installed):
-        wanted.append(buildx)
+        expected_values.append(buildx)
     extras = ["iptables", "ca-certificates"] if host.starts_engine else []
     if host.starts_engine or host.docker is None:
         extras.append("mmdebstrap")  # only here: a host with an engine may get its bases from a registry
         if host.distro == "ubuntu":
             extras.append("debian-archive-keyring")  # Ubuntu lacks the keys of Debian, from which images are made
-    wanted += [name for name in extras if name not in host.installed]
-    return tuple(dict.fromkeys(wanted))
+    expected_values += [name for name in extras if name not in host.installed]
+    return tuple(dict.fromkeys(expected_values))
 
 
-def _needs_trixie(host: Host, packages: tuple[str, ...]) -> bool:
+def _needs_trixie(host: SetupHost, packages: tuple[str, ...]) -> bool:
     return host.distro == "debian" and number(host.release)[:1] == (12,) and bool({*packages} & {*FROM_TRIXIE})
 
 
-def _files(host: Host, packages: tuple[str, ...]) -> Iterator[WriteFile]:
+def _files(host: SetupHost, packages: tuple[str, ...]) -> Iterator[WriteFile]:
     """Yield the files that must be written before apt runs. A file that exists with the same text is left out."""
     files: list[WriteFile] = []
     if _needs_trixie(host, packages) and not host.trixie_known:
@@ -245,7 +245,7 @@ def _files(host: Host, packages: tuple[str, ...]) -> Iterator[WriteFile]:
     yield from (file for file in files if host.files.get(file.path) != file.text)
 
 
-def _steps(host: Host, paths: EnginePaths) -> Iterator[Step]:
+def _steps(host: SetupHost, paths: EnginePaths) -> Iterator[Step]:
     packages = _missing_packages(host)
     yield from _files(host, packages)
     if packages:
@@ -261,8 +261,8 @@ def engine_config(daemon_json: str) -> str:
     """Return the settings of an engine that setup starts. ``daemon_json`` is the host's. Raises SetupError."""
     try:
         host = json.loads(daemon_json or "{}")
-        kept = {key: host[key] for key in KEPT_SETTINGS if key in host}
+        kept_items = {key: host[key] for key in KEPT_SETTINGS if key in host}
         features = {**host.get("features", {}), **CONTAINERD_STORE["features"]}
     except (ValueError, TypeError, AttributeError) as error:
         raise SetupError(f"{DAEMON_JSON} is not a JSON object ({error}).", hint="Correct or move it.") from None
-    return json.dumps({**kept, "features": features}, indent=2) + "\n"
+    return json.dumps({**kept_items, "features": features}, indent=2) + "\n"

@@ -17,7 +17,7 @@ from torchbake.errors import EngineError
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.setup.dockerd import SYSTEM_PATH, knock
 from torchbake.setup.paths import EnginePaths
-from torchbake.setup.plan import DAEMON_JSON, TRIXIE_PIN, TRIXIE_SOURCE, Host
+from torchbake.setup.plan import DAEMON_JSON, TRIXIE_PIN, TRIXIE_SOURCE, SetupHost
 
 # Packages that setup may install, and their alternatives.
 _PACKAGES = (
@@ -27,7 +27,7 @@ _PACKAGES = (
 _FILES = (TRIXIE_SOURCE, TRIXIE_PIN, DAEMON_JSON)
 
 
-def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> Host:
+def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> SetupHost:
     """Collect the facts about this machine."""
     try:
         address, unknown = _address(paths, env), ""
@@ -43,7 +43,7 @@ def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> Host:
     with contextlib.suppress(OSError):
         release = platform.freedesktop_os_release()
     ready = engine is not None and docker.buildx is not None
-    return Host(
+    return SetupHost(
         system=platform.system(),
         distro=release.get("ID", ""),
         release=release.get("VERSION_ID", ""),
@@ -115,8 +115,8 @@ def _dockerd_version() -> str | None:
     dockerd = shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
     if dockerd is None:
         return None
-    found = re.search(r"version v?(\d[^\s,]*)", run([dockerd, "--version"], os.environ)[1])
-    return found[1] if found else None
+    match = re.search(r"version v?(\d[^\s,]*)", run([dockerd, "--version"], os.environ)[1])
+    return match[1] if match else None
 
 
 def _trixie_known() -> bool:

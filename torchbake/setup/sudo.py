@@ -17,9 +17,9 @@ _KEPT_BY_SUDO = (
 
 def with_sudo(*words: str) -> int:
     """Run `torchbake WORDS` by sudo and return its exit code. The command prints its own errors."""
-    kept = [f"{name}={os.environ[name]}" for name in _KEPT_BY_SUDO if name in os.environ]
+    kept_items = [f"{name}={os.environ[name]}" for name in _KEPT_BY_SUDO if name in os.environ]
     ask = [] if sys.stdin.isatty() else ["-n"]
     console.say(f"going on as root: sudo … torchbake {' '.join(words)}")
     # In the toolkit's folder, so that -m finds it. With -B root writes no compiled files into the user's folders.
-    command = ["sudo", *ask, "env", *kept, sys.executable, "-B", "-m", "torchbake", *words]
+    command = ["sudo", *ask, "env", *kept_items, sys.executable, "-B", "-m", "torchbake", *words]
     return subprocess.run(command, cwd=TOOLKIT, check=False).returncode

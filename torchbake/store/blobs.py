@@ -34,16 +34,16 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class StoreEntry:
     """A layer or an image of a store. ``key`` is the layer's key or the image's digest.
 
-    ``used`` is the time of its last use in seconds since 1970; None if it is not known.
+    ``last_use`` is the time of its last use in seconds since 1970; None if it is not known.
     """
 
     key: str
     name: str
     blobs: tuple[Blob, ...]
-    used: float | None = None
+    last_use: float | None = None
 
     @property
     def size(self) -> int:
@@ -71,7 +71,7 @@ class Blobs:
         except FileNotFoundError:
             return []
 
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[StoreEntry]:
         """Return what the store holds, by its index alone: blobs may be damaged or missing."""
         raise NotImplementedError
 
@@ -104,9 +104,9 @@ class Blobs:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Keep other processes from removing blobs until the block ends. A read-only store needs no lock."""
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as holder:
             try:
-                held.enter_context(locked(self.folder / ".lock", fcntl.LOCK_SH))
+                holder.enter_context(locked(self.folder / ".lock", fcntl.LOCK_SH))
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EROFS):
                     raise
@@ -128,10 +128,10 @@ class Blobs:
             new.write_bytes(data)
         _seal(self.path(digest))
 
-    def _unneeded(self, needed: set[str]) -> list[Path]:
+    def _unused_files(self, needs: set[str]) -> list[Path]:
         """Return the files of all other blobs, with the unfinished files of killed runs."""
         files = self.blobs.iterdir() if self.blobs.is_dir() else ()
-        return [path for path in files if f"sha256:{path.name}" not in needed]
+        return [path for path in files if f"sha256:{path.name}" not in needs]
 
     def _remove(self, files: Sequence[Path]) -> int:
         """Remove files, and all that killed runs left; return the bytes that this frees."""

@@ -28,7 +28,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ImageDiff:
     """The comparison of two images, named by the digests of their manifests. Equal images have no differences."""
 
     digests: tuple[str, str]
@@ -37,7 +37,7 @@ class Comparison:
     differences: tuple[Difference, ...]
 
 
-def compare(first: tuple[Layout, str], second: tuple[Layout, str]) -> Comparison:
+def compare(first: tuple[Layout, str], second: tuple[Layout, str]) -> ImageDiff:
     """Compare two images, each by its layout and digest. Raises BuildError for an incomplete image."""
     sides = [_Side(layout, digest) for layout, digest in (first, second)]
     pairs = list(itertools.zip_longest(*(side.manifest.layers for side in sides)))
@@ -49,7 +49,7 @@ def compare(first: tuple[Layout, str], second: tuple[Layout, str]) -> Comparison
     differences += _layers(sides)
     if first[1] != second[1] and not differences:
         differences.append(Difference(where="manifest", what="its own fields or their order"))
-    return Comparison(
+    return ImageDiff(
         digests=(first[1], second[1]),
         layers=len(pairs),
         equal=equal,
@@ -132,7 +132,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 def _time(member: tarfile.TarInfo) -> str:
     exact = member.pax_headers.get("mtime", "")  # tarfile rounds it to what a float holds
     try:
-        shown = datetime.fromtimestamp(int(member.mtime), UTC).isoformat()
+        text = datetime.fromtimestamp(int(member.mtime), UTC).isoformat()
     except (OSError, OverflowError, ValueError):  # a time that no calendar has
-        shown = f"{member.mtime} s"
-    return f"{shown} ({exact})" if exact else shown
+        text = f"{member.mtime} s"
+    return f"{text} ({exact})" if exact else text

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from torchbake.core.digest import Digested
+from torchbake.core.digest import DigestWriter
 from torchbake.core.files import linked
 from torchbake.core.json_text import read_json
 from torchbake.errors import BuildError
@@ -32,7 +32,7 @@ _PLAIN = "application/vnd.oci.image.layer.v1.tar"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
+class _ArchiveContent:
     """The content of an archive: small files, layers and links, by their names."""
 
     texts: dict[str, bytes] = field(default_factory=dict)
@@ -47,9 +47,9 @@ def known_layers(layouts: Sequence[Layout]) -> dict[str, tuple[Blob, Path]]:
     }
 
 
-def link_layer(known: Mapping[str, tuple[Blob, Path]], diff_id: str, layout: Layout) -> Layer:
-    """Put a layer of ``known`` into a layout."""
-    blob, path = known[diff_id]
+def link_layer(layers: Mapping[str, tuple[Blob, Path]], diff_id: str, layout: Layout) -> Layer:
+    """Put a layer of ``layers`` into a layout."""
+    blob, path = layers[diff_id]
     linked(path, layout.path(blob.digest))
     return Layer(blob=blob, diff_id=diff_id)
 
@@ -58,13 +58,13 @@ def link_layer(known: Mapping[str, tuple[Blob, Path]], diff_id: str, layout: Lay
 class SavedArchive:
     """An archive of one image that `docker save` writes, to be read once. ``diff_ids`` are those of its layers.
 
-    ``known`` are layers that are packed already, with their files. The others are compressed by ``threads`` as in
+    ``layers`` are layers that are packed already, with their files. The others are compressed by ``threads`` as in
     `write_layer`; with None they stay as they are.
     """
 
     file: IO[bytes]
     diff_ids: Sequence[str]
-    known: Mapping[str, tuple[Blob, Path]]
+    layers: Mapping[str, tuple[Blob, Path]]
     threads: int | None
 
     def write(self, layout: Layout) -> Manifest:
@@ -75,8 +75,8 @@ class SavedArchive:
         layout.blobs.mkdir(parents=True, exist_ok=True)
         try:
             with tempfile.TemporaryDirectory(prefix=".saved-", dir=layout.folder) as scratch:
-                found = self._read(layout, Path(scratch, "layer"))
-            config, layers = _resolved(found)
+                value = self._read(layout, Path(scratch, "layer"))
+            config, layers = _resolve(value)
         except (*UNREADABLE, ValueError, LookupError, TypeError, AttributeError) as error:
             raise BuildError(f"`docker save` wrote an incomplete image: {error}.", hint="Build it again.") from None
         if [layer.diff_id for layer in layers] != list(self.diff_ids):
@@ -85,38 +85,38 @@ class SavedArchive:
         layout.write(manifest, config)
         return manifest
 
-    def _read(self, layout: Layout, scratch: Path) -> _Found:
-        found = _Found()
+    def _read(self, layout: Layout, scratch: Path) -> _ArchiveContent:
+        value = _ArchiveContent()
         with tarfile.open(fileobj=self.file, mode="r|") as archive:
             for member in archive:
                 diff_id = f"sha256:{member.name.removeprefix(_BLOB)}"
                 if member.type in _LINKS:
-                    found.links[member.name] = _target(member)
+                    value.links[member.name] = _target(member)
                 elif not member.isfile():
                     continue
-                elif diff_id in self.diff_ids and diff_id in self.known:
-                    found.layers[member.name] = link_layer(self.known, diff_id, layout)
+                elif diff_id in self.diff_ids and diff_id in self.layers:
+                    value.layers[member.name] = link_layer(self.layers, diff_id, layout)
                 elif diff_id in self.diff_ids or PurePosixPath(member.name).name == "layer.tar":
                     content = cast(IO[bytes], archive.extractfile(member))
-                    found.layers[member.name] = self._packed(content, layout, scratch)
+                    value.layers[member.name] = self._pack(content, layout, scratch)
                 elif member.size <= _SMALL:
-                    found.texts[member.name] = cast(IO[bytes], archive.extractfile(member)).read()
-        return found
+                    value.texts[member.name] = cast(IO[bytes], archive.extractfile(member)).read()
+        return value
 
-    def _packed(self, content: IO[bytes], layout: Layout, scratch: Path) -> Layer:
+    def _pack(self, content: IO[bytes], layout: Layout, scratch: Path) -> Layer:
         if self.threads is None:
-            layer = _copied(scratch, content)
+            layer = _copy(scratch, content)
         else:
             layer = compress_layer(scratch, content, threads=self.threads)
-        if layer.diff_id in self.known:  # names in older archives are no digests
-            return link_layer(self.known, layer.diff_id, layout)
+        if layer.diff_id in self.layers:  # names in older archives are no digests
+            return link_layer(self.layers, layer.diff_id, layout)
         scratch.replace(layout.path(layer.blob.digest))
         return layer
 
 
-def _copied(target: Path, archive: IO[bytes]) -> Layer:
+def _copy(target: Path, archive: IO[bytes]) -> Layer:
     with target.open("wb") as file:
-        copy = Digested(file)
+        copy = DigestWriter(file)
         shutil.copyfileobj(archive, copy, _AT_ONCE)
     return Layer(blob=Blob(digest=copy.digest, size=copy.size, media_type=_PLAIN), diff_id=copy.digest)
 
@@ -131,9 +131,9 @@ def _target(member: tarfile.TarInfo) -> str:
     return "/".join(parts)
 
 
-def _resolved(found: _Found) -> tuple[bytes, Sequence[Layer]]:
+def _resolve(content: _ArchiveContent) -> tuple[bytes, Sequence[Layer]]:
     """Return the config and the layers that ``manifest.json`` names. Raises ValueError, LookupError or TypeError."""
-    (described,) = cast(list[dict[str, Any]], read_json(found.texts["manifest.json"]))
-    config = found.texts[described["Config"]]
-    names: Iterator[str] = (found.links.get(name, name) for name in described["Layers"])
-    return config, [found.layers[name] for name in names]
+    (described,) = cast(list[dict[str, Any]], read_json(content.texts["manifest.json"]))
+    config = content.texts[described["Config"]]
+    names: Iterator[str] = (content.links.get(name, name) for name in described["Layers"])
+    return config, [content.layers[name] for name in names]

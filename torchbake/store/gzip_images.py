@@ -31,25 +31,29 @@ def gzip_image(manifest: Manifest, blobs: Path, layout: Layout) -> Manifest:
         if file_digest(_path(blobs, manifest.config)) != manifest.config.digest:
             raise BuildError(f"The config of {manifest.digest} is damaged.", hint=again)
         diff_ids = [str(one) for one in read_json(config)["rootfs"]["diff_ids"]]
-        with layout.written() as work:
-            export, known = Layout(folder=work / "image"), layout.layers()
+        with layout.write_lock() as work:
+            export, packed_blobs = Layout(folder=work / "image"), layout.layers()
             export.blobs.mkdir(parents=True)
             missing = {
-                diff_id: blob for diff_id, blob in zip(diff_ids, manifest.layers, strict=True) if diff_id not in known
+                diff_id: blob
+                for diff_id, blob in zip(diff_ids, manifest.layers, strict=True)
+                if diff_id not in packed_blobs
             }
             pack = partial(_pack, blobs, export)
-            known |= zip(missing, side_by_side(pack, missing.items(), most=os.cpu_count() or 1), strict=True)
-            made = manifest_of(config, [Layer(blob=known[diff_id], diff_id=diff_id) for diff_id in diff_ids])
-            export.write(made, config)
-            layout.take(export.folder, made.digest)
+            packed_blobs |= zip(missing, side_by_side(pack, missing.items(), most=os.cpu_count() or 1), strict=True)
+            gzip_manifest = manifest_of(
+                config, [Layer(blob=packed_blobs[diff_id], diff_id=diff_id) for diff_id in diff_ids]
+            )
+            export.write(gzip_manifest, config)
+            layout.take(export.folder, gzip_manifest.digest)
     except (*UNREADABLE, ValueError, LookupError, TypeError) as error:
         raise BuildError(f"{manifest.digest} cannot be compressed again: {error}.", hint=again) from None
-    return layout.get(made.digest)
+    return layout.get(gzip_manifest.digest)
 
 
-def _pack(blobs: Path, export: Layout, wanted: tuple[str, Blob]) -> Blob:
+def _pack(blobs: Path, export: Layout, item: tuple[str, Blob]) -> Blob:
     """Compress one layer into the folder of an export. Raises ValueError for a layer with another diff ID."""
-    diff_id, blob = wanted
+    diff_id, blob = item
     with tempfile.NamedTemporaryFile(dir=export.folder, delete=False) as file:
         target = Path(file.name)
     layer = gzip_layer(_path(blobs, blob), target)

@@ -21,14 +21,14 @@ from torchbake.core.ownership import check_links
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import DIGEST, Blob
-from torchbake.store.blobs import WORK, Blobs, Entry, locked
+from torchbake.store.blobs import WORK, Blobs, StoreEntry, locked
 
 _METADATA = ".dist-info/METADATA"
 _SKEW = 86400.0  # seconds that the clocks of machines may differ which share a store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Packed:
+class PackedLayer:
     """The layer of one wheel, or of a step of a Dockerfile. ``names`` are all files of a wheel but its headers.
 
     ``headers`` is the archive of these, ``modules`` one of the layer's Python files, both also in the store; None where
@@ -47,24 +47,25 @@ class Packed:
     @property
     def files(self) -> dict[str, Blob]:
         """The blobs by the names of their files in the folder where a layer is packed."""
-        named = {"layer": self.layer.blob, "headers": self.headers, "modules": self.modules}
-        return {f"{name}.tar.zst": blob for name, blob in named.items() if blob}
+        blobs = {"layer": self.layer.blob, "headers": self.headers, "modules": self.modules}
+        return {f"{name}.tar.zst": blob for name, blob in blobs.items() if blob}
 
     @property
     def wheel(self) -> str:
         """The wheel's name and version, the packages whose bytecode this is, or that it is a step of a Dockerfile."""
         if not self.names:
             return "a step of a Dockerfile"
-        found = next((name for name in self.names if name.endswith(_METADATA) and name.count("/") == 1), None)
-        if found:
-            return found.removesuffix(_METADATA).replace("-", " ").replace("_", "-")
+        text = next((name for name in self.names if name.endswith(_METADATA) and name.count("/") == 1), None)
+        if text:
+            return text.removesuffix(_METADATA).replace("-", " ").replace("_", "-")
         tops = {name.removeprefix("__pycache__/").partition("/")[0].partition(".")[0] for name in self.names}
         return f"bytecode of {', '.join(sorted(tops))}"
 
 
-# Fetches the layer of a key into a folder, as files of the names in `Packed.files`. It returns None if it has no such
+# Fetches the layer of a key into a folder, as files of the names in `PackedLayer.files`. It returns None if it has no
+# such
 # layer. It calls the function in its last argument for each piece, which may raise to end the run.
-FetchLayer: TypeAlias = Callable[[str, Path, Callable[[], object]], Packed | None]
+FetchLayer: TypeAlias = Callable[[str, Path, Callable[[], object]], PackedLayer | None]
 
 
 def fetch_none(key: str, folder: Path, go_on: Callable[[], object]) -> None:
@@ -87,28 +88,28 @@ class LayerStore(Blobs):
         """The folder of the RECORDs of wheels that were packed here."""
         return self.folder / "records"
 
-    def find(self, key: str) -> Packed | None:
+    def find(self, key: str) -> PackedLayer | None:
         """Return the layer of a key if all its blobs are sound, and note that it was used."""
-        packed = self._read(key)
-        if packed is None or not all(map(self.holds, packed.blobs)):
+        layer = self._read(key)
+        if layer is None or not all(map(self.holds, layer.blobs)):
             return None
         with contextlib.suppress(OSError):  # a read-only store
             now = time.time()
             os.utime(self._record(key), (now, now))
-        return packed
+        return layer
 
-    def add(self, key: str, packed: Packed, files: Mapping[str, Path]) -> None:
+    def add(self, key: str, layer: PackedLayer, files: Mapping[str, Path]) -> None:
         """Keep a layer; ``files`` are its blobs by digest, on the store's file system, and are moved."""
         self.blobs.mkdir(parents=True, exist_ok=True)
         for digest, file in files.items():
             self._move(file, digest)
-        write_text(self._record(key), json.dumps({**asdict(packed), "names": list(packed.names)}) + "\n")
+        write_text(self._record(key), json.dumps({**asdict(layer), "names": list(layer.names)}) + "\n")
 
-    def of_layers(self, digests: Collection[str]) -> dict[str, Packed]:
+    def of_layers(self, digests: Collection[str]) -> dict[str, PackedLayer]:
         """Return the packed layers, by their keys, whose layer has one of these digests and whose blobs are sound."""
-        known = {f"sha256:{path.stem}": self._read(f"sha256:{path.stem}") for path in self._records()}
-        wanted = {key: packed for key, packed in known.items() if packed and packed.layer.blob.digest in digests}
-        return {key: packed for key, packed in wanted.items() if all(map(self.holds, packed.blobs))}
+        layers = {f"sha256:{path.stem}": self._read(f"sha256:{path.stem}") for path in self._records()}
+        matching = {key: layer for key, layer in layers.items() if layer and layer.layer.blob.digest in digests}
+        return {key: layer for key, layer in matching.items() if all(map(self.holds, layer.blobs))}
 
     def sound(self, blob: Blob) -> Path:
         """Return the file of a blob. If it has another digest, remove it and raise BuildError.
@@ -129,7 +130,7 @@ class LayerStore(Blobs):
         damaged = [
             entry
             for entry in self.entries()
-            if (entry.used or 0) >= since and not all(map(self._is_sound, entry.blobs))
+            if (entry.last_use or 0) >= since and not all(map(self._is_sound, entry.blobs))
         ]
         for entry in damaged:
             self._record(entry.key).unlink(missing_ok=True)
@@ -151,23 +152,23 @@ class LayerStore(Blobs):
             finally:
                 shutil.rmtree(work, ignore_errors=True)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoreEntry]:
         """Return all layers; those used last come first."""
-        now, found = time.time(), []
+        now, entries = time.time(), []
         for path in self._records():
             key = f"sha256:{path.stem}"
-            packed = self._read(key)
-            if packed:
+            layer = self._read(key)
+            if layer:
                 used = path.stat().st_mtime
                 # A time in the future was written before the clock was set back.
-                known = used if used <= now + _SKEW else None
-                found.append(Entry(key=key, name=packed.wheel, blobs=packed.blobs, used=known))
-        return sorted(found, key=_last_use, reverse=True)
+                last_use = used if used <= now + _SKEW else None
+                entries.append(StoreEntry(key=key, name=layer.wheel, blobs=layer.blobs, last_use=last_use))
+        return sorted(entries, key=_last_use, reverse=True)
 
     def drop_incomplete(self) -> None:
         for path in self._records():
-            packed = self._read(f"sha256:{path.stem}")
-            if packed is None or not all(map(self.size_fits, packed.blobs)):
+            layer = self._read(f"sha256:{path.stem}")
+            if layer is None or not all(map(self.size_fits, layer.blobs)):
                 path.unlink(missing_ok=True)
 
     def tidy(self, most: int) -> int:
@@ -190,11 +191,11 @@ class LayerStore(Blobs):
     def surplus(self, most: int) -> list[Path]:
         """Return the files that `tidy` removes: records and blobs, also of layers that are incomplete."""
         whole = [entry for entry in self.entries() if all(map(self.size_fits, entry.blobs))]
-        gone = {entry.key for entry in evicted(whole, most)}
-        left = [entry for entry in whole if entry.key not in gone]
+        removals = {entry.key for entry in evict(whole, most)}
+        left = [entry for entry in whole if entry.key not in removals]
         records = {self._record(entry.key) for entry in left}
-        needed = {blob.digest for entry in left for blob in entry.blobs}
-        return [*(path for path in self._records() if path not in records), *self._unneeded(needed)]
+        needs = {blob.digest for entry in left for blob in entry.blobs}
+        return [*(path for path in self._records() if path not in records), *self._unused_files(needs)]
 
     def _is_sound(self, blob: Blob) -> bool:
         try:
@@ -202,7 +203,7 @@ class LayerStore(Blobs):
         except OSError:
             return False
 
-    def _read(self, key: str) -> Packed | None:
+    def _read(self, key: str) -> PackedLayer | None:
         try:
             return read_packed(json.loads(self._record(key).read_text()))
         except (OSError, ValueError, LookupError, TypeError):
@@ -215,31 +216,31 @@ class LayerStore(Blobs):
         return sorted((self.folder / "wheels").glob("[!.]*.json"))
 
 
-def evicted(entries: Iterable[Entry], most: int) -> list[Entry]:
+def evict(entries: Iterable[StoreEntry], most: int) -> list[StoreEntry]:
     """Choose the layers to remove so that the others have at most ``most`` bytes: the last use longest ago first."""
-    waiting: Sequence[Entry] = sorted(entries, key=_last_use)
+    waiting: Sequence[StoreEntry] = sorted(entries, key=_last_use)
     sizes = {blob.digest: blob.size for entry in waiting for blob in entry.blobs}
     users = Counter(digest for entry in waiting for digest in {blob.digest for blob in entry.blobs})
-    total, gone = sum(sizes.values()), list[Entry]()
+    total, removals = sum(sizes.values()), list[StoreEntry]()
     for entry in waiting:
         if total <= most:
             break
-        gone.append(entry)
+        removals.append(entry)
         for digest in {blob.digest for blob in entry.blobs}:
             users[digest] -= 1
             total -= 0 if users[digest] else sizes[digest]
-    return gone
+    return removals
 
 
-def _last_use(entry: Entry) -> float:
-    return entry.used or 0.0
+def _last_use(entry: StoreEntry) -> float:
+    return entry.last_use or 0.0
 
 
-def read_packed(content: Mapping[str, Any]) -> Packed:
+def read_packed(content: Mapping[str, Any]) -> PackedLayer:
     """Read a layer from JSON. Raises ValueError, LookupError or TypeError if it describes none."""
     layer = content["layer"]
     names: Iterable[str] = content["names"]
-    return Packed(
+    return PackedLayer(
         layer=Layer(blob=_blob(layer["blob"]), diff_id=str(layer["diff_id"])),
         names=tuple(map(str, names)),
         headers=_blob(content["headers"]) if content["headers"] else None,

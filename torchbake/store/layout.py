@@ -23,7 +23,7 @@ from torchbake.errors import BuildError
 from torchbake.oci.labels import ID, labels_in
 from torchbake.oci.manifest import DIGEST, MANIFEST, Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.tar_member import member
-from torchbake.store.blobs import WORK, Blobs, Entry, locked
+from torchbake.store.blobs import WORK, Blobs, StoreEntry, locked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Layout(Blobs):
 
     def _images(self) -> list[Manifest]:
         """Return the sound images of the index."""
-        return [*filter(None, map(self._whole, sorted(self._listed())))]
+        return [*filter(None, map(self._whole, sorted(self._listed_digests())))]
 
     def _whole(self, digest: str) -> Manifest | None:
         manifest = self._manifest(digest)
@@ -81,7 +81,7 @@ class Layout(Blobs):
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     @contextlib.contextmanager
-    def written(self) -> Iterator[Path]:
+    def write_lock(self) -> Iterator[Path]:
         """Make a folder for the exports of one run, and remove it at the end. Until then nothing here is removed."""
         own = partial(tempfile.TemporaryDirectory, prefix=WORK, ignore_cleanup_errors=True)
         with locked(self.folder / ".lock", fcntl.LOCK_SH), own(dir=self.folder) as folder:
@@ -93,12 +93,12 @@ class Layout(Blobs):
 
     def layers(self) -> dict[str, Blob]:
         """Return the packed layers of all images here, by the digests of what they unpack to."""
-        found: dict[str, Blob] = {}
+        blobs: dict[str, Blob] = {}
         for manifest in self._images():
             with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
                 config = read_json(self.path(manifest.config.digest).read_bytes())
-                found |= zip(config["rootfs"]["diff_ids"], manifest.layers, strict=True)
-        return found
+                blobs |= zip(config["rootfs"]["diff_ids"], manifest.layers, strict=True)
+        return blobs
 
     def take(self, export: Path, digest: str) -> None:
         """Move an exported image in here, to be found by its digest. One of the same config leaves the index."""
@@ -106,13 +106,13 @@ class Layout(Blobs):
         for path in Layout(folder=export).blobs.iterdir():
             path.replace(self.blobs / path.name)
         with self._index() as listed:
-            taken = self._whole(digest)
-            same = {one.digest for one in self._images() if taken and one.config == taken.config}
+            manifest = self._whole(digest)
+            same = {one.digest for one in self._images() if manifest and one.config == manifest.config}
             self._list({*(listed - same), digest})
         shutil.rmtree(export)
 
-    def tidy(self, kept: Iterable[str]) -> int:
-        """Remove what no image of ``kept`` needs; return the bytes that this frees.
+    def tidy(self, digests: Iterable[str]) -> int:
+        """Remove what no image of ``digests`` needs; return the bytes that this frees.
 
         While another process uses the layout, nothing is removed.
         """
@@ -120,30 +120,30 @@ class Layout(Blobs):
             return 0
         try:
             with self.alone():
-                kept = {found.digest for digest in kept if (found := self.find(digest))}
+                digests = {manifest.digest for digest in digests if (manifest := self.find(digest))}
                 # First, so that a killed run leaves no image in the index that has lost a blob.
-                self._list(kept)
-                return self._remove(self._unneeded(self._needed(kept)))
+                self._list(digests)
+                return self._remove(self._unused_files(self._needed_blobs(digests)))
         except BlockingIOError:
             return 0
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoreEntry]:
         """Return all images of the index, by their ids."""
-        return sorted(map(self._entry, self._listed()), key=lambda entry: (entry.name, entry.key))
+        return sorted(map(self._entry, self._listed_digests()), key=lambda entry: (entry.name, entry.key))
 
     def drop_incomplete(self) -> None:
         with self._index() as listed:
             self._list(listed)
 
-    def _entry(self, digest: str) -> Entry:
+    def _entry(self, digest: str) -> StoreEntry:
         manifest = self._manifest(digest)
         if manifest is None:
-            return Entry(key=digest, name="", blobs=(Blob(digest=digest, size=0),))
+            return StoreEntry(key=digest, name="", blobs=(Blob(digest=digest, size=0),))
         own, name = Blob(digest=digest, size=len(manifest.data)), ""
         with contextlib.suppress(OSError, ValueError):
             config = self.path(manifest.config.digest).read_bytes()
             name = labels_in(read_json(config)).get(ID, "") if sha256(config) == manifest.config.digest else ""
-        return Entry(key=digest, name=name, blobs=(own, *manifest.blobs))
+        return StoreEntry(key=digest, name=name, blobs=(own, *manifest.blobs))
 
     def _manifest(self, digest: str) -> Manifest | None:
         """Return a manifest if it has its digest and can be read."""
@@ -153,12 +153,12 @@ class Layout(Blobs):
         except (OSError, UnsoundError):
             return None
 
-    def _needed(self, digests: Iterable[str]) -> set[str]:
+    def _needed_blobs(self, digests: Iterable[str]) -> set[str]:
         """Return the digests of all blobs of the images that are here."""
         manifests = [manifest for manifest in map(self.find, digests) if manifest]
-        return {digest for found in manifests for digest in (found.digest, *(blob.digest for blob in found.blobs))}
+        return {digest for each in manifests for digest in (each.digest, *(blob.digest for blob in each.blobs))}
 
-    def _listed(self) -> set[str]:
+    def _listed_digests(self) -> set[str]:
         """Return the digests of the index."""
         try:
             index = read_json((self.folder / "index.json").read_bytes())
@@ -170,12 +170,12 @@ class Layout(Blobs):
     def _index(self) -> Iterator[set[str]]:
         """Read the index, to be written again before anybody else does."""
         with locked(self.folder / ".index.lock", fcntl.LOCK_EX):
-            yield self._listed()
+            yield self._listed_digests()
 
     def _list(self, digests: Iterable[str]) -> None:
         """Write the index, so that other tools find the images too."""
-        found = [manifest for digest in sorted(digests) if (manifest := self.find(digest))]
-        for name, text in _frame(found).items():
+        manifests = [manifest for digest in sorted(digests) if (manifest := self.find(digest))]
+        for name, text in _frame(manifests).items():
             write_text(self.folder / name, text)
 
 

@@ -92,11 +92,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         match = _PATH.fullmatch(self.path)
-        found = self.blobs.get(match["digest"]) if match and match["repository"] == self.repository else None
-        if found is None:
+        blobs = self.blobs.get(match["digest"]) if match and match["repository"] == self.repository else None
+        if blobs is None:
             self._head(HTTPStatus.OK if self.path == "/v2/" else HTTPStatus.NOT_FOUND, 0)
             return
-        path, blob = found
+        path, blob = blobs
         first, count = _part(self.headers.get("Range", ""), blob.size)
         if count <= 0 < blob.size:
             self._head(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, 0, {"Content-Range": f"bytes */{blob.size}"})
@@ -119,9 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def _part(wanted: str, size: int) -> tuple[int, int]:
+def _part(header: str, size: int) -> tuple[int, int]:
     """Return the first byte and the number of bytes that a Range header asks for; all if it has another form."""
-    match = _RANGE.fullmatch(wanted.strip())
+    match = _RANGE.fullmatch(header.strip())
     if not match:
         return 0, size
     first = int(match[1])

@@ -24,9 +24,9 @@ from torchbake.oci.layer_order import Layer, chain_ids, json_bytes, manifest_of
 from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
 from torchbake.oci.layer_tree import members, read_changes
 from torchbake.oci.manifest import Blob, Manifest, sha256
-from torchbake.oci.tree import FORM, HistoryStep, Node, Tree, apply, difference, parents, restored
+from torchbake.oci.tree import FORM, FileNode, HistoryStep, Tree, apply, difference, parents, restore
 from torchbake.store.docker_archive import known_layers, link_layer
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layers import LayerStore, PackedLayer
 from torchbake.store.layout import Layout
 
 _LAYER = "layer"
@@ -69,8 +69,8 @@ class OwnLayers:
             history = _history(config, steps)
             diff_ids = cast(list[str], config["rootfs"]["diff_ids"])
             last = history[len(history) - len(steps) :]
-            made = [step for step, entry in zip(steps, last, strict=True) if not entry.get("empty_layer")]
-            layers = self._layers(export, list(zip(diff_ids, manifest.layers, strict=True)), made)
+            remaining = [step for step, entry in zip(steps, last, strict=True) if not entry.get("empty_layer")]
+            layers = self._layers(export, list(zip(diff_ids, manifest.layers, strict=True)), remaining)
         except (*UNREADABLE, ValueError, LookupError, TypeError, AttributeError) as error:
             why = f"The builder exported an image that cannot be read: {error}."
             raise BuildError(why, hint="Build it again.") from None
@@ -80,22 +80,26 @@ class OwnLayers:
         _drop_others(export, new)
         return export.get(new.digest)
 
-    def _layers(self, export: Layout, exported: Sequence[tuple[str, Blob]], made: Sequence[HistoryStep]) -> list[Layer]:
-        """Write the layers of an image. ``made`` are the steps of the layers above its base."""
-        known = known_layers([self.base] if self.base else [])
-        done, view, below = list[Layer](), _View(export), len(exported) - len(made)
+    def _layers(
+        self, export: Layout, exported: Sequence[tuple[str, Blob]], steps: Sequence[HistoryStep]
+    ) -> list[Layer]:
+        """Write the layers of an image. ``steps`` are the steps of the layers above its base."""
+        known_names = known_layers([self.base] if self.base else [])
+        layers, view, below = list[Layer](), _View(export), len(exported) - len(steps)
         for number, (diff_id, blob) in enumerate(exported):
             if number >= below:
-                mounts = made[number - below].mounts
-                layer = self._own(export, blob, self._key(diff_id, done, mounts), partial(self._changes, view, mounts))
-            elif diff_id in known:
-                layer = link_layer(known, diff_id, export)
+                mounts = steps[number - below].mounts
+                layer = self._own(
+                    export, blob, self._key(diff_id, layers, mounts), partial(self._changes, view, mounts)
+                )
+            elif diff_id in known_names:
+                layer = link_layer(known_names, diff_id, export)
             else:
                 key = sha256(f"{MEDIA_TYPE} {diff_id}".encode())
                 layer = self._own(export, blob, key, partial(compress_layer, threads=-1))
-            done.append(layer)
+            layers.append(layer)
             view.add(layer)
-        return done
+        return layers
 
     def _key(self, diff_id: str, below: Sequence[Layer], mounts: Sequence[str]) -> str:
         *_, chain = ("", *chain_ids(layer.diff_id for layer in below))
@@ -106,14 +110,14 @@ class OwnLayers:
         packed = self.store.find(key)
         if packed is None and not self.store.is_writable:
             with tempfile.TemporaryDirectory(dir=export.folder) as work:
-                layer = _written(export, blob, Path(work), write)
+                layer = _write(export, blob, Path(work), write)
                 Path(work, _LAYER).replace(export.path(layer.blob.digest))
                 return layer
         if packed is None:
             with self.store.turn(key) as folder:
                 packed = self.store.find(key)  # another run may have had the turn before
                 if packed is None:
-                    packed = Packed(layer=_written(export, blob, folder, write), names=())
+                    packed = PackedLayer(layer=_write(export, blob, folder, write), names=())
                     self.store.add(key, packed, {packed.layer.blob.digest: folder / _LAYER})
         linked(self.store.path(packed.layer.blob.digest), export.path(packed.layer.blob.digest))
         return packed.layer
@@ -133,7 +137,7 @@ class _View:
 
     layout: Layout
     layers: list[Layer] = field(default_factory=list)
-    read: dict[str, Node] = field(default_factory=dict)
+    read: dict[str, FileNode] = field(default_factory=dict)
 
     def add(self, layer: Layer) -> None:
         self.layers.append(layer)
@@ -155,13 +159,13 @@ def _without_traces(before: Tree, after: Tree, mounts: Sequence[str]) -> Tree:
     """Return a tree without what builders leave behind of their containers, and where a step mounts something."""
     files = (path for path in _MOUNTED_FILES if path in after and after[path].content == _NO_CONTENT)
     traces = (*_MOUNTED, *files, *mounts)
-    tree = restored(before, after, traces)
-    made = {folder for path in traces for folder in parents(path)} - before.keys()
-    used = {folder for path in tree if path not in made for folder in parents(path)}
-    return {path: node for path, node in tree.items() if path not in made or path in used}
+    tree = restore(before, after, traces)
+    remaining = {folder for path in traces for folder in parents(path)} - before.keys()
+    used = {folder for path in tree if path not in remaining for folder in parents(path)}
+    return {path: node for path, node in tree.items() if path not in remaining or path in used}
 
 
-def _written(export: Layout, blob: Blob, work: Path, write: _Write) -> Layer:
+def _write(export: Layout, blob: Blob, work: Path, write: _Write) -> Layer:
     with _archive(export.path(blob.digest), work) as file:
         return write(work / _LAYER, file)
 
@@ -183,32 +187,32 @@ def _archive(path: Path, work: Path) -> Iterator[IO[bytes]]:
 
 def _history(config: Mapping[str, Any], steps: Sequence[HistoryStep]) -> list[dict[str, Any]]:
     """Return the history of an image with the texts of ``steps`` for its last steps."""
-    found = config.get("history") or []
-    if len(found) < len(steps):
-        raise BuildError(f"The builder recorded {len(found)} of {len(steps)} steps, so its layers have no commands.")
-    texts = [str(step.get("created_by", "")).strip() for step in found[: len(found) - len(steps)]]
+    value = config.get("history") or []
+    if len(value) < len(steps):
+        raise BuildError(f"The builder recorded {len(value)} of {len(steps)} steps, so its layers have no commands.")
+    texts = [str(step.get("created_by", "")).strip() for step in value[: len(value) - len(steps)]]
     texts += [step.text for step in steps]
-    return [{**step, "created_by": text} for step, text in zip(found, texts, strict=True)]
+    return [{**step, "created_by": text} for step, text in zip(value, texts, strict=True)]
 
 
 def _config(
     config: Mapping[str, Any], layers: Sequence[Layer], history: Sequence[Mapping[str, Any]], created: str
 ) -> dict[str, Any]:
     """Return a config in torchbake's form: without the builder's own labels, and without layers that change nothing."""
-    found = dict(config.get("config") or {})
-    labels = {name: value for name, value in (found.get("Labels") or {}).items() if name != _BUILDERS_LABEL}
-    found |= {"Labels": dict(sorted(labels.items())), "WorkingDir": found.get("WorkingDir") or "/"}
-    found["Env"] = sorted(found.get("Env") or (), key=lambda variable: variable.partition("=")[0])
-    made = iter(layers)
+    matches = dict(config.get("config") or {})
+    labels = {name: value for name, value in (matches.get("Labels") or {}).items() if name != _BUILDERS_LABEL}
+    matches |= {"Labels": dict(sorted(labels.items())), "WorkingDir": matches.get("WorkingDir") or "/"}
+    matches["Env"] = sorted(matches.get("Env") or (), key=lambda variable: variable.partition("=")[0])
+    remaining = iter(layers)
     steps = [
         {"created": created, "created_by": step["created_by"]}
-        | ({"empty_layer": True} if step.get("empty_layer") or next(made).diff_id == _EMPTY else {})
+        | ({"empty_layer": True} if step.get("empty_layer") or next(remaining).diff_id == _EMPTY else {})
         for step in history
     ]
     return {
         "created": created,
         **{name: config[name] for name in ("architecture", "variant", "os", "os.version") if config.get(name)},
-        "config": {name: found[name] for name in _SETTINGS if found.get(name)},
+        "config": {name: matches[name] for name in _SETTINGS if matches.get(name)},
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers if layer.diff_id != _EMPTY]},
         "history": steps,
     }
@@ -216,7 +220,7 @@ def _config(
 
 def _drop_others(export: Layout, manifest: Manifest) -> None:
     """Remove the blobs of the builder's image."""
-    needed = {export.path(digest) for digest in (manifest.digest, *(blob.digest for blob in manifest.blobs))}
+    pathes = {export.path(digest) for digest in (manifest.digest, *(blob.digest for blob in manifest.blobs))}
     for path in export.files():
-        if path not in needed:
+        if path not in pathes:
             path.unlink()

@@ -20,7 +20,7 @@ def write_rootfs_image(rootfs: Path, layout: Layout, *, created: str, created_by
     The same files have the same digest, whichever tar wrote the archive: tar 1.34 and 1.35, of Debian 12 and 13, write
     different headers. ``created`` is RFC 3339. Raises BaseError if the archive cannot be read.
     """
-    with layout.written() as work:
+    with layout.write_lock() as work:
         export = Layout(folder=work / "image")
         export.blobs.mkdir(parents=True)
         try:
@@ -48,8 +48,8 @@ def write_rootfs_image(rootfs: Path, layout: Layout, *, created: str, created_by
 
 def _members(source: tarfile.TarFile) -> Iterator[Member]:
     for member in source:
-        yield member, partial(_opened, source, member) if member.isreg() else None
+        yield member, partial(_open, source, member) if member.isreg() else None
 
 
-def _opened(source: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+def _open(source: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     return cast(IO[bytes], source.extractfile(member))

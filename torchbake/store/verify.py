@@ -9,7 +9,7 @@ from typing import Literal
 
 from torchbake.core.digest import file_digest
 from torchbake.errors import StorageError
-from torchbake.store.blobs import Blobs, Entry
+from torchbake.store.blobs import Blobs, StoreEntry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Damage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verified:
+class VerifyResult:
     """The number and size of the files that `verify` hashed, each once, and the damages."""
 
     blobs: int
@@ -31,7 +31,7 @@ class Verified:
     damages: tuple[Damage, ...]
 
 
-def verify(stores: Sequence[Blobs], look: Callable[[Path], None]) -> Verified:
+def verify(stores: Sequence[Blobs], look: Callable[[Path], None]) -> VerifyResult:
     """Hash all blobs. ``look`` is called with each file before it is hashed."""
     sound: dict[tuple[int, int], str | None] = {}  # digests by inode: stores have files in common
     damages, size = list[Damage](), 0
@@ -48,9 +48,9 @@ def verify(stores: Sequence[Blobs], look: Callable[[Path], None]) -> Verified:
                         size += status.st_size
                     if sound[inode] != f"sha256:{path.name}":
                         damages.append(_damage(entries, path, "damaged"))
-            needed = {blob.digest: store.path(blob.digest) for entry in entries for blob in entry.blobs}
-            damages += [_damage(entries, path, "missing") for path in needed.values() if not path.exists()]
-    return Verified(blobs=len(sound), bytes=size, damages=tuple(damages))
+            pathes = {blob.digest: store.path(blob.digest) for entry in entries for blob in entry.blobs}
+            damages += [_damage(entries, path, "missing") for path in pathes.values() if not path.exists()]
+    return VerifyResult(blobs=len(sound), bytes=size, damages=tuple(damages))
 
 
 def remove_damaged(stores: Sequence[Blobs]) -> None:
@@ -73,7 +73,7 @@ def remove_damaged(stores: Sequence[Blobs]) -> None:
             ) from None
 
 
-def _damage(entries: Sequence[Entry], path: Path, what: Literal["damaged", "missing"]) -> Damage:
+def _damage(entries: Sequence[StoreEntry], path: Path, what: Literal["damaged", "missing"]) -> Damage:
     digest = f"sha256:{path.name}"
     users = {entry.name or entry.key for entry in entries if any(one.digest == digest for one in entry.blobs)}
     return Damage(digest=digest, file=str(path), what=what, needed_by=tuple(sorted(users)))

@@ -10,7 +10,7 @@ _LAST = 12  # the least width of the last column, which has prose or many names
 _FIGURE = re.compile(r"\d+|\d+(\.\d+)? (s|B|kB|MB|GB)")  # a version is not a figure
 
 
-def filled(columns: Sequence[Sequence[str]]) -> list[int]:
+def fill(columns: Sequence[Sequence[str]]) -> list[int]:
     """Return the numbers of the columns that are not empty. Each column begins with its heading."""
     return [place for place, cells in enumerate(columns) if any(cells[1:])]
 
@@ -30,10 +30,10 @@ def widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     whole = [_widest(cells, "\n") for cells in columns]
     words = [_widest(cells, None) for cells in columns]
     for least in (words, [*words[:-1], min(words[-1], _LAST)], [1] * len(columns)):
-        found = _shrunk(whole, least, room)
-        if sum(found) <= room:
+        matches = _shrunk(whole, least, room)
+        if sum(matches) <= room:
             break
-    return found
+    return matches
 
 
 def _widest(cells: Sequence[str], separator: str | None) -> int:
@@ -42,10 +42,10 @@ def _widest(cells: Sequence[str], separator: str | None) -> int:
 
 def _shrunk(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Shrink the widest column again and again until all fit, or all have their least width."""
-    found = list(whole)
-    while sum(found) > room:
-        can = [place for place, width in enumerate(found) if width > least[place]]
+    matches = list(whole)
+    while sum(matches) > room:
+        can = [place for place, width in enumerate(matches) if width > least[place]]
         if not can:
             break
-        found[max(can, key=lambda place: found[place])] -= 1
-    return found
+        matches[max(can, key=lambda place: matches[place])] -= 1
+    return matches

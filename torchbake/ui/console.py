@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from torchbake.errors import TorchbakeError
-from torchbake.ui.columns import filled, is_of_figures, widths
+from torchbake.ui.columns import fill, is_of_figures, widths
 
 # Characters that control a terminal: C0 without tab and newline, C1, and changes of direction. Registries and tools
 # may send them.
@@ -73,7 +73,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, 
     console = out()
     cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]  # no markup
     if console.is_terminal:
-        table = _framed(columns, cells, console.width)
+        table = _frame(columns, cells, console.width)
     else:
         table = Table(*(Column(name, no_wrap=True) for name in columns), box=None, pad_edge=False)
         for row in cells:
@@ -82,14 +82,14 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, 
     console.print(table)
 
 
-def _framed(names: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> Table:
+def _frame(names: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> Table:
     """Lay out a table for a terminal: a rule below the headings, no empty columns, figures aligned right."""
     texts = [[name, *(row[place].plain for row in rows)] for place, name in enumerate(names)]
-    shown = filled(texts) if rows else range(len(names))
-    texts = [texts[place] for place in shown]
+    visible = fill(texts) if rows else range(len(names))
+    texts = [texts[place] for place in visible]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True, border_style="dim")
     for cells, width in zip(texts, widths(texts, room), strict=True):
         table.add_column(cells[0], width=width, overflow="fold", justify="right" if is_of_figures(cells) else "left")
     for row in rows:
-        table.add_row(*(row[place] for place in shown))
+        table.add_row(*(row[place] for place in visible))
     return table

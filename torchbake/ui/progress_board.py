@@ -25,7 +25,7 @@ class Board:
         self._lock = threading.Lock()
         self._total = total
         self._doing = doing
-        self._ended = 0
+        self._end_count = 0
         self._started = time.monotonic()
 
     def start(self, name: str, reason: str) -> None:
@@ -50,12 +50,12 @@ class Board:
 
     def end(self, name: str, text: str, *, good: bool) -> None:
         with self._lock:
-            self._ended += 1
+            self._end_count += 1
             if self._bars:
                 self._bars.remove_task(self._tasks.pop(name))  # type: ignore[arg-type]
             mark = Text("✓ ", style="green") if good else Text("✗ ", style="bold red")
             line = Text(f"{self._clock()} ") if not self._bars else Text("")
-            console.err.print(line + mark + Text(f"{name}: {text} [{self._ended}/{self._total}]"))
+            console.err.print(line + mark + Text(f"{name}: {text} [{self._end_count}/{self._total}]"))
 
     def _clock(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._started), 60)

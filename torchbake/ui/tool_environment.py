@@ -4,7 +4,7 @@ import os
 import threading
 from functools import cache
 
-from torchbake.core.inherited import ToolName, inherited, note_of_ignored
+from torchbake.core.tool_variables import ToolName, inherited_variables, note_of_ignored
 from torchbake.ui import console
 
 _NOTING = threading.Lock()  # several images are locked, packed or built in parallel
@@ -17,7 +17,7 @@ def environment_of(tool: ToolName) -> dict[str, str]:
     """
     with _NOTING:
         _note(note_of_ignored(os.environ, tool))
-    return inherited(tool, os.environ)
+    return inherited_variables(tool, os.environ)
 
 
 @cache

@@ -12,15 +12,15 @@ from torchbake.release.record import Record
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A blob in a manifest. The registry has ``found`` bytes, or None if the blob is missing."""
+    """A blob in a manifest. The registry has ``actual_size`` bytes, or None if the blob is missing."""
 
     digest: str
     size: int
-    found: int | None
+    actual_size: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Image:
+class ServedImage:
     """An image in a registry. ``config_problem``: why its platform and labels are not known.
 
     ``digest`` is the manifest's; in an index, that of the image for linux/amd64.
@@ -34,7 +34,7 @@ class Image:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Served:
+class ServedTag:
     """A registry's answer for a tag or a digest. ``digest`` is None if there is no such tag.
 
     ``answer_problem``: the registry did not answer, or refused. ``manifest_problem``: the manifest is invalid.
@@ -42,7 +42,7 @@ class Served:
 
     tag: str
     digest: str | None = None
-    image: Image | None = None
+    image: ServedImage | None = None
     answer_problem: Problem | None = None
     manifest_problem: Problem | None = None
 
@@ -54,7 +54,7 @@ class Served:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attached:
+class Attachment:
     """An artifact that is attached to an image. ``digest`` is None if its tag is missing.
 
     ``subject`` is the digest of its image, ``data`` its content. ``problem``: why these are not known.
@@ -70,21 +70,21 @@ class Attached:
 class Revision:
     """An immutable tag and its release record. ``problem``: why the record cannot be read.
 
-    ``attached`` are the artifacts with a tag, by name, including the record. The list of ``referrers`` of the image has
-    digests of artifacts; it can be a problem.
+    ``attachments`` are the artifacts with a tag, by name, including the record. The list of ``referrers`` of the image
+    has digests of artifacts; it can be a problem.
     """
 
     tag: ImmutableTag
-    served: Served
+    tag_answer: ServedTag
     record: Record | None = None
     problem: Problem | None = None
-    attached: Mapping[str, Attached] = field(default_factory=dict)
+    attachments: Mapping[str, Attachment] = field(default_factory=dict)
     referrers: frozenset[str] | Problem = frozenset()
 
     @property
     def digest(self) -> str | None:
         """The released digest: that of the record, else of the tag, which can have moved."""
-        return self.record.digest if self.record else self.served.digest
+        return self.record.digest if self.record else self.tag_answer.digest
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ class Shelf:
     """
 
     repository: str
-    tags: Mapping[str, Served]
+    tags: Mapping[str, ServedTag]
     revisions: tuple[Revision, ...] = ()
     went_back: bool = False
     list_problem: Problem | None = None

@@ -8,19 +8,19 @@ from torchbake.core.problem import Problem, unknown
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, VERSION_LABEL, versions_in
-from torchbake.registry.cosign import UNASKED
-from torchbake.release.decide import Held, moves_to, rank_of
+from torchbake.registry.cosign import NO_TRUST
+from torchbake.release.decide import TagHolder, moves_to, rank_of
 from torchbake.render.dockerfile import promised_labels
 from torchbake.ui.command import Command
 from torchbake.validate import judge_attestations as artifacts
 from torchbake.validate.expect import Versions, disagreements
-from torchbake.validate.facts import Image, Revision, Served, Shelf, Signatures, short
+from torchbake.validate.facts import Revision, ServedImage, ServedTag, Shelf, Signatures, short
 from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
 
 NOTHING_EXPECTED = unknown("nothing is expected: add --expect torch=VERSION")
 _STRANGER = unknown("it is not a release of this image")
 _OTHER = unknown("it is not what was released")
-_UNASKED = Signatures(problem=unknown(UNASKED))
+_NOT_VERIFIED = Signatures(problem=unknown(NO_TRUST))
 
 Inside = tuple[CheckResult, ...]  # the results of `pull`, `versions` and `suite` for one digest
 
@@ -29,14 +29,14 @@ Inside = tuple[CheckResult, ...]  # the results of `pull`, `versions` and `suite
 class Promise:
     """The matrix's promises for an image. ``tags``: its own tag, then the rolling tags.
 
-    Every revision has the ``versions`` and the ``fixed`` labels, which follow from the id. The newest revision has the
-    ``labels``, too, which follow from the current row and lock. With a ``lock_problem``, the lock cannot be read.
-    ``waivers`` are image checks that may fail, with the reasons.
+    Every revision has the ``versions`` and the ``fixed_labels`` labels, which follow from the id. The newest revision
+    has the ``labels``, too, which follow from the current row and lock. With a ``lock_problem``, the lock cannot be
+    read. ``waivers`` are image checks that may fail, with the reasons.
     """
 
     id: str
     tags: tuple[str, ...]
-    fixed: Mapping[str, str]
+    fixed_labels: Mapping[str, str]
     labels: Mapping[str, str] = field(default_factory=dict)
     versions: Versions = field(default_factory=dict)
     release: str = ""  # an init image's
@@ -50,10 +50,10 @@ def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, lock_proble
     labels = {} if lock_problem else promised_labels(spec, lock)
     waivers = dict(spec.waivers)
     if not isinstance(spec, ImageSpec):
-        return Promise(id=spec.id, tags=tags, fixed=fixed, labels=labels, release=spec.release, waivers=waivers)
+        return Promise(id=spec.id, tags=tags, fixed_labels=fixed, labels=labels, release=spec.release, waivers=waivers)
     versions = spec.versions
     return Promise(
-        id=spec.id, tags=tags, fixed=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels, waivers=waivers,
+        id=spec.id, tags=tags, fixed_labels=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels, waivers=waivers,
         versions=versions if spec.family == "cuda" else {**versions, "nccl": None}, lock_problem=lock_problem,
     )  # fmt: skip
 
@@ -69,45 +69,49 @@ def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
 
 def own_digests(promise: Promise, shelf: Shelf) -> frozenset[str]:
     """Return the digests of an image's revisions and own tag."""
-    served = (shelf.tags[promise.tags[0]], *(revision.served for revision in shelf.revisions))
-    return frozenset(each.image.digest for each in served if each.image)
+    answers = (shelf.tags[promise.tags[0]], *(revision.tag_answer for revision in shelf.revisions))
+    return frozenset(each.image.digest for each in answers if each.image)
 
 
 def judge(
     promise: Promise,
     shelf: Shelf,
     inside: Mapping[str, Inside],
-    known: Collection[str] = (),
-    signatures: Signatures = _UNASKED,
+    known_ids: Collection[str] = (),
+    signatures: Signatures = _NOT_VERIFIED,
 ) -> dict[str, tuple[CheckResult, ...]]:
     """Check each tag of an image: its rolling tags, then its revisions.
 
-    ``inside`` has the results of containers by digest. ``known`` are the ids of the whole matrix. The place of a
+    ``inside`` has the results of containers by digest. ``known_ids`` are the ids of the whole matrix. The place of a
     rolling tag is not checked if a newer image has the tag, and the matrix does not know that image.
     """
-    judging = _Judging(promise, shelf, inside, frozenset(known) | {promise.id}, signatures)
+    judging = _Judging(promise, shelf, inside, frozenset(known_ids) | {promise.id}, signatures)
     rolling = {tag: tuple(judging.rolling(shelf.tags[tag])) for tag in promise.tags}
     return rolling | {str(revision.tag): tuple(judging.immutable(revision)) for revision in shelf.revisions}
 
 
 def judge_reference(
-    served: Served, expected: Versions, inside: Mapping[str, Inside], repository: str, signatures: Signatures = _UNASKED
+    answer: ServedTag,
+    expected: Versions,
+    inside: Mapping[str, Inside],
+    repository: str,
+    signatures: Signatures = _NOT_VERIFIED,
 ) -> tuple[CheckResult, ...]:
     """Check an image that is not in the matrix; ``expected`` are the versions that it must have."""
-    steps, stop = served_whole(served, Problem(reason=f"{served.tag} is not there"))
+    steps, stop = served_whole(answer, Problem(reason=f"{answer.tag} is not there"))
 
-    def wrong(image: Image) -> Problem | None:
+    def wrong(image: ServedImage) -> Problem | None:
         labelled = versions_in(image.labels)
         if not expected or not labelled:
             return unknown("no label names a version") if expected else NOTHING_EXPECTED
         sentences = [f"by its labels {sentence}" for sentence in disagreements(expected, labelled)]
         return Problem(reason="; ".join(sentences)) if sentences else None
 
-    labels = when("labels", unread(served, stop), wrong, served)
+    labels = when("labels", unread(answer, stop), wrong, answer)
     signed = check(
-        "signature", stop or artifacts.unsigned(signatures, repository, {artifacts.IMAGE: served.digest or ""})
+        "signature", stop or artifacts.unsigned(signatures, repository, {artifacts.IMAGE: answer.digest or ""})
     )
-    return (*steps, labels, signed, *_inside(served, inside, stop))
+    return (*steps, labels, signed, *_inside(answer, inside, stop))
 
 
 @dataclass(frozen=True)
@@ -115,26 +119,26 @@ class _Judging:
     promise: Promise
     shelf: Shelf
     inside: Mapping[str, Inside]
-    known: frozenset[str]
+    known_ids: frozenset[str]
     signatures: Signatures
 
     @property
     def current(self) -> Revision | None:
         return current_of(self.promise, self.shelf)
 
-    def rolling(self, served: Served) -> Iterator[CheckResult]:
-        steps, stop = served_whole(served, self._missing(served.tag))
+    def rolling(self, answer: ServedTag) -> Iterator[CheckResult]:
+        steps, stop = served_whole(answer, self._missing(answer.tag))
         yield from steps
-        yield when("rolling", stop, lambda image: self._place(served, image), served)
-        revision = next((each for each in reversed(self.shelf.revisions) if each.digest == served.digest), None)
-        yield self._labels(served, stop, revision)
-        yield self._signed(revision, {artifacts.IMAGE: served.digest or ""}, stop)
-        yield from _inside(served, self.inside, stop)
+        yield when("rolling", stop, lambda image: self._place(answer, image), answer)
+        revision = next((each for each in reversed(self.shelf.revisions) if each.digest == answer.digest), None)
+        yield self._labels(answer, stop, revision)
+        yield self._to_signed(revision, {artifacts.IMAGE: answer.digest or ""}, stop)
+        yield from _inside(answer, self.inside, stop)
 
     def immutable(self, revision: Revision) -> Iterator[CheckResult]:
-        served, record = revision.served, revision.record
+        answer, record = revision.tag_answer, revision.record
         released = f"was released on {record.released[:10]}, and is gone" if record else "is gone"
-        steps, stop = served_whole(served, Problem(reason=f"{served.tag} {released}"))
+        steps, stop = served_whole(answer, Problem(reason=f"{answer.tag} {released}"))
         yield from steps
         own = self.shelf.tags[self.promise.tags[0]]
         name = self.promise.id
@@ -142,25 +146,25 @@ class _Judging:
         unrecorded = artifacts.wrong_record(
             revision, self.shelf, own, name=name, release=self._release_it, finish=finish
         )  # fmt: skip
-        yield check("record", SILENCE if served.answer_problem else unrecorded)
+        yield check("record", SILENCE if answer.answer_problem else unrecorded)
         yield when(
-            "immutable", stop or (None if record else artifacts.NO_RECORD), lambda _: _overwritten(revision), served
+            "immutable", stop or (None if record else artifacts.NO_RECORD), lambda _: _overwritten(revision), answer
         )
-        yield self._labels(served, stop, revision)
+        yield self._labels(answer, stop, revision)
         yield from self._attached(revision, stop)
-        yield self._signed(revision, artifacts.signed_parts(revision), stop)
-        yield from _inside(served, self.inside, stop)
+        yield self._to_signed(revision, artifacts.signed_parts(revision), stop)
+        yield from _inside(answer, self.inside, stop)
 
     def _attached(self, revision: Revision, stop: Problem | None) -> Iterator[CheckResult]:
-        served, where = revision.served, self.shelf.repository
+        answer, where = revision.tag_answer, self.shelf.repository
         again = self._release_it if revision == self.shelf.revisions[-1] else ""
-        stop = unread(served, stop) or (_OTHER if _overwritten(revision) else None)
-        torch = served.image.labels.get(f"{LABEL}.torch", "") if served.image else ""
+        stop = unread(answer, stop) or (_OTHER if _overwritten(revision) else None)
+        torch = answer.image.labels.get(f"{LABEL}.torch", "") if answer.image else ""
         yield check("sbom", stop or artifacts.wrong_sbom(where, revision, torch, again))
         yield check("provenance", stop or artifacts.wrong_provenance(where, revision, again))
         yield check("referrers", stop or artifacts.unlisted(revision, again))
 
-    def _signed(self, revision: Revision | None, parts: Mapping[str, str], stop: Problem | None) -> CheckResult:
+    def _to_signed(self, revision: Revision | None, parts: Mapping[str, str], stop: Problem | None) -> CheckResult:
         # If the releases are not known, at least the image of the tag must be signed.
         stop = stop or (None if revision or self.shelf.list_problem else _STRANGER)
         newest = revision is not None and revision == self.shelf.revisions[-1]
@@ -175,55 +179,55 @@ class _Judging:
         reason = f"{tag} is not there; it should point at {self.current.name}"
         return Problem(reason=reason, remedy=self._put_it_at(self.current))
 
-    def _place(self, served: Served, image: Image) -> Problem | None:
+    def _place(self, answer: ServedTag, image: ServedImage) -> Problem | None:
         """Check that a rolling tag is at the current revision, unless it belongs to a newer image."""
         own, current = self.shelf.tags[self.promise.tags[0]], self.current
         if self.shelf.list_problem:
-            return self._unlisted(served, own, self.shelf.list_problem)
+            return self._unlisted(answer, own, self.shelf.list_problem)
         if current is None:
-            reason = f"points at {served.who}, but there is no release of {self.promise.id}"
+            reason = f"points at {answer.who}, but there is no release of {self.promise.id}"
             return Problem(reason=reason, remedy=self._release_it)
-        if served.digest == current.digest:
+        if answer.digest == current.digest:
             return None
         if self._is_newer(image.labels):
-            return unknown(f"it points at {served.who}, which is newer, and which this matrix does not know")
-        held = Held(digest=image.digest, labels=image.labels)
-        refused = moves_to(current.digest or "", self._ours, {served.tag: held})[1].get(served.tag)
+            return unknown(f"it points at {answer.who}, which is newer, and which this matrix does not know")
+        holder = TagHolder(digest=image.digest, labels=image.labels)
+        refused = moves_to(current.digest or "", self._ours, {answer.tag: holder})[1].get(answer.tag)
         first = f"Remove it in the registry, as promote leaves it alone ({refused}). " if refused else ""
-        reason = f"points at {served.who}, and should point at {current.name}"
+        reason = f"points at {answer.who}, and should point at {current.name}"
         return Problem(reason=reason, remedy=f"{first}{self._put_it_at(current)}")
 
-    def _unlisted(self, served: Served, own: Served, problem: Problem) -> Problem | None:
+    def _unlisted(self, answer: ServedTag, own: ServedTag, problem: Problem) -> Problem | None:
         """Compare a rolling tag with the image's own tag, as the releases are not known."""
-        if served.tag == own.tag:
+        if answer.tag == own.tag:
             return unknown(f"its releases are not known, as the registry lists no tags: {problem.reason}")
-        if served.digest == own.digest:
+        if answer.digest == own.digest:
             return None
-        return Problem(reason=f"points at {served.who}, {own.tag} at {own.who}")
+        return Problem(reason=f"points at {answer.who}, {own.tag} at {own.who}")
 
     def _is_newer(self, labels: Mapping[str, str]) -> bool:
         """Check if the labels are those of a newer image that the matrix does not know."""
         ours, theirs = rank_of(self._ours), rank_of(labels)
-        is_foreign = labels.get(ID, "") not in ("", *self.known)
+        is_foreign = labels.get(ID, "") not in ("", *self.known_ids)
         return is_foreign and ours is not None and theirs is not None and ours < theirs
 
     @property
     def _ours(self) -> dict[str, str]:
         """The labels that the image must have."""
         versions = {f"{LABEL}.{key}": value for key, value in self.promise.versions.items() if value}
-        return {**versions, **self.promise.fixed, **self.promise.labels}
+        return {**versions, **self.promise.fixed_labels, **self.promise.labels}
 
-    def _labels(self, served: Served, stop: Problem | None, revision: Revision | None) -> CheckResult:
+    def _labels(self, answer: ServedTag, stop: Problem | None, revision: Revision | None) -> CheckResult:
         newest = revision is None or revision == self.shelf.revisions[-1]
         inputs = revision.record.inputs if revision and revision.record else ""
 
-        def judged(image: Image) -> Problem | None:
+        def judged(image: ServedImage) -> Problem | None:
             wrong = wrong_labels(self.promise, image.labels, newest=newest, inputs=inputs)
             if wrong:
                 return Problem(reason="; ".join(wrong), remedy=self._release_it if newest and revision else "")
             return self.promise.lock_problem if newest else None
 
-        return when("labels", unread(served, stop), judged, served)
+        return when("labels", unread(answer, stop), judged, answer)
 
     @property
     def _publish(self) -> str:
@@ -252,28 +256,32 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
     """
     if labels.get(ID) != promise.id:
         return [f"{ID} is {labels.get(ID) or 'missing'}, not {promise.id}"]
-    wanted = {**promise.fixed, **(promise.labels if newest else {}), **({INPUTS: inputs} if inputs else {})}
+    expected_values = {
+        **promise.fixed_labels,
+        **(promise.labels if newest else {}),
+        **({INPUTS: inputs} if inputs else {}),
+    }
     wrong = [
         f"{key} is {labels.get(key) or 'missing'}, not {value}"
-        for key, value in wanted.items()
+        for key, value in expected_values.items()
         if labels.get(key) != value
     ]
     if newest and not promise.lock_problem:
-        ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in wanted)
+        ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in expected_values)
         return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key not in (INPUTS, BASE)]
     labelled = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
     return wrong + [f"by its labels {sentence}" for sentence in disagreements(promise.versions, labelled)]
 
 
 def _overwritten(revision: Revision) -> Problem | None:
-    if revision.served.digest == revision.digest:
+    if revision.tag_answer.digest == revision.digest:
         return None
-    change = f"{short(revision.digest)} was released, and it is {revision.served.who} now"
+    change = f"{short(revision.digest)} was released, and it is {revision.tag_answer.who} now"
     return Problem(reason=f"{revision.tag} was overwritten: {change}")
 
 
-def _inside(served: Served, inside: Mapping[str, Inside], stop: Problem | None) -> Inside:
+def _inside(answer: ServedTag, inside: Mapping[str, Inside], stop: Problem | None) -> Inside:
     """Return the results from inside the image of a tag; only the image's own digests are pulled."""
-    if stop or served.image is None or served.image.digest not in inside:
+    if stop or answer.image is None or answer.image.digest not in inside:
         return tuple(check(name, stop or _STRANGER) for name in ("pull", "versions"))
-    return inside[served.image.digest]
+    return inside[answer.image.digest]

@@ -14,7 +14,7 @@ from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM, artifact_tag
 from torchbake.release.provenance import PREDICATE
 from torchbake.release.record import Record
 from torchbake.ui.command import Command
-from torchbake.validate.facts import Attached, Revision, Served, Shelf, Signatures, short
+from torchbake.validate.facts import Attachment, Revision, ServedTag, Shelf, Signatures, short
 
 IMAGE = "image"
 NO_RECORD = unknown("there is no release record to compare with")
@@ -22,7 +22,7 @@ _NOT_VERIFIED = Problem(reason="it was not verified")
 
 
 def wrong_record(
-    revision: Revision, shelf: Shelf, own: Served, *, name: str, release: str, finish: str
+    revision: Revision, shelf: Shelf, own: ServedTag, *, name: str, release: str, finish: str
 ) -> Problem | None:
     """Check the record of one revision of the image ``name``; ``own`` is the answer for the image's own tag.
 
@@ -57,10 +57,10 @@ def wrong_sbom(repository: str, revision: Revision, torch: str, again: str) -> P
         trust = f"Trust the image: {Command('sbom', record.id)}"
         if content.get("bomFormat") != "CycloneDX":
             return Problem(reason="is not a CycloneDX SBOM", remedy=trust)
-        named = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
-        if not torch or named == [torch]:
+        names = [one.get("version") for one in _entries(content.get("components")) if one.get("name") == "torch"]
+        if not torch or names == [torch]:
             return None
-        version = ", ".join(map(str, named)) or "not there"
+        version = ", ".join(map(str, names)) or "not there"
         return Problem(reason=f"says that torch is {version}, the image's label {torch}", remedy=trust)
 
     return _check(SBOM, repository, revision, again, lie)
@@ -96,8 +96,8 @@ def unlisted(revision: Revision, again: str) -> Problem | None:
         return NO_RECORD
     if isinstance(listed, Problem):
         return listed
-    wanted = {**record.attached, RECORD: revision.attached.get(RECORD, Attached()).digest or ""}
-    missing = [f"{name} ({short(digest)})" for name, digest in wanted.items() if digest not in ("", *listed)]
+    expected_values = {**record.attached, RECORD: revision.attachments.get(RECORD, Attachment()).digest or ""}
+    missing = [f"{name} ({short(digest)})" for name, digest in expected_values.items() if digest not in ("", *listed)]
     if not missing:
         return None
     if not record.listed:  # None in records of earlier versions, which kept no list if the registry has none
@@ -108,8 +108,8 @@ def unlisted(revision: Revision, again: str) -> Problem | None:
 
 def signed_parts(revision: Revision) -> dict[str, str]:
     """Return the digests of a revision that must be signed, by name, as the registry serves them now."""
-    parts = {IMAGE: revision.served.digest}
-    parts |= {name: attached.digest for name, attached in revision.attached.items()}
+    parts = {IMAGE: revision.tag_answer.digest}
+    parts |= {name: attachment.digest for name, attachment in revision.attachments.items()}
     return {name: digest for name, digest in parts.items() if digest}
 
 
@@ -146,33 +146,33 @@ def _check(
     lie: Callable[[Mapping[str, Any], Record], Problem | None],
 ) -> Problem | None:
     """Check that an artifact is the released one; ``lie`` returns a problem of its content."""
-    record, attached = revision.record, revision.attached.get(name, Attached())
+    record, attachment = revision.record, revision.attachments.get(name, Attachment())
     where = artifact_tag(str(revision.tag), name)
     if record is None:
         return NO_RECORD
     if name not in record.attached:
         return unknown(f"the release record names no {name}: an older toolkit released it")
-    misplaced = _misplaced(attached, record.attached[name], record.digest)
+    misplaced = _misplaced(attachment, record.attached[name], record.digest)
     if misplaced:
         by_hand = f"Put it there: oras tag {repository}@{record.attached[name]} {where}"
         return Problem(reason=f"{where} {misplaced}", remedy=again or by_hand)
     try:
-        content = read_json(attached.data)
+        content = read_json(attachment.data)
     except ValueError:
         content = None
     problem = lie(content if isinstance(content, dict) else {}, record)
     return replace(problem, reason=f"{where} {problem.reason}") if problem else None
 
 
-def _misplaced(attached: Attached, wanted: str, image: str) -> str:
+def _misplaced(attachment: Attachment, name: str, image: str) -> str:
     """Return the reason why an artifact is not the released one, or not of the image, or an empty text."""
-    if attached.problem:
-        return f"cannot be read: {attached.problem.reason}"
-    if attached.digest is None:
-        return f"is not there; {short(wanted)} was released"
-    if attached.digest != wanted:
-        return f"was overwritten: {short(wanted)} was released, and it is {short(attached.digest)} now"
-    return "" if attached.subject == image else f"is of {short(attached.subject)}, not of {short(image)}"
+    if attachment.problem:
+        return f"cannot be read: {attachment.problem.reason}"
+    if attachment.digest is None:
+        return f"is not there; {short(name)} was released"
+    if attachment.digest != name:
+        return f"was overwritten: {short(name)} was released, and it is {short(attachment.digest)} now"
+    return "" if attachment.subject == image else f"is of {short(attachment.subject)}, not of {short(image)}"
 
 
 def _entries(value: object) -> Iterable[Mapping[str, Any]]:

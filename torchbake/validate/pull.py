@@ -10,19 +10,19 @@ from typing import Any, Protocol
 
 from docker.errors import ImageNotFound
 
-from torchbake.checks.pytest_run import Suite, Target
+from torchbake.checks.pytest_run import CheckTarget, Suite
 from torchbake.checks.reports import file_name
-from torchbake.checks.smoke_jobs import Job, nodes_of
+from torchbake.checks.smoke_jobs import SmokeJob, nodes_of
 from torchbake.checks.smoke_judge import judge
 from torchbake.checks.smoke_run import InContainers, Session, own_toolbox
 from torchbake.checks.verdict import CheckResult, Outcome, tally
 from torchbake.core.problem import Problem, problem_of
 from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, answering
-from torchbake.engine.containers import Box, Cluster, Node
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.containers import Cluster, ContainerNode, ContainerSettings
+from torchbake.engine.gpu import GpuAccess
 from torchbake.engine.image_check import check_pulled
-from torchbake.engine.runner import Ended
+from torchbake.engine.runner import ContainerEnd
 from torchbake.errors import EngineError, TorchbakeError
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import login_for_engine
@@ -30,14 +30,14 @@ from torchbake.validate.expect import Versions
 from torchbake.validate.judge import Inside
 
 PULL, VERSIONS, SUITE = "registry.pull", "registry.versions", "registry.suite"
-_VERSIONS_JOB = Job(payloads=("versions",), device="cpu")
-_NO_GPU = Gpu(how="none", reason="versions need no GPU")
+_VERSIONS_JOB = SmokeJob(payloads=("versions",), device="cpu")
+_NO_GPU = GpuAccess(how="none", reason="versions need no GPU")
 
 Look = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class InspectionRequest:
     """The expected content of a digest: versions, or an init image's release. ``problem``: why it is not pulled.
 
     ``row`` is the image's id in the matrix (empty: none), ``waivers`` are checks that may fail, with the reasons.
@@ -56,7 +56,7 @@ class Question:
 class Looker(Protocol):
     """Checks of the content of images."""
 
-    def look_into(self, question: Question, look: Look) -> Inside:
+    def look_into(self, question: InspectionRequest, look: Look) -> Inside:
         """Return the results of `registry.pull`, `registry.versions`, and `registry.suite` if it is requested.
 
         Raise KeyboardInterrupt once the run is stopped.
@@ -67,12 +67,12 @@ class Looker(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Idle:
+class NoInspection:
     """Skips the checks of the content, for a reason."""
 
     reason: str
 
-    def look_into(self, question: Question, look: Look) -> Inside:
+    def look_into(self, question: InspectionRequest, look: Look) -> Inside:
         return not_run(question.problem.reason if question.problem else self.reason)
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ class Idle:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InEngine:
+class EngineInspection:
     """Checks the content in containers of an engine; ``timeout`` is seconds for each. May raise EngineError.
 
     ``suite`` runs all image checks, with their logs in ``logs``; None: they are not requested.
@@ -93,28 +93,28 @@ class InEngine:
     logs: Path = Path()
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
 
-    def look_into(self, question: Question, look: Look) -> Inside:
+    def look_into(self, question: InspectionRequest, look: Look) -> Inside:
         if question.problem:
             return not_run(question.problem.reason, suite=self.suite is not None)
         name = f"{question.repository}@{question.digest}"
         with self._locks.setdefault(name, threading.Lock()), self._left_as_it_was(question, name):
-            started = time.monotonic()
+            start = time.monotonic()
             problem = self._pull(question, look)
-            seconds = round(time.monotonic() - started, 2)
-            pulled = CheckResult.of(PULL, problem, seconds=seconds)
+            seconds = round(time.monotonic() - start, 2)
+            check = CheckResult.of(PULL, problem, seconds=seconds)
             if problem:
-                return pulled, *not_run("it could not be pulled", suite=self.suite is not None)[1:]
+                return check, *not_run("it could not be pulled", suite=self.suite is not None)[1:]
             look("versions inside")
-            return pulled, self._versions(name, question, look), *self._run_suite(name, question, look)
+            return check, self._versions(name, question, look), *self._run_suite(name, question, look)
 
     def stop(self) -> None:
         if self.suite:
             self.suite.stop()
 
-    def _run_suite(self, image: str, question: Question, look: Look) -> Inside:
+    def _run_suite(self, image: str, question: InspectionRequest, look: Look) -> Inside:
         if self.suite is None:
             return ()
-        target = Target(
+        target = CheckTarget(
             name=image, ref=image, row=question.row, digest=question.digest, suite="", waivers=question.waivers
         )
         log = self.logs / f"{file_name(image)}.log"
@@ -124,7 +124,7 @@ class InEngine:
         return (CheckResult(id=SUITE, outcome=verdict.outcome, reason="\n".join(lines), seconds=verdict.seconds),)
 
     @contextlib.contextmanager
-    def _left_as_it_was(self, question: Question, name: str) -> Iterator[None]:
+    def _left_as_it_was(self, question: InspectionRequest, name: str) -> Iterator[None]:
         """Remove the image's name from the engine at the end, unless it was there before."""
         with answering():
             entries = self.engine.client.api.images(name=str(question.repository))
@@ -136,7 +136,7 @@ class InEngine:
                 with contextlib.suppress(EngineError, ImageNotFound), answering():
                     self.engine.client.api.remove_image(name)
 
-    def _pull(self, question: Question, look: Look) -> Problem | None:
+    def _pull(self, question: InspectionRequest, look: Look) -> Problem | None:
         layers: dict[str, tuple[int, int]] = {}
         try:
             with answering():
@@ -156,32 +156,32 @@ class InEngine:
             return problem_of(error)
         return None
 
-    def _versions(self, image: str, question: Question, look: Look) -> CheckResult:
+    def _versions(self, image: str, question: InspectionRequest, look: Look) -> CheckResult:
         session = self.session
         if question.release:
             with Cluster(
-                self.engine, image, Box(network=False), run=session.id, stopping=session.stopping
+                self.engine, image, ContainerSettings(network=False), run=session.id, stopping=session.stopping
             ) as cluster:  # fmt: skip
-                ended = cluster.run([Node(command=("--version",))], timeout=self.timeout)[0]
-            return judge_release(ended, question.release)
+                end = cluster.run([ContainerNode(command=("--version",))], timeout=self.timeout)[0]
+            return judge_release(end, question.release)
         place = InContainers(
             engine=self.engine, image=image, family="cuda", gpu=_NO_GPU, session=session,
             mounted=own_toolbox(self.engine, question.labels),
         )  # fmt: skip
         nodes = nodes_of(_VERSIONS_JOB, question.expected, self.timeout, toolbox=place.toolbox, master=place.master)
-        (found,) = judge(_VERSIONS_JOB, place.run(_VERSIONS_JOB, nodes, _VERSIONS_JOB.limit(self.timeout), look))
-        return found.model_copy(update={"id": VERSIONS})
+        (check,) = judge(_VERSIONS_JOB, place.run(_VERSIONS_JOB, nodes, _VERSIONS_JOB.limit(self.timeout), look))
+        return check.model_copy(update={"id": VERSIONS})
 
 
-def judge_release(ended: Ended, release: str) -> CheckResult:
+def judge_release(end: ContainerEnd, release: str) -> CheckResult:
     """Check the release of an init image's program: the last word that it prints for --version. Pure."""
-    words = ended.stdout.split()
+    words = end.stdout.split()
     problem = None
-    if not ended.good:
-        problem = Problem(reason=f"--version {ended.how}")
+    if not end.good:
+        problem = Problem(reason=f"--version {end.how}")
     elif words[-1:] != [release]:
         problem = Problem(reason=f"it is {words[-1] if words else 'of no version'}, not {release}")
-    return CheckResult.of(VERSIONS, problem, seconds=ended.seconds)
+    return CheckResult.of(VERSIONS, problem, seconds=end.seconds)
 
 
 def not_run(reason: str, *, suite: bool = False) -> Inside:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from torchbake.checks.reports import Reports, Tested
+from torchbake.checks.reports import ImageResult, Reports
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict
 from torchbake.core.parallel import run_all
@@ -16,37 +16,37 @@ from torchbake.engine.client import Engine
 from torchbake.errors import TorchbakeError
 from torchbake.oci.reference import Reference, Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.cosign import UNASKED, Idle, Verifier
+from torchbake.registry.cosign import NO_TRUST, NoCosign, Verifier
 from torchbake.ui.progress_board import Board, board
 from torchbake.validate.expect import Versions, most_exact
-from torchbake.validate.facts import Image, Served, Signatures, short
+from torchbake.validate.facts import ServedImage, ServedTag, Signatures, short
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import NOTHING_EXPECTED, Inside, Promise, judge, judge_reference, own_digests
 from torchbake.validate.judge_attestations import signed_digests
-from torchbake.validate.pull import Look, Looker, Question
+from torchbake.validate.pull import InspectionRequest, Look, Looker
 
 SUITE = "validate"
 _NO_DIGEST = "none"
-_NO_VERIFIER = Idle(skip_reason=UNASKED)
+_NO_VERIFIER = NoCosign(skip_reason=NO_TRUST)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class TagFindings:
     """The results of one tag. ``ref`` is the full name, ``row`` the image in the matrix (empty: none)."""
 
     ref: str
     row: str
-    served: Served
+    answer: ServedTag
     checks: tuple[CheckResult, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """An image of the matrix; ``known`` are the ids of all its images, ``verifier`` verifies signatures."""
+class MatrixSubject:
+    """An image of the matrix; ``known_ids`` are the ids of all its images, ``verifier`` verifies signatures."""
 
     promise: Promise
     registry: Registry
-    known: frozenset[str]
+    known_ids: frozenset[str]
     verifier: Verifier = _NO_VERIFIER
 
     @property
@@ -57,20 +57,20 @@ class Row:
     def where(self) -> str:
         return str(self.registry.repository)
 
-    def validate(self, looker: Looker, look: Look) -> list[Found]:
+    def validate(self, looker: Looker, look: Look) -> list[TagFindings]:
         """Read, pull and check each tag. May raise EngineError."""
         shelf = Survey(self.registry).shelf(self.promise.tags, look)
-        served = {**shelf.tags, **{str(revision.tag): revision.served for revision in shelf.revisions}}
+        answers = {**shelf.tags, **{str(revision.tag): revision.tag_answer for revision in shelf.revisions}}
         own, inside = own_digests(self.promise, shelf), dict[str, Inside]()
-        for image in (each.image for each in served.values()):
+        for image in (each.image for each in answers.values()):
             if image and image.digest in own and image.digest not in inside:
                 expected = most_exact(self.promise.versions, image.labels)
                 question = _question(self.registry.repository, image, expected, self.promise)
                 inside[image.digest] = looker.look_into(question, look)
         signatures = _verify(self.verifier, self.registry.repository, signed_digests(shelf), look)
         return [
-            Found(ref=f"{shelf.repository}:{tag}", row=self.promise.id, served=served[tag], checks=checks)
-            for tag, checks in judge(self.promise, shelf, inside, self.known, signatures).items()
+            TagFindings(ref=f"{shelf.repository}:{tag}", row=self.promise.id, answer=answers[tag], checks=checks)
+            for tag, checks in judge(self.promise, shelf, inside, self.known_ids, signatures).items()
         ]
 
 
@@ -91,19 +91,19 @@ class Foreign:
     def where(self) -> str:
         return self.reference.repository.host
 
-    def validate(self, looker: Looker, look: Look) -> list[Found]:
-        served, repository = Survey(self.registry).look_up(self.reference.key, look), self.registry.repository
+    def validate(self, looker: Looker, look: Look) -> list[TagFindings]:
+        answer, repository = Survey(self.registry).look_up(self.reference.key, look), self.registry.repository
         inside: dict[str, Inside] = {}
-        if served.image:
-            expected = self.expected or most_exact({}, served.image.labels)
-            question = _question(repository, served.image, expected)
-            inside[served.image.digest] = looker.look_into(question, look)
-        signatures = _verify(self.verifier, repository, [served.digest] if served.digest else [], look)
-        checks = judge_reference(served, self.expected, inside, str(repository), signatures)
-        return [Found(ref=self.name, row="", served=served, checks=checks)]
+        if answer.image:
+            expected = self.expected or most_exact({}, answer.image.labels)
+            question = _question(repository, answer.image, expected)
+            inside[answer.image.digest] = looker.look_into(question, look)
+        signatures = _verify(self.verifier, repository, [answer.digest] if answer.digest else [], look)
+        checks = judge_reference(answer, self.expected, inside, str(repository), signatures)
+        return [TagFindings(ref=self.name, row="", answer=answer, checks=checks)]
 
 
-Subject: TypeAlias = Row | Foreign
+ValidationSubject: TypeAlias = MatrixSubject | Foreign
 
 
 def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], look: Look) -> Signatures:
@@ -116,12 +116,14 @@ def _verify(verifier: Verifier, repository: Repository, digests: Iterable[str], 
     return Signatures(problems=problems)
 
 
-def _question(repository: Repository, image: Image, expected: Versions, promise: Promise | None = None) -> Question:
+def _question(
+    repository: Repository, image: ServedImage, expected: Versions, promise: Promise | None = None
+) -> InspectionRequest:
     """Return the expected content of an image. An incomplete image is not pulled."""
     release, row, waivers = (promise.release, promise.id, promise.waivers) if promise else ("", "", {})
-    broken = image.config_problem or any(piece.found != piece.size for piece in image.pieces)
+    broken = image.config_problem or any(piece.actual_size != piece.size for piece in image.pieces)
     problem = unknown("not all of it is there") if broken else None if expected or release else NOTHING_EXPECTED
-    return Question(
+    return InspectionRequest(
         repository=repository, digest=image.digest, labels=image.labels, expected=expected, release=release,
         problem=problem, row=row, waivers=waivers,
     )  # fmt: skip
@@ -136,45 +138,45 @@ class ValidateRun:
     session: Session
     engine: Engine | None
 
-    def run(self, subjects: Sequence[Subject], *, jobs: int) -> list[Tested]:
+    def run(self, subjects: Sequence[ValidationSubject], *, jobs: int) -> list[ImageResult]:
         """Validate all subjects, and return the results of their tags in order. Each report is saved at once.
 
         Raise KeyboardInterrupt after all containers are removed.
         """
-        with board(len(subjects), doing="validating") as shown, ExitStack() as clean_up:
+        with board(len(subjects), doing="validating") as progress, ExitStack() as clean_up:
 
             def stop() -> None:
                 self.session.stop(self.engine, clean_up)
                 self.looker.stop()
 
-            tested = run_all(subjects, lambda subject: self._validate(subject, shown), jobs=jobs, stop=stop)
+            tested = run_all(subjects, lambda subject: self._validate(subject, progress), jobs=jobs, stop=stop)
             return [tag for of_subject in tested for tag in of_subject]
 
-    def _validate(self, subject: Subject, shown: Board) -> list[Tested]:
+    def _validate(self, subject: ValidationSubject, progress: Board) -> list[ImageResult]:
         def look(text: str) -> None:
             if self.session.stopping.is_set():
                 raise KeyboardInterrupt
-            shown.look(subject.name, text)
+            progress.look(subject.name, text)
 
-        started, clock = datetime.now(UTC), time.monotonic()
-        shown.start(subject.name, f"at {subject.where}")
+        start, clock = datetime.now(UTC), time.monotonic()
+        progress.start(subject.name, f"at {subject.where}")
         try:
             tags = subject.validate(self.looker, look)
         except TorchbakeError as error:
-            shown.end(subject.name, error.message, good=False)
-            return [Tested(name=subject.name, ref=subject.where, problem=problem_of(error))]
+            progress.end(subject.name, error.message, good=False)
+            return [ImageResult(name=subject.name, ref=subject.where, problem=problem_of(error))]
         seconds = round((time.monotonic() - clock) / len(tags), 2)
-        tested = [self._keep(each, started.isoformat(timespec="seconds"), seconds) for each in tags]
-        bad = sum(each.outcome is not Outcome.PASSED for each in tested)
-        good = f"{len(tested)} {'tags' if len(tested) > 1 else 'tag'} good"
-        shown.end(subject.name, f"{bad} of {len(tested)} tags did not pass" if bad else good, good=not bad)
-        return tested
+        results = [self._keep(each, start.isoformat(timespec="seconds"), seconds) for each in tags]
+        bad = sum(each.outcome is not Outcome.PASSED for each in results)
+        good = f"{len(results)} {'tags' if len(results) > 1 else 'tag'} good"
+        progress.end(subject.name, f"{bad} of {len(results)} tags did not pass" if bad else good, good=not bad)
+        return results
 
-    def _keep(self, found: Found, started: str, seconds: float) -> Tested:
+    def _keep(self, findings: TagFindings, start: str, seconds: float) -> ImageResult:
         verdict = Verdict(
-            image=found.ref, id=found.row, digest=found.served.digest or _NO_DIGEST, suite=SUITE, gpu="off",
-            started=started, seconds=seconds, checks=found.checks,
+            image=findings.ref, id=findings.row, digest=findings.answer.digest or _NO_DIGEST, suite=SUITE, gpu="off",
+            started=start, seconds=seconds, checks=findings.checks,
         )  # fmt: skip
-        labels = found.served.image.labels if found.served.image else {}
-        page = self.reports.keep(found.ref, verdict, labels, partial=False)
-        return Tested(name=found.ref, ref=found.ref, verdict=verdict, report=page)
+        labels = findings.answer.image.labels if findings.answer.image else {}
+        page = self.reports.keep(findings.ref, verdict, labels, partial=False)
+        return ImageResult(name=findings.ref, ref=findings.ref, verdict=verdict, report=page)

@@ -19,7 +19,7 @@ _ANSWER_SECONDS = 2.0  # The kernel sends a second SYN after one second.
 _FOREIGN_SECONDS = 5.0  # Another program on the port may give way to node 0.
 _TELL_SECONDS = 30.0  # for a node that cannot start to find node 0
 Say = Callable[[str], None]
-_Found = TypeVar("_Found")
+_Value = TypeVar("_Value")
 
 
 def check_in(contract: Contract, commit: str, say: Say) -> Wire:
@@ -87,7 +87,7 @@ def _wait_for_start(contract: Contract, wire: Wire, deadline: float, say: Say) -
         wire.keep_alive()
         message = wire.next(_PAUSE)
         if message is None:
-            if wire.gone:
+            if wire.end_reason:
                 break
         elif message["kind"] == "start":
             return True
@@ -123,8 +123,8 @@ def resolve(contract: Contract, deadline: float, say: Say) -> list[str]:
 
 
 def _addresses(contract: Contract) -> list[str]:
-    found = socket.getaddrinfo(contract.master_addr, contract.master_port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    matches = socket.getaddrinfo(contract.master_addr, contract.master_port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in matches))
 
 
 def connect(contract: Contract, deadline: float, say: Say, cost: dict[str, float]) -> socket.socket:
@@ -136,7 +136,7 @@ def connect(contract: Contract, deadline: float, say: Say, cost: dict[str, float
     return _reach(contract, deadline, say, lambda addresses: _knock(contract, addresses, deadline, cost))
 
 
-def _reach(contract: Contract, deadline: float, say: Say, find: Callable[[list[str]], _Found]) -> _Found:
+def _reach(contract: Contract, deadline: float, say: Say, find: Callable[[list[str]], _Value]) -> _Value:
     """Return the result of ``find`` for the addresses of the master's name; call it again while it raises OSError."""
     addresses = resolve(contract, deadline, say)
     while True:
@@ -188,8 +188,8 @@ def find_rendezvous(contract: Contract, say: Say) -> str:
         own = [address for address in addresses if contract.is_master and _is_here(address)]
         if own:
             return own[0]
-        with _knock(contract, addresses, deadline, cost) as connected:
-            return str(connected.getpeername()[0])
+        with _knock(contract, addresses, deadline, cost) as connection:
+            return str(connection.getpeername()[0])
 
     return _reach(contract, deadline, say, find)
 
@@ -224,14 +224,14 @@ def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[
 
     Yields a list that receives the error, if there is one. A thread does the check, as a name's lookup can take long.
     """
-    found: list[LaunchError] = []
+    errors: list[LaunchError] = []
     enough = threading.Event()
 
     def look() -> None:
         while not enough.is_set():
             try:
                 if _is_another(contract, commit, instance):
-                    found.append(
+                    errors.append(
                         LaunchError(
                             Code.DISAGREE,
                             f"two nodes say that they are node 0: this one, and {contract.master_addr}:"
@@ -245,7 +245,7 @@ def other_node_zero(contract: Contract, commit: str, instance: str) -> Iterator[
     with contextlib.suppress(RuntimeError):  # without threads the job ends later, when the other nodes can be told
         threading.Thread(target=look, daemon=True).start()
     try:
-        yield found
+        yield errors
     finally:
         enough.set()
 

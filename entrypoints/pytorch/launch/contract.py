@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .dialects import Fact, Rank, Settings, detect, merge, torchrun, values
+from .dialects import Fact, JobSettings, RankSettings, detect, merge, torchrun, values
 from .launch_error import Code, LaunchError
 
 STANDALONE, DISTRIBUTED = "standalone", "distributed"
@@ -36,7 +36,7 @@ class Contract:
     rdzv_conf: Mapping[str, str] = field(default_factory=dict)
     dialects: tuple[str, ...] = ()
     already_rank: bool = False
-    own: Rank | None = None  # this process's rank if an MPI launcher has started it
+    own: RankSettings | None = None  # this process's rank if an MPI launcher has started it
 
     @property
     def distributed(self) -> bool:
@@ -119,7 +119,7 @@ def contract_of(
     )
 
 
-def _standalone(env: Mapping[str, str], detected: Sequence[Settings], job: Settings) -> Contract:
+def _standalone(env: Mapping[str, str], detected: Sequence[JobSettings], job: JobSettings) -> Contract:
     group_timeout = values.whole(env, "GROUP_TIMEOUT", least=1, most=values.TWO_WEEKS)
     return Contract(
         mode=STANDALONE,
@@ -155,51 +155,49 @@ def without_distributed(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _nodes(job: Settings) -> int:
+def _nodes(job: JobSettings) -> int:
     """Return the number of nodes; of an elastic job the maximum."""
     if job.elastic is None:
-        return _bounded(job.nnodes, job.nnodes.value, MOST_NODES) if job.nnodes else 1
+        return _bound(job.nnodes, job.nnodes.value, MOST_NODES) if job.nnodes else 1
     least, most = job.elastic.value
-    _bounded(job.elastic, most, MOST_NODES)
+    _bound(job.elastic, most, MOST_NODES)
     if job.nnodes and not least <= job.nnodes.value <= most:
         raise values.disagree(job.nnodes, job.elastic, "the number of nodes must lie in the range")
     return most
 
 
-def _processes(wanted: Fact[int | str] | None, *, gpus: int, cpus: int, alone: bool) -> int:
-    if wanted is None or (alone and wanted.guess):
+def _processes(fact: Fact[int | str] | None, *, gpus: int, cpus: int, alone: bool) -> int:
+    if fact is None or (alone and fact.guess):
         return 1
-    if isinstance(wanted.value, int):
-        return _bounded(wanted, wanted.value, MOST_PROCESSES)
-    if wanted.value == "gpu" and gpus < 1:
-        raise values.bad(
-            wanted.variable, wanted.value, "needs a GPU, and this container has none: give it one, or set 1."
-        )
-    return max(1, cpus if wanted.value == "cpu" else gpus)
+    if isinstance(fact.value, int):
+        return _bound(fact, fact.value, MOST_PROCESSES)
+    if fact.value == "gpu" and gpus < 1:
+        raise values.bad(fact.variable, fact.value, "needs a GPU, and this container has none: give it one, or set 1.")
+    return max(1, cpus if fact.value == "cpu" else gpus)
 
 
-def _bounded(fact: Fact[Any], count: int, most: int) -> int:
+def _bound(fact: Fact[Any], count: int, most: int) -> int:
     if count > most:  # one digit too many would start processes until the machine has no memory left
         raise values.bad(fact.variable, fact.value, f"is more than {most}, which no job has: correct it.")
     return count
 
 
-def _node_rank(job: Settings, nnodes: int) -> int:
+def _node_rank(job: JobSettings, nnodes: int) -> int:
     rank = job.node_rank
     if rank is None and nnodes > 1 and not job.elastic:
         why = f"nothing says which of them this is: set NODE_RANK, from 0 to {nnodes - 1}."
-        raise LaunchError(Code.BAD_VALUE, f"NODE_RANK is not set, but {_counted(job, nnodes)}, and {why}")
+        raise LaunchError(Code.BAD_VALUE, f"NODE_RANK is not set, but {_count(job, nnodes)}, and {why}")
     if rank and rank.value >= nnodes:
         ranks = "it can only be 0" if nnodes == 1 else f"nodes go from 0 to {nnodes - 1}"
         raise LaunchError(
             Code.BAD_VALUE,
-            f"{rank.variable} makes this node {rank.value}, but {_counted(job, nnodes)}, so {ranks}: "
+            f"{rank.variable} makes this node {rank.value}, but {_count(job, nnodes)}, so {ranks}: "
             f"correct {rank.variable}, or the number of nodes (NNODES).",
         )
     return rank.value if rank else 0
 
 
-def _counted(job: Settings, nnodes: int) -> str:
+def _count(job: JobSettings, nnodes: int) -> str:
     """Return the number of nodes, and the variable that gives it, for a sentence."""
     nodes = "there is 1 node" if nnodes == 1 else f"there are {nnodes} nodes"
     source = job.elastic or job.nnodes
@@ -210,7 +208,7 @@ def _counted(job: Settings, nnodes: int) -> str:
     )
 
 
-def _check_world(job: Settings, nnodes: int, nproc: int) -> None:
+def _check_world(job: JobSettings, nnodes: int, nproc: int) -> None:
     world = job.world_size
     if world is None or job.elastic or world.value == nnodes * nproc:
         return
@@ -218,14 +216,14 @@ def _check_world(job: Settings, nnodes: int, nproc: int) -> None:
     processes = job.nproc_per_node
     each = values.show(processes.variable, processes.value) if processes else "1 process on each"
     fits = f"; NPROC_PER_NODE={world.value // nnodes} would fit" if world.value % nnodes == 0 else ""
-    made = f"{nodes} × {each} make {nnodes * nproc}{fits}"
+    text = f"{nodes} × {each} make {nnodes * nproc}{fits}"
     raise LaunchError(
         Code.CONFLICT,
-        f"{values.show(world.variable, world.value)}, but {made}: correct one of them, or leave WORLD_SIZE unset.",
+        f"{values.show(world.variable, world.value)}, but {text}: correct one of them, or leave WORLD_SIZE unset.",
     )
 
 
-def _not_alone(job: Settings, nnodes: int) -> LaunchError:
+def _not_alone(job: JobSettings, nnodes: int) -> LaunchError:
     fact: Fact[Any] | None = job.elastic or (job.nnodes if nnodes > 1 else job.nproc_per_node)
     assert fact is not None  # else there was one process
     several = values.show(fact.variable, fact.value)
@@ -234,12 +232,12 @@ def _not_alone(job: Settings, nnodes: int) -> LaunchError:
     )
 
 
-def _master_addr(job: Settings, nnodes: int, node_rank: int) -> str:
+def _master_addr(job: JobSettings, nnodes: int, node_rank: int) -> str:
     master = job.master_addr
     if master is None:
         if nnodes > 1 and (job.own or not job.already_rank):
             why = f"set it to the name or address of node 0{job.master_hint}."
-            raise LaunchError(Code.BAD_VALUE, f"MASTER_ADDR is not set, but {_counted(job, nnodes)}: {why}")
+            raise LaunchError(Code.BAD_VALUE, f"MASTER_ADDR is not set, but {_count(job, nnodes)}: {why}")
         return Contract.master_addr
     if node_rank > 0 and values.is_loopback(master.value) and (job.own or not job.already_rank):
         raise LaunchError(
@@ -250,13 +248,13 @@ def _master_addr(job: Settings, nnodes: int, node_rank: int) -> str:
     return master.value
 
 
-def _master_port(job: Settings, otherwise: int) -> int:
+def _master_port(job: JobSettings, otherwise: int) -> int:
     if job.master_port:
         return job.master_port.value
     return Contract.master_port if job.elastic else otherwise  # nodes that join later must know the port
 
 
-def _check_interface(env: Mapping[str, str], job: Settings) -> None:
+def _check_interface(env: Mapping[str, str], job: JobSettings) -> None:
     interface = values.text(env, "GLOO_SOCKET_IFNAME")
     if not re.fullmatch("[!-~]*", interface):
         raise values.bad("GLOO_SOCKET_IFNAME", interface, "is not the name of an interface, such as eth0: correct it.")

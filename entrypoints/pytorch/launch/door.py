@@ -58,7 +58,9 @@ class Door:
     def expire(self) -> None:
         """Hang up on strangers whose time is over."""
         now = time.monotonic()
-        for guest in [guest for guest in self._strangers if now - guest.since > _HELLO_SECONDS or guest.wire.gone]:
+        for guest in [
+            guest for guest in self._strangers if now - guest.since > _HELLO_SECONDS or guest.wire.end_reason
+        ]:
             self.drop(guest)
         for guest in self._strangers:
             guest.wire.flush()
@@ -86,7 +88,7 @@ class Door:
     def _accept(self) -> None:
         for _ in range(_BATCH):
             try:
-                connected = self._listener.accept()[0]
+                connection = self._listener.accept()[0]
             except BlockingIOError:
                 return
             except OSError as error:
@@ -96,7 +98,7 @@ class Door:
                 continue
             if len(self._strangers) >= self._most:
                 self._drop_oldest()
-            wire, greeting = Wire(connected, most_bytes=HELLO_BYTES), Greeting(self._instance, nonce=new_nonce())
+            wire, greeting = Wire(connection, most_bytes=HELLO_BYTES), Greeting(self._instance, nonce=new_nonce())
             guest = Guest(wire, greeting)
             wire.send("greeting", **greeting.as_message())
             self._strangers[guest] = None
@@ -115,22 +117,22 @@ class Door:
     def _hear(self, guest: Guest) -> Message | None:
         messages = guest.wire.receive()
         if guest not in self._strangers:
-            if guest.wire.gone:
+            if guest.wire.end_reason:
                 self._forget(guest)
             return None  # a proven node only beats until the job starts
         hello = None
         if messages and not guest.leaving:
-            hello = self._proven(guest, messages[0])
-        if guest.wire.gone:
-            if "speak" in guest.wire.gone:
+            hello = self._prove(guest, messages[0])
+        if guest.wire.end_reason:
+            if "speak" in guest.wire.end_reason:
                 self._remark(f"a connection from {guest.wire.address} does not speak as `run` does: it is ignored")
             self.drop(guest)
             return None
         return hello
 
-    def _proven(self, guest: Guest, hello: Message) -> Message | None:
+    def _prove(self, guest: Guest, hello: Message) -> Message | None:
         if hello["kind"] != "hello":
-            guest.wire.gone = "it does not speak as `run` does"
+            guest.wire.end_reason = "it does not speak as `run` does"
             return None
         proof = answer(self._token, guest.greeting, hello)
         if proof is None:

@@ -19,7 +19,7 @@ _MOST_WITH_WORDS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class JobFailure:
     """The failure of a rank; if ``rank`` is None, of a whole node or of an elastic job's torchrun.
 
     ``code`` is the exit code of a shell: 128 + n for signal n. ``words`` are the last lines of stderr.
@@ -58,9 +58,9 @@ class Failure:
         return asdict(self)
 
     @staticmethod
-    def from_message(values: dict[str, Any]) -> "Failure":
+    def from_message(values: dict[str, Any]) -> "JobFailure":
         """Read a failure from a checked message."""
-        return Failure(**{**values, "words": tuple(values["words"])})
+        return JobFailure(**{**values, "words": tuple(values["words"])})
 
 
 def describe(code: int) -> str:
@@ -74,21 +74,21 @@ class Failures:
     """The known failures in the order of their reports; only the first of each rank or node counts."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int | None], Failure] = {}
-        self.cause: Failure | None = None
+        self._first: dict[tuple[int, int | None], JobFailure] = {}
+        self.cause: JobFailure | None = None
 
-    def add(self, failure: Failure) -> bool:
+    def add(self, failure: JobFailure) -> bool:
         """Add a failure, and return True if it becomes the cause.
 
         The cause is the first failure that is not a consequence of another, else the first one. Order alone would name
         the wrong rank: a peer often ends by its broken connection before the failed rank has written its traceback.
         """
         key = failure.node, failure.rank
-        if key in self._known:
+        if key in self._first:
             return False
         # Thousands of ranks may report the same: of later ones keep only the line that marks a consequence.
-        words = failure.words if len(self._known) < _MOST_WITH_WORDS else failure.blaming[:1]
-        self._known[key] = replace(failure, words=words)
+        words = failure.words if len(self._first) < _MOST_WITH_WORDS else failure.blaming[:1]
+        self._first[key] = replace(failure, words=words)
         if self.cause and (failure.consequence or not self.cause.consequence):
             return False
         self.cause = failure
@@ -97,11 +97,11 @@ class Failures:
     @property
     def hung(self) -> list[int]:
         """The ranks that ended only by a signal: if a peer waited in vain, one of them hangs."""
-        signalled = (failure for failure in self._known.values() if failure.told and not failure.waited)
+        signalled = (failure for failure in self._first.values() if failure.told and not failure.waited)
         return sorted({failure.rank for failure in signalled if failure.rank is not None})
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._first)
 
-    def __iter__(self) -> Iterator[Failure]:
-        return iter(self._known.values())
+    def __iter__(self) -> Iterator[JobFailure]:
+        return iter(self._first.values())

@@ -14,7 +14,7 @@ from .door import STRANGERS, Door, Guest
 from .handshake import new_nonce
 from .launch_error import Code, LaunchError
 from .limits import allow_connections
-from .log import named
+from .log import join_numbers
 from .messages import LONGEST_SENTENCE, Message
 from .nodes import farewell
 from .wire import Wire
@@ -81,7 +81,7 @@ class Gathering:
         self._refused: set[int] = set()
         self._deadline = time.monotonic() + contract.rendezvous_timeout
         self._announced = ("", float("-inf"))
-        self._swept = 0.0
+        self._last_sweep = 0.0
         self._error: LaunchError | None = None
 
     @property
@@ -97,9 +97,9 @@ class Gathering:
         self._announce()
         for guest, hello in self._door.poll(_PAUSE):
             self._admit(guest, hello)
-        if time.monotonic() - self._swept >= _PAUSE:
+        if time.monotonic() - self._last_sweep >= _PAUSE:
             self._sweep()
-            self._swept = time.monotonic()
+            self._last_sweep = time.monotonic()
 
     def end(self) -> dict[int, Wire]:
         """Start the job on all nodes, or raise the error."""
@@ -138,7 +138,7 @@ class Gathering:
         now = time.monotonic()
         if self._error or now - at < _ANNOUNCE_SECONDS:
             return
-        missing = named("node", self._missing)
+        missing = join_numbers("node", self._missing)
         if self._missing and missing != text:
             self._say(f"waiting for {missing}")
             for guest in self._nodes.values():
@@ -193,7 +193,7 @@ class Gathering:
         for node, guest in list(self._nodes.items()):
             guest.wire.keep_alive()
             guest.wire.flush()
-            if guest.wire.gone and not self._error:
+            if guest.wire.end_reason and not self._error:
                 self._door.drop(self._nodes.pop(node))  # its container may start again and connect
         for node, rival in list(self._rivals.items()):
             self._settle(node, rival)
@@ -204,20 +204,20 @@ class Gathering:
         """Decide between two connections with one node number: the first counts if it still sends heartbeats."""
         rival.wire.keep_alive()
         first = self._nodes.get(node)
-        if rival.wire.gone:
+        if rival.wire.end_reason:
             self._door.drop(self._rivals.pop(node))
         elif first is None:
             self._nodes[node] = self._rivals.pop(node)
-        elif first.wire.heard > rival.since:
+        elif first.wire.last_receipt > rival.since:
             self.refuse(_two(node))
 
     def _incomplete(self) -> LaunchError:
         missing = self._missing
         unproven = [node for node in missing if node in self._door.unproven]
-        why = f" ({named('node', unproven)} came with another JOB_TOKEN, or none)" if unproven else ""
+        why = f" ({join_numbers('node', unproven)} came with another JOB_TOKEN, or none)" if unproven else ""
         return LaunchError(
             Code.NODES_MISSING,
-            f"{named('node', missing)} of {self._contract.nnodes} did not come within RENDEZVOUS_TIMEOUT="
+            f"{join_numbers('node', missing)} of {self._contract.nnodes} did not come within RENDEZVOUS_TIMEOUT="
             f"{self._contract.rendezvous_timeout:g} s{why}: look at their logs, or raise it.",
         )
 

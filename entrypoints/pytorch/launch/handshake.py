@@ -122,8 +122,8 @@ def _next(wire: Wire, deadline: float) -> Message:
     while time.monotonic() < until:
         if message := wire.next(until - time.monotonic()):
             return message
-        if wire.gone == UNSEALED:
+        if wire.end_reason == UNSEALED:
             raise _another_token()
-        if wire.gone:
-            raise NotNodeZeroError(wire.gone, foreign="speak" in wire.gone)
+        if wire.end_reason:
+            raise NotNodeZeroError(wire.end_reason, foreign="speak" in wire.end_reason)
     raise NotNodeZeroError("it said nothing", foreign=True)

@@ -55,12 +55,12 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--live"]):
         print(f"health: unknown option {' '.join(arguments)}; see `health --help`.", file=sys.stderr)
         return 64
-    found = states(os.environ.get("TMPDIR") or "/tmp")
-    if not found:
+    matches = states(os.environ.get("TMPDIR") or "/tmp")
+    if not matches:
         # The container's command is not `run`: this probe runs, so the container does.
         print("healthy: the container runs")
         return 0
-    phase, detail = found[-1]["phase"], found[-1]["detail"]
+    phase, detail = matches[-1]["phase"], matches[-1]["detail"]
     healthy = arguments == ["--live"] or phase == RUNNING
     printable = "".join(letter if letter.isprintable() else "?" for letter in detail)
     print(f"{'healthy' if healthy else 'not ready'}: {phase}{f': {printable}' if printable else ''}")
@@ -73,8 +73,8 @@ def states(temporary: str) -> list[dict[str, str]]:
         names = sorted(os.listdir(temporary))  # noqa: PTH208 - pathlib takes 6 ms
     except OSError:
         return []
-    found = (_state(f"{temporary}/{name}/state.json") for name in names if name.startswith(PREFIX))
-    return [{"phase": state["phase"], "detail": state["detail"]} for state in found if state]
+    matches = (_state(f"{temporary}/{name}/state.json") for name in names if name.startswith(PREFIX))
+    return [{"phase": state["phase"], "detail": state["detail"]} for state in matches if state]
 
 
 def _state(path: str) -> dict[str, str] | None:
@@ -89,7 +89,7 @@ def _state(path: str) -> dict[str, str] | None:
     if type(pid) is not int or type(values.get("started")) is not int or not isinstance(detail, str):
         return None
     # A restarted container has the same process ids, and may find the state file of its last `run`.
-    return values if values["started"] and values["started"] == started(pid) else None
+    return values if values["started"] and values["started"] == start_time(pid) else None
 
 
 def _own_text(path: str) -> str:
@@ -105,7 +105,7 @@ def _own_text(path: str) -> str:
         os.close(number)
 
 
-def started(pid: int) -> int:
+def start_time(pid: int) -> int:
     """Return the start time of a process in clock ticks since boot (proc(5)); 0 if none runs, or for a zombie."""
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123

@@ -13,7 +13,7 @@ DEFAULT_FOLDER = "/app"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class RankCommand:
     """The command of each rank, its folder, and the fetched commit (empty: the folder is mounted)."""
 
     command: tuple[str, ...]
@@ -21,7 +21,7 @@ class Job:
     commit: str = ""
 
 
-def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
+def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> RankCommand:
     """Find the job of ``SCRIPT ARGS…`` or ``-m MODULE ARGS…``.
 
     The script is searched for in the working folder, then in JOB_DIR, then in GIT_REPOSITORY at GIT_REVISION, which is
@@ -52,17 +52,17 @@ def find_job(words: list[str], env: Mapping[str, str], scratch: Path) -> Job:
 
     source, clone = source_of(env), scratch / "job"
     commit = fetch(source, clone, env)
-    found = _in(clone, words)
-    if not found:
+    value = _in(clone, words)
+    if not value:
         raise LaunchError(Code.NO_JOB, f"{_name(words)} is not in {source} (commit {commit[:12]}): correct its path.")
-    return Job(command=found.command, folder=clone, commit=commit)
+    return RankCommand(command=value.command, folder=clone, commit=commit)
 
 
 def _name(words: list[str]) -> str:
     return f"module {words[1]}" if words[0] == "-m" else words[0]
 
 
-def _in(folder: Path, words: list[str]) -> Job | None:
+def _in(folder: Path, words: list[str]) -> RankCommand | None:
     if words[0] == "-m":
         relative = words[1].replace(".", "/")
         here = any((folder / name).is_file() for name in (f"{relative}.py", f"{relative}/__main__.py"))
@@ -70,9 +70,9 @@ def _in(folder: Path, words: list[str]) -> Job | None:
         look = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)"
         command = [sys.executable, "-c", look, words[1].partition(".")[0]]
         installed = folder == Path.cwd() and not here and subprocess.run(command, check=False).returncode == 0
-        return Job(command=(sys.executable, *words), folder=folder) if here or installed else None
+        return RankCommand(command=(sys.executable, *words), folder=folder) if here or installed else None
     script = folder / words[0]
     if not script.is_file():
         return None
     runs_itself = script.suffix != ".py" and os.access(script, os.X_OK)
-    return Job(command=(*(() if runs_itself else (sys.executable,)), str(script), *words[1:]), folder=folder)
+    return RankCommand(command=(*(() if runs_itself else (sys.executable,)), str(script), *words[1:]), folder=folder)

@@ -23,11 +23,11 @@ def allow_connections(nodes: int, strangers: int) -> None:
             f"node 0 of {nodes} nodes needs {nodes + _OWN} open files, and its limit is {hard}: raise it "
             f"(docker run --ulimit nofile={nodes + _OWN + strangers}).",
         )
-    needed = nodes + strangers + _OWN
-    wanted = needed if hard == unlimited else min(needed, hard)
-    if soft != unlimited and soft < wanted:
+    minimum = nodes + strangers + _OWN
+    soft_limit = minimum if hard == unlimited else min(minimum, hard)
+    if soft != unlimited and soft < soft_limit:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft_limit, hard))
 
 
 THREAD_LIMIT = "raise the container's limit of processes (docker run --pids-limit) or of memory"

@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 
-_NAMED = 8
+_MOST_NUMBERS = 8
 
 
 def say(*lines: str) -> None:
@@ -21,8 +21,8 @@ def printable(text: str) -> str:
     )
 
 
-def named(what: str, numbers: Sequence[int]) -> str:
+def join_numbers(what: str, numbers: Sequence[int]) -> str:
     """Return ``node 1``, ``nodes 1, 2``, or the first eight numbers and the count of the others."""
-    more = len(numbers) - _NAMED
-    listed = ", ".join(map(str, numbers[:_NAMED])) + (f" and {more} more" if more > 0 else "")
+    more = len(numbers) - _MOST_NUMBERS
+    listed = ", ".join(map(str, numbers[:_MOST_NUMBERS])) + (f" and {more} more" if more > 0 else "")
     return f"{what}{'' if len(numbers) == 1 else 's'} {listed}"

@@ -15,15 +15,15 @@ from . import cpus, space
 from .advice import advice_of, advice_on_driver, missing_driver_parts
 from .contract import Contract, contract_of, without_distributed
 from .health import ENDING, RUNNING, WAITING
-from .job import Job, find_job
+from .job import RankCommand, find_job
 from .launch_error import Code, LaunchError, internal
 from .limits import check_threads
 from .log import say as log
-from .nodes import Nodes
-from .ranks import Ranks, command_of
+from .nodes import NodeConnections
+from .ranks import RankProcesses, command_of
 from .route import interface_to
-from .state import State, new_state, temporary_folder
-from .supervise import Job as Supervision
+from .state import RunState, new_state, temporary_folder
+from .supervise import Supervisor as Supervision
 
 USAGE = """\
 usage: run [--dry-run] SCRIPT [ARGS…]
@@ -75,7 +75,7 @@ def _main(arguments: list[str]) -> int:
     cores = cpus.look()
     contract = contract_of(os.environ, gpus=count_gpus(os.environ), cpus=cores.usable, free_port=_free_port())
     with _report_trouble(contract, dry_run):
-        found = space.look(temporary_folder(os.environ))
+        tmp_space = space.look(temporary_folder(os.environ))
         check_threads()
         state = new_state(temporary_folder(os.environ))
         state.say(WAITING, "looking for the script")  # a fetch may take minutes, in which nothing is ready
@@ -88,7 +88,12 @@ def _main(arguments: list[str]) -> int:
             return 0
         if contract.already_rank:
             _become(contract, job, state)
-        facts = [_summary(contract), found.sentence, cores.sentence, f"OMP_NUM_THREADS={threads}" if threads else ""]
+        facts = [
+            _summary(contract),
+            tmp_space.sentence,
+            cores.sentence,
+            f"OMP_NUM_THREADS={threads}" if threads else "",
+        ]
         log(f"run: {'; '.join(filter(None, facts))}")
         gpus = count_gpus(os.environ)
         if gpus and (advice := advice_on_driver(gpus, missing_driver_parts(os.environ))):
@@ -132,7 +137,7 @@ def _leave(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _become(contract: Contract, job: Job, state: State) -> NoReturn:
+def _become(contract: Contract, job: RankCommand, state: RunState) -> NoReturn:
     """Replace this process by the script: the launcher that has started this rank supervises it."""
     env = dict(os.environ)
     if contract.own:
@@ -154,8 +159,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _start(contract: Contract, job: Job, state: State, threads: int | None) -> int:
-    nodes = _wait(contract, job, state) if contract.distributed else Nodes()
+def _start(contract: Contract, job: RankCommand, state: RunState, threads: int | None) -> int:
+    nodes = _wait(contract, job, state) if contract.distributed else NodeConnections()
     # The name may also resolve to an address that does not answer, such as an old node 0's, and torch would wait there.
     contract = replace(contract, master_addr=nodes.master_addr or contract.master_addr)
     # From here on signals are passed to the ranks; keep a signal that comes before the ranks have started.
@@ -164,7 +169,7 @@ def _start(contract: Contract, job: Job, state: State, threads: int | None) -> i
         signal.signal(number, lambda number, _frame: early.append(number))
     env = environment(contract, os.environ, threads)
     state.say(RUNNING)
-    ranks = Ranks(contract, job.command, env, Path.cwd())
+    ranks = RankProcesses(contract, job.command, env, Path.cwd())
     supervision = Supervision(
         contract=contract, ranks=ranks, nodes=nodes, on_end=lambda detail: state.say(ENDING, detail)
     )
@@ -179,7 +184,7 @@ def _start(contract: Contract, job: Job, state: State, threads: int | None) -> i
     return code
 
 
-def _wait(contract: Contract, job: Job, state: State) -> Nodes:
+def _wait(contract: Contract, job: RankCommand, state: RunState) -> NodeConnections:
     from .meeting import meet  # noqa: PLC0415 - it loads cryptography, which a job of one process does not need
 
     last = ""
@@ -218,12 +223,12 @@ def _address_of(contract: Contract) -> str:
 def count_gpus(env: Mapping[str, str]) -> int:
     """Count the GPUs of this container that CUDA_VISIBLE_DEVICES does not hide."""
     count = sum(path.name[len("nvidia") :].isdigit() for path in Path("/dev").glob("nvidia*"))
-    chosen = env.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
+    choice = env.get("CUDA_VISIBLE_DEVICES")
+    if choice is None:
         return count
     # CUDA stops reading at the first invalid number: -1 hides all GPUs.
-    seen = itertools.takewhile(lambda word: word and word[0] != "-", (word.strip() for word in chosen.split(",")))
-    return min(count, len(list(seen)))
+    seen_value = itertools.takewhile(lambda word: word and word[0] != "-", (word.strip() for word in choice.split(",")))
+    return min(count, len(list(seen_value)))
 
 
 def _summary(contract: Contract) -> str:
@@ -242,7 +247,7 @@ def _summary(contract: Contract) -> str:
     return f"node {contract.node_rank} of {contract.nnodes}, {ranks} of {contract.world_size}, {place}"
 
 
-def _plan(contract: Contract, job: Job, threads: int | None) -> dict[str, object]:
+def _plan(contract: Contract, job: RankCommand, threads: int | None) -> dict[str, object]:
     ranks = [contract.rank_environment(local) for local in range(1 if contract.own else contract.nproc_per_node)]
     return {
         "mode": contract.mode,

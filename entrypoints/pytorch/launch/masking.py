@@ -9,13 +9,13 @@ _LEAST_TOKEN = 8  # a user name of this length may be a token; `git` and `oauth2
 _HIDDEN = "***"
 
 
-def masked(text: str, url: str = "") -> str:
+def mask(text: str, url: str = "") -> str:
     """Return the text without the secrets of ``url``, and without those of any other URL in it."""
     if url:
         text = text.replace(url, masked_url(url))
     for secret in sorted(_secrets(url), key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
-    return _URL.sub(lambda found: masked_url(found[0]), text)
+    return _URL.sub(lambda match: masked_url(match[0]), text)
 
 
 def masked_url(url: str) -> str:
@@ -23,8 +23,8 @@ def masked_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     at = rest.rfind("@")
     if not separator:
-        login, found, host = url.rpartition("@")
-        return f"{_HIDDEN}@{host}" if found and ":" in login and login[0] not in "/." else url
+        login, text, host = url.rpartition("@")
+        return f"{_HIDDEN}@{host}" if text and ":" in login and login[0] not in "/." else url
     query = re.search(r"[?#]", rest)
     if query and query.start() < at:
         return f"{scheme}://{_HIDDEN}"  # either a password with `?`, or a query with `@`
@@ -38,9 +38,9 @@ def _secrets(url: str) -> set[str]:
     login, _, place = (rest if separator else url).rpartition("@")
     user, _, password = login.partition(":")
     values = re.split(r"[?#&=]", place)[1:]
-    found = {part for part in (login, password, *values) if len(part) >= _LEAST_SECRET and part != "git"}
+    matches = {part for part in (login, password, *values) if len(part) >= _LEAST_SECRET and part != "git"}
     if len(user) >= _LEAST_TOKEN and scheme != "ssh":
-        found.add(user)
+        matches.add(user)
     if not separator and ":" not in login:
         return set()
-    return found | {unquote(part) for part in found}
+    return matches | {unquote(part) for part in matches}

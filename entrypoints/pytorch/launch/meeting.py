@@ -6,19 +6,21 @@ from .checkin import Say, check_in, find_rendezvous, tell_trouble
 from .contract import Contract
 from .gather import check_port, gather
 from .launch_error import LaunchError
-from .nodes import Nodes
+from .nodes import NodeConnections
 
 
-def meet(contract: Contract, commit: str, say: Say) -> Nodes:
+def meet(contract: Contract, commit: str, say: Say) -> NodeConnections:
     """Return when all nodes have connected. Raises LaunchError, in a static job on every node."""
     if contract.elastic:
         if contract.job_token:
             say("JOB_TOKEN does not protect an elastic job: torchrun's rendezvous has no authentication")
-        return Nodes(master_addr=find_rendezvous(contract, say))
+        return NodeConnections(master_addr=find_rendezvous(contract, say))
     if contract.nnodes == 1:
         check_port(contract)
-        return Nodes()
-    return Nodes(gather(contract, commit, say) if contract.is_master else {0: check_in(contract, commit, say)})
+        return NodeConnections()
+    return NodeConnections(
+        gather(contract, commit, say) if contract.is_master else {0: check_in(contract, commit, say)}
+    )
 
 
 def report(contract: Contract, trouble: LaunchError, say: Say) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from types import FrameType, TracebackType
 
-from .failure import Failure
+from .failure import JobFailure
 from .launch_error import Code
 from .messages import Message
 from .wire import FAREWELL_SECONDS, Wire
@@ -49,15 +49,15 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: the code that waits on the alarm looks at all processes."""
 
 
-class Nodes:
+class NodeConnections:
     """This node's connections, by the node rank of the other side."""
 
     def __init__(self, wires: Mapping[int, Wire] | None = None, *, master_addr: str = "") -> None:
         self._wires = dict(wires or {})
         self._master_addr = master_addr
         self._selector = selectors.DefaultSelector()
-        self._gone: list[Failure] = []
-        self._swept = 0.0
+        self._failures: list[JobFailure] = []
+        self._last_sweep = 0.0
         self._early: list[tuple[int, Message]] = []
         for node, wire in self._wires.items():
             self._selector.register(wire, selectors.EVENT_READ, node)
@@ -98,9 +98,9 @@ class Nodes:
         return messages
 
     def _sweep(self) -> None:
-        if time.monotonic() - self._swept < _SWEEP_SECONDS:
+        if time.monotonic() - self._last_sweep < _SWEEP_SECONDS:
             return
-        self._swept = time.monotonic()
+        self._last_sweep = time.monotonic()
         for node, wire in self._wires.items():
             wire.keep_alive()
             self._watch(node)
@@ -111,17 +111,19 @@ class Nodes:
         key = self._selector.get_map().get(wire.fileno())
         if key is None:
             return
-        if wire.gone:
+        if wire.end_reason:
             self._selector.unregister(wire)
-            self._gone.append(Failure(node=node, code=Code.NODE_LOST, why=f"node {node} is gone: {wire.gone}"))
+            self._failures.append(
+                JobFailure(node=node, code=Code.NODE_LOST, why=f"node {node} is gone: {wire.end_reason}")
+            )
             return
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if wire.unsent else 0)
-        if wanted != key.events:
-            self._selector.modify(wire, wanted, node)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wire.unsent else 0)
+        if events != key.events:
+            self._selector.modify(wire, events, node)
 
-    def lost(self) -> list[Failure]:
+    def lost(self) -> list[JobFailure]:
         """Return a failure for each node whose connection is lost."""
-        return self._gone
+        return self._failures
 
     def tell(self, kind: str, **values: object) -> None:
         """Send a message to all other nodes."""
@@ -138,7 +140,7 @@ class Nodes:
 def farewell(wires: Iterable[Wire]) -> None:
     """Close the connections after the other side, at most 2 s later: closing on unread bytes discards sent messages."""
     with selectors.DefaultSelector() as selector:
-        left = {wire for wire in wires if not wire.gone}
+        left = {wire for wire in wires if not wire.end_reason}
         for wire in left:
             selector.register(wire, selectors.EVENT_READ)
             wire.finish()
@@ -147,7 +149,7 @@ def farewell(wires: Iterable[Wire]) -> None:
             for key, _ in selector.select(0.05):
                 assert isinstance(key.fileobj, Wire)
                 key.fileobj.receive()
-            for wire in [wire for wire in left if wire.gone]:
+            for wire in [wire for wire in left if wire.end_reason]:
                 selector.unregister(wire)
                 left.remove(wire)
             for wire in left:

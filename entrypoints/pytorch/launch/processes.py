@@ -20,21 +20,21 @@ def descendants(pid: int) -> list[int]:
         if name.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError):
                 parents[int(name)] = int(_stat(int(name))[1])
-    found, layer = [], {pid}
+    matches, layer = [], {pid}
     while layer:
         layer = {child for child, parent in parents.items() if parent in layer}
-        found += sorted(layer)
-    return found
+        matches += sorted(layer)
+    return matches
 
 
 def tree(pid: int) -> list[int]:
     """List a process and its descendants without reading any other process of the machine."""
-    found = [pid]
-    for each in found:  # the loop's body extends the list
+    matches = [pid]
+    for each in matches:  # the loop's body extends the list
         for file in Path(f"/proc/{each}/task").glob("*/children"):
             with contextlib.suppress(OSError):
-                found += map(int, file.read_text().split())
-    return found
+                matches += map(int, file.read_text().split())
+    return matches
 
 
 def usage_of(pid: int) -> tuple[float, int] | None:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .contract import Contract
-from .failure import Failure
+from .failure import JobFailure
 from .launch_error import Code, LaunchError
 from .limits import give_back
 from .processes import descendants, out_of_memory, state_of
-from .reports import Rank, Reports
+from .reports import RankProcess, RankReports
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _KILL_ROUNDS = 50
@@ -24,20 +24,20 @@ _END_SECONDS = 5.0  # from the end of a connection to that of its process
 _FROZEN_SECONDS = 5.0  # After so long without a check, `run` was frozen together with its ranks.
 
 
-class Ranks:
+class RankProcesses:
     """The processes of one node; each rank reports by rank.py."""
 
     def __init__(self, contract: Contract, command: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> None:
         self._contract = contract
-        self._reports = Reports()
-        self._seen: set[Rank] = set()
+        self._reports = RankReports()
+        self._reporting: set[RankProcess] = set()
         self._silent: set[int] = set()  # local ranks that ended without a report
         self._unknown: set[int] = set()  # processes that were signalled before their first report
         self._killed = False
         self._signal = 0
-        self._signalled: list[Rank] = []
+        self._signalled: list[RankProcess] = []
         self._stopped_since: dict[int, float] = {}
-        self._looked = time.monotonic()
+        self._last_look = time.monotonic()
         # Adopt orphans in place of PID 1, so that none outlives its job.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
         words = command_of(contract, self._reports.name, command)
@@ -58,37 +58,37 @@ class Ranks:
             ) from None
         give_back(self._started[-1].pid)
 
-    def poll(self) -> list[Failure]:
+    def poll(self) -> list[JobFailure]:
         """The failures since the last call."""
         self._reap()
-        gone = [local for local, each in enumerate(self._started) if each.poll() is not None]
+        missing = [local for local, each in enumerate(self._started) if each.poll() is not None]
         before = len(self._reports.ranks)
         self._reports.poll()
         if self._signal:
             self._send(self._reports.ranks[before:])  # they reported after the others were signalled
         if self._contract.elastic:
             return []
-        ends = [rank for rank in self._reports.ranks if rank.code is not None and rank not in self._seen]
-        self._seen.update(ends)
+        ends = [rank for rank in self._reports.ranks if rank.code is not None and rank not in self._reporting]
+        self._reporting.update(ends)
         for rank in ends:
             if rank.silent:
                 rank.code = self._code_of(rank)
-        return [*self._unreported(gone), *(self._failure(rank) for rank in ends if rank.code)]
+        return [*self._unreported(missing), *(self._failure(rank) for rank in ends if rank.code)]
 
-    def _unreported(self, gone: Iterable[int]) -> list[Failure]:
+    def _unreported(self, pids: Iterable[int]) -> list[JobFailure]:
         """Return the failures of ranks, by their local numbers, that ended before their first report."""
-        known = {rank.pid for rank in self._reports.ranks}
-        new = [local for local in gone if local not in self._silent and self._started[local].pid not in known]
+        known_names = {rank.pid for rank in self._reports.ranks}
+        new = [local for local in pids if local not in self._silent and self._started[local].pid not in known_names]
         self._silent.update(new)
         codes = {local: shell_code(self._started[local].returncode) for local in new}
         node, first, signalled = self._contract.node_rank, self._contract.first_rank, bool(self._signal) or self._killed
         return [
-            Failure(node=node, rank=first + local, local_rank=local, code=code, told=signalled)
+            JobFailure(node=node, rank=first + local, local_rank=local, code=code, told=signalled)
             for local, code in codes.items()
             if code
         ]
 
-    def _code_of(self, rank: Rank) -> int:
+    def _code_of(self, rank: RankProcess) -> int:
         """Return the exit code of a static job's rank whose connection ended without a report."""
         for each in self._started:
             if each.pid == rank.pid:
@@ -97,7 +97,7 @@ class Ranks:
         return 128 + signal.SIGKILL
 
     @property
-    def done(self) -> list[int]:
+    def finished_ranks(self) -> list[int]:
         """The ranks of a static job that have ended with exit code 0."""
         return [] if self._contract.elastic else [rank.number for rank in self._reports.ranks if rank.code == 0]
 
@@ -107,34 +107,34 @@ class Ranks:
 
         An elastic job's torchrun starts ranks again unless `run` has ended them: see rank.py.
         """
-        ended = sum(rank.code is not None for rank in self._reports.ranks)
+        end_count = sum(rank.code is not None for rank in self._reports.ranks)
         if self._contract.elastic:
-            return bool(self._signal) and 0 < ended == len(self._reports.ranks)
-        return ended + len(self._silent) == self._contract.nproc_per_node
+            return bool(self._signal) and 0 < end_count == len(self._reports.ranks)
+        return end_count + len(self._silent) == self._contract.nproc_per_node
 
     @property
-    def ended(self) -> bool:
+    def all_finished(self) -> bool:
         return None not in [each.poll() for each in self._started]
 
-    def outcome(self) -> list[Failure]:
+    def outcome(self) -> list[JobFailure]:
         """Return the failures of an elastic job whose torchrun has ended; `poll` returns those of a static job."""
         if not self._contract.elastic:
             return []
         node, code = self._contract.node_rank, shell_code(self._started[0].returncode)
         if self._signal:
             # Between two attempts torchrun has no ranks to signal.
-            torchrun = [Failure(node=node, code=128 + self._signal, told=True)]
+            torchrun = [JobFailure(node=node, code=128 + self._signal, told=True)]
             return [self._failure(rank) for rank in self._signalled if rank.code] if self._signalled else torchrun
         if not code:
             return []
         from .checkin import rendezvous_gone  # noqa: PLC0415 - slow to load, and only elastic jobs need it
 
-        by_themselves = [rank for rank in self._reports.ranks if rank.code and not rank.told]
+        by_themselves = [rank for rank in self._reports.ranks if rank.code and not rank.signalled]
         last = max((rank.attempt for rank in by_themselves), default=0)
         failures = [self._failure(rank) for rank in by_themselves if rank.attempt == last]
-        if all(failure.consequence for failure in failures) and (gone := rendezvous_gone(self._contract)):
-            return [Failure(node=node, code=Code.NODE_LOST, why=gone)]
-        return failures or [Failure(node=node, code=code, why="torchrun ended before its ranks did")]
+        if all(failure.consequence for failure in failures) and (reason := rendezvous_gone(self._contract)):
+            return [JobFailure(node=node, code=Code.NODE_LOST, why=reason)]
+        return failures or [JobFailure(node=node, code=code, why="torchrun ended before its ranks did")]
 
     def signal(self, number: int) -> None:
         """Send a signal to each rank's script, by way of rank.py."""
@@ -144,7 +144,7 @@ class Ranks:
                 each.send_signal(number)
                 self._unknown.add(each.pid)
 
-    def _send(self, ranks: Iterable[Rank]) -> bool:
+    def _send(self, ranks: Iterable[RankProcess]) -> bool:
         """Send the signal to the live ranks, and return True if there is one."""
         alive = [rank for rank in ranks if rank.code is None and rank.pid not in self._unknown]
         for rank in alive:
@@ -153,18 +153,18 @@ class Ranks:
                 os.kill(rank.pid, self._signal)
         return bool(alive)
 
-    def stopped(self, seconds: float) -> list[Failure]:
+    def stop(self, seconds: float) -> list[JobFailure]:
         """Return failures for the processes that have been stopped (state T, as by SIGSTOP) for so long.
 
         A debugger's stop is state t, and a frozen container has another state. An elastic job's process is killed
         instead, so that its torchrun acts.
         """
         now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
+        if now - self._last_look < _LOOK_SECONDS:
             return []
-        if now - self._looked > _FROZEN_SECONDS:
+        if now - self._last_look > _FROZEN_SECONDS:
             self._stopped_since.clear()
-        self._looked = now
+        self._last_look = now
         watched = {pid: rank for rank in self._reports.ranks if rank.code is None for pid in (rank.pid, rank.script)}
         pids = dict.fromkeys([*watched, *(each.pid for each in self._started if each.poll() is None)])
         self._stopped_since = {pid: self._stopped_since.get(pid, now) for pid in pids if state_of(pid) == "T"}
@@ -176,12 +176,12 @@ class Ranks:
                 os.kill(pid, signal.SIGKILL)
         return []
 
-    def _stop_of(self, rank: Rank | None, pid: int, now: float) -> Failure:
+    def _stop_of(self, rank: RankProcess | None, pid: int, now: float) -> JobFailure:
         seconds = f"{now - self._stopped_since[pid]:.0f} s"
         why = f"its process {pid} has been stopped (state T, as by SIGSTOP) for {seconds}"
         number, local = (rank.number, rank.local) if rank else (None, None)
         node, code = self._contract.node_rank, 128 + signal.SIGSTOP
-        return Failure(node=node, rank=number, local_rank=local, code=code, why=why)
+        return JobFailure(node=node, rank=number, local_rank=local, code=code, why=why)
 
     def kill(self) -> None:
         """Kill all descendants, in any session or process group."""
@@ -200,25 +200,25 @@ class Ranks:
 
     def _reap(self) -> None:
         """Reap adopted orphans; Popen reaps the started processes, as it needs their exit codes."""
-        started = {each.pid: each for each in self._started if each.returncode is None}  # process ids are reused
+        process = {each.pid: each for each in self._started if each.returncode is None}  # process ids are reused
         with contextlib.suppress(ChildProcessError):
             while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if each := started.get(dead.si_pid):
+                if each := process.get(dead.si_pid):
                     each.poll()
                 else:
                     os.waitpid(dead.si_pid, os.WNOHANG)
 
-    def _failure(self, rank: Rank) -> Failure:
+    def _failure(self, rank: RankProcess) -> JobFailure:
         assert rank.code is not None
         killed = rank.code == 137 and out_of_memory()
-        return Failure(
+        return JobFailure(
             node=self._contract.node_rank,
             rank=rank.number,
             local_rank=rank.local,
             code=rank.code,
             why="killed for lack of memory: raise the container's limit" if killed else "",
             words=rank.words,
-            told=rank.told or (rank.code == 137 and self._killed),
+            told=rank.signalled or (rank.code == 137 and self._killed),
         )
 
 

@@ -12,7 +12,7 @@ from .wire import Wire
 
 
 @dataclass(eq=False, kw_only=True)
-class Rank:
+class RankProcess:
     """One rank in one attempt; ``code`` is None as long as it runs."""
 
     wire: Wire
@@ -23,7 +23,7 @@ class Rank:
     script: int = 0  # the script's process
     code: int | None = None
     words: tuple[str, ...] = ()
-    told: bool = False  # it ended after a signal to end
+    signalled: bool = False  # it ended after a signal to end
     silent: bool = False  # its connection ended without a report of its end
 
     def hear(self) -> None:
@@ -34,12 +34,12 @@ class Rank:
             elif message["kind"] == "script":
                 self.script = message["pid"]
             elif message["kind"] == "rank-ended":
-                self.code, self.words, self.told = message["code"], tuple(message["words"]), message["told"]
-        if self.wire.gone and self.code is None:
+                self.code, self.words, self.signalled = message["code"], tuple(message["words"]), message["told"]
+        if self.wire.end_reason and self.code is None:
             self.code, self.silent = 137, True
 
 
-class Reports:
+class RankReports:
     """The socket, and the ranks in the order of their first reports."""
 
     def __init__(self) -> None:
@@ -48,23 +48,23 @@ class Reports:
         self._listener.bind(f"\0{self.name}")
         self._listener.listen(1024)
         self._listener.setblocking(False)
-        self._coming: list[Rank] = []
-        self.ranks: list[Rank] = []
+        self._coming: list[RankProcess] = []
+        self.ranks: list[RankProcess] = []
 
     def poll(self) -> None:
         """Process the messages since the last call."""
-        while connected := self._accept():
-            credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        while connection := self._accept():
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             pid, user, _group = struct.unpack("3i", credentials)
             if pid and user == os.getuid():  # the id is 0 for a process of another container
-                self._coming.append(Rank(wire=Wire(connected), pid=pid))
+                self._coming.append(RankProcess(wire=Wire(connection), pid=pid))
             else:
-                connected.close()
+                connection.close()
         for rank in [*self._coming, *self.ranks]:
-            if not rank.wire.gone:
+            if not rank.wire.end_reason:
                 rank.hear()
         self.ranks += [rank for rank in self._coming if rank.number >= 0]
-        self._coming = [rank for rank in self._coming if rank.number < 0 and not rank.wire.gone]
+        self._coming = [rank for rank in self._coming if rank.number < 0 and not rank.wire.end_reason]
 
     def _accept(self) -> socket.socket | None:
         try:

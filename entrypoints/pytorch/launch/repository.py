@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .dialects import values
 from .launch_error import Code, LaunchError
-from .masking import masked, masked_url
+from .masking import mask, masked_url
 
 DEFAULT_SECONDS = 600
 PROTOCOLS = "file:git:http:https:ssh"  # unless GIT_ALLOW_PROTOCOL says otherwise; ext:: would run any command
@@ -29,7 +29,7 @@ _ELSEWHERE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class RepositorySource:
     """A repository and a revision, checked so that git may take them as arguments."""
 
     repository: str
@@ -67,28 +67,28 @@ class _Git:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def source_of(env: Mapping[str, str]) -> Source:
+def source_of(env: Mapping[str, str]) -> RepositorySource:
     """Read GIT_REPOSITORY and GIT_REVISION. Raises LaunchError for values that git must not get."""
     repository, revision = env["GIT_REPOSITORY"].strip(), env.get("GIT_REVISION", "").strip() or "HEAD"
     protocols = env.get("GIT_ALLOW_PROTOCOL") or PROTOCOLS
     if not re.fullmatch(r"[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*", revision):
         raise values.bad("GIT_REVISION", revision, "is not the name of a branch, a tag or a commit: correct it.")
     _check_repository(repository, protocols.split(":"))
-    return Source(repository=repository, revision=revision, protocols=protocols)
+    return RepositorySource(repository=repository, revision=revision, protocols=protocols)
 
 
 def _check_repository(repository: str, protocols: list[str]) -> None:
-    shown = masked_url(repository)
+    text = masked_url(repository)
     if repository.startswith("-") or not repository.isprintable():
         why = "is not the address of a repository: give a URL or a path, without a dash at its start."
-        raise values.bad("GIT_REPOSITORY", shown, why)
+        raise values.bad("GIT_REPOSITORY", text, why)
     scheme, helper = re.match(r"([A-Za-z0-9+.-]*)(::|://|)", repository).groups()  # type: ignore[union-attr]
     if helper and (helper == "::" or scheme not in protocols):
         why = f"uses the transport {scheme or helper!a}; supported are {', '.join(protocols)}, and a path."
-        raise values.bad("GIT_REPOSITORY", shown, why)
+        raise values.bad("GIT_REPOSITORY", text, why)
     if helper and _is_ambiguous(repository.partition("://")[2]):
         why = "has a user or password (not shown) that git would read otherwise: write @ as %40, / as %2F, : as %3A, "
-        raise values.bad("GIT_REPOSITORY", shown, f"{why}? as %3F, # as %23 and a space as %20 there.")
+        raise values.bad("GIT_REPOSITORY", text, f"{why}? as %3F, # as %23 and a space as %20 there.")
 
 
 def _is_ambiguous(rest: str) -> bool:
@@ -100,7 +100,7 @@ def _is_ambiguous(rest: str) -> bool:
     return "@" in login or login.count(":") > 1 or " " in rest.rpartition("@")[0] or cut
 
 
-def fetch(source: Source, folder: Path, env: Mapping[str, str]) -> str:
+def fetch(source: RepositorySource, folder: Path, env: Mapping[str, str]) -> str:
     """Fetch the revision (branch, tag or commit) into ``folder``, and return the commit's full SHA. Raises LaunchError.
 
     If the server does not serve a single commit, everything is fetched.
@@ -113,31 +113,31 @@ def fetch(source: Source, folder: Path, env: Mapping[str, str]) -> str:
     git = _Git(folder=folder, env=settings, deadline=time.monotonic() + seconds)
     folder.mkdir(parents=True)
     try:
-        done = _fetch(git, source)
+        process = _fetch(git, source)
         commit = git("rev-parse", "HEAD").stdout.strip()
     except TimeoutError:
         why = f"was not fetched within {seconds:g} seconds: is it reachable from here? GIT_TIMEOUT gives it more."
         raise LaunchError(Code.NO_JOB, f"{source} {why}") from None
-    if done.returncode:
-        cause = cause_of(masked(done.stderr, source.repository))
+    if process.returncode:
+        cause = cause_of(mask(process.stderr, source.repository))
         raise LaunchError(Code.NO_JOB, f"{source} cannot be fetched: {cause}")
     return commit
 
 
-def _fetch(git: _Git, source: Source) -> subprocess.CompletedProcess[str]:
+def _fetch(git: _Git, source: RepositorySource) -> subprocess.CompletedProcess[str]:
     """Return the last call of git, which has failed or has checked out the revision."""
-    done = git("init", "--quiet")
-    if done.returncode:
-        return done
-    wanted = "FETCH_HEAD"
-    done = git("fetch", "--quiet", "--depth=1", "--", source.repository, source.revision)
-    if done.returncode and not _next_step(done.stderr):
+    process = git("init", "--quiet")
+    if process.returncode:
+        return process
+    expected = "FETCH_HEAD"
+    process = git("fetch", "--quiet", "--depth=1", "--", source.repository, source.revision)
+    if process.returncode and not _next_step(process.stderr):
         if re.fullmatch(r"[0-9a-f]{7,64}", source.revision):
-            wanted = source.revision
-            done = git("fetch", "--quiet", "--tags", "--", source.repository, "+refs/heads/*:refs/remotes/origin/*")
+            expected = source.revision
+            process = git("fetch", "--quiet", "--tags", "--", source.repository, "+refs/heads/*:refs/remotes/origin/*")
         else:
-            done = git("fetch", "--quiet", "--", source.repository, source.revision)
-    return done if done.returncode else git("checkout", "--quiet", "--detach", wanted, "--")
+            process = git("fetch", "--quiet", "--", source.repository, source.revision)
+    return process if process.returncode else git("checkout", "--quiet", "--detach", expected, "--")
 
 
 # Messages of git and its helpers, each with the next step. After such a message another way to fetch fails too.

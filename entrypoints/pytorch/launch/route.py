@@ -48,9 +48,9 @@ def _interface_with(source: str) -> str | None:
 
 
 def _interface_with_ipv6(source: str) -> str | None:
-    wanted = ipaddress.ip_address(source.partition("%")[0]).packed.hex()
+    expected = ipaddress.ip_address(source.partition("%")[0]).packed.hex()
     try:
         lines = Path("/proc/net/if_inet6").read_text().splitlines()
     except OSError:
         return None
-    return next((line.split()[-1] for line in lines if line.startswith(wanted)), None)
+    return next((line.split()[-1] for line in lines if line.startswith(expected)), None)

@@ -16,21 +16,21 @@ class Seals:
     def __init__(self, key: bytes, *, node_zero: bool) -> None:
         self._key = key
         self._own, self._other = (b"\0", b"\1") if node_zero else (b"\1", b"\0")
-        self._sent = self._received = 0
+        self._sent_count = self._received_count = 0
 
     def put_on(self, line: bytes) -> bytes:
         """Return the next line to send, sealed."""
-        sealed = self._seal(self._own, self._sent, line) + b" " + line
-        self._sent += 1
+        sealed = self._seal(self._own, self._sent_count, line) + b" " + line
+        self._sent_count += 1
         return sealed
 
     def take_off(self, sealed: bytes) -> bytes | None:
         """Return the next received line without its seal, or None if the seal is wrong."""
         line = sealed[_HEX + 1 :]
-        expected = self._seal(self._other, self._received, line) + b" "
+        expected = self._seal(self._other, self._received_count, line) + b" "
         if not hmac.compare_digest(expected, sealed[: _HEX + 1]):
             return None
-        self._received += 1
+        self._received_count += 1
         return line
 
     def _seal(self, direction: bytes, number: int, line: bytes) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .health import PREFIX, started
+from .health import PREFIX, start_time
 from .launch_error import Code, LaunchError
 
 
@@ -18,7 +18,7 @@ def temporary_folder(env: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class RunState:
     """The folder of one `run`, with its process id in the name."""
 
     folder: Path
@@ -26,7 +26,7 @@ class State:
     def say(self, phase: str, detail: str = "") -> None:
         """Replace the state file atomically. A full or removed folder must not end a job."""
         pid = os.getpid()
-        text = json.dumps({"pid": pid, "started": started(pid), "phase": phase, "detail": detail})
+        text = json.dumps({"pid": pid, "started": start_time(pid), "phase": phase, "detail": detail})
         path = self.folder / "state.json"
         try:
             new = path.with_suffix(".new")
@@ -39,10 +39,10 @@ class State:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def new_state(temporary: Path) -> State:
+def new_state(temporary: Path) -> RunState:
     """Make the folder. Raises LaunchError if that fails."""
     try:
-        return State(folder=Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary)))
+        return RunState(folder=Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary)))
     except OSError as error:
         raise LaunchError(
             Code.NO_SPACE,

@@ -8,11 +8,11 @@ from enum import Enum
 
 from .advice import advice_at_exit
 from .contract import Contract
-from .failure import Failure, Failures
-from .log import named, printable, say
+from .failure import Failures, JobFailure
+from .log import join_numbers, printable, say
 from .messages import Message
-from .nodes import Alarm, Nodes
-from .ranks import Ranks
+from .nodes import Alarm, NodeConnections
+from .ranks import RankProcesses
 
 _POLL = 0.1
 OWN_END_SECONDS = 2.0  # after a failure: for the other ranks to end by themselves and report
@@ -27,12 +27,12 @@ class Phase(Enum):
 
 
 @dataclass(kw_only=True)
-class Job:
+class Supervisor:
     """One node's view of the job."""
 
     contract: Contract
-    ranks: Ranks
-    nodes: Nodes
+    ranks: RankProcesses
+    nodes: NodeConnections
     on_end: Callable[[str], None]
     failures: Failures = field(default_factory=Failures)
     phase: Phase = Phase.RUNNING
@@ -40,7 +40,7 @@ class Job:
     stopped: int = 0  # the signal that stops the job
     own_ended: bool = False
     ended_nodes: set[int] = field(default_factory=set)
-    done: dict[int, float] = field(default_factory=dict)  # the ranks that ended with 0, and when
+    finish_times: dict[int, float] = field(default_factory=dict)  # the ranks that ended with 0, and when
     verdict: Message | None = None
 
     def stop(self, number: int, _frame: object = None) -> None:
@@ -58,18 +58,20 @@ class Job:
     def _watch(self) -> None:
         stop_passed_on = False
         while not self._over():
-            ended = self.ranks.ended  # read before the poll, which then receives all messages of the ended ranks
+            is_over = (
+                self.ranks.all_finished
+            )  # read before the poll, which then receives all messages of the ended ranks
             self._note(self.ranks.poll())
-            self._note_done()
+            self._note_finished()
             if self.stopped and not stop_passed_on:
                 stop_passed_on = True
                 self._pass_on_stop()
-            if ended and not self.own_ended:
+            if is_over and not self.own_ended:
                 self._note(self.ranks.outcome())
                 self._own_end()
             if not self.own_ended and self.contract.stopped_timeout:
                 # Once ranks fail, a stopped process is probably the cause.
-                self._note(self.ranks.stopped(self.contract.stopped_timeout if self.phase is Phase.RUNNING else 0))
+                self._note(self.ranks.stop(self.contract.stopped_timeout if self.phase is Phase.RUNNING else 0))
             for node, message in self.nodes.poll(0 if self._over() else _POLL):
                 self._hear(node, message)
             if not self.verdict:
@@ -83,10 +85,10 @@ class Job:
             return len(self.ended_nodes | {failure.node for failure in self._lost()}) >= len(self.nodes.others)
         return self.verdict is not None or not self.nodes.others or bool(self._lost())
 
-    def _lost(self) -> list[Failure]:
-        return [lost for lost in self.nodes.lost() if lost.node not in self.ended_nodes]
+    def _lost(self) -> list[JobFailure]:
+        return [failure for failure in self.nodes.lost() if failure.node not in self.ended_nodes]
 
-    def _note(self, failures: list[Failure]) -> None:
+    def _note(self, failures: list[JobFailure]) -> None:
         """Add new failures and report them, so that all nodes end their ranks.
 
         Node 0 receives every failure. It sends the others only the failures that become the cause.
@@ -98,22 +100,22 @@ class Job:
         if self.failures and self.phase is Phase.RUNNING:
             self._enter(Phase.FAILING, OWN_END_SECONDS)
 
-    def _note_done(self) -> None:
+    def _note_finished(self) -> None:
         """Note the ranks that ended with 0, which may explain why other ranks wait."""
-        for rank in self.ranks.done:
-            if rank not in self.done:
-                self.done[rank] = time.monotonic()
+        for rank in self.ranks.finished_ranks:
+            if rank not in self.finish_times:
+                self.finish_times[rank] = time.monotonic()
                 if not self.contract.is_master:
                     self.nodes.tell("done", rank=rank)
 
     def _hear(self, node: int, message: Message) -> None:
         kind = message["kind"]
         if kind == "failed":
-            failure = Failure.from_message(message["failure"])
+            failure = JobFailure.from_message(message["failure"])
             if node in (0, failure.node):  # a node reports its own failures, and node 0 those of all
                 self._note([failure])
         elif kind == "done" and node == message["rank"] // self.contract.nproc_per_node:
-            self.done.setdefault(message["rank"], time.monotonic())
+            self.finish_times.setdefault(message["rank"], time.monotonic())
         elif kind == "ended" and self.contract.is_master:
             self.ended_nodes.add(node)
         elif kind == "verdict" and node == 0:
@@ -155,7 +157,7 @@ class Job:
         """Agree on the cause with the other nodes, log it, and return its exit code."""
         cause, notes = self.failures.cause, self._notes()
         if self.verdict:
-            cause = Failure.from_message(self.verdict["cause"]) if self.verdict["cause"] else None
+            cause = JobFailure.from_message(self.verdict["cause"]) if self.verdict["cause"] else None
             notes = self.verdict["notes"]
         elif self.contract.is_master:
             self.nodes.tell("verdict", cause=cause.as_message() if cause else None, notes=notes)
@@ -174,15 +176,15 @@ class Job:
         if not cause or advice or not cause.waited:
             return [advice] if advice else []
         notes = []
-        if early := sorted(self.done):
-            ago = time.monotonic() - max(self.done.values())
+        if early := sorted(self.finish_times):
+            ago = time.monotonic() - max(self.finish_times.values())
             has = "has" if len(early) == 1 else "have"
             notes.append(
-                f"it waited for another; {named('rank', early)} {has} ended with 0 before, {ago:.0f} s ago: "
+                f"it waited for another; {join_numbers('rank', early)} {has} ended with 0 before, {ago:.0f} s ago: "
                 "do all ranks take the same number of steps?"
             )
         if hung := self.failures.hung:
             notes.append(
-                f"it waited for another; {named('rank', hung)} did not end by itself, so perhaps that one hangs."
+                f"it waited for another; {join_numbers('rank', hung)} did not end by itself, so perhaps that one hangs."
             )
         return notes

@@ -26,22 +26,22 @@ _MOST_READS = 16  # in one call: an endless stream must not delay the other conn
 
 
 class Wire:
-    """A connected non-blocking socket. ``gone`` is the reason why no more messages come, or empty."""
+    """A connected non-blocking socket. ``end_reason`` is the reason why no more messages come, or empty."""
 
-    def __init__(self, connected: socket.socket, *, most_bytes: int = _MOST_BYTES) -> None:
-        connected.setblocking(False)
+    def __init__(self, connection: socket.socket, *, most_bytes: int = _MOST_BYTES) -> None:
+        connection.setblocking(False)
         with contextlib.suppress(OSError):
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = connected
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connection
         self._most_bytes = most_bytes
         self._unread = b""
         self._unsent = b""
-        self._kept: deque[Message] = deque()
+        self._backlog: deque[Message] = deque()
         self._beat = 0.0
         self._finishing = self._finished = False
         self._seals: Seals | None = None
-        self.heard = time.monotonic()
-        self.gone = ""
+        self.last_receipt = time.monotonic()
+        self.end_reason = ""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -68,7 +68,7 @@ class Wire:
     @property
     def unsent(self) -> bool:
         """Return True if bytes wait until the other side reads."""
-        return bool(self._unsent) and not self.gone
+        return bool(self._unsent) and not self.end_reason
 
     def trust(self) -> None:
         """Allow long messages, as the other side has proven itself."""
@@ -80,26 +80,26 @@ class Wire:
 
     def send(self, kind: str, **values: Any) -> None:
         """Send a message now, or later if the other side reads slowly; if it never reads, ``gone`` is set."""
-        if self.gone or self._finishing:
+        if self.end_reason or self._finishing:
             return
         line = json.dumps({"kind": kind, **values}).encode()
         self._unsent += (self._seals.put_on(line) if self._seals else line) + b"\n"
         self.flush()
         if len(self._unsent) > _MOST_UNSENT:
-            self.gone = "it does not read what is sent to it"
+            self.end_reason = "it does not read what is sent to it"
 
     def flush(self) -> None:
         """Send unsent bytes as far as the socket takes them."""
         try:
-            while self._unsent and not self.gone:
+            while self._unsent and not self.end_reason:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
-            if self._finishing and not self._finished and not self.gone:
+            if self._finishing and not self._finished and not self.end_reason:
                 self._finished = True
                 self._socket.shutdown(socket.SHUT_WR)
         except BlockingIOError:
             pass
         except OSError as error:
-            self.gone = self.gone or error.strerror or str(error)
+            self.end_reason = self.end_reason or error.strerror or str(error)
 
     def receive(self) -> list[Message]:
         """Return the messages since the last call, without waiting. Invalid bytes end the connection."""
@@ -116,54 +116,54 @@ class Wire:
             for line in lines:
                 bare = self._seals.take_off(line) if self._seals else line
                 if bare is None:
-                    self.gone, self._unread = UNSEALED, b""
+                    self.end_reason, self._unread = UNSEALED, b""
                     break  # all lines before it are proven
                 messages.append(parse(bare))
         except ValueError:
-            self.gone = "it does not speak as `run` does"
+            self.end_reason = "it does not speak as `run` does"
             self._unread = b""
             return []
         if messages:  # incomplete lines do not prove that the node is alive
-            self.heard = time.monotonic()
+            self.last_receipt = time.monotonic()
         return [message for message in messages if message["kind"] != "beat"]
 
     def _read(self) -> bytes:
-        if self.gone:
+        if self.end_reason:
             return b""
         try:
             data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:
             return b""
         except OSError as error:
-            self.gone = error.strerror or str(error)
+            self.end_reason = error.strerror or str(error)
             return b""
         if not data:
-            self.gone = "it closed the connection"
+            self.end_reason = "it closed the connection"
         return data
 
     def next(self, seconds: float) -> Message | None:
         """Wait for the next message; None after so many seconds. For nodes with a single connection."""
-        if not self._kept:
+        if not self._backlog:
             waiting = select.poll()
             waiting.register(self._socket, select.POLLIN | (select.POLLOUT if self.unsent else 0))
             waiting.poll(max(0.0, seconds) * 1000)
             self.flush()
-            self._kept.extend(self.receive())
-        return self._kept.popleft() if self._kept else None
+            self._backlog.extend(self.receive())
+        return self._backlog.popleft() if self._backlog else None
 
     def rest(self) -> list[Message]:
         """Return the messages that `next` has received but not yet returned."""
-        kept, self._kept = list(self._kept), deque()
-        return kept
+        kept_items, self._backlog = list(self._backlog), deque()
+        return kept_items
 
     def keep_alive(self) -> None:
         """Send a heartbeat if it is due, and set ``gone`` if the other side has sent none for 15 s."""
         now = time.monotonic()
-        if not self.gone and now - self._beat >= BEAT_SECONDS:
+        if not self.end_reason and now - self._beat >= BEAT_SECONDS:
             self._beat = now
             self.send("beat")
-        if not self.gone and now - self.heard >= LOST_SECONDS:
-            self.gone = f"it said nothing for {LOST_SECONDS:.0f} s"
+        if not self.end_reason and now - self.last_receipt >= LOST_SECONDS:
+            self.end_reason = f"it said nothing for {LOST_SECONDS:.0f} s"
 
     def finish(self) -> None:
         """Close the sending side when all bytes are sent; keep on receiving."""

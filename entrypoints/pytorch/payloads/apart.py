@@ -16,21 +16,21 @@ from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 from ..launch.limits import THREAD_LIMIT
-from .verdict import Outcome, Tell, Verdict, one_line
+from .verdict import PayloadOutcome, PayloadVerdict, Tell, one_line
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LOOK_SECONDS = 0.2
 
 
-class Told(BaseException):
+class Signalled(BaseException):
     """Raised by a signal that ends this process; the text is the signal's name."""
 
 
 @dataclass
-class Ended:
+class ProcessEnd:
     """The end of the child: its verdict, or the reason why there is none, with the seconds of the finished checks."""
 
-    verdict: Verdict | None = None
+    verdict: PayloadVerdict | None = None
     reason: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -43,8 +43,8 @@ class Observer(Protocol):
 
 
 def run_apart(
-    work: Callable[[Tell], Verdict], timeout: float, name: str = "smoke", observer: Observer | None = None
-) -> Ended:
+    work: Callable[[Tell], PayloadVerdict], timeout: float, name: str = "smoke", observer: Observer | None = None
+) -> ProcessEnd:
     """Run ``work`` in a forked child for at most ``timeout`` seconds (inf: no limit), and leave no process behind.
 
     The ``observer`` is called about every 0.2 s, in this thread. The child's stdout is this process's stderr, so that
@@ -59,7 +59,7 @@ def run_apart(
     except OSError as error:
         os.close(reading)
         os.close(writing)
-        return Ended(reason=f"its process cannot be started ({error.strerror}): {THREAD_LIMIT}")
+        return ProcessEnd(reason=f"its process cannot be started ({error.strerror}): {THREAD_LIMIT}")
     if child == 0:
         os.close(reading)
         _be_child(work, writing, timeout, parent, name)
@@ -70,8 +70,8 @@ def run_apart(
     try:
         with _signals_raise():
             return watch.follow(time.monotonic() + timeout, timeout)
-    except Told as told:
-        raise Told(f"{told}{watch.place}") from None
+    except Signalled as report:
+        raise Signalled(f"{report}{watch.place}") from None
     finally:
         watch.close()
 
@@ -84,7 +84,7 @@ class _Watch:
         self._child = child
         self._reading = reading
         self._unfinished = b""
-        self._ended = Ended()
+        self._end = ProcessEnd()
         self._doing = ""
         self._code: int | None = None
 
@@ -92,12 +92,12 @@ class _Watch:
     def place(self) -> str:
         return f" in the check {self._doing}" if self._doing else ""
 
-    def follow(self, deadline: float, timeout: float) -> Ended:
-        while self._ended.verdict is None:
+    def follow(self, deadline: float, timeout: float) -> ProcessEnd:
+        while self._end.verdict is None:
             left = deadline - time.monotonic()
             if left <= 0:
-                self._ended.reason = f"no end after {timeout:g} s{self.place}: it was killed"
-                return self._ended
+                self._end.reason = f"no end after {timeout:g} s{self.place}: it was killed"
+                return self._end
             if self._observer:
                 self._observer.look(self._child)
             ready, _, _ = select.select([self._reading], [], [], min(left, _LOOK_SECONDS))
@@ -107,9 +107,9 @@ class _Watch:
             if self._is_dead(wait=bool(ready)) and not self._read_verdict():
                 code = self._code or 0
                 how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code} and no verdict"
-                self._ended.reason = f"the process ended {how}{self.place}"
-                return self._ended
-        return self._ended
+                self._end.reason = f"the process ended {how}{self.place}"
+                return self._end
+        return self._end
 
     def close(self) -> None:
         """Kill the child and its descendants."""
@@ -130,7 +130,7 @@ class _Watch:
         """Read the events before the child's death; return True if the verdict is among them."""
         while select.select([self._reading], [], [], 0)[0] and self._read():
             pass
-        return self._ended.verdict is not None
+        return self._end.verdict is not None
 
     def _hear(self, event: Mapping[str, Any]) -> None:
         if "begin" in event:
@@ -138,10 +138,10 @@ class _Watch:
         elif "end" in event:
             self._doing = ""
             if "seconds" in event:
-                self._ended.seconds[event["end"]] = event["seconds"]
+                self._end.seconds[event["end"]] = event["seconds"]
         elif "verdict" in event:
             values = event["verdict"]
-            self._ended.verdict = Verdict(**{**values, "outcome": Outcome(values["outcome"])})
+            self._end.verdict = PayloadVerdict(**{**values, "outcome": PayloadOutcome(values["outcome"])})
         elif self._observer:
             self._observer.hear(event)
 
@@ -165,7 +165,7 @@ def _signals_raise() -> Iterator[None]:
         for each in numbers:
             signal.signal(each, signal.SIG_IGN)
         before.clear()
-        raise Told(signal.Signals(number).name)
+        raise Signalled(signal.Signals(number).name)
 
     for number in numbers:
         before[number] = signal.signal(number, handle)
@@ -176,7 +176,7 @@ def _signals_raise() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _be_child(work: Callable[[Tell], Verdict], writing: int, timeout: float, parent: int, name: str) -> NoReturn:
+def _be_child(work: Callable[[Tell], PayloadVerdict], writing: int, timeout: float, parent: int, name: str) -> NoReturn:
     """Run ``work`` and end the process without Python's finalization, in which C++ threads of torch can abort."""
 
     def tell(event: Mapping[str, Any]) -> None:

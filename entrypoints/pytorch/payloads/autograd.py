@@ -11,12 +11,12 @@ from .device import expect_on, facts, open_device
 from .verdict import Checks, expect
 
 if TYPE_CHECKING:
-    from .cli import Options
+    from .cli import PayloadOptions
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-def check(checks: Checks, options: "Options") -> None:
+def check(checks: Checks, options: "PayloadOptions") -> None:
     device = open_device(options.device)
     tests = (_gradients, _double_backward, _gradcheck, _own_function)
     for name, test in zip(("gradients", "double-backward", "gradcheck", "own-function"), tests, strict=True):
@@ -37,17 +37,17 @@ def _gradients(device: torch.device) -> None:
     values = steps(64, 1)
     x = torch.tensor(values, device=device, dtype=torch.float64, requires_grad=True)
     (x.sin() * (-x * x).exp()).sum().backward()
-    wanted = [(math.cos(v) - 2 * v * math.sin(v)) * math.exp(-v * v) for v in values]
-    expect_close(expect_on(_grad(x), device, torch.float64), wanted, 16 * unit(torch.float64))
+    expected_values = [(math.cos(v) - 2 * v * math.sin(v)) * math.exp(-v * v) for v in values]
+    expect_close(expect_on(_grad(x), device, torch.float64), expected_values, 16 * unit(torch.float64))
 
     rows = [steps(8, 20 + number) for number in range(12)]
     a = torch.tensor(rows, device=device)
     y = torch.tensor(values[:8], device=device, requires_grad=True)
     (a @ y).square().sum().backward()
     product = [math.fsum(map(float.__mul__, row, values[:8])) for row in rows]
-    wanted = [2 * math.fsum(row[k] * one for row, one in zip(rows, product, strict=True)) for k in range(8)]
+    expected_values = [2 * math.fsum(row[k] * one for row, one in zip(rows, product, strict=True)) for k in range(8)]
     # Sums of 8 and of 12 terms of at most 8: each addition rounds once.
-    expect_close(expect_on(_grad(y), device, torch.float32), wanted, 2 * 20 * 12 * 8 * unit(torch.float32))
+    expect_close(expect_on(_grad(y), device, torch.float32), expected_values, 2 * 20 * 12 * 8 * unit(torch.float32))
 
 
 def _grad(tensor: torch.Tensor) -> torch.Tensor:
@@ -63,10 +63,10 @@ def _double_backward(device: torch.device) -> None:
     (first,) = torch.autograd.grad((x**4).sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)
     (third,) = torch.autograd.grad(second.sum(), x)
-    for found, wanted in (
+    for value, expected_values in (
         (first, [4 * v**3 for v in values]), (second, [12 * v**2 for v in values]), (third, [24 * v for v in values]),
     ):  # fmt: skip
-        expect_close(expect_on(found, device, torch.float64), wanted, 64 * unit(torch.float64))
+        expect_close(expect_on(value, device, torch.float64), expected_values, 64 * unit(torch.float64))
 
 
 def _gradcheck(device: torch.device) -> None:
@@ -89,7 +89,7 @@ def _gradcheck(device: torch.device) -> None:
     expect(right, "second derivatives are not the differences of the first")
 
 
-class _Doubled(torch.autograd.Function):
+class _WrongGradient(torch.autograd.Function):
     """A function with a custom backward that does not fit its forward: the result shows that torch calls it."""
 
     @staticmethod
@@ -106,7 +106,7 @@ class _Doubled(torch.autograd.Function):
 def _own_function(device: torch.device) -> None:
     values = steps(16, 4)
     x = torch.tensor(values, device=device, requires_grad=True)
-    _Doubled.apply(x).sum().backward()
+    _WrongGradient.apply(x).sum().backward()
     expect_close(expect_on(_grad(x), device), [2 * value for value in values], 0.0)
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from ..launch.limits import why_no_thread
-from .apart import Told, run_apart
+from .apart import Signalled, run_apart
 from .command_line import Parser
 from .expected import parse_expected
-from .verdict import Checks, NotRun, Outcome, Tell, Verdict, one_line, outcome_of_all
+from .verdict import Checks, NotRun, PayloadOutcome, PayloadVerdict, Tell, one_line, outcome_of_all
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ examples:
 
 
 @dataclass(frozen=True)
-class Options:
+class PayloadOptions:
     """The options of a payload. ``turn`` is the number of payloads before it."""
 
     device: str = "cpu"
@@ -69,7 +69,7 @@ class Arguments:
     """The command line."""
 
     names: tuple[str, ...]
-    options: Options
+    options: PayloadOptions
     timeout: float
     list: bool = False
 
@@ -77,19 +77,19 @@ class Arguments:
 def parse(words: list[str]) -> Arguments:
     """Parse the command line. Raises SystemExit: 64 with a sentence on stderr if it is wrong, 0 after --help."""
     parser = _parser()
-    given = parser.parse_args(words)
-    for name in given.names:
+    argument = parser.parse_args(words)
+    for name in argument.names:
         if name not in PAYLOADS:
             parser.error(f"unknown payload {name!r}, choose from {', '.join(PAYLOADS)}")
-    if not given.names and not given.list:
+    if not argument.names and not argument.list:
         parser.error(f"no payload was given, choose from {', '.join(PAYLOADS)}")
-    if given.timeout <= 0:
-        parser.error(f"--timeout is {given.timeout:g}, it must be above 0")
+    if argument.timeout <= 0:
+        parser.error(f"--timeout is {argument.timeout:g}, it must be above 0")
     try:
-        expected = parse_expected(given.expect)
+        expected = parse_expected(argument.expect)
     except ValueError as error:
         parser.error(f"--expect: {error}")
-    return Arguments(tuple(given.names), Options(given.device, expected), given.timeout, given.list)
+    return Arguments(tuple(argument.names), PayloadOptions(argument.device, expected), argument.timeout, argument.list)
 
 
 def _parser() -> Parser:
@@ -115,7 +115,7 @@ def main(words: list[str]) -> int:
         verdict = _fail(name, arguments, missing) if missing else _judge(name, arguments, turn)
         _say(verdict)
         outcomes.append(verdict.outcome)
-        job_ends = verdict.outcome is Outcome.FAILED and PAYLOADS[name].together and "RANK" in os.environ
+        job_ends = verdict.outcome is PayloadOutcome.FAILED and PAYLOADS[name].together and "RANK" in os.environ
         if job_ends or verdict.figures.get("told"):
             break  # the other ranks do not start the next payload
     return outcome_of_all(outcomes).exit_code
@@ -139,19 +139,19 @@ def _import_torch(*, trains: bool) -> str:
     return ""
 
 
-def _judge(name: str, arguments: Arguments, turn: int) -> Verdict:
+def _judge(name: str, arguments: Arguments, turn: int) -> PayloadVerdict:
     start = time.perf_counter()
     device, options = "cuda" if name == "nccl" else arguments.options.device, replace(arguments.options, turn=turn)
     try:
         end = run_apart(lambda tell: _work(name, device, options, tell), arguments.timeout)
-    except Told as signal:
+    except Signalled as signal:
         return _fail(name, arguments, f"told to end by {signal}", {"told": str(signal)})
     if end.verdict:
         return end.verdict
-    return Verdict(name, device, Outcome.FAILED, end.reason, time.perf_counter() - start, end.seconds)
+    return PayloadVerdict(name, device, PayloadOutcome.FAILED, end.reason, time.perf_counter() - start, end.seconds)
 
 
-def _work(name: str, device: str, options: Options, tell: Tell) -> Verdict:
+def _work(name: str, device: str, options: PayloadOptions, tell: Tell) -> PayloadVerdict:
     """Run one payload; this is the child process."""
     payload = PAYLOADS[name]
     checks = Checks(tell, together=payload.together)
@@ -161,7 +161,9 @@ def _work(name: str, device: str, options: Options, tell: Tell) -> Verdict:
     except NotRun as reason:
         seconds = time.perf_counter() - start
         if not checks.failures:
-            return Verdict(name, device, Outcome.NOT_RUN, str(reason), seconds, checks.seconds, checks.figures)
+            return PayloadVerdict(
+                name, device, PayloadOutcome.NOT_RUN, str(reason), seconds, checks.seconds, checks.figures
+            )
     except Exception as error:
         if not checks.failures:  # else a failed check has recorded the error
             traceback.print_exc(file=sys.stderr)
@@ -169,11 +171,11 @@ def _work(name: str, device: str, options: Options, tell: Tell) -> Verdict:
     return checks.verdict(name, device, time.perf_counter() - start)
 
 
-def _fail(name: str, arguments: Arguments, reason: str, figures: Mapping[str, object] | None = None) -> Verdict:
-    return Verdict(name, arguments.options.device, Outcome.FAILED, reason, figures=figures or {})
+def _fail(name: str, arguments: Arguments, reason: str, figures: Mapping[str, object] | None = None) -> PayloadVerdict:
+    return PayloadVerdict(name, arguments.options.device, PayloadOutcome.FAILED, reason, figures=figures or {})
 
 
-def _say(verdict: Verdict) -> None:
+def _say(verdict: PayloadVerdict) -> None:
     """Print the verdict's line; of ranks that work together only rank 0 does, which knows the others' failures."""
     rank = int(os.environ.get("RANK", "0"))
     if PAYLOADS[verdict.payload].together and rank > 0:

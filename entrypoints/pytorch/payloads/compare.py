@@ -43,23 +43,23 @@ def signs(count: int, seed: int) -> list[int]:
 
 
 def expect_close(
-    found: torch.Tensor | Sequence[float], wanted: Sequence[float], allowed: Sequence[float] | float
+    actual: torch.Tensor | Sequence[float], expected: Sequence[float], tolerance: Sequence[float] | float
 ) -> None:
     """Raise Wrong unless every number is within its allowed error of the reference; NaN never is."""
-    if isinstance(found, torch.Tensor):
-        found = found.detach().cpu().double().reshape(-1).tolist()
-    values = [float(value) for value in found]
-    expect(len(values) == len(wanted), f"{len(values)} numbers instead of {len(wanted)}")
-    bounds: Iterable[float] = [allowed] * len(values) if isinstance(allowed, float | int) else allowed
-    for place, (value, reference, bound) in enumerate(zip(values, wanted, bounds, strict=True)):
+    if isinstance(actual, torch.Tensor):
+        actual = actual.detach().cpu().double().reshape(-1).tolist()
+    values = [float(value) for value in actual]
+    expect(len(values) == len(expected), f"{len(values)} numbers instead of {len(expected)}")
+    bounds: Iterable[float] = [tolerance] * len(values) if isinstance(tolerance, float | int) else tolerance
+    for place, (value, reference, bound) in enumerate(zip(values, expected, bounds, strict=True)):
         near = math.isfinite(value) and abs(value - reference) <= bound
         expect(near, f"number {place} is {value:.9g}, the reference is {reference:.9g}, allowed is {bound:.2g}")
 
 
-def expect_same(found: torch.Tensor, wanted: torch.Tensor, what: str) -> None:
+def expect_same(actual: torch.Tensor, expected: torch.Tensor, what: str) -> None:
     """Raise Wrong unless both have the same bits, shape and type."""
-    expect(found.dtype == wanted.dtype and found.shape == wanted.shape, f"{what}: shape or type differ")
-    expect(torch.equal(found, wanted), f"{what}: values differ")
+    expect(actual.dtype == expected.dtype and actual.shape == expected.shape, f"{what}: shape or type differ")
+    expect(torch.equal(actual, expected), f"{what}: values differ")
 
 
 def product(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> list[list[float]]:

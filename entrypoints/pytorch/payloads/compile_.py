@@ -14,13 +14,13 @@ from .device import expect_on, facts, open_device
 from .verdict import Checks, NotRun, expect
 
 if TYPE_CHECKING:
-    from .cli import Options
+    from .cli import PayloadOptions
 
 _CXX = ("g++", "c++", "clang++", "clang")
 _CC = ("gcc", "cc", "clang")
 
 
-def check(checks: Checks, options: "Options") -> None:
+def check(checks: Checks, options: "PayloadOptions") -> None:
     _find_compiler("CXX", _CXX, "no C++ compiler: torch.compile needs one at run time; use the devel image")
     if options.device == "cuda":
         _find_compiler("CC", _CC, "no C compiler: triton needs one at run time; use the devel image")
@@ -46,9 +46,9 @@ def check(checks: Checks, options: "Options") -> None:
 
 
 def _find_compiler(variable: str, names: tuple[str, ...], reason: str) -> None:
-    chosen = os.environ.get(variable)
-    if not any(shutil.which(name) for name in ([chosen] if chosen else names)):
-        raise NotRun(f"{reason} (CXX is {chosen})" if chosen else reason)
+    choice = os.environ.get(variable)
+    if not any(shutil.which(name) for name in ([choice] if choice else names)):
+        raise NotRun(f"{reason} (CXX is {choice})" if choice else reason)
 
 
 def _formula(x: torch.Tensor) -> torch.Tensor:
@@ -70,6 +70,6 @@ def _compare(device: torch.device, function: object, inputs: list[torch.Tensor])
         gradients = torch.autograd.grad(out.square().sum(), leaves)
         results.append([out.detach(), *gradients])
     for eager, built in zip(*results, strict=True):
-        wanted = eager.double().reshape(-1).tolist()
-        largest = max(1.0, *map(abs, wanted))
-        expect_close(expect_on(built, device, torch.float32), wanted, 1e-5 * largest)
+        expected = eager.double().reshape(-1).tolist()
+        largest = max(1.0, *map(abs, expected))
+        expect_close(expect_on(built, device, torch.float32), expected, 1e-5 * largest)

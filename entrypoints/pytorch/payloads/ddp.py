@@ -15,11 +15,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .compare import expect_close
 from .device import expect_on, facts
-from .group import Group, expect_equal_models, open_group
+from .group import RankGroup, expect_equal_models, open_group
 from .verdict import Checks, NotRun, expect
 
 if TYPE_CHECKING:
-    from .cli import Options
+    from .cli import PayloadOptions
 
 _WIDTH = 1000
 _BATCH = 16
@@ -27,7 +27,7 @@ _STEPS = 30
 _DTYPES = (torch.float32, torch.float64, torch.int64, torch.bfloat16)
 
 
-def check(checks: Checks, options: "Options", more: Callable[[Checks, Group], None] | None = None) -> None:
+def check(checks: Checks, options: "PayloadOptions", more: Callable[[Checks, RankGroup], None] | None = None) -> None:
     """Run all checks, and then ``more``, the checks of another payload in the same group."""
     with open_group(checks, options.device, options.turn) as group:
         _collectives(checks, group)
@@ -38,7 +38,7 @@ def check(checks: Checks, options: "Options", more: Callable[[Checks, Group], No
         checks.figures |= facts(group.device)
 
 
-def _collectives(checks: Checks, group: Group) -> None:
+def _collectives(checks: Checks, group: RankGroup) -> None:
     """Check the collectives. All numbers are whole and small, so that results are exact."""
     with checks("ranks"):
         checks.figures["ranks"] = _ranks(group)
@@ -49,7 +49,7 @@ def _collectives(checks: Checks, group: Group) -> None:
             test(group)
 
 
-def _ranks(group: Group) -> list[str]:
+def _ranks(group: RankGroup) -> list[str]:
     """Return ``host/local rank`` of each rank; each must be unique."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
     reports = group.gather((dist.get_rank(), f"{socket.gethostname()}/{local}"), tuple[int, str])
@@ -59,7 +59,7 @@ def _ranks(group: Group) -> list[str]:
     return places
 
 
-def _all_reduce(group: Group) -> None:
+def _all_reduce(group: RankGroup) -> None:
     """Reduce the numbers of the ranks: 0 + 1 + … + N-1 = N(N-1)/2."""
     size, device = group.size, group.device
     sums = [torch.full((_WIDTH,), group.rank, dtype=dtype, device=device) for dtype in _DTYPES]
@@ -68,16 +68,16 @@ def _all_reduce(group: Group) -> None:
         dist.all_reduce(values)
     dist.all_reduce(least, op=dist.ReduceOp.MIN)
     dist.all_reduce(most, op=dist.ReduceOp.MAX)
-    wanted = size * (size - 1) / 2
+    expected = size * (size - 1) / 2
     with group.judging():
         for values, dtype in zip(sums, _DTYPES, strict=True):
-            right = bool((expect_on(values, device, dtype) == wanted).all())
-            expect(right, f"the sum of {size} ranks as {dtype} is {values[-1].item():g}, not {wanted:g}")
-        found = (least.item(), most.item())
-        expect(found == (0, size - 1), f"the least and the most of {size} ranks are {found}")
+            right = bool((expect_on(values, device, dtype) == expected).all())
+            expect(right, f"the sum of {size} ranks as {dtype} is {values[-1].item():g}, not {expected:g}")
+        matches = (least.item(), most.item())
+        expect(matches == (0, size - 1), f"the least and the most of {size} ranks are {matches}")
 
 
-def _broadcast(group: Group) -> None:
+def _broadcast(group: RankGroup) -> None:
     whole = torch.arange(_WIDTH, device=group.device)
     received = [whole * (group.rank + 1) for _ in range(group.size)]
     for source, values in enumerate(received):
@@ -87,16 +87,16 @@ def _broadcast(group: Group) -> None:
             expect(torch.equal(values, whole * (source + 1)), f"the broadcast of rank {source} has arrived changed")
 
 
-def _all_gather(group: Group) -> None:
+def _all_gather(group: RankGroup) -> None:
     own = torch.full((7,), group.rank * group.rank, device=group.device)
     parts = [torch.full_like(own, -1) for _ in range(group.size)]
     dist.all_gather(parts, own)
-    found = [int(part[-1]) for part in parts]
+    matches = [int(part[-1]) for part in parts]
     with group.judging():
-        expect(found == [rank * rank for rank in range(group.size)], f"gathered from {group.size} ranks: {found}")
+        expect(matches == [rank * rank for rank in range(group.size)], f"gathered from {group.size} ranks: {matches}")
 
 
-def _ring(group: Group) -> None:
+def _ring(group: RankGroup) -> None:
     """Send from each rank to the next one."""
     if group.size == 1:
         raise NotRun("there is one rank: nobody to send to")
@@ -106,12 +106,12 @@ def _ring(group: Group) -> None:
     both = [dist.P2POp(dist.isend, own, after), dist.P2POp(dist.irecv, received, before)]
     for request in dist.batch_isend_irecv(both):
         request.wait()
-    wanted = torch.arange(_WIDTH, device=group.device) + before * _WIDTH
+    expected = torch.arange(_WIDTH, device=group.device) + before * _WIDTH
     with group.judging():
-        expect(torch.equal(received, wanted), f"the values of rank {before} did not arrive here")
+        expect(torch.equal(received, expected), f"the values of rank {before} did not arrive here")
 
 
-def _barrier(group: Group) -> None:
+def _barrier(group: RankGroup) -> None:
     """Count the ranks that have reached the barrier: all of them must be counted when it lets one pass."""
     store = dist.distributed_c10d._get_default_store()
     store.add("torchbake/at-barrier", 1)
@@ -134,7 +134,7 @@ def _model(device: torch.device, seed: int) -> nn.Module:
     return nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 1)).to(device)
 
 
-def _training(checks: Checks, group: Group) -> list[float]:
+def _training(checks: Checks, group: RankGroup) -> list[float]:
     """Train models that differ at first, on different data: only DDP makes them equal."""
     model = _model(group.device, seed=group.rank)
     shared = DistributedDataParallel(model)
@@ -161,7 +161,7 @@ def _training(checks: Checks, group: Group) -> list[float]:
     return [means[0], means[-1]]
 
 
-def _expect_mean_gradients(group: Group, model: nn.Module) -> None:
+def _expect_mean_gradients(group: RankGroup, model: nn.Module) -> None:
     """Check that each rank's gradient is the mean of the gradients on all ranks' data."""
     alone = _model(group.device, seed=0)
     total: list[torch.Tensor] = [torch.zeros_like(parameter) for parameter in alone.parameters()]
@@ -170,13 +170,13 @@ def _expect_mean_gradients(group: Group, model: nn.Module) -> None:
         gradients = torch.autograd.grad(nn.functional.mse_loss(alone(x), y), list(alone.parameters()))
         total = [one + gradient for one, gradient in zip(total, gradients, strict=True)]
     with group.judging():
-        for wanted, parameter in zip(total, model.parameters(), strict=True):
+        for expected, parameter in zip(total, model.parameters(), strict=True):
             assert parameter.grad is not None
-            mean = (wanted / group.size).double().reshape(-1).tolist()
+            mean = (expected / group.size).double().reshape(-1).tolist()
             expect_close(parameter.grad, mean, 1e-5 * (1 + max(map(abs, mean))))
 
 
-def _expect_like_one_process(group: Group, model: nn.Module) -> None:
+def _expect_like_one_process(group: RankGroup, model: nn.Module) -> None:
     """Compare with a model that is trained in one process on the data of all ranks: only the order of sums differs."""
     alone = _model(group.device, seed=0)
     parts = [_data(rank) for rank in range(group.size)]
@@ -187,5 +187,5 @@ def _expect_like_one_process(group: Group, model: nn.Module) -> None:
         nn.functional.mse_loss(alone(x), y).backward()
         optimizer.step()
     with group.judging():
-        for wanted, found in zip(alone.parameters(), model.parameters(), strict=True):
-            expect_close(found, wanted.detach().double().reshape(-1).tolist(), 1e-3)
+        for expected, value in zip(alone.parameters(), model.parameters(), strict=True):
+            expect_close(value, expected.detach().double().reshape(-1).tolist(), 1e-3)

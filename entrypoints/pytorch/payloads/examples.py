@@ -13,11 +13,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from .device import expect_on, facts
-from .group import Group, expect_equal_models, open_group
+from .group import RankGroup, expect_equal_models, open_group
 from .verdict import Checks, expect
 
 if TYPE_CHECKING:
-    from .cli import Options
+    from .cli import PayloadOptions
 
 _BATCH = 32  # of each rank
 _TRAINED_ON = 1536  # samples of all ranks together
@@ -26,7 +26,7 @@ _JUDGED_ON = 512
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def check(checks: Checks, options: "Options") -> None:
+def check(checks: Checks, options: "PayloadOptions") -> None:
     with open_group(checks, options.device, options.turn) as group:
         with checks("digits"):
             _digits(checks, group)
@@ -53,7 +53,7 @@ def curve(number: int, seed: int) -> TensorDataset:
     return TensorDataset(x, torch.sin(2 * x) + x / 2 + 0.05 * torch.randn(number, 1, generator=source))
 
 
-def _digits(checks: Checks, group: Group) -> None:
+def _digits(checks: Checks, group: RankGroup) -> None:
     torch.manual_seed(1)
     model = nn.Sequential(
         nn.Conv2d(1, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(),
@@ -69,7 +69,7 @@ def _digits(checks: Checks, group: Group) -> None:
     expect(right > 0.9, f"{right:.0%} of {_JUDGED_ON} unseen pictures were recognised, not 90 %")
 
 
-def _regression(checks: Checks, group: Group) -> None:
+def _regression(checks: Checks, group: RankGroup) -> None:
     torch.manual_seed(2)
     model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1))
     losses = _train(group, model, curve(_TRAINED_ON, 3), nn.functional.mse_loss, steps=250)
@@ -82,7 +82,7 @@ def _regression(checks: Checks, group: Group) -> None:
     expect(error < 0.1, f"the mean square error on unseen points is {error:.3g}, not below 0.1")
 
 
-def _train(group: Group, model: nn.Module, data: TensorDataset, loss_of: Loss, *, steps: int) -> list[float]:
+def _train(group: RankGroup, model: nn.Module, data: TensorDataset, loss_of: Loss, *, steps: int) -> list[float]:
     """Train, and return the mean loss of all ranks in the first step and over the last tenth of the steps."""
     model.to(group.device)
     shared = DistributedDataParallel(model) if group.size > 1 else model
@@ -102,7 +102,7 @@ def _train(group: Group, model: nn.Module, data: TensorDataset, loss_of: Loss, *
     return [sum(values) / group.size for values in zip(*of_ranks, strict=True)]
 
 
-def _batches(group: Group, data: TensorDataset) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _batches(group: RankGroup, data: TensorDataset) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield batches without an end, so that any number of ranks takes the same number of steps."""
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(data, group.size, group.rank, seed=5)
     for epoch in count():

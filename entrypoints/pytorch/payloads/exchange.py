@@ -53,12 +53,12 @@ def _read(value: Any, kind: Any) -> Any:
         _expect(len(kinds) == len(value), kind)
         return origin(_read(each, expected) for each, expected in zip(value, kinds, strict=True))
     if kind is float and type(value) is int:
-        value = float(_bounded(value))
+        value = float(_bound(value))
     _expect(type(value) is kind, kind)
-    return _bounded(value) if kind is int else value
+    return _bound(value) if kind is int else value
 
 
-def _bounded(value: int) -> int:
+def _bound(value: int) -> int:
     if not -_LARGEST <= value < _LARGEST:
         raise ValueError("a number of more than 64 bits")
     return value

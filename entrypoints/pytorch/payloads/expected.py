@@ -22,21 +22,21 @@ def parse_expected(text: str) -> dict[str, str | None]:
     return values
 
 
-def disagreements(expected: Mapping[str, str | None], found: Mapping[str, str | None]) -> list[str]:
-    """Return a sentence for each key of ``expected`` that ``found`` does not meet."""
+def disagreements(expected: Mapping[str, str | None], actual: Mapping[str, str | None]) -> list[str]:
+    """Return a sentence for each key of ``expected`` that ``actual`` does not meet."""
     return [
-        f"{key} is {found.get(key) or 'not there'}, expected {wanted or 'none'}"
-        for key, wanted in expected.items()
-        if not _meets(key, wanted, found.get(key))
+        f"{key} is {actual.get(key) or 'not there'}, expected {expected_value or 'none'}"
+        for key, expected_value in expected.items()
+        if not _meets(key, expected_value, actual.get(key))
     ]
 
 
-def _meets(key: str, wanted: str | None, found: str | None) -> bool:
-    if wanted is None or found is None:
-        return wanted == found
+def _meets(key: str, expected: str | None, actual: str | None) -> bool:
+    if expected is None or actual is None:
+        return expected == actual
     if key == "torch":  # a wheel that is listed as 2.7.1 may be 2.7.1+cu126
-        release, _, local = wanted.partition("+")
-        found_release, _, found_local = found.partition("+")
+        release, _, local = expected.partition("+")
+        found_release, _, found_local = actual.partition("+")
         return release == found_release and local in ("", found_local)
     # The shorter version decides: a wheel of cuDNN is 9.5.1.17, and its library reports 9.5.1.
-    return all(one == other for one, other in zip(wanted.split("."), found.split("."), strict=False))
+    return all(one == other for one, other in zip(expected.split("."), actual.split("."), strict=False))

@@ -15,12 +15,12 @@ from .device import expect_on, facts, open_device
 from .verdict import Checks, NotRun, expect
 
 if TYPE_CHECKING:
-    from .cli import Options
+    from .cli import PayloadOptions
 
 _ONNX = ("onnx", "onnxscript")
 
 
-def check(checks: Checks, options: "Options") -> None:
+def check(checks: Checks, options: "PayloadOptions") -> None:
     device = open_device(options.device)
     model, x = _model(device), torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(2)).to(device)
     with checks("script"):
@@ -95,14 +95,14 @@ def _onnx(model: nn.Module, x: torch.Tensor) -> None:
     (name,) = (value.name for value in proto.graph.input)
     (result,) = ReferenceEvaluator(proto).run(None, {name: x.cpu().numpy()})
     with torch.no_grad():
-        wanted = model(x).double().reshape(-1).tolist()
-    expect_close(result.reshape(-1).tolist(), wanted, 1e-4)
+        expected = model(x).double().reshape(-1).tolist()
+    expect_close(result.reshape(-1).tolist(), expected, 1e-4)
 
 
-def _expect_near(found: torch.Tensor, eager: torch.Tensor, device: torch.device) -> None:
+def _expect_near(actual: torch.Tensor, eager: torch.Tensor, device: torch.device) -> None:
     """Compare within some float32 roundings of numbers about 1, as the operations may be fused."""
-    expect(found.shape == eager.shape, f"the shape is {tuple(found.shape)}, eager's {tuple(eager.shape)}")
-    expect_close(expect_on(found, device, torch.float32), eager.double().reshape(-1).tolist(), 1e-4)
+    expect(actual.shape == eager.shape, f"the shape is {tuple(actual.shape)}, eager's {tuple(eager.shape)}")
+    expect_close(expect_on(actual, device, torch.float32), eager.double().reshape(-1).tolist(), 1e-4)
 
 
 def _checkpoint(device: torch.device) -> None:
@@ -116,8 +116,8 @@ def _checkpoint(device: torch.device) -> None:
     resumed.load_state_dict(saved["model"])
     resumed_optimizer.load_state_dict(saved["optimizer"])
     _steps(resumed, resumed_optimizer, device, saved["step"])
-    for (name, wanted), found in zip(model.state_dict().items(), resumed.state_dict().values(), strict=True):
-        expect_same(expect_on(found, device), wanted, f"{name} after a checkpoint")
+    for (name, expected), value in zip(model.state_dict().items(), resumed.state_dict().values(), strict=True):
+        expect_same(expect_on(value, device), expected, f"{name} after a checkpoint")
 
 
 def _training(device: torch.device, seed: int = 3) -> tuple[nn.Module, torch.optim.Optimizer]:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """This rank, the number of all ranks, and this rank's device."""
 
     rank: int
@@ -43,18 +43,18 @@ class Group:
 
         The block itself must not use collectives.
         """
-        found = ""
+        text = ""
         try:
             yield
         except Wrong as wrong:
-            found = str(wrong)
-        for rank, failure in enumerate(self.gather(found, str)):
+            text = str(wrong)
+        for rank, failure in enumerate(self.gather(text, str)):
             if failure:
                 raise Wrong(f"rank {rank}: {failure}")
 
 
 @contextmanager
-def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[Group]:
+def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[RankGroup]:
     """Join all ranks of the job, or only this process, in a group; at its end rank 0 receives all ranks' failures.
 
     ``turn`` is the number of earlier groups of these ranks, in other processes. Raises NotRun if the device or the
@@ -68,7 +68,7 @@ def open_group(checks: Checks, device_name: str, turn: int = 0) -> Iterator[Grou
         raise NotRun(f"this torch is built without {backend}")
     with checks("start"):
         start_group(backend, device, turn)
-    group = Group(dist.get_rank(), dist.get_world_size(), device)
+    group = RankGroup(dist.get_rank(), dist.get_world_size(), device)
     checks.figures |= {"backend": backend, "world": group.size}
     yield group
     _hear_all(checks, group)
@@ -87,9 +87,9 @@ def start_group(backend: str, device: torch.device, turn: int = 0) -> None:
         dist.init_process_group(backend, timeout=timeout, device_id=bound)
     else:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout, device_id=bound)
-    for name, found in (("RANK", dist.get_rank()), ("WORLD_SIZE", dist.get_world_size())):
-        wanted = os.environ.get(name)
-        expect(wanted in (None, str(found)), f"{name} is {wanted}, and the group says {found}")
+    for name, value in (("RANK", dist.get_rank()), ("WORLD_SIZE", dist.get_world_size())):
+        expected = os.environ.get(name)
+        expect(expected in (None, str(value)), f"{name} is {expected}, and the group says {value}")
 
 
 def _store_of(turn: int, timeout: timedelta) -> tuple[dist.Store, int, int]:
@@ -149,7 +149,7 @@ def leave_group(device: torch.device) -> None:
         dist.destroy_process_group()
 
 
-def _hear_all(checks: Checks, group: Group) -> None:
+def _hear_all(checks: Checks, group: RankGroup) -> None:
     """Add the failures of all ranks to those of rank 0, which prints the verdict."""
     try:
         reports = group.gather((socket.gethostname(), list(checks.failures)), tuple[str, list[str]])
@@ -170,7 +170,7 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def expect_equal_models(group: Group, model: nn.Module, when: str) -> str:
+def expect_equal_models(group: RankGroup, model: nn.Module, when: str) -> str:
     """Return the common fingerprint of all ranks' models. Raises Wrong if they differ."""
     prints = group.gather(fingerprint(model), str)
     others = [rank for rank, one in enumerate(prints) if one != prints[0]]

@@ -12,33 +12,33 @@ from .device import expect_on, facts, open_device
 from .verdict import Checks, NotRun, expect
 
 if TYPE_CHECKING:
-    from .cli import Options
+    from .cli import PayloadOptions
 
 _COUNT = 96
 _BIG_MB = 16
 _SECONDS = 60
 
 
-def check(checks: Checks, options: "Options") -> None:
+def check(checks: Checks, options: "PayloadOptions") -> None:
     device = open_device(options.device)
     checks.figures["shm-mb"] = shutil.disk_usage("/dev/shm").total // 2**20  # workers pass samples through it
     with checks("workers"):
-        _every_sample_once(DataLoader(_Numbered(), batch_size=8, num_workers=2, timeout=_SECONDS))
+        _every_sample_once(DataLoader(_Squares(), batch_size=8, num_workers=2, timeout=_SECONDS))
     with checks("shuffle"):
-        _shuffled()
+        _shuffle()
     with checks("spawn"):
         spawn = {"multiprocessing_context": "spawn", "timeout": _SECONDS}
-        _every_sample_once(DataLoader(_Numbered(), batch_size=16, num_workers=1, **spawn))
+        _every_sample_once(DataLoader(_Squares(), batch_size=16, num_workers=1, **spawn))
     with checks("shared-memory"):
         _shared(checks)
     with checks("dead-worker"):
         _dead_worker()
     with checks("pinned"):
-        _pinned(device)
+        _pin(device)
     checks.figures |= facts(device)
 
 
-class _Numbered(Dataset[dict[str, Any]]):
+class _Squares(Dataset[dict[str, Any]]):
     """Sample k is k, its square, and the id of the process that made it."""
 
     def __len__(self) -> int:
@@ -70,23 +70,23 @@ class _Deadly(Dataset[int]):
 
 
 def _every_sample_once(loader: "DataLoader[dict[str, Any]]") -> None:
-    seen: list[int] = []
+    seen_names: list[int] = []
     makers: set[int] = set()
     for batch in loader:
-        seen += batch["x"][:, 0].tolist()
+        seen_names += batch["x"][:, 0].tolist()
         makers |= set(batch["process"].tolist())
         expect(bool((batch["x"][:, 1] == batch["x"][:, 0] ** 2).all()), "a sample is not what the worker made")
-    expect(seen == list(range(_COUNT)), "samples are missing, doubled, or out of order")
+    expect(seen_names == list(range(_COUNT)), "samples are missing, doubled, or out of order")
     expect(os.getpid() not in makers, "samples were made in the parent, not in workers")
-    wanted = loader.num_workers
-    expect(len(makers) == wanted, f"{len(makers)} workers made the samples, not {wanted}")
+    expected = loader.num_workers
+    expect(len(makers) == expected, f"{len(makers)} workers made the samples, not {expected}")
 
 
-def _shuffled() -> None:
+def _shuffle() -> None:
     orders = []
     for seed in (1, 1, 2):
         loader = DataLoader(
-            _Numbered(), batch_size=8, shuffle=True, num_workers=2, timeout=_SECONDS,
+            _Squares(), batch_size=8, shuffle=True, num_workers=2, timeout=_SECONDS,
             generator=torch.Generator().manual_seed(seed),
         )  # fmt: skip
         orders.append([int(value) for batch in loader for value in batch["x"][:, 0]])
@@ -98,8 +98,8 @@ def _shared(checks: Checks) -> None:
     """Check that large samples come through /dev/shm without a copy."""
     for index, sample in enumerate(DataLoader(_Big(), batch_size=None, num_workers=1, timeout=_SECONDS)):
         expect(sample.is_shared(), "the tensor of a worker is not in shared memory")
-        wanted = torch.arange(_BIG_MB * 2**18, dtype=torch.int32) * (index + 1)
-        expect(torch.equal(sample, wanted), "the tensor came changed out of shared memory")
+        expected = torch.arange(_BIG_MB * 2**18, dtype=torch.int32) * (index + 1)
+        expect(torch.equal(sample, expected), "the tensor came changed out of shared memory")
     checks.figures["shared-mb"] = 2 * _BIG_MB
 
 
@@ -113,13 +113,13 @@ def _dead_worker() -> None:
     expect(False, "a worker was killed, and the loader did not report it")
 
 
-def _pinned(device: torch.device) -> None:
+def _pin(device: torch.device) -> None:
     """Check that pinned batches arrive complete on the GPU when they are copied without waiting."""
     if device.type != "cuda":
         raise NotRun("pinned memory is for copies to a GPU, and this is the cpu")
-    loader = DataLoader(_Numbered(), batch_size=8, num_workers=2, pin_memory=True, timeout=_SECONDS)
-    seen: list[int] = []
+    loader = DataLoader(_Squares(), batch_size=8, num_workers=2, pin_memory=True, timeout=_SECONDS)
+    seen_names: list[int] = []
     for batch in loader:
         expect(batch["x"].is_pinned(), "pin_memory=True gave memory that is not pinned")
-        seen += expect_on(batch["x"].to(device, non_blocking=True), device)[:, 0].tolist()
-    expect(seen == list(range(_COUNT)), "samples changed on their way to the GPU")
+        seen_names += expect_on(batch["x"].to(device, non_blocking=True), device)[:, 0].tolist()
+    expect(seen_names == list(range(_COUNT)), "samples changed on their way to the GPU")

@@ -13,14 +13,14 @@ from .device import expect_on, facts, open_device
 from .verdict import Checks, expect
 
 if TYPE_CHECKING:
-    from .cli import Options
+    from .cli import PayloadOptions
 
 _BIG = 256
 _CHANNELS, _SIDE, _FILTERS, _KERNEL = 3, 9, 4, 3
 _MANY = 4000
 
 
-def check(checks: Checks, options: "Options") -> None:
+def check(checks: Checks, options: "PayloadOptions") -> None:
     device = open_device(options.device)
     if device.type == "cuda":
         with checks("gpu"):
@@ -122,8 +122,8 @@ def _conv(device: torch.device, dtype: torch.dtype) -> None:
     allowed = (4 if dtype in (torch.float16, torch.bfloat16) else 32) * unit(dtype)
     for stride, padding in ((1, 1), (2, 0)):
         result = expect_on(torch.nn.functional.conv2d(x, w, b, stride=stride, padding=padding), device, dtype)
-        wanted, sizes = zip(*_convolve(image, weight, bias, stride, padding), strict=True)
-        expect_close(result, wanted, [allowed * size for size in sizes])
+        expected_values, sizes = zip(*_convolve(image, weight, bias, stride, padding), strict=True)
+        expect_close(result, expected_values, [allowed * size for size in sizes])
 
 
 def _functions(device: torch.device, dtype: torch.dtype) -> None:
@@ -133,8 +133,12 @@ def _functions(device: torch.device, dtype: torch.dtype) -> None:
     for function, reference in (
         (torch.exp, math.exp), (torch.sin, math.sin), (torch.tanh, math.tanh), (torch.erf, math.erf),
     ):  # fmt: skip
-        wanted = [reference(value) for value in values]
-        expect_close(expect_on(function(x), device, dtype), wanted, [6 * unit(dtype) * abs(value) for value in wanted])
+        expected_values = [reference(value) for value in values]
+        expect_close(
+            expect_on(function(x), device, dtype),
+            expected_values,
+            [6 * unit(dtype) * abs(value) for value in expected_values],
+        )
     pairs = [(value, value + 2) for value in values]
     result = torch.tensor([one for one, _ in pairs], device=device, dtype=dtype) / (x + 2)
     # x + 2 may be rounded in bfloat16, so the quotient is two roundings away.
@@ -177,9 +181,9 @@ def _linalg(device: torch.device, dtype: torch.dtype) -> None:
     # The second difference has known eigenvalues, which are also its singular values.
     chain = [[2.0 if i == j else -1.0 if abs(i - j) == 1 else 0.0 for j in range(count)] for i in range(count)]
     laplace = torch.tensor(chain, device=device, dtype=dtype)
-    known = [2 - 2 * math.cos(math.pi * k / (count + 1)) for k in range(1, count + 1)]
-    expect_close(expect_on(torch.linalg.eigvalsh(laplace), device, dtype), known, small * 4)
-    expect_close(torch.linalg.svdvals(laplace), known[::-1], small * 4)
+    known_names = [2 - 2 * math.cos(math.pi * k / (count + 1)) for k in range(1, count + 1)]
+    expect_close(expect_on(torch.linalg.eigvalsh(laplace), device, dtype), known_names, small * 4)
+    expect_close(torch.linalg.svdvals(laplace), known_names[::-1], small * 4)
     expect_close(torch.linalg.det(laplace), [count + 1.0], 8 * small * (count + 1))
     factor = expect_on(torch.linalg.cholesky(laplace), device, dtype).double().tolist()
     expect_close(flat(product(factor, list(zip(*factor, strict=True)))), flat(chain), small * 4)
@@ -195,10 +199,10 @@ def _fft(device: torch.device, dtype: torch.dtype) -> None:
     result = torch.fft.fft(torch.tensor(values, device=device, dtype=dtype))
     expect_on(result, device)
     turns = [cmath.exp(-2j * cmath.pi * k / count) for k in range(count)]
-    wanted = [sum(value * turns[k * n % count] for n, value in enumerate(values)) for k in range(count)]
+    expected_values = [sum(value * turns[k * n % count] for n, value in enumerate(values)) for k in range(count)]
     bound = 16 * unit(dtype) * math.fsum(map(abs, values))
-    expect_close(result.real, [value.real for value in wanted], bound)
-    expect_close(result.imag, [value.imag for value in wanted], bound)
+    expect_close(result.real, [value.real for value in expected_values], bound)
+    expect_close(result.imag, [value.imag for value in expected_values], bound)
 
 
 def _sparse(device: torch.device) -> None:

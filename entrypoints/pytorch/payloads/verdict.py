@@ -16,7 +16,7 @@ _REASONS_SHOWN = 3
 Tell = Callable[[Mapping[str, Any]], None]
 
 
-class Outcome(str, Enum):  # noqa: UP042 - StrEnum is of Python 3.11, and hosts may have 3.10
+class PayloadOutcome(str, Enum):  # noqa: UP042 - StrEnum is of Python 3.11, and hosts may have 3.10
     """The outcome of one or all payloads. A payload that did not run has not passed."""
 
     PASSED = "passed"
@@ -25,7 +25,7 @@ class Outcome(str, Enum):  # noqa: UP042 - StrEnum is of Python 3.11, and hosts 
 
     @property
     def exit_code(self) -> int:
-        return {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.NOT_RUN: 77}[self]
+        return {PayloadOutcome.PASSED: 0, PayloadOutcome.FAILED: 1, PayloadOutcome.NOT_RUN: 77}[self]
 
 
 class NotRun(Exception):  # noqa: N818 - it is no error
@@ -43,12 +43,12 @@ def expect(condition: bool, sentence: str) -> None:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PayloadVerdict:
     """How one payload ended."""
 
     payload: str
     device: str
-    outcome: Outcome
+    outcome: PayloadOutcome
     reason: str = ""
     seconds: float = 0.0
     checks: Mapping[str, Any] = field(default_factory=dict)
@@ -61,12 +61,12 @@ class Verdict:
         return json.dumps(_plain({**values, "verdict": self.outcome.value}), allow_nan=False)
 
 
-def outcome_of_all(outcomes: Iterable[Outcome]) -> Outcome:
+def outcome_of_all(outcomes: Iterable[PayloadOutcome]) -> PayloadOutcome:
     """Return failed if any payload failed, else passed if any passed, else not-run."""
-    seen = set(outcomes)
-    if Outcome.FAILED in seen:
-        return Outcome.FAILED
-    return Outcome.PASSED if Outcome.PASSED in seen else Outcome.NOT_RUN
+    seen_names = set(outcomes)
+    if PayloadOutcome.FAILED in seen_names:
+        return PayloadOutcome.FAILED
+    return PayloadOutcome.PASSED if PayloadOutcome.PASSED in seen_names else PayloadOutcome.NOT_RUN
 
 
 def one_line(error: BaseException) -> str:
@@ -78,8 +78,8 @@ def one_line(error: BaseException) -> str:
 def reason_of(failures: list[str]) -> str:
     """Return the first failures in one line, and the number of the others."""
     more = len(failures) - _REASONS_SHOWN
-    shown = failures[:_REASONS_SHOWN] + ([f"and {more} more"] if more > 0 else [])
-    return "; ".join(shown)
+    rows = failures[:_REASONS_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+    return "; ".join(rows)
 
 
 class Checks:
@@ -119,14 +119,14 @@ class Checks:
         self.seconds[name] = time.perf_counter() - start
         self._tell({"end": name, "seconds": self.seconds[name]})
 
-    def verdict(self, payload: str, device: str, seconds: float) -> Verdict:
+    def verdict(self, payload: str, device: str, seconds: float) -> PayloadVerdict:
         """Return the verdict of all checks. A payload without a check has not passed."""
         failures = self.failures
         if not failures and not self.seconds:
             failures = ["no check ran"]
         figures = {**self.figures, "not-run": self.not_run} if self.not_run else self.figures
-        outcome = Outcome.FAILED if failures else Outcome.PASSED
-        return Verdict(payload, device, outcome, reason_of(failures), seconds, self.seconds, figures)
+        outcome = PayloadOutcome.FAILED if failures else PayloadOutcome.PASSED
+        return PayloadVerdict(payload, device, outcome, reason_of(failures), seconds, self.seconds, figures)
 
 
 def _plain(value: Any) -> Any:

@@ -13,24 +13,24 @@ from .expected import disagreements
 from .verdict import Checks, NotRun, expect
 
 if TYPE_CHECKING:
-    from .cli import Options
+    from .cli import PayloadOptions
 
 
-def check(checks: Checks, options: "Options") -> None:
+def check(checks: Checks, options: "PayloadOptions") -> None:
     device = open_device(options.device)
-    found: dict[str, str | None] = {"torch": str(torch.__version__), "python": platform.python_version()}
-    found |= dict.fromkeys(("cuda", "cudnn", "nccl"))
-    checks.figures["found"] = found
+    matches: dict[str, str | None] = {"torch": str(torch.__version__), "python": platform.python_version()}
+    matches |= dict.fromkeys(("cuda", "cudnn", "nccl"))
+    checks.figures["found"] = matches
     with checks("cuda"):
-        found["cuda"] = _cuda()
+        matches["cuda"] = _cuda()
     with checks("cudnn"):
-        found["cudnn"] = _cudnn()
+        matches["cudnn"] = _cudnn()
     with checks("nccl"):
-        found["nccl"] = _nccl()
+        matches["nccl"] = _nccl()
     with checks("expected"):
         if not options.expected:
             raise NotRun("nothing is expected: give --expect, or an image with labels")
-        wrong = disagreements(options.expected, found)
+        wrong = disagreements(options.expected, matches)
         expect(not wrong, "; ".join(wrong))
     checks.figures |= facts(device)
 
@@ -42,7 +42,7 @@ def _cuda() -> str | None:
     """
     built: str | None = torch.version.cuda
     if built is None:
-        expect(not _loaded("libcudart"), "torch is built without CUDA, but has loaded libcudart")
+        expect(not _load("libcudart"), "torch is built without CUDA, but has loaded libcudart")
         return None
     number = ctypes.c_int()
     code = _library("libcudart").cudaRuntimeGetVersion(ctypes.byref(number))
@@ -91,12 +91,12 @@ def _nccl() -> str | None:
 
 def _library(name: str) -> ctypes.CDLL:
     """Open the library that torch has loaded, in place of searching for it."""
-    paths = _loaded(name)
+    paths = _load(name)
     expect(len(paths) == 1, f"{name} is loaded {len(paths)} times: {', '.join(sorted(paths)) or 'not at all'}")
     return ctypes.CDLL(paths.pop())
 
 
-def _loaded(name: str) -> set[str]:
+def _load(name: str) -> set[str]:
     pattern = re.compile(rf"/{re.escape(name)}(-[0-9a-f]+)?\.so")
     lines = Path("/proc/self/maps").read_text().splitlines()
     return {line.split(maxsplit=5)[5] for line in lines if pattern.search(line)}

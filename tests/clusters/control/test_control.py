@@ -23,19 +23,19 @@ each_way = pytest.mark.parametrize("way", WAYS)
 @pytest.fixture
 def training(space: Space, built: dict[str, str]) -> Iterator[Training]:
     with volume(space, "data", owner=1001) as folder:
-        found = Training(space=space, folder=folder, image=built[CPU])
-        yield found
-        found.remove()
+        value = Training(space=space, folder=folder, image=built[CPU])
+        yield value
+        value.remove()
 
 
 @pytest.fixture(scope="module")
 def starts() -> Iterator[dict[str, list[float]]]:
-    found: dict[str, list[float]] = {way: [] for way in WAYS}
-    yield found
-    for way, seconds in found.items():
+    matches: dict[str, list[float]] = {way: [] for way in WAYS}
+    yield matches
+    for way, seconds in matches.items():
         if seconds:
-            told = ", ".join(f"{each:.1f}" for each in seconds)
-            print(f"\n{way}: first all_reduce {median(seconds):.1f} s after kubectl apply, the median of {told}")
+            text = ", ".join(f"{each:.1f}" for each in seconds)
+            print(f"\n{way}: first all_reduce {median(seconds):.1f} s after kubectl apply, the median of {text}")
 
 
 @each_way

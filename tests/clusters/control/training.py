@@ -42,9 +42,9 @@ class Training:
         }  # fmt: skip
         path = self.folder / "job.yaml"
         path.write_text(json.dumps(job | ({"restarts": restarts} if restarts else {})))
-        shown = torchbake("job", "show", "kubernetes" if restarts else "kubernetes-1.20", str(path), "--no-pin")
-        assert shown.returncode == 0, shown.stderr
-        return lowered(shown.stdout) if restarts else shown.stdout
+        process = torchbake("job", "show", "kubernetes" if restarts else "kubernetes-1.20", str(path), "--no-pin")
+        assert process.returncode == 0, process.stderr
+        return lowered(process.stdout) if restarts else process.stdout
 
     def steps(self) -> list[Step]:
         """List the completed steps in their order."""
@@ -58,9 +58,9 @@ class Training:
     def goes_on(self, since: float) -> Step:
         """The first step that was done a second time, or after a pause that began at that time; waits for it."""
         until(lambda: _resumed(self.steps(), since), SLOW)
-        found = _resumed(self.steps(), since)
-        assert found
-        return found
+        matches = _resumed(self.steps(), since)
+        assert matches
+        return matches
 
     def kill(self, rank: int) -> None:
         """By a signal that nothing can catch: the script's own process."""

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 
-def written(folder: str) -> str:
-    """Why a file cannot be made there, by the name of the error; `written` where it can."""
+def write(folder: str) -> str:
+    """Why a file cannot be made there, by the name of the error; `write` where it can."""
     path = Path(folder, "held")
     try:
         path.touch()
@@ -22,6 +22,6 @@ found = {
     "rank": 0, "uid": int(status["Uid"][1]), "gid": int(status["Gid"][1]), "effective": int(status["CapEff"][0], 16),
     "bounding": int(status["CapBnd"][0], 16), "no_new_privileges": status["NoNewPrivs"] == ["1"],
     "seccomp": status["Seccomp"] == ["2"],
-    "written": {folder: written(folder) for folder in ("/", "/opt", "/job", "/tmp", "/dev/shm")},
+    "written": {folder: write(folder) for folder in ("/", "/opt", "/job", "/tmp", "/dev/shm")},
 }  # fmt: skip
 print(json.dumps(found), flush=True)

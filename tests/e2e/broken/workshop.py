@@ -56,9 +56,9 @@ def judge(ref: str, row: str, only: str = "", matrix: Path = TOOLKIT / "matrix.y
         words += ["-p", "no:hypothesispytest", "--assert=plain"]  # a second for each image
         words += ["--image", ref, "--row", row, "--results", str(results), "--matrix", str(matrix)]
         words += ["--only", only, "--nodes", "1"] if only else ["--skip", "smoke.*"]
-        done = run_forked("pytest", *words, cwd=TOOLKIT, env=_ENV, timeout=300)
+        process = run_forked("pytest", *words, cwd=TOOLKIT, env=_ENV, timeout=300)
         checks = read_results(results.read_text()) if results.exists() else ()
-    return Report(checks=checks, log=(done.stdout + done.stderr)[-3000:])
+    return Report(checks=checks, log=(process.stdout + process.stderr)[-3000:])
 
 
 def break_and_judge(names: Sequence[str], base: Base) -> Report:
@@ -101,8 +101,8 @@ def _build(ones: Sequence[Broken], base: str, tags: list[str]) -> None:
             _compile(program, Path(folder, "volume-permissions"))
         command = ["docker", "build", "-q", "--provenance=false", *(word for tag in tags for word in ("-t", tag))]
         dockerfile = f"FROM {base}\n{dockerfile_of(ones)}"
-        done = _ran([*command, "-f", "-", folder], input=dockerfile)
-    assert done.returncode == 0, done.stderr
+        process = _ran([*command, "-f", "-", folder], input=dockerfile)
+    assert process.returncode == 0, process.stderr
 
 
 def _compile(program: Mapping[str, str], target: Path) -> None:
@@ -114,5 +114,5 @@ def _compile(program: Mapping[str, str], target: Path) -> None:
         times = text.count(before)
         assert times == 1, f"{json.dumps(before)} stands {times} times in {SOURCE.name}"
         text = text.replace(before, after)
-    done = _ran([compiler, "-std=c11", "-O1", "-s", "-static", "-o", str(target), "-x", "c", "-"], input=text)
-    assert done.returncode == 0, done.stderr
+    process = _ran([compiler, "-std=c11", "-O1", "-s", "-static", "-o", str(target), "-x", "c", "-"], input=text)
+    assert process.returncode == 0, process.stderr

@@ -28,8 +28,8 @@ def main() -> None:
 
 def beside() -> dict[str, float]:
     """The step of `bench` in its loop, and the same training as anybody would write it, in torch's timer."""
-    from toolbox.benchmark import loop, work, zoo
-    from toolbox.benchmark.ranks import Ranks
+    from toolbox.throughput import loop, work, zoo
+    from toolbox.throughput.ranks import Ranks
 
     torch.set_num_threads(1)
     entry = zoo.load(f"{Path(__file__).parent}/net.py:Net")
@@ -58,9 +58,9 @@ def look_at_samples() -> None:
     """The pixels of an image are those that it was written with, also where they came as Caffe keeps them."""
     from make_images import datum  # type: ignore[import-not-found]
     from PIL import Image
-    from toolbox.benchmark.data.caffe_lmdb import pixels_of
-    from toolbox.benchmark.data.datum import parse
-    from toolbox.benchmark.data.pixels import decode, sample
+    from toolbox.throughput.data.caffe_lmdb import pixels_of
+    from toolbox.throughput.data.datum import parse
+    from toolbox.throughput.data.pixels import decode, sample
 
     image = Image.new("RGB", (6, 4), (200, 100, 50))
     image.putpixel((5, 0), (1, 2, 3))

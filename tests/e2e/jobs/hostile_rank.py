@@ -72,7 +72,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, device = dist.get_rank(), torch.device("cpu")
     group = import_module("toolbox.payloads.group").Group(rank, 2, device)
-    ranks = import_module("toolbox.benchmark.ranks").Ranks(rank=rank, size=2, local=2, device=device)
+    ranks = import_module("toolbox.throughput.ranks").Ranks(rank=rank, size=2, local=2, device=device)
     for of in (group, ranks):
         if rank == 1:
             attack()

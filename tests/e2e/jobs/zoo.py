@@ -61,12 +61,12 @@ def shapes_of_vision(name: str) -> list[list[int]] | None:
         from torchvision import models  # type: ignore[import-not-found]  # noqa: PLC0415 - not in all images
     except ImportError:
         return None
-    known = VISION.get(name, name)
-    if name in DIFFERENT or known not in models.list_models():
+    known_value = VISION.get(name, name)
+    if name in DIFFERENT or known_value not in models.list_models():
         return None
-    without = {"aux_logits": False, "init_weights": False} if known in ("googlenet", "inception_v3") else {}
+    without = {"aux_logits": False, "init_weights": False} if known_value in ("googlenet", "inception_v3") else {}
     with torch.device("meta"):
-        return shapes(models.get_model(known, weights=None, **without))
+        return shapes(models.get_model(known_value, weights=None, **without))
 
 
 def batches(names: list[str], dtype: torch.dtype) -> Iterator[dict[str, Any]]:
@@ -82,10 +82,10 @@ def batches(names: list[str], dtype: torch.dtype) -> Iterator[dict[str, Any]]:
             os._exit(0)
         os.close(writing)
         with os.fdopen(reading) as pipe:
-            said = pipe.read()
+            output = pipe.read()
         _, status, usage = os.wait4(child, 0)
-        ended = json.loads(said) if said else {"failure": f"the process ended with {status}"}
-        yield {"name": name, **ended, "rss_mb": usage.ru_maxrss // 1024}
+        end = json.loads(output) if output else {"failure": f"the process ended with {status}"}
+        yield {"name": name, **end, "rss_mb": usage.ru_maxrss // 1024}
 
 
 def run(entry: Entry, dtype: torch.dtype) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def run(entry: Entry, dtype: torch.dtype) -> dict[str, Any]:
     torch.manual_seed(1)
     start = time.perf_counter()
     model = entry.make().to(dtype)
-    made = time.perf_counter() - start
+    product = time.perf_counter() - start
     inputs, targets = batch(entry, BATCH, "cpu", dtype)
     losses, times = [], {"training": [], "inference": []}  # type: ignore[var-annotated]
     for _ in range(BATCHES):
@@ -112,7 +112,7 @@ def run(entry: Entry, dtype: torch.dtype) -> dict[str, Any]:
     gradients = [parameter.grad for parameter in model.parameters()]
     whole = all(gradient is not None and gradient.isfinite().all().item() for gradient in gradients)
     finite = bool(outputs.isfinite().all())
-    return {**times, "made": round(made, 2), "losses": losses, "gradients": whole, "finite": finite}
+    return {**times, "made": round(product, 2), "losses": losses, "gradients": whole, "finite": finite}
 
 
 if __name__ == "__main__":

@@ -84,9 +84,11 @@ class Box:
 
     def ask(self, *words: str, **how: object) -> str:
         """What they print. Raises AssertionError where they fail."""
-        done = self.run(*words, **how)  # type: ignore[arg-type]
-        assert done.returncode == 0, f"{self.name}: {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stdout.strip()
+        process = self.run(*words, **how)  # type: ignore[arg-type]
+        assert process.returncode == 0, (
+            f"{self.name}: {' '.join(words)}: {process.returncode}\n{process.stdout}{process.stderr}"
+        )
+        return process.stdout.strip()
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a service, which ends with the machine; what it says is in the machine's log."""
@@ -115,7 +117,7 @@ class Network:
         top.mkdir(parents=True)
         pairs = [str(word) for source, target in (mounts or {}).items() for word in (source, target)]
         words = ["unshare", *_NAMESPACES, "sh", "-c", _UP, "sh", str(self.tree), str(top), name, *pairs]
-        pid = self.stack.enter_context(_kept(words, log, "/run/ready"))
+        pid = self.stack.enter_context(_keep(words, log, "/run/ready"))
         place = len(self.boxes) + 1
         box = Box(name=name, address=f"10.251.0.{place}", pid=pid, log=log)
         self._plug_in(box)
@@ -149,17 +151,17 @@ def network(tree: Path, folder: Path) -> Iterator[Network]:
     with ExitStack() as stack:
         folder.mkdir(parents=True)
         words = ["unshare", "--net", "--fork", "--kill-child", "sleep", "infinity"]
-        switch = stack.enter_context(_kept(words, folder / "switch.log", "/"))
+        switch = stack.enter_context(_keep(words, folder / "switch.log", "/"))
         _ip(switch, "link add switch type bridge")
         _ip(switch, "link set switch up")
         yield Network(tree=tree, folder=folder, stack=stack, switch=switch)
 
 
 @contextmanager
-def _kept(words: list[str], log: Path, sign: str) -> Iterator[int]:
+def _keep(words: list[str], log: Path, sign: str) -> Iterator[int]:
     """The process that holds namespaces, once its file system has ``sign``; all in them is killed with it."""
-    with log.open("wb") as said:
-        holder = subprocess.Popen([*_WITH_US, *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    with log.open("wb") as answer:
+        holder = subprocess.Popen([*_WITH_US, *words], stdin=subprocess.DEVNULL, stdout=answer, stderr=answer)
     try:
         until(lambda: holder.poll() is not None or _first(holder.pid, sign), 20)
         if holder.poll() is not None:

@@ -14,12 +14,12 @@ def bundle(where: Cluster, image: str, files: Path) -> Path:
     path = where.shared / "bundle"
     rootfs = path / "rootfs"
     rootfs.mkdir(parents=True)
-    made = subprocess.run(["docker", "create", image], check=True, capture_output=True, text=True).stdout.strip()
+    text = subprocess.run(["docker", "create", image], check=True, capture_output=True, text=True).stdout.strip()
     try:
-        unpack = f"docker export {made} | tar --extract --no-same-owner --directory {shlex.quote(str(rootfs))}"
+        unpack = f"docker export {text} | tar --extract --no-same-owner --directory {shlex.quote(str(rootfs))}"
         subprocess.run(["bash", "-euo", "pipefail", "-c", unpack], check=True, capture_output=True, timeout=300)
     finally:
-        subprocess.run(["docker", "rm", made], check=True, capture_output=True)
+        subprocess.run(["docker", "rm", text], check=True, capture_output=True)
     (rootfs / "job").mkdir()
     (path / "config.json").write_text(json.dumps(_config(files)))
     subprocess.run(["chown", "-R", f"{UID}:{UID}", path], check=True)

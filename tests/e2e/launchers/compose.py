@@ -15,8 +15,8 @@ _PLUGIN = "usr/libexec/docker/cli-plugins/docker-compose"
 
 def compose(tools: Path, folder: Path) -> dict[str, str]:
     """The variables by which `docker` has it. Raises NoLauncherError."""
-    asked = ["docker", "compose", "version"]
-    if shutil.which("docker") and subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+    queries = ["docker", "compose", "version"]
+    if shutil.which("docker") and subprocess.run(queries, capture_output=True, check=False).returncode == 0:
         return {}
     plugins = folder / "docker/cli-plugins"
     plugins.mkdir(parents=True)
@@ -35,10 +35,10 @@ def run(env: Mapping[str, str], manifest: str, first: str, seconds: float) -> En
     container = _call(env, "ps", "--all", "--quiet", first, manifest=manifest, seconds=60).stdout.strip()
     code = subprocess.run(["docker", "wait", container], capture_output=True, text=True, timeout=seconds, check=False)
     took = time.monotonic() - began
-    gone = _call(env, "down", "--timeout", "0", manifest=manifest, seconds=60)
-    assert gone.returncode == 0, gone.stderr
-    said = up.stderr + logs.stdout + logs.stderr + code.stderr
-    return Ended(code=int(code.stdout or up.returncode or 1), said=said, seconds=took)
+    process = _call(env, "down", "--timeout", "0", manifest=manifest, seconds=60)
+    assert process.returncode == 0, process.stderr
+    output = up.stderr + logs.stdout + logs.stderr + code.stderr
+    return Ended(code=int(code.stdout or up.returncode or 1), output=output, seconds=took)
 
 
 def _call(env: Mapping[str, str], *words: str, manifest: str, seconds: float) -> subprocess.CompletedProcess[str]:

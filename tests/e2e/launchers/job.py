@@ -34,37 +34,37 @@ def job_file(folder: Path, image: str, command: tuple[str, ...], **more: object)
 
 def manifest(target: str, folder: Path, image: str, command: tuple[str, ...], **more: object) -> str:
     """What `job show` writes of it for this launcher, which is given an image that no registry serves."""
-    shown = torchbake("job", "show", target, str(job_file(folder, image, command, **more)), "--no-pin")
-    assert shown.returncode == 0, shown.stderr
-    return shown.stdout
+    process = torchbake("job", "show", target, str(job_file(folder, image, command, **more)), "--no-pin")
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
-def check_trained(launcher: str, ended: Ended, *, shown: int = NODES) -> None:
+def check_trained(launcher: str, end: Ended, *, count: int = NODES) -> None:
     """The parameters are the same on all nodes, of which some launchers show the first alone, and by all launchers."""
-    print(f"{launcher}: trained on {NODES} nodes to the end in {ended.seconds:.1f} s")
-    assert ended.code == 0, ended.said[-3000:]
-    found = ended.found()
-    assert [(each["rank"], each["world"], each["sum"], each["falls"]) for each in found] == [
-        (rank, NODES, 3, True) for rank in range(shown)
-    ], ended.said[-3000:]
-    _parameters.update(each["parameters"] for each in found)
+    print(f"{launcher}: trained on {NODES} nodes to the end in {end.seconds:.1f} s")
+    assert end.code == 0, end.output[-3000:]
+    matches = end.find()
+    assert [(each["rank"], each["world"], each["sum"], each["falls"]) for each in matches] == [
+        (rank, NODES, 3, True) for rank in range(count)
+    ], end.output[-3000:]
+    _parameters.update(each["parameters"] for each in matches)
     assert len(_parameters) == 1
 
 
-def check_failed(launcher: str, ended: Ended) -> None:
+def check_failed(launcher: str, end: Ended) -> None:
     """The exit code is the failing rank's, which is of the last node."""
-    print(f"{launcher}: ended {ended.seconds:.1f} s after a submission whose rank 2 fails at once")
-    assert ended.code == 7, ended.said[-3000:]
-    assert "First: rank 2 (node 2, local rank 0): exit code 7." in ended.said
+    print(f"{launcher}: ended {end.seconds:.1f} s after a submission whose rank 2 fails at once")
+    assert end.code == 7, end.output[-3000:]
+    assert "First: rank 2 (node 2, local rank 0): exit code 7." in end.output
 
 
-def check_met(ended: Ended, *, shown: int = NODES) -> None:
+def check_met(end: Ended, *, count: int = NODES) -> None:
     """Each node has shown its line, and all have met."""
-    assert ended.code == 0, ended.said[-3000:]
-    assert [(each["rank"], each["sum"]) for each in ended.found()] == [(rank, 3) for rank in range(shown)], ended.said
+    assert end.code == 0, end.output[-3000:]
+    assert [(each["rank"], each["sum"]) for each in end.find()] == [(rank, 3) for rank in range(count)], end.output
 
 
-def check_cancelled(ended: Ended) -> None:
+def check_cancelled(end: Ended) -> None:
     """Each node had the time to save."""
-    assert ended.code == 130, ended.said[-3000:]
-    assert ended.said.count("saved") == NODES, ended.said[-3000:]
+    assert end.code == 130, end.output[-3000:]
+    assert end.output.count("saved") == NODES, end.output[-3000:]

@@ -20,7 +20,7 @@ def job_run(
 ) -> Ended:
     """Run it to its end, or to Ctrl-C after so many nodes have said `begun`."""
     command = [sys.executable, "-m", "torchbake", "job", "run", str(file), "--target", target, *options]
-    began, said = time.monotonic(), ""
+    began, output = time.monotonic(), ""
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
@@ -30,14 +30,14 @@ def job_run(
         limit = threading.Timer(SLOW, process.kill)
         limit.start()
         for line in process.stdout or ():
-            said += line
-            if said.count("begun") == interrupt_after and line.strip().endswith("begun"):
+            output += line
+            if output.count("begun") == interrupt_after and line.strip().endswith("begun"):
                 process.send_signal(signal.SIGINT)
         process.wait()
         limit.cancel()
         errors.seek(0)
-        said += errors.read()
-    return Ended(code=process.returncode, said=said, seconds=time.monotonic() - began)
+        output += errors.read()
+    return Ended(code=process.returncode, output=output, seconds=time.monotonic() - began)
 
 
 def command_of(name: str, words: str, folder: Path, *, first: str = "") -> None:

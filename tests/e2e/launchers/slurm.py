@@ -95,12 +95,12 @@ class Cluster:
         began = time.monotonic()
         number = self.user("sbatch", "--parsable", "job.sbatch")
         over = re.compile(rf"JobState=(?:{_OVER}) .* ExitCode=(\d+):(\d+) .* StdOut=(\S+)")
-        while not (found := over.search(self.user("scontrol", "--oneliner", "show", "job", number))):
+        while not (match := over.search(self.user("scontrol", "--oneliner", "show", "job", number))):
             assert time.monotonic() - began < seconds, self.user("scontrol", "show", "job", number)
             time.sleep(0.2)
         took = time.monotonic() - began
-        code, killed, said = found.groups()
-        return Ended(code=int(code) or int(killed), said=Path(said).read_text(), seconds=took)
+        code, killed, answer = match.groups()
+        return Ended(code=int(code) or int(killed), output=Path(answer).read_text(), seconds=took)
 
     def busy(self) -> str:
         """Jobs that are not over, nodes that are not free, and processes of the user's."""

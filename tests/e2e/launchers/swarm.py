@@ -26,18 +26,18 @@ class Swarm:
 
     def docker(self, *words: str, text: str | None = None) -> str:
         """What a manager's user types. Raises AssertionError where it fails."""
-        done = subprocess.run(
+        process = subprocess.run(
             self.boxes[0].command("docker", *words), input=text, capture_output=True, text=True, timeout=300,
             check=False,
         )  # fmt: skip
-        assert done.returncode == 0, f"docker {' '.join(words)}: {done.stdout}{done.stderr}"
-        return done.stdout.strip()
+        assert process.returncode == 0, f"docker {' '.join(words)}: {process.stdout}{process.stderr}"
+        return process.stdout.strip()
 
     def load(self, image: str) -> None:
         """Each of these engines has an image of ours."""
         for box in self.boxes:
-            with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
-                subprocess.run(box.command("docker", "load"), stdin=saved.stdout, check=True, capture_output=True)
+            with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as process:
+                subprocess.run(box.command("docker", "load"), stdin=process.stdout, check=True, capture_output=True)
 
     def run(self, stack: str, name: str, seconds: float) -> Ended:
         """Deploy a stack, wait until its tasks have ended, and remove it. The exit code is that of all nodes."""
@@ -49,10 +49,10 @@ class Swarm:
             time.sleep(0.2)
         took = time.monotonic() - began
         assert len({*codes}) == 1, f"the nodes ended with {codes}"
-        said = "\n".join(self._said(service) for service in services)
+        output = "\n".join(self._read_output(service) for service in services)
         self.docker("stack", "rm", name)
         until(lambda: not self.left(), 60)
-        return Ended(code=codes[0], said=said, seconds=took)
+        return Ended(code=codes[0], output=output, seconds=took)
 
     def _codes(self, name: str) -> list[int]:
         """The exit codes of a stack's tasks that are over."""
@@ -61,15 +61,15 @@ class Swarm:
         over = [task["Status"] for task in tasks if task["Status"]["State"] in _OVER]
         return [status.get("ContainerStatus", {}).get("ExitCode", -1) for status in over]
 
-    def _said(self, service: str) -> str:
-        done = self.boxes[0].run("docker", "service", "logs", "--raw", service)
-        return done.stdout + done.stderr
+    def _read_output(self, service: str) -> str:
+        process = self.boxes[0].run("docker", "service", "logs", "--raw", service)
+        return process.stdout + process.stderr
 
     def left(self) -> str:
         """What of stacks is still there."""
         of_stacks = ("--filter", "scope=swarm", "--filter", "label=com.docker.stack.namespace")
-        asked = (("service", "ls"), ("ps", "--all"), ("network", "ls", *of_stacks))
-        return "".join(self.docker(*words, "--quiet") for words in asked)
+        queries = (("service", "ls"), ("ps", "--all"), ("network", "ls", *of_stacks))
+        return "".join(self.docker(*words, "--quiet") for words in queries)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from torchbake.hostconfig.apt_archives import DEBIAN_KEYS, debian
 from torchbake.hostconfig.apt_config import apt_conf, read_apt_config
-from torchbake.hostconfig.apt_sources import DEBIAN_KEYS, debian
 
 SUITE = "trixie"
 # Apptainer is in no release of Debian; all it needs is in this one.
@@ -59,13 +59,13 @@ def _make(folder: Path, packages: Sequence[str]) -> None:
     later = archives[0].replace(f" {SUITE} ", f" {_LATER} ")
     lines = "\n".join([*archives, later, ""])
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             _command(part, packages, apt_conf(apt, ca=None)), input=lines, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_SECONDS, check=False,
         )  # fmt: skip
-        if done.returncode:
-            last = [line for line in done.stdout.splitlines() if line.startswith("E:")][-1:]
-            raise NoLauncherError(f"mmdebstrap does not make a machine: {' '.join(last) or done.stdout[-300:]}")
+        if process.returncode:
+            last = [line for line in process.stdout.splitlines() if line.startswith("E:")][-1:]
+            raise NoLauncherError(f"mmdebstrap does not make a machine: {' '.join(last) or process.stdout[-300:]}")
         part.rename(folder)
     except subprocess.TimeoutExpired:
         raise NoLauncherError(f"mmdebstrap made no machine within {_SECONDS} s") from None

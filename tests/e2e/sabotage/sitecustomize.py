@@ -59,7 +59,7 @@ def autocast_does_nothing(torch: Any) -> None:
 
 def anything_is_unpickled(torch: Any) -> None:
     true = torch.load
-    torch.load = lambda held, **more: true(held, **{**more, "weights_only": False})
+    torch.load = lambda holder, **more: true(holder, **{**more, "weights_only": False})
 
 
 def optimizers_forget(torch: Any) -> None:
@@ -67,7 +67,7 @@ def optimizers_forget(torch: Any) -> None:
 
 
 def scripts_forget_their_loop(torch: Any) -> None:
-    torch.jit.load = lambda held, **_: lambda x: x[0]
+    torch.jit.load = lambda holder, **_: lambda x: x[0]
 
 
 def loaders_have_no_workers(torch: Any) -> None:

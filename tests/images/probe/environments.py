@@ -15,8 +15,8 @@ _OF_THE_SHELL = {"_", "OLDPWD", "PWD", "SHLVL"}
 
 
 def environment(words: list[str]) -> dict[str, str]:
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=True)
-    return {name: value for name, value in json.loads(done.stdout).items() if name not in _OF_THE_SHELL}
+    process = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=True)
+    return {name: value for name, value in json.loads(process.stdout).items() if name not in _OF_THE_SHELL}
 
 
 if __name__ == "__main__":

@@ -56,10 +56,10 @@ def torch_facts() -> dict[str, Any]:
 
 def libraries() -> list[str]:
     """Return NVIDIA's shared libraries on Python's path, sorted by name."""
-    found = {
+    matches = {
         os.path.realpath(file) for path in sys.path for file in glob.glob(f"{path}/nvidia/**/lib/*.so*", recursive=True)
     }
-    return sorted(found)
+    return sorted(matches)
 
 
 def load(path: str) -> str:
@@ -113,14 +113,14 @@ def traces() -> Iterator[str]:
         return
     own = os.getpid()
     try:
-        said = f"nothing, but gives {torch.ones(2, 3).mm(torch.ones(2, 3)).shape}"
+        output = f"nothing, but gives {torch.ones(2, 3).mm(torch.ones(2, 3)).shape}"
     except RuntimeError as error:
-        said = str(error)
+        output = str(error)
     if os.getpid() != own:  # torch forks for `addr2line`, and where there is none the child raises too, and goes on
         os._exit(1)
-    if "cannot be multiplied" not in said:
-        yield f"with TORCH_SHOW_CPP_STACKTRACES=1 an error of torch says {said.strip()[:60]!r}"
-    elif "at::_ops::mm" not in said:
+    if "cannot be multiplied" not in output:
+        yield f"with TORCH_SHOW_CPP_STACKTRACES=1 an error of torch says {output.strip()[:60]!r}"
+    elif "at::_ops::mm" not in output:
         yield "the C++ stack of an error does not name torch's operator"
     # If `addr2line` is installed, torch reads the stack from this table; debuggers and profilers always read it.
     folder = os.path.join(os.path.dirname(torch.__file__), "lib")

@@ -31,15 +31,15 @@ USED = re.compile(r"^\s*(\S+) => ", re.MULTILINE)
 
 def elf_files() -> list[str]:
     """One path for each file, however many names it has."""
-    found: dict[tuple[int, int], str] = {}
+    matches: dict[tuple[int, int], str] = {}
     for folder, folders, names in os.walk("/"):
         folders[:] = [name for name in folders if os.path.join(folder, name) not in NOT_OF_THE_IMAGE]
         for name in names:
             path = os.path.join(folder, name)
             status = os.lstat(path)
             if status.st_mode & 0o170000 == 0o100000 and (status.st_mode & 0o111 or ".so" in name) and is_elf(path):
-                found.setdefault((status.st_dev, status.st_ino), path)
-    return sorted(found.values())
+                matches.setdefault((status.st_dev, status.st_ino), path)
+    return sorted(matches.values())
 
 
 def is_elf(path: str) -> bool:
@@ -63,8 +63,10 @@ def ask(loader: str, files: list[str], library_path: str | None) -> dict[str, st
     if library_path is not None:
         environment["LD_LIBRARY_PATH"] = library_path
     command = ["/bin/sh", "-c", ASK, "sh", loader, *files]
-    said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False).stdout.decode(errors="replace")
-    blocks = [block.partition("\n") for block in re.split(r"^== ", said, flags=re.MULTILINE)[1:]]
+    output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False).stdout.decode(
+        errors="replace"
+    )
+    blocks = [block.partition("\n") for block in re.split(r"^== ", output, flags=re.MULTILINE)[1:]]
     return {path: text for path, _, text in blocks}
 
 
@@ -75,10 +77,10 @@ def ask_side_by_side(loader: str, files: list[str], library_path: str | None) ->
     return {path: text for part in parts for path, text in part.items()}
 
 
-def missing(loader: str, said: dict[str, str]) -> dict[str, list[str]]:
+def missing(loader: str, lines: dict[str, str]) -> dict[str, list[str]]:
     """Each file that misses something, with what."""
     answers = {}
-    for path, text in said.items():
+    for path, text in lines.items():
         names = sorted({name or f"{version} of {owner}" for name, version, owner in MISSING.findall(text)})
         if "error while loading" in text and not names:
             names = [text.strip().rpartition(": ")[2]]
@@ -87,10 +89,10 @@ def missing(loader: str, said: dict[str, str]) -> dict[str, list[str]]:
     return answers
 
 
-def swayed(said: dict[str, str], folders: list[str]) -> list[str]:
+def swayed(lines: dict[str, str], folders: list[str]) -> list[str]:
     """The files that LD_LIBRARY_PATH can make a difference to: they use a name that stands in one of its folders."""
     names = {name for folder in folders for name in os.listdir(folder)}
-    return [path for path, text in said.items() if names & set(USED.findall(text))]
+    return [path for path, text in lines.items() if names & set(USED.findall(text))]
 
 
 def folders_of_packages() -> Iterator[str]:

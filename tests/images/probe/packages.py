@@ -27,10 +27,10 @@ def markers() -> dict[str, str]:
     }
 
 
-def wrong_records(found: Distribution) -> list[str]:
+def wrong_records(value: Distribution) -> list[str]:
     """Files that are not as the wheel's RECORD says: gone, or of another size."""
     wrong = []
-    for file in found.files or ():
+    for file in value.files or ():
         try:
             size = os.stat(file.locate()).st_size
         except OSError:
@@ -41,11 +41,11 @@ def wrong_records(found: Distribution) -> list[str]:
     return wrong
 
 
-def modules(found: Distribution) -> list[str]:
+def modules(value: Distribution) -> list[str]:
     """The names that it brings to import."""
-    names = set((found.read_text("top_level.txt") or "").split())
+    names = set((value.read_text("top_level.txt") or "").split())
     if not names:
-        for file in found.files or ():
+        for file in value.files or ():
             top = file.parts[0]
             if len(file.parts) > 1 and file.parts[1] == "__init__.py":
                 names.add(top)
@@ -54,13 +54,13 @@ def modules(found: Distribution) -> list[str]:
     return sorted(name for name in names if name.isidentifier() and not name.startswith("_"))
 
 
-def package(found: Distribution) -> dict[str, object]:
+def package(value: Distribution) -> dict[str, object]:
     return {
-        "name": found.metadata["Name"],
-        "version": found.version,
-        "requires": found.requires or [],
-        "modules": modules(found),
-        "wrong_records": wrong_records(found),
+        "name": value.metadata["Name"],
+        "version": value.version,
+        "requires": value.requires or [],
+        "modules": modules(value),
+        "wrong_records": wrong_records(value),
     }
 
 

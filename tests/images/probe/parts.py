@@ -72,8 +72,12 @@ def nvidia() -> Iterator[str]:
     yield from unloadable(of_nvidia("libcupti.so.*"), least=1)
     shmem = of_nvidia("nvshmem_*.so.*")
     for path in shmem:
-        known = ("bootstrap_uid", "transport_ibrc", *(("transport_ib", "transport_gpunetio") if there(RDMA) else ()))
-        if any(f"nvshmem_{name}" in path for name in known):
+        known_names = (
+            "bootstrap_uid",
+            "transport_ibrc",
+            *(("transport_ib", "transport_gpunetio") if there(RDMA) else ()),
+        )
+        if any(f"nvshmem_{name}" in path for name in known_names):
             yield from unloadable([path])
     if shutil.which("g++"):
         yield from toolkit()
@@ -122,19 +126,19 @@ def toolkit() -> Iterator[str]:
     home, folder = os.environ.get("CUDA_HOME", ""), tempfile.mkdtemp()
     command = ["g++", "-x", "c++", "-", "-o", f"{folder}/program", f"-I{home}/include", f"-L{home}/lib64", "-lcudart"]
     command += [f"-Wl,-rpath,{home}/lib64"]
-    built = subprocess.run(command, input=PROGRAM, capture_output=True, text=True, check=False)
-    if built.returncode:
-        yield f"a program that uses CUDA is not compiled: {built.stderr.strip()[:200]}"
+    process = subprocess.run(command, input=PROGRAM, capture_output=True, text=True, check=False)
+    if process.returncode:
+        yield f"a program that uses CUDA is not compiled: {process.stderr.strip()[:200]}"
     elif code := subprocess.run([f"{folder}/program"], check=False).returncode:
         yield f"a program that uses CUDA ends with {code}"
 
 
 def device_code() -> Iterator[str]:
     """Load NVSHMEM's bitcode for Triton's kernels; some releases have it under a name that torch does not search."""
-    found = of_nvidia("libnvshmem_device*.bc")
-    if not found:
+    matches = of_nvidia("libnvshmem_device*.bc")
+    if not matches:
         yield "NVSHMEM's device code (libnvshmem_device.bc) is not there"
-    if any(path.endswith("/libnvshmem_device.bc") for path in found):
+    if any(path.endswith("/libnvshmem_device.bc") for path in matches):
         from torch.distributed._symmetric_memory._nvshmem_triton import NvshmemLibFinder  # noqa: PLC0415
 
         try:

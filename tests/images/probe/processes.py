@@ -34,13 +34,13 @@ def process(pid: str) -> dict[str, Any]:
 
 
 def processes() -> list[dict[str, Any]]:
-    found = []
+    matches = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            found.append(process(pid))
+            matches.append(process(pid))
         except OSError:  # the process has ended, or belongs to another probe
             continue
-    return found
+    return matches
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ def digest(pem: str) -> str:
 
 def added() -> dict[str, str]:
     """The certificates of the system's folder for others, by name."""
-    found = {}
+    matches = {}
     for folder, _, names in os.walk(FOLDER):
         for name in names:
             path = os.path.join(folder, name)
             with open(path, errors="replace") as file:
-                found[os.path.relpath(path, FOLDER)] = digest(file.read())
-    return found
+                matches[os.path.relpath(path, FOLDER)] = digest(file.read())
+    return matches
 
 
 if __name__ == "__main__":

@@ -47,13 +47,13 @@ def variable(key: str) -> dict[str, object]:
 
 def inductor() -> dict[str, object]:
     """Try to write to torch's own cache of compiled code; the folder is ``None`` without torch."""
-    found = importlib.util.find_spec("torch")
-    if found is None or not found.submodule_search_locations:
+    value = importlib.util.find_spec("torch")
+    if value is None or not value.submodule_search_locations:
         return {"ok": True, "path": None}
     for name in ("torch", "torch._inductor", "torch._inductor.runtime"):
         # Empty packages with torch's paths: the function is imported without the rest of torch.
         empty = types.ModuleType(name)
-        empty.__path__ = [os.path.join(found.submodule_search_locations[0], *name.split(".")[1:])]
+        empty.__path__ = [os.path.join(value.submodule_search_locations[0], *name.split(".")[1:])]
         sys.modules[name] = empty
     try:
         from torch._inductor.runtime.cache_dir_utils import cache_dir  # noqa: PLC0415

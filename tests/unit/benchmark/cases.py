@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from torchbake.benchmark.expand import Experiment, Named
-from torchbake.benchmark.model import Plan, Settings, validate_plan
-from torchbake.benchmark.outcome import Outcome, Result, read_outcome
+from torchbake.benchmark.expand import Experiment, PlaceName
+from torchbake.benchmark.model import ExperimentSettings, Plan, validate_plan
+from torchbake.benchmark.outcome import BenchResult, RunOutcome, read_outcome
 from torchbake.benchmark.records import Where
 from torchbake.core.problem import Problem
-from torchbake.core.processes import Finished
+from torchbake.core.processes import ProcessResult
 from torchbake.matrix.yaml_source import Document, parse_document
 
 NO_MEMORY = "The memory is too small."
@@ -27,9 +27,9 @@ def plan_of(text: str = PLAN) -> Plan:
 
 
 def experiment(model: str = "resnet50", **changes: Any) -> Experiment:
-    given: dict[str, Any] = {"batch_size": 16, "dtype": "float32", "phase": "training", "gpus": 0, "nodes": 1}
-    given |= {name: changes.pop(name) for name in given if name in changes}
-    return Experiment(model=model, settings=Settings(**changes), **given)
+    arguments: dict[str, Any] = {"batch_size": 16, "dtype": "float32", "phase": "training", "gpus": 0, "nodes": 1}
+    arguments |= {name: changes.pop(name) for name in arguments if name in changes}
+    return Experiment(model=model, settings=ExperimentSettings(**changes), **arguments)
 
 
 def result_line(seconds: float = 0.1, **changes: Any) -> dict[str, Any]:
@@ -53,21 +53,21 @@ def printed(seconds: float = 0.1, **changes: Any) -> str:
     return f"__results.time__= {1000 * seconds}\n{json.dumps(result_line(seconds, **changes))}\n"
 
 
-def finished(stdout: str = "", *, code: int = 0, stderr: str = "", late: bool = False) -> Finished:
-    return Finished(code=code, seconds=2.0, at=0.0, stdout=stdout, stderr=stderr, late=late)
+def finished(stdout: str = "", *, code: int = 0, stderr: str = "", late: bool = False) -> ProcessResult:
+    return ProcessResult(code=code, seconds=2.0, at=0.0, stdout=stdout, stderr=stderr, late=late)
 
 
-def result(seconds: float = 0.1, **changes: Any) -> Result:
-    found = read_outcome(finished(printed(seconds, **changes))).result
-    assert found
-    return found
+def result(seconds: float = 0.1, **changes: Any) -> BenchResult:
+    actual = read_outcome(finished(printed(seconds, **changes))).result
+    assert actual
+    return actual
 
 
 class Fake:
     """A place that takes its times from a function, call by call; a text is the reason for a failure."""
 
     def __init__(self, name: str, times: Callable[[], float | str] | None = None, *, host: str = "here") -> None:
-        self.named = Named(kind="image", word=name, name=name)
+        self.place_name = PlaceName(kind="image", word=name, name=name)
         self.where = Where(kind="image", name=name, digest=f"sha256:{name}", host=host)
         self.times, self.runs = times or itertools.repeat(0.1).__next__, list[Experiment]()
 
@@ -77,14 +77,14 @@ class Fake:
     def command(self, experiment: Experiment) -> str:
         return f"bench --model {experiment.model}"
 
-    def measure(self, experiment: Experiment, limit: int) -> Outcome:
+    def measure(self, experiment: Experiment, limit: int) -> RunOutcome:
         self.runs.append(experiment)
         time = self.times()
         if isinstance(time, str):
-            return Outcome(reason=time, out_of_memory=time == NO_MEMORY)
-        return Outcome(result=result(time))
+            return RunOutcome(reason=time, out_of_memory=time == NO_MEMORY)
+        return RunOutcome(result=result(time))
 
 
 def each(*values: float | str) -> Callable[[], float | str]:
-    found: Iterator[float | str] = iter(values)
-    return lambda: next(found)
+    matches: Iterator[float | str] = iter(values)
+    return lambda: next(matches)

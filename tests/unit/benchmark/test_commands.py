@@ -10,20 +10,20 @@ import pytest
 from tests.unit.benchmark.cases import experiment
 from torchbake.benchmark.commands import Container, host_words
 from torchbake.benchmark.expand import Experiment
-from torchbake.benchmark.field_types import Docker, Host
+from torchbake.benchmark.field_types import Docker, PlanHost
 from torchbake.core.paths import OWN_BENCH
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import GpuAccess
 
-NONE = Gpu(how="none", reason="no")
-RUNTIME, CDI = Gpu(how="runtime", reason="yes"), Gpu(how="cdi", reason="yes")
+NONE = GpuAccess(how="none", reason="no")
+RUNTIME, CDI = GpuAccess(how="runtime", reason="yes"), GpuAccess(how="cdi", reason="yes")
 
 
-def container(gpu: Gpu = NONE, family: str = "cpu", toolbox: Path | None = None) -> Container:
+def container(gpu: GpuAccess = NONE, family: str = "cpu", toolbox: Path | None = None) -> Container:
     return Container(image="acme/pytorch:cpu", family=family, gpu=gpu, folder=Path("/plans"), toolbox=toolbox)
 
 
-def line(found: Container, what: Experiment, **labels: str) -> str:
-    return shlex.join(found.words(what, labels))
+def line(value: Container, what: Experiment, **labels: str) -> str:
+    return shlex.join(value.words(what, labels))
 
 
 def test_an_image_gets_memory_to_share_and_its_limits() -> None:
@@ -77,7 +77,7 @@ def test_an_image_without_bench_is_given_ours() -> None:
     ("gpu", "words"),
     [(RUNTIME, """--gpus '"device=0,1"'"""), (CDI, "--device=nvidia.com/gpu=0 --device=nvidia.com/gpu=1")],
 )
-def test_gpus_are_asked_for_as_the_engine_wants_it(gpu: Gpu, words: str) -> None:
+def test_gpus_are_asked_for_as_the_engine_wants_it(gpu: GpuAccess, words: str) -> None:
     command = line(container(gpu, "cuda"), experiment(gpus=2))
     assert words in command
     assert "--device gpu --num_gpus 2 --dtype float32 --cudnn_benchmark true" in command
@@ -97,21 +97,21 @@ def test_a_refused_limit_is_left_out() -> None:
 
 
 def test_a_host_runs_bench_over_ssh_which_ends_what_is_left_of_it() -> None:
-    words = host_words(Host(ssh="foo_bar"), experiment(env={"A": "b c"}), limit=60, folder=Path("/plans"))
+    words = host_words(PlanHost(ssh="foo_bar"), experiment(env={"A": "b c"}), limit=60, folder=Path("/plans"))
     assert words[:4] == ["ssh", "-o", "BatchMode=yes", "foo_bar"]
     assert words[4].startswith("env 'A=b c' timeout 60 bench --model resnet50 ")
     assert len(words) == 5
 
 
 def test_a_hosts_own_python_is_taken_and_its_shell_expands_its_home() -> None:
-    host = Host(ssh="foo_bar", python="~/pytorch/sandbox/bin/python", bench="~/a b/bench")
+    host = PlanHost(ssh="foo_bar", python="~/pytorch/sandbox/bin/python", bench="~/a b/bench")
     command = host_words(host, experiment("x; rm -rf /"), limit=60, folder=Path("/plans"))[4]
     assert command.startswith("timeout 60 ~/pytorch/sandbox/bin/python ~/'a b/bench' --model 'x; rm -rf /'")
 
 
 def test_this_machine_takes_its_python_and_the_plans_files() -> None:
     words = host_words(
-        Host(python="/venv/bin/python"), experiment("mine.py:Net", data_dir="d"), limit=9, folder=Path("/p")
+        PlanHost(python="/venv/bin/python"), experiment("mine.py:Net", data_dir="d"), limit=9, folder=Path("/p")
     )
     assert words[:4] == ["/venv/bin/python", str(OWN_BENCH), "--model", "/p/mine.py:Net"]
     assert words[words.index("--data_dir") + 1] == "/p/d"

@@ -6,12 +6,12 @@ import pytest
 
 from tests.unit.benchmark.cases import Fake, each, experiment
 from tests.unit.benchmark.test_estimate import Machine
-from torchbake.benchmark.compare import Compared, Comparison, as_json, overall, sentence
+from torchbake.benchmark.compare import Comparison, ExperimentComparison, as_json, overall, sentence
 from torchbake.benchmark.estimate import Verdict
 from torchbake.errors import BenchmarkError
 
 
-def compare(slower: float, seed: int = 0, **changes: int) -> tuple[Compared, str]:
+def compare(slower: float, seed: int = 0, **changes: int) -> tuple[ExperimentComparison, str]:
     """With the order of the runs."""
     machine, order = Machine(seed), list[str]()
 
@@ -20,27 +20,27 @@ def compare(slower: float, seed: int = 0, **changes: int) -> tuple[Compared, str
         return machine.run(seconds)
 
     a, b = Fake("a", lambda: run("a", 0.1)), Fake("b", lambda: run("b", 0.1 * slower))
-    found = Comparison(a=a, b=b, **changes).run(experiment())
-    return found, "".join(order)
+    comparison = Comparison(a=a, b=b, **changes).run(experiment())
+    return comparison, "".join(order)
 
 
 def test_the_first_is_measured_with_itself_and_then_both_in_turn() -> None:
-    found, order = compare(1.1, rounds=3)
+    comparison, order = compare(1.1, rounds=3)
     assert order == "ab" + "aaaa" * 3 + "abba" * 3
-    assert (found.judgement.verdict, found.rounds) == ("slower", 3)
-    assert found.judgement.difference.value == pytest.approx(0.1, abs=0.03)
+    assert (comparison.judgement.verdict, comparison.rounds) == ("slower", 3)
+    assert comparison.judgement.difference.value == pytest.approx(0.1, abs=0.03)
 
 
 def test_more_rounds_are_run_while_it_cannot_be_told_but_not_for_ever() -> None:
     a, b = Fake("a", itertools.cycle([0.1, 0.1, 0.1, 0.2]).__next__), Fake("b", itertools.cycle([0.1, 0.14]).__next__)
-    found = Comparison(a=a, b=b, rounds=2).run(experiment())
-    assert (found.judgement.verdict, found.rounds) == ("too noisy", 6)
+    comparison = Comparison(a=a, b=b, rounds=2).run(experiment())
+    assert (comparison.judgement.verdict, comparison.rounds) == ("too noisy", 6)
 
 
 def test_an_image_is_the_same_as_itself() -> None:
     for seed in range(20):
-        found, order = compare(1.0, seed, rounds=3)
-        assert found.judgement.verdict == "same", sentence(found.judgement)
+        comparison, order = compare(1.0, seed, rounds=3)
+        assert comparison.judgement.verdict == "same", sentence(comparison.judgement)
         assert order.count("a") > order.count("b"), seed
 
 
@@ -57,9 +57,9 @@ def test_the_worst_of_several_is_the_verdict_of_all(slower: tuple[float, ...], v
 
 
 def test_a_program_is_told_all_of_it() -> None:
-    found, _ = compare(1.2, rounds=2)
-    data = as_json(found)
+    comparison, _ = compare(1.2, rounds=2)
+    data = as_json(comparison)
     assert (data["verdict"], data["rounds"], data["experiment"]["model"]) == ("slower", 2, "resnet50")
     assert data["difference"]["low"] <= data["difference"]["median"] <= data["difference"]["high"]
     assert data["b"]["median"] == pytest.approx(1.2 * data["a"]["median"], rel=0.05)
-    assert sentence(found.judgement).startswith(f"slower by {data['difference']['median']:.1%} (")
+    assert sentence(comparison.judgement).startswith(f"slower by {data['difference']['median']:.1%} (")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from torchbake.benchmark import estimate
 from torchbake.benchmark.compare import ROUNDS
-from torchbake.benchmark.estimate import Judgement, Round, judge, median_of, noise_of
+from torchbake.benchmark.estimate import Round, SpeedEstimate, judge, median_of, noise_of
 
 TIMES = st.lists(st.floats(min_value=1e-6, max_value=1e4), min_size=1, max_size=30)
 SEEDS = range(20)
@@ -39,7 +39,7 @@ class Machine:
         return Round(a=(first, fourth), b=(second, third))
 
 
-def compared(seed: int, slower: float, *, noise: float = 1.0, threshold: float = 0.05) -> Judgement:
+def compared(seed: int, slower: float, *, noise: float = 1.0, threshold: float = 0.05) -> SpeedEstimate:
     machine = Machine(seed, noise)
     alone = [machine.round(0.1, 0.1) for _ in range(ROUNDS)]
     return judge(alone, [machine.round(0.1, 0.1 * slower) for _ in range(ROUNDS)], threshold=threshold, seed=0)
@@ -68,19 +68,19 @@ def test_what_grows_evenly_over_a_round_cancels(seconds: float, growth: float) -
 def test_an_interval_holds_its_median_lies_within_the_values_and_is_the_same_again(
     values: list[float], seed: int
 ) -> None:
-    found = median_of(values, seed=seed)
-    assert min(values) <= found.low <= found.value <= found.high <= max(values)
-    assert found == median_of(values, seed=seed)
+    value = median_of(values, seed=seed)
+    assert min(values) <= value.low <= value.value <= value.high <= max(values)
+    assert value == median_of(values, seed=seed)
 
 
 @settings(deadline=None, max_examples=15)
 @given(st.floats(0.3, 3), st.floats(0.01, 0.3))
 def test_without_noise_the_threshold_decides(ratio: float, threshold: float) -> None:
     alone = [Round(a=(1, 1), b=(1, 1))] * 2
-    found = judge(alone, [Round(a=(1, 1), b=(ratio, ratio))] * 3, threshold=threshold, seed=0)
-    wanted = "slower" if ratio - 1 >= threshold else "faster" if ratio - 1 <= -threshold else "same"
-    assert found.verdict == wanted or abs(abs(ratio - 1) - threshold) < 1e-9
-    assert found.difference.value == pytest.approx(ratio - 1)
+    value = judge(alone, [Round(a=(1, 1), b=(ratio, ratio))] * 3, threshold=threshold, seed=0)
+    expected = "slower" if ratio - 1 >= threshold else "faster" if ratio - 1 <= -threshold else "same"
+    assert value.verdict == expected or abs(abs(ratio - 1) - threshold) < 1e-9
+    assert value.difference.value == pytest.approx(ratio - 1)
 
 
 @settings(deadline=None, max_examples=15)
@@ -89,8 +89,8 @@ def test_nothing_below_the_noise_is_called_a_difference(times: list[float], thre
     rounds = [
         Round(a=(a, d), b=(b, c)) for a, b, c, d in zip(*[iter(times[: len(times) // 4 * 4])] * 4, strict=True)
     ]  # fmt: skip
-    found = judge(rounds, rounds, threshold=threshold, seed=seed)  # as far from itself as from the other
-    assert found.verdict in ("same", "too noisy")
+    value = judge(rounds, rounds, threshold=threshold, seed=seed)  # as far from itself as from the other
+    assert value.verdict in ("same", "too noisy")
 
 
 def test_where_noise_is_beyond_the_threshold_nothing_is_the_same() -> None:
@@ -108,8 +108,8 @@ def test_noise_is_the_farther_end_of_its_interval() -> None:
 def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
     chance, hits = random.Random(1), 0
     for _ in range(100):
-        found = median_of([chance.gauss(1, 0.1) for _ in range(25)], seed=0)
-        hits += found.low <= 1 <= found.high
+        value = median_of([chance.gauss(1, 0.1) for _ in range(25)], seed=0)
+        hits += value.low <= 1 <= value.high
     assert estimate.LEVEL == 0.95
     assert hits >= 88
 
@@ -118,7 +118,7 @@ def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None
 def test_the_interval_of_few_rounds_covers_as_often_as_the_page_says(count: int) -> None:
     chance, tries = random.Random(1), 4000
     intervals = (median_of([chance.gauss(1, 0.1) for _ in range(count)], seed=0) for _ in range(tries))
-    hits = sum(found.low <= 1 <= found.high for found in intervals) / tries
+    hits = sum(value.low <= 1 <= value.high for value in intervals) / tries
     assert hits == pytest.approx(1 - 2 ** (1 - count), abs=0.02)
 
 

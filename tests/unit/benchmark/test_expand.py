@@ -5,25 +5,25 @@ from pathlib import Path
 import pytest
 
 from tests.unit.benchmark.cases import PLAN, document_of, experiment, plan_of
-from torchbake.benchmark.expand import Case, Named, comparable, demand_files, expand, own_bench, with_source
+from torchbake.benchmark.expand import PlaceName, PlanCase, comparable, demand_files, expand, own_bench, with_source
 from torchbake.errors import PlanError
 
 PLACES = (
-    Named(kind="image", word="cpu", name="2.13.0-cpu-runtime-debian12"),
-    Named(kind="host", word="foo_bar", name="foo_bar"),
+    PlaceName(kind="image", word="cpu", name="2.13.0-cpu-runtime-debian12"),
+    PlaceName(kind="host", word="foo_bar", name="foo_bar"),
 )
 
 
-def cases(more: str = "") -> tuple[Case, ...]:
+def cases(more: str = "") -> tuple[PlanCase, ...]:
     return expand(plan_of(PLAN + more), PLACES, document_of(PLAN + more))
 
 
 def test_each_axis_meets_each_and_places_are_side_by_side() -> None:
-    found = cases()
-    assert len(found) == 2 * 2 * 2 * 2
-    assert len({(case.experiment.name, case.place.name) for case in found}) == len(found)
-    assert [case.place.name for case in found[:4]] == [place.name for place in PLACES] * 2
-    assert found[0].experiment.name == "resnet50 training float32 batch 16 cpu"
+    matches = cases()
+    assert len(matches) == 2 * 2 * 2 * 2
+    assert len({(case.experiment.name, case.place.name) for case in matches}) == len(matches)
+    assert [case.place.name for case in matches[:4]] == [place.name for place in PLACES] * 2
+    assert matches[0].experiment.name == "resnet50 training float32 batch 16 cpu"
 
 
 @pytest.mark.parametrize(

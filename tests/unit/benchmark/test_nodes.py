@@ -10,24 +10,24 @@ import pytest
 from tests.unit.benchmark.cases import Fake, document_of, experiment, finished, printed
 from torchbake.benchmark import nodes
 from torchbake.benchmark.commands import Container, host_words
-from torchbake.benchmark.expand import Case, Named
-from torchbake.benchmark.field_types import Host
+from torchbake.benchmark.expand import PlaceName, PlanCase
+from torchbake.benchmark.field_types import PlanHost
 from torchbake.benchmark.model import validate_plan
 from torchbake.benchmark.nodes import NETWORK, run_nodes, script
-from torchbake.benchmark.outcome import Outcome
+from torchbake.benchmark.outcome import RunOutcome
 from torchbake.benchmark.places import Finder
 from torchbake.benchmark.records import Where
-from torchbake.benchmark.run import Begun, lines_of
+from torchbake.benchmark.run import PendingCase, lines_of
 from torchbake.checks.smoke_run import Session
-from torchbake.core.processes import Finished
-from torchbake.engine.gpu import Gpu
+from torchbake.core.processes import ProcessResult
+from torchbake.engine.gpu import GpuAccess
 from torchbake.errors import PlanError
 
 TWO = {"NNODES": "2", "MASTER_ADDR": "node0"}
 
 
 def test_each_node_is_a_container_with_gpus_of_its_own() -> None:
-    image = Container(image="a", family="cuda", gpu=Gpu(how="runtime", reason="yes"), folder=Path("/plans"))
+    image = Container(image="a", family="cuda", gpu=GpuAccess(how="runtime", reason="yes"), folder=Path("/plans"))
     for node, devices in ((0, "0,1"), (1, "2,3")):
         words = image.words(experiment(gpus=2, nodes=2, env={"A": "b"}), node=node, network=NETWORK)
         assert {f"--network={NETWORK}", f"--network-alias=node{node}", "--env=A=b"} <= {*words}
@@ -38,14 +38,14 @@ def test_each_node_is_a_container_with_gpus_of_its_own() -> None:
 
 
 def test_each_node_of_a_host_is_a_machine() -> None:
-    host = Host(ssh=("me@foo", "bar"), bench="/bench")
+    host = PlanHost(ssh=("me@foo", "bar"), bench="/bench")
     first, second = (host_words(host, experiment(nodes=2), limit=9, folder=Path("/p"), node=node) for node in range(2))
     assert (first[3], second[3]) == ("me@foo", "bar")
     assert first[4].startswith("env NNODES=2 NODE_RANK=0 MASTER_ADDR=foo timeout 9 python3 /bench --model")
     assert "NODE_RANK=1 MASTER_ADDR=foo" in second[4]
-    named = Host(ssh=("foo", "bar"), address="10.0.0.1")
-    assert "MASTER_ADDR=10.0.0.1" in host_words(named, experiment(nodes=2), limit=9, folder=Path("/p"))[4]
-    assert (named.word, named.name) == ("foo, bar", "foo, bar")
+    name = PlanHost(ssh=("foo", "bar"), address="10.0.0.1")
+    assert "MASTER_ADDR=10.0.0.1" in host_words(name, experiment(nodes=2), limit=9, folder=Path("/p"))[4]
+    assert (name.word, name.name) == ("foo, bar", "foo, bar")
 
 
 def test_what_is_shown_starts_all_nodes_and_ends_with_the_first() -> None:
@@ -55,22 +55,24 @@ def test_what_is_shown_starts_all_nodes_and_ends_with_the_first() -> None:
     assert (create, remove) == ("docker network create --internal n", "docker network rm n")
 
 
-def place(host: Host, count: int) -> str:
+def place(host: PlanHost, count: int) -> str:
     finder = Finder(engine=None, session=Session(), folder=Path("/p"), timeout=9)
-    found = finder.place(Named(kind="host", word=host.word, name=host.name), host).problem(experiment(nodes=count))
-    return found.reason if found else ""
+    problem = finder.place(PlaceName(kind="host", word=host.word, name=host.name), host).problem(
+        experiment(nodes=count)
+    )
+    return problem.reason if problem else ""
 
 
 def test_a_place_with_too_few_machines_runs_nothing() -> None:
-    assert place(Host(ssh=("foo", "bar")), 2) == place(Host(), 1) == ""
-    assert place(Host(ssh=("foo", "bar")), 3) == "foo, bar names 2 of 3 nodes"
-    assert place(Host(), 2) == "python3 names 1 of 2 nodes"
+    assert place(PlanHost(ssh=("foo", "bar")), 2) == place(PlanHost(), 1) == ""
+    assert place(PlanHost(ssh=("foo", "bar")), 3) == "foo, bar names 2 of 3 nodes"
+    assert place(PlanHost(), 2) == "python3 names 1 of 2 nodes"
 
 
-def all_of(monkeypatch: pytest.MonkeyPatch, *done: Finished) -> Outcome:
-    by_word = {str(number): each for number, each in enumerate(done)}
+def all_of(monkeypatch: pytest.MonkeyPatch, *results: ProcessResult) -> RunOutcome:
+    by_word = {str(number): each for number, each in enumerate(results)}
 
-    def run(words: Sequence[str], *, env: Mapping[str, str], **_: Any) -> Finished:
+    def run(words: Sequence[str], *, env: Mapping[str, str], **_: Any) -> ProcessResult:
         return by_word[words[0]]
 
     monkeypatch.setattr(nodes, "run_to_end", run)
@@ -90,10 +92,10 @@ def test_a_result_is_one_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_places_that_share_a_machine_wait_for_each_other() -> None:
-    def item(name: str, host: str) -> Begun:
+    def item(name: str, host: str) -> PendingCase:
         fake = Fake(name)
         fake.where = Where(kind="host", name=name, host=host)
-        return Begun(case=Case(experiment=experiment(), place=fake.named), place=fake, done=None)
+        return PendingCase(case=PlanCase(experiment=experiment(), place=fake.place_name), place=fake, result=None)
 
     waiting = [item("a", "x"), item("b", "y"), item("c", "z"), item("d", "x, y"), item("e", "z")]
     waiting += [item("f", "y, w"), item("g", "x")]

@@ -9,16 +9,16 @@ from torchbake.benchmark.outcome import read_outcome
 
 
 def test_a_result_is_read_and_what_is_unknown_is_left() -> None:
-    found = result(0.2, more_than_we_know={"a": 1})
-    assert (found.time.median, found.throughput, found.versions["torch"]) == (0.2, 80, "2.13.0+cpu")
-    assert (found.memory.peak_rss_bytes, found.memory.peak_gpu_bytes, found.world) == (10**9, None, 1)
+    actual = result(0.2, more_than_we_know={"a": 1})
+    assert (actual.time.median, actual.throughput, actual.versions["torch"]) == (0.2, 80, "2.13.0+cpu")
+    assert (actual.memory.peak_rss_bytes, actual.memory.peak_gpu_bytes, actual.world) == (10**9, None, 1)
 
 
 def test_what_bench_measures_apart_is_kept() -> None:
     data = {"backend": "image_folder", "loader_threads": 4, "shuffle": True, "bound": True}
-    found = result(0.2, data=data, data_times=[0.1, 0.2], warmup_times=[3.0], nodes=2)
-    assert (found.data_times, found.warmup_times, found.nodes) == ((0.1, 0.2), (3.0,), 2)
-    assert (found.data.model_dump(), found.time.p5, found.time.p99, found.host.threads) == (data, 0.2, 0.2, 2)
+    actual = result(0.2, data=data, data_times=[0.1, 0.2], warmup_times=[3.0], nodes=2)
+    assert (actual.data_times, actual.warmup_times, actual.nodes) == ((0.1, 0.2), (3.0,), 2)
+    assert (actual.data.model_dump(), actual.time.p5, actual.time.p99, actual.host.threads) == (data, 0.2, 0.2, 2)
 
 
 def test_the_line_is_found_behind_what_else_is_said() -> None:
@@ -26,7 +26,7 @@ def test_the_line_is_found_behind_what_else_is_said() -> None:
 
 
 def test_what_is_no_result_is_a_sentence() -> None:
-    for done, message in (
+    for final_state, message in (
         (finished(printed(status="failure", reason="Out of memory."), code=1), "Out of memory."),
         (finished(printed(), code=3, stderr="lost"), "bench ended with 3: lost"),
         (finished(late=True), "It did not end within 2 s."),
@@ -44,9 +44,9 @@ def test_what_is_no_result_is_a_sentence() -> None:
         (finished(printed(throughput=None)), "Its result has an invalid throughput:"),
         (finished(printed().replace("0.1", "NaN")), "NaN is not a number"),
     ):
-        found = read_outcome(done)
-        assert (found.result, found.out_of_memory) == (None, done.code == 137), (done, message)
-        assert message in found.reason, (done, message)
+        value = read_outcome(final_state)
+        assert (value.result, value.out_of_memory) == (None, final_state.code == 137), (final_state, message)
+        assert message in value.reason, (final_state, message)
 
 
 SERIES = {"seconds": [1, 2], "cpu_percent": [90, 80], "memory_bytes": [5, 7]}
@@ -55,16 +55,16 @@ SERIES = {"seconds": [1, 2], "cpu_percent": [90, 80], "memory_bytes": [5, 7]}
 @pytest.mark.parametrize(("message", "lacking"), [({}, False), ({"out_of_memory": True}, True)])
 def test_a_batch_that_does_not_fit_is_told_from_what_else_fails(message: dict[str, Any], lacking: bool) -> None:
     words = printed(status="failure", reason="No.", monitor=SERIES, **message)
-    found = read_outcome(finished(words, code=1))
-    assert (found.reason, found.out_of_memory) == ("No.", lacking)
-    assert found.monitor
-    assert found.monitor.memory_bytes == (5, 7)
+    value = read_outcome(finished(words, code=1))
+    assert (value.reason, value.out_of_memory) == ("No.", lacking)
+    assert value.monitor
+    assert value.monitor.memory_bytes == (5, 7)
 
 
 def test_a_result_may_have_a_time_series_and_one_that_is_broken_is_told() -> None:
-    found = read_outcome(finished(printed(monitor=SERIES)))
-    assert found.result
-    assert found.monitor
-    assert (found.monitor.cpu_percent, found.monitor.gpu_watts) == ((90, 80), ())
+    value = read_outcome(finished(printed(monitor=SERIES)))
+    assert value.result
+    assert value.monitor
+    assert (value.monitor.cpu_percent, value.monitor.gpu_watts) == ((90, 80), ())
     for broken, message in (({"cpu_percent": "x"}, "invalid cpu_percent"), ({"seconds": [1]}, "differ in length")):
         assert message in read_outcome(finished(printed(monitor={**SERIES, **broken}))).reason

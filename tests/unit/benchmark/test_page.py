@@ -7,33 +7,33 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.benchmark.cases import experiment, result
-from torchbake.benchmark.expand import Case, Experiment, Named
-from torchbake.benchmark.outcome import Result, Series
-from torchbake.benchmark.page import Equipment, Summary, render_page, summarise
-from torchbake.benchmark.records import Record, Where
-from torchbake.benchmark.run import Done
+from torchbake.benchmark.expand import Experiment, PlaceName, PlanCase
+from torchbake.benchmark.outcome import BenchResult, Series
+from torchbake.benchmark.page import Equipment, PlanSummary, render_page, summarise
+from torchbake.benchmark.records import RunRecord, Where
+from torchbake.benchmark.run import CaseResult
 
-MADE = "2026-11-23T01:02:03+00:00"
+ITEMS = "2026-11-23T01:02:03+00:00"
 
 
-def done(what: Experiment, found: Result | str, place: str = "a") -> Done:
-    case = Case(experiment=what, place=Named(kind="image", word=place, name=place))
-    if isinstance(found, str):
-        return Done(case=case, state="failed", reason=found)
+def finish(what: Experiment, value: BenchResult | str, place: str = "a") -> CaseResult:
+    case = PlanCase(experiment=what, place=PlaceName(kind="image", word=place, name=place))
+    if isinstance(value, str):
+        return CaseResult(case=case, state="failed", reason=value)
     where = Where(kind="image", name=place, digest=f"sha256:{place}", host="here")
-    record = Record(experiment=what, where=where, command="bench", started="", seconds=1, result=found)
-    return Done(case=case, state="measured", record=record)
+    record = RunRecord(experiment=what, where=where, command="bench", started="", seconds=1, result=value)
+    return CaseResult(case=case, state="measured", record=record)
 
 
-def some() -> Summary:
+def some() -> PlanSummary:
     four = result(0.125, world=4, throughput=512.0, devices=["x"] * 4, device="gpu", memory={"peak_gpu_bytes": 7})
     one = result(0.1, throughput=160.0, device="gpu", memory={"peak_rss_bytes": 5, "peak_gpu_bytes": 6})
     return summarise([
-        done(experiment(), result(0.1)),
-        done(experiment(), result(0.125), "<b>"),
-        done(experiment(gpus=1), one),
-        done(experiment(gpus=4), four),
-        done(experiment("vgg19"), "Out of memory & time."),
+        finish(experiment(), result(0.1)),
+        finish(experiment(), result(0.125), "<b>"),
+        finish(experiment(gpus=1), one),
+        finish(experiment(gpus=4), four),
+        finish(experiment("vgg19"), "Out of memory & time."),
     ])  # fmt: skip
 
 
@@ -43,10 +43,11 @@ def test_places_stand_against_the_first() -> None:
 
 
 def test_nothing_stands_against_a_first_place_without_a_result() -> None:
-    found = summarise([
-        done(experiment(), "It failed."), done(experiment(), result(0.1), "b"), done(experiment(), result(0.2), "c"),
+    value = summarise([
+        finish(experiment(), "It failed."), finish(experiment(), result(0.1), "b"), finish(experiment(), result(0.2),
+        "c"),
     ])  # fmt: skip
-    assert [(line.place, line.against) for line in found.groups[0].lines] == [("b", None), ("c", None)]
+    assert [(line.place, line.against) for line in value.groups[0].lines] == [("b", None), ("c", None)]
 
 
 def test_memory_is_that_of_the_device() -> None:
@@ -60,15 +61,15 @@ def test_efficiency_is_against_as_many_times_one_device() -> None:
 
 
 def test_without_one_device_there_is_nothing_to_scale_from() -> None:
-    assert summarise([done(experiment(gpus=4), result(world=4, device="gpu", devices=["x"] * 4))]).scaling == ()
+    assert summarise([finish(experiment(gpus=4), result(world=4, device="gpu", devices=["x"] * 4))]).scaling == ()
 
 
 def test_nodes_scale_too() -> None:
-    found = summarise([
-        done(experiment(), result(0.1)),
-        done(experiment(nodes=2), result(0.125, world=2, nodes=2, throughput=256.0)),
+    value = summarise([
+        finish(experiment(), result(0.1)),
+        finish(experiment(nodes=2), result(0.125, world=2, nodes=2, throughput=256.0)),
     ])  # fmt: skip
-    (scaling,) = found.scaling
+    (scaling,) = value.scaling
     assert [(point.devices, point.nodes, point.efficiency) for point in scaling.points] == [(1, 1, 1.0), (2, 2, 0.8)]
 
 
@@ -86,7 +87,7 @@ def test_what_a_place_measured_with_is_told_once() -> None:
 
 
 def page() -> str:
-    return render_page(some(), plan="plan.yaml", made=MADE)
+    return render_page(some(), plan="plan.yaml", date=ITEMS)
 
 
 def rows(section: str) -> list[list[str]]:
@@ -94,8 +95,8 @@ def rows(section: str) -> list[list[str]]:
     text = re.search(rf'(?s)<section aria-labelledby="{section}">.*?</section>', page())
     assert text
     cells = re.compile(r"(?s)<t[hd](?: [^>]*)?>(.*?)</t[hd]>")
-    found = re.findall(r'(?s)<tr><th scope="row">.*?</tr>', text[0])
-    return [[re.sub("<[^>]+>", "", cell) for cell in cells.findall(row)] for row in found]
+    matches = re.findall(r'(?s)<tr><th scope="row">.*?</tr>', text[0])
+    return [[re.sub("<[^>]+>", "", cell) for cell in cells.findall(row)] for row in matches]
 
 
 def test_speed_scaling_and_memory_are_on_it() -> None:
@@ -122,30 +123,30 @@ def test_what_others_wrote_is_text_and_nothing_is_loaded() -> None:
 
 def test_both_schemes_are_there_and_a_page_without_results_is_one() -> None:
     assert "@media (prefers-color-scheme: dark)" in page()
-    empty = render_page(summarise([done(experiment(), "It failed.")]), plan="plan.yaml", made=MADE)
+    empty = render_page(summarise([finish(experiment(), "It failed.")]), plan="plan.yaml", date=ITEMS)
     assert "It failed." in empty
     assert 'id="speed"' not in empty
 
 
 def test_time_series_are_drawn_also_those_of_a_run_that_failed() -> None:
-    good, bad = done(experiment(), result(0.1)), done(experiment("<i>vgg"), "It failed.")
+    good, bad = finish(experiment(), result(0.1)), finish(experiment("<i>vgg"), "It failed.")
     assert good.record
     series = Series(seconds=(0, 5, 10), cpu_percent=(0, 50, 200), memory_bytes=(1e9, 2e9, None))
     record = good.record.model_copy(update={"monitor": series})
-    found = summarise([replace(good, record=record), replace(bad, record=record.model_copy(update={"result": None}))])
-    shown = render_page(found, plan="plan.yaml", made=MADE)
-    charts = re.findall(r'<svg class="line"[^>]*aria-label="([^"]*)"><polyline points="([^"]*)"/>', shown)
+    value = summarise([replace(good, record=record), replace(bad, record=record.model_copy(update={"result": None}))])
+    text = render_page(value, plan="plan.yaml", date=ITEMS)
+    charts = re.findall(r'<svg class="line"[^>]*aria-label="([^"]*)"><polyline points="([^"]*)"/>', text)
     assert [points for _, points in charts[:2]] == ["0,40 500,30 1000,0", "0,20 500,0"]
     assert charts[0][0] == "CPU of resnet50 training float32 batch 16 cpu, a, over 10 s: at most 200%"
     assert len(charts) == 4
     assert "&lt;i&gt;vgg" in charts[2][0]
-    assert "2.00 GB" in shown
+    assert "2.00 GB" in text
     assert 'id="resources"' not in page()
 
 
 def test_an_experiment_is_named_again_only_where_there_is_something_to_say_of_it() -> None:
-    found = [done(experiment(), result(0.1)), done(experiment("vgg19"), result(0.1, notes=["It was slow."]))]
-    (_, notes) = render_page(summarise(found), plan="plan.yaml", made=MADE).split('id="notes"')
+    results = [finish(experiment(), result(0.1)), finish(experiment("vgg19"), result(0.1, notes=["It was slow."]))]
+    (_, notes) = render_page(summarise(results), plan="plan.yaml", date=ITEMS).split('id="notes"')
     assert "a: torch 2.13.0+cpu, a CPU" in notes
     assert "vgg19 training float32 batch 16 cpu</code>, a: It was slow." in notes
     assert "resnet50" not in notes

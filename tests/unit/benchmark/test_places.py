@@ -6,16 +6,16 @@ import pytest
 
 from tests.unit.benchmark.cases import experiment, plan_of
 from torchbake.benchmark import places
-from torchbake.benchmark.expand import Named
-from torchbake.benchmark.field_types import Host
+from torchbake.benchmark.expand import PlaceName
+from torchbake.benchmark.field_types import PlanHost
 from torchbake.benchmark.places import Finder, names_of
 from torchbake.checks.smoke_run import Session
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import GpuAccess
 
 
 def test_two_pythons_of_one_host_are_two_places_and_a_rule_means_both() -> None:
-    found = names_of((), plan_of(HOSTS).hosts, None)
-    assert [(named.name, named.word) for named, _ in found] == [
+    matches = names_of((), plan_of(HOSTS).hosts, None)
+    assert [(place_name.name, place_name.word) for place_name, _ in matches] == [
         ("foo", "foo"), ("foo /a/python /bench", "foo"), ("foo /b/python /bench", "foo"), ("foo /b/bench", "foo"),
         ("/venv/bin/python", "/venv/bin/python"), ("/venv/bin/python /bench", "/venv/bin/python"),
     ]  # fmt: skip
@@ -32,11 +32,11 @@ hosts:
 """
 
 
-def problem(host: Host, mode: str, *, gpus: int = 1) -> str:
+def problem(host: PlanHost, mode: str, *, gpus: int = 1) -> str:
     finder = Finder(engine=None, session=Session(), folder=Path.cwd(), timeout=9, gpu=mode)
-    place = finder.place(Named(kind="host", word=host.word, name=host.name), host)
-    found = place.problem(experiment(gpus=gpus))
-    return found.reason if found else ""
+    place = finder.place(PlaceName(kind="host", word=host.word, name=host.name), host)
+    actual = place.problem(experiment(gpus=gpus))
+    return actual.reason if actual else ""
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def problem(host: Host, mode: str, *, gpus: int = 1) -> str:
 def test_what_gpu_means_for_hosts(
     monkeypatch: pytest.MonkeyPatch, mode: str, there: bool, here: str, over_ssh: str
 ) -> None:
-    monkeypatch.setattr(places, "gpu_of_host", lambda: Gpu(how="host" if there else "none", reason="none"))
-    assert problem(Host(), mode) == here
-    assert problem(Host(ssh="foo"), mode) == over_ssh
-    assert problem(Host(), mode, gpus=0) == ""
+    monkeypatch.setattr(places, "gpu_of_host", lambda: GpuAccess(how="host" if there else "none", reason="none"))
+    assert problem(PlanHost(), mode) == here
+    assert problem(PlanHost(ssh="foo"), mode) == over_ssh
+    assert problem(PlanHost(), mode, gpus=0) == ""

@@ -9,13 +9,13 @@ import pytest
 from tests.unit.benchmark.cases import experiment, result
 from torchbake.benchmark.expand import Experiment
 from torchbake.benchmark.outcome import Series
-from torchbake.benchmark.records import Record, Records, Where, key_of, write_csv, write_monitor
+from torchbake.benchmark.records import Records, RunRecord, Where, key_of, write_csv, write_monitor
 
 HERE = Where(kind="image", name="a", digest="sha256:a", host="here")
 
 
-def record(what: Experiment | None = None, where: Where = HERE, reason: str = "") -> Record:
-    return Record(
+def record(what: Experiment | None = None, where: Where = HERE, reason: str = "") -> RunRecord:
+    return RunRecord(
         experiment=what or experiment(), where=where, command="bench", started="2026-11-23T00:00:00+00:00",
         seconds=1.5, reason=reason, result=None if reason else result(),
     )  # fmt: skip
@@ -32,7 +32,7 @@ def test_what_is_added_is_there_again(records: Records) -> None:
     records.add(first)
     records.add(second)
     assert records.all() == [first, second]
-    assert records.measured() == {first.key: first}
+    assert records.results() == {first.key: first}
 
 
 @pytest.mark.parametrize("torn", ['{"experiment": {"model": "resn', "\x00\x00", "null\n", "[1]\n"])

@@ -9,26 +9,26 @@ import pytest
 
 from tests.unit.benchmark.cases import NO_MEMORY, Fake, each, experiment
 from tests.unit.processes import interrupt
-from torchbake.benchmark.expand import Case, Experiment, Named
-from torchbake.benchmark.outcome import Outcome
+from torchbake.benchmark.expand import Experiment, PlaceName, PlanCase
+from torchbake.benchmark.outcome import RunOutcome
 from torchbake.benchmark.places import Place
 from torchbake.benchmark.records import Records
-from torchbake.benchmark.run import Done, PlanRun, begin, figure, milliseconds, unfinished
+from torchbake.benchmark.run import CaseResult, PlanRun, begin, figure, milliseconds, unfinished
 from torchbake.checks.smoke_run import Session
 from torchbake.core.problem import Problem, unknown
 
 MODELS = ("a", "b", "c")
 
 
-def cases(place: str = "image", excluded: str = "") -> list[Case]:
-    named = Named(kind="image", word=place, name=place)
-    return [Case(experiment=experiment(name), place=named, excluded=excluded) for name in MODELS]
+def cases(place: str = "image", excluded: str = "") -> list[PlanCase]:
+    place_name = PlaceName(kind="image", word=place, name=place)
+    return [PlanCase(experiment=experiment(name), place=place_name, excluded=excluded) for name in MODELS]
 
 
 def run(
-    records: Records, found: list[Case], *places: Place, session: Session | None = None, stop: bool = False
-) -> list[Done]:  # fmt: skip
-    items = begin(found, {place.named.name: place for place in places}, records.measured())
+    records: Records, matches: list[PlanCase], *places: Place, session: Session | None = None, stop: bool = False
+) -> list[CaseResult]:  # fmt: skip
+    items = begin(matches, {place.place_name.name: place for place in places}, records.results())
     return PlanRun(records=records, session=session or Session(), engine=None, limit=60, stop=stop).run(items)
 
 
@@ -49,40 +49,42 @@ def test_what_was_measured_is_kept_and_what_failed_is_tried_again(records: Recor
     assert [one.record.result.time.median for one in second if one.record and one.record.result] == [0.1, 0.2, 0.3]
 
 
-def sizes(*sizes: int, place: str = "image", **more: Any) -> list[Case]:
-    named = Named(kind="image", word=place, name=place)
-    return [Case(experiment=experiment(batch_size=size, **more), place=named) for size in sizes]
+def sizes(*sizes: int, place: str = "image", **more: Any) -> list[PlanCase]:
+    place_name = PlaceName(kind="image", word=place, name=place)
+    return [PlanCase(experiment=experiment(batch_size=size, **more), place=place_name) for size in sizes]
 
 
 def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(records: Records) -> None:
-    found = [*sizes(16, 32, 64, 128), *sizes(16, 32, phase="inference"), *sizes(64, 32, place="large")]
+    matches = [*sizes(16, 32, 64, 128), *sizes(16, 32, phase="inference"), *sizes(64, 32, place="large")]
     small = Fake("image", each(0.1, NO_MEMORY, 0.3, "It failed."))
     large = Fake("large", each(0.1, 0.1))
-    done = run(records, found, small, large, stop=True)
-    assert [one.state for one in done] == [
+    results = run(records, matches, small, large, stop=True)
+    assert [one.state for one in results] == [
         "measured", "out-of-memory", "not-run", "not-run", "measured", "failed", "measured", "measured",
     ]  # fmt: skip
     assert [one.batch_size for one in small.runs] == [16, 32, 16, 32]
-    assert done[3].reason == "A batch of 32 did not fit into the memory, and this one is larger."
-    kept = {(one.where.name, one.experiment.phase, one.experiment.batch_size): one.status for one in records.all()}
-    assert kept["image", "training", 32] == "out-of-memory"
-    assert kept["image", "training", 64] == kept["image", "training", 128] == "not-run"
+    assert results[3].reason == "A batch of 32 did not fit into the memory, and this one is larger."
+    kept_items = {
+        (one.where.name, one.experiment.phase, one.experiment.batch_size): one.status for one in records.all()
+    }
+    assert kept_items["image", "training", 32] == "out-of-memory"
+    assert kept_items["image", "training", 64] == kept_items["image", "training", 128] == "not-run"
     assert not any(one.result for one in records.all() if one.status != "success")
-    again = run(records, found[:4], Fake("image", each(0.1, 0.1, 0.1)), stop=True)
+    again = run(records, matches[:4], Fake("image", each(0.1, 0.1, 0.1)), stop=True)
     assert [one.state for one in again] == ["kept", "measured", "measured", "measured"]
 
 
 def test_without_being_asked_every_batch_is_tried(records: Records) -> None:
-    done = run(records, sizes(16, 32), Fake("image", each(NO_MEMORY, 0.1)))
-    assert [one.state for one in done] == ["out-of-memory", "measured"]
+    results = run(records, sizes(16, 32), Fake("image", each(NO_MEMORY, 0.1)))
+    assert [one.state for one in results] == ["out-of-memory", "measured"]
 
 
 def test_looking_for_the_largest_batch_is_a_failure_only_if_none_fits(records: Records) -> None:
-    found = [*sizes(16, 32, 64), *sizes(16, 32, phase="inference")]
-    done = run(records, found, Fake("image", each(0.1, NO_MEMORY, NO_MEMORY)), stop=True)
-    bad = [(one.case.experiment.phase, one.state) for one in unfinished(done, stop=True)]
+    matches = [*sizes(16, 32, 64), *sizes(16, 32, phase="inference")]
+    results = run(records, matches, Fake("image", each(0.1, NO_MEMORY, NO_MEMORY)), stop=True)
+    bad = [(one.case.experiment.phase, one.state) for one in unfinished(results, stop=True)]
     assert bad == [("inference", "out-of-memory")]
-    assert len(unfinished(done, stop=False)) == 2
+    assert len(unfinished(results, stop=False)) == 2
 
 
 def test_a_run_that_is_interrupted_keeps_what_it_has(records: Records) -> None:
@@ -109,7 +111,7 @@ def test_a_machine_does_one_thing_at_a_time_and_machines_do_not_wait_for_each_ot
     together = threading.Barrier(2, timeout=10)
 
     class Busy(Fake):
-        def measure(self, experiment: Experiment, limit: int) -> Outcome:
+        def measure(self, experiment: Experiment, limit: int) -> RunOutcome:
             host = self.where.host
             with lock:
                 at_work[host] += 1
@@ -122,10 +124,10 @@ def test_a_machine_does_one_thing_at_a_time_and_machines_do_not_wait_for_each_ot
 
     names = ("x", "y", "z")
     hosts = {"x": "one", "y": "two", "z": "two"}
-    found = [*cases("x"), *cases("x")[:0], *cases("y")[:2], *cases("z")[:1]]
-    done = run(records, found, *(Busy(name, host=hosts[name]) for name in names))
-    assert [one.state for one in done] == ["measured"] * 6
-    assert [one.case for one in done] == found
+    matches = [*cases("x"), *cases("x")[:0], *cases("y")[:2], *cases("z")[:1]]
+    results = run(records, matches, *(Busy(name, host=hosts[name]) for name in names))
+    assert [one.state for one in results] == ["measured"] * 6
+    assert [one.case for one in results] == matches
     assert most == {"one": 1, "two": 1}
 
 
@@ -134,10 +136,10 @@ def test_what_cannot_be_run_says_why_and_keeps_nobody_waiting(records: Records) 
         def problem(self, what: object) -> Problem:
             return unknown("no GPU: there is none")
 
-    found = [*cases("a"), *cases("b", excluded="a good reason"), *cases("gone")]
-    items = begin(found, {"a": NoGpu("a"), "b": Fake("b"), "gone": Problem(reason="gone is not in the engine.")}, {})
-    done = PlanRun(records=records, session=Session(), engine=None, limit=60).run(items)
-    assert [(one.state, one.reason) for one in done[::3]] == [
+    matches = [*cases("a"), *cases("b", excluded="a good reason"), *cases("gone")]
+    items = begin(matches, {"a": NoGpu("a"), "b": Fake("b"), "gone": Problem(reason="gone is not in the engine.")}, {})
+    results = PlanRun(records=records, session=Session(), engine=None, limit=60).run(items)
+    assert [(one.state, one.reason) for one in results[::3]] == [
         ("not-run", "no GPU: there is none"), ("excluded", "a good reason"), ("failed", "gone is not in the engine."),
     ]  # fmt: skip
     assert records.all() == []

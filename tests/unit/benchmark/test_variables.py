@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.unit.benchmark.cases import document_of
-from torchbake.benchmark.expand import Experiment, Named, expand, experiments
+from torchbake.benchmark.expand import Experiment, PlaceName, expand, experiments
 from torchbake.benchmark.field_types import Conditions
-from torchbake.benchmark.model import Plan, Settings, load_plan, validate_plan, with_variables
+from torchbake.benchmark.model import ExperimentSettings, Plan, load_plan, validate_plan, with_variables
 from torchbake.benchmark.variables import KEYS
 from torchbake.commands._benchmark_options import variable
 from torchbake.errors import PlanError, UsageError
@@ -16,17 +16,17 @@ from torchbake.errors import PlanError, UsageError
 LEAST = "models: [a, b]\nimages: [cpu]\n"
 
 
-def plan_of(text: str, **given: Any) -> Plan:
-    return validate_plan(with_variables(document_of(LEAST + text), given))
+def plan_of(text: str, **arguments: Any) -> Plan:
+    return validate_plan(with_variables(document_of(LEAST + text), arguments))
 
 
-def all_of(text: str, **given: Any) -> list[Experiment]:
-    return list(experiments(plan_of(text, **given)))
+def all_of(text: str, **arguments: Any) -> list[Experiment]:
+    return list(experiments(plan_of(text, **arguments)))
 
 
-def problem_of(text: str, **given: Any) -> str:
+def problem_of(text: str, **arguments: Any) -> str:
     with pytest.raises(PlanError) as caught:
-        expand(plan_of(text, **given), [Named(kind="image", word="cpu", name="cpu")], document_of(LEAST + text))
+        expand(plan_of(text, **arguments), [PlaceName(kind="image", word="cpu", name="cpu")], document_of(LEAST + text))
     return caught.value.message
 
 
@@ -47,13 +47,13 @@ def test_the_command_line_counts_more_and_may_name_more() -> None:
 
 
 def test_keys_of_an_experiment_are_known_in_its_settings() -> None:
-    found = all_of(
+    actual = all_of(
         "variables: {log: 'out/${model}-${batch_size}'}\nbatch_sizes: [1, 2]\ngpus: [0, 2]\nnum_batches: 3\n"
         "args: [--note, '${log} ${cudnn_benchmark}']\nenv: {X: '${gpus} ${num_batches}'}\n"
         "docker: {options: ['--name=${model}']}\n"
     )
-    assert len(found) == 8
-    for each in found:
+    assert len(actual) == 8
+    for each in actual:
         assert each.settings.args == ("--note", f"out/{each.model}-{each.batch_size} true")
         assert each.settings.env == {"X": f"{each.gpus} 3"}
         assert each.settings.docker.options == (f"--name={each.model}",)
@@ -67,7 +67,7 @@ def test_two_dollars_are_no_reference() -> None:
 
 
 def test_every_key_of_an_experiment_can_be_referred_to() -> None:
-    scalars = {*Settings.model_fields} - {"args", "env", "docker", "data_dir"}
+    scalars = {*ExperimentSettings.model_fields} - {"args", "env", "docker", "data_dir"}
     assert {*KEYS} == {*Conditions.model_fields} | scalars
 
 
@@ -104,33 +104,33 @@ def test_a_mistake_has_its_place() -> None:
 def test_a_variable_that_nothing_uses_is_a_mistake_on_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text(LEAST + "variables: {a: 1, b: 2}\ntimeout: ${a}\n")
-    assert load_plan(path, given={"a": "5"})[0].timeout == 5
+    assert load_plan(path, variables={"a": "5"})[0].timeout == 5
     for name in ("b", "c"):
         with pytest.raises(UsageError, match=f"-P {name} changes nothing"):
-            load_plan(path, given={name: "5"})
+            load_plan(path, variables={name: "5"})
 
 
 def test_a_rule_changes_the_experiments_that_it_means_and_a_later_one_counts_more() -> None:
-    found = all_of(
+    actual = all_of(
         "batch_sizes: [1, 2]\nenv: {A: x, B: y}\ndocker: {shm_size: 2g}\nnum_batches: 9\nwhen:\n"
         "  - {model: b, set: {num_batches: 5, env: {B: '${batch_size}'}, docker: {stack: 7}}}\n"
         "  - {model: b, batch_size: 2, set: {num_batches: 4, data_dir: 'd/${model}'}}\n"
     )
-    assert [each.settings.num_batches for each in found] == [9, 9, 5, 4]
-    assert [each.settings.env["B"] for each in found] == ["y", "y", "1", "2"]
-    assert {each.settings.env["A"] for each in found} == {"x"}
-    assert [(each.settings.docker.shm_size, each.settings.docker.stack) for each in found[1:3]] == [
+    assert [each.settings.num_batches for each in actual] == [9, 9, 5, 4]
+    assert [each.settings.env["B"] for each in actual] == ["y", "y", "1", "2"]
+    assert {each.settings.env["A"] for each in actual} == {"x"}
+    assert [(each.settings.docker.shm_size, each.settings.docker.stack) for each in actual[1:3]] == [
         ("2g", "67108864"), ("2g", "7"),
     ]  # fmt: skip
-    assert [each.settings.data_dir for each in found] == [None, None, None, "d/b"]
+    assert [each.settings.data_dir for each in actual] == [None, None, None, "d/b"]
 
 
 def test_what_the_command_line_says() -> None:
-    for text, found in (
+    for text, matches in (
         ("a=b=c", ("a", "b=c")), ("a=", ("a", "")), ("a=[16, 32]", ("a", ["16", "32"])), ('a="x y"', ("a", "x y")),
         ("image=ghcr.io/acme/pytorch:cpu", ("image", "ghcr.io/acme/pytorch:cpu")), ("a=# b: c", ("a", "# b: c")),
     ):  # fmt: skip
-        assert variable(text) == found
+        assert variable(text) == matches
     for text in ("a", "=b", "a b=c", "model=resnet50", "a=[1", "a=[[1]]", "a=[{b: c}]"):
         with pytest.raises(UsageError, match=r"-P "):
             variable(text)

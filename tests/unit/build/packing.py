@@ -9,8 +9,8 @@ import zstandard
 from tests.unit.builds import BASE, preparation_of, small_project, spec_of
 from tests.unit.conftest import cuda_pins, lock_for, pin
 from tests.unit.layouts import archive, file, put, sha256
-from torchbake.build.bakefile import Job
-from torchbake.build.buildx import Outcome
+from torchbake.build.bakefile import BuildJob
+from torchbake.build.buildx import BuildOutcome
 from torchbake.build.host_layers import HostLayers, WheelLayer, _base_id
 from torchbake.build.wheel_packer import WheelPacker
 from torchbake.core.files import write_text
@@ -23,7 +23,7 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob
 from torchbake.render.wheel_groups import wheel_groups
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layers import LayerStore, PackedLayer
 from torchbake.store.layout import Layout
 
 CPU, CUDA, DEVEL = (
@@ -64,22 +64,22 @@ def host_of(folder: Path) -> HostLayers:
     return HostLayers(store=LayerStore(folder=folder / "layers"), pip=PipConfig())
 
 
-def job_of(project: Project, name: str) -> Job:
+def job_of(project: Project, name: str) -> BuildJob:
     return preparation_of(project).job(spec_of(project, name), BASE)
 
 
-def keep(host: HostLayers, job: Job, *files: str) -> dict[str, bytes]:
+def keep(host: HostLayers, job: BuildJob, *files: str) -> dict[str, bytes]:
     """Put the layers of each wheel that is packed here into the store; their blobs by the names of the wheels."""
     assert job.lock
-    kept = dict[str, bytes]()
+    kept_items = dict[str, bytes]()
     for group in wheel_groups(job.lock):
         packer = host._packer(job, group)
         for wheel in job.lock.layers[group.layer]:
-            kept[wheel.name] = _keep(packer, packer.key(wheel), wheel, files)
+            kept_items[wheel.name] = _keep(packer, packer.key(wheel), wheel, files)
             if group.bytecode:
                 key = packer.bytecode_key(wheel, _base_id(job))
-                kept[f"{wheel.name}{BYTECODE}"] = _keep_bytecode(packer, key, wheel)
-    return kept
+                kept_items[f"{wheel.name}{BYTECODE}"] = _keep_bytecode(packer, key, wheel)
+    return kept_items
 
 
 def _keep_bytecode(packer: WheelPacker, key: str, wheel: Pin) -> bytes:
@@ -87,7 +87,7 @@ def _keep_bytecode(packer: WheelPacker, key: str, wheel: Pin) -> bytes:
     data, path = zstandard.compress(layer), packer.store.folder / "layer"
     path.write_bytes(data)
     names = (f"{wheel.name}/__pycache__/a.pyc",)
-    packed = Packed(layer=Layer(blob=_blob(data), diff_id=sha256(layer)), names=names)
+    packed = PackedLayer(layer=Layer(blob=_blob(data), diff_id=sha256(layer)), names=names)
     packer.store.add(key, packed, {sha256(data): path})
     return data
 
@@ -100,7 +100,7 @@ def _keep(packer: WheelPacker, key: str, wheel: Pin, files: tuple[str, ...]) -> 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "layer").write_bytes(data)
     (folder / "headers").write_bytes(headers)
-    packed = Packed(layer=Layer(blob=_blob(data), diff_id=sha256(layer)), names=names, headers=_blob(headers))
+    packed = PackedLayer(layer=Layer(blob=_blob(data), diff_id=sha256(layer)), names=names, headers=_blob(headers))
     packer.store.add(key, packed, {sha256(data): folder / "layer", sha256(headers): folder / "headers"})
     return data
 
@@ -109,7 +109,7 @@ def _blob(data: bytes) -> Blob:
     return Blob(digest=sha256(data), size=len(data), media_type="application/vnd.oci.image.layer.v1.tar+zstd")
 
 
-def begun(host: HostLayers, job: Job) -> list[WheelLayer]:
+def begin(host: HostLayers, job: BuildJob) -> list[WheelLayer]:
     """What is packed here for an image."""
     return host.begin(job, Build())
 
@@ -120,11 +120,11 @@ class Build:
 
     export: Path = Path()
     steps: tuple[str, ...] = ()
-    outcome: Outcome | None = None
-    jobs: list[Job] = field(default_factory=list)
+    outcome: BuildOutcome | None = None
+    jobs: list[BuildJob] = field(default_factory=list)
     on_image: Callable[[], None] = lambda: None
 
-    def image(self, job: Job) -> Outcome:
+    def image(self, job: BuildJob) -> BuildOutcome:
         self.jobs.append(job)
         self.on_image()
         if self.outcome:
@@ -132,10 +132,10 @@ class Build:
         history = [{"created_by": step} for step in self.steps]
         layers = [archive(file("layer", step.encode())) for step in self.steps]
         digest = put(Layout(folder=self.export), *layers, config={"history": history})
-        return Outcome(seconds=1.0, digests=(digest,), errors=(), tail=())
+        return BuildOutcome(seconds=1.0, digests=(digest,), errors=(), tail=())
 
-    def python(self, job: Job) -> str:
+    def python(self, job: BuildJob) -> str:
         raise BuildError("there is no builder here")
 
-    def bytecode(self, job: Job, sources: Path, final: str, folder: Path) -> None:
+    def bytecode(self, job: BuildJob, sources: Path, final: str, folder: Path) -> None:
         raise BuildError("there is no builder here")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.conftest import DEBIAN13, image, init_image
-from torchbake.build.bakefile import Job, Options, bake_file, target_name
-from torchbake.build.base_image import Base
+from torchbake.build.bakefile import BuildJob, BuildOptions, bake_file, target_name
+from torchbake.build.base_image import BaseImage
 from torchbake.matrix.spec import Spec
 
 SPECS: list[Spec] = [image(), image("2.13.0", "cpu"), image(base=DEBIAN13), init_image()]
@@ -21,11 +21,11 @@ SECRETS = {
 }
 
 
-BASE = Base(name="debian12", image="debian:bookworm-slim", source="registry", digest="sha256:2", created="")
+BASE = BaseImage(name="debian12", image="debian:bookworm-slim", source="registry", digest="sha256:2", created="")
 
 
-def job(spec: Spec, **contexts: str) -> Job:
-    return Job(
+def job(spec: Spec, **contexts: str) -> BuildJob:
+    return BuildJob(
         spec=spec,
         ref="acme/x:1",
         tags=("1", "latest"),
@@ -37,20 +37,20 @@ def job(spec: Spec, **contexts: str) -> Job:
     )
 
 
-def options(**changes: Any) -> Options:
+def options(**changes: Any) -> BuildOptions:
     values: dict[str, Any] = {
         "output": "type=image",
         "created": "2025-01-02T03:04:05Z",
         "revision": "abc",
         "proxies": ("HTTP_PROXY",),
     }
-    return Options(**values | changes)
+    return BuildOptions(**values | changes)
 
 
 def target(spec: Spec, **changes: Any) -> dict[str, Any]:
     file = bake_file([job(spec)], options(**changes), Path("/root"), SECRETS)
-    found: dict[str, Any] = file["target"][target_name(spec)]
-    return found
+    matches: dict[str, Any] = file["target"][target_name(spec)]
+    return matches
 
 
 def test_there_is_one_target_an_image_and_all_are_built() -> None:
@@ -66,8 +66,8 @@ def test_a_targets_name_is_one_that_bake_takes(spec: Spec) -> None:
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
 def test_a_target_builds_the_committed_dockerfile(spec: Spec) -> None:
-    found = target(spec)
-    assert (found["context"], found["dockerfile"]) == ("/root", f"images/{spec.id}/Dockerfile")
+    matches = target(spec)
+    assert (matches["context"], matches["dockerfile"]) == ("/root", f"images/{spec.id}/Dockerfile")
 
 
 def test_contexts_are_handed_on() -> None:
@@ -108,8 +108,8 @@ def test_without_a_proxy_there_are_no_variables_not_none_of_them() -> None:
 
 def test_what_looks_like_a_template_of_bake_is_none() -> None:
     file = bake_file([job(image(), a="/w/${HOME}")], options(), Path("/root/%{if true}"), SECRETS)
-    found = file["target"][target_name(image())]
-    assert (found["context"], found["contexts"]) == ("/root/%%{if true}", {"a": "/w/$${HOME}"})
+    value = file["target"][target_name(image())]
+    assert (value["context"], value["contexts"]) == ("/root/%%{if true}", {"a": "/w/$${HOME}"})
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_two_builds_of_one_plan_are_the_same_image() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "lines"),
     [
         ({}, {}),
         ({"no_cache": True}, {"no-cache": True}),
@@ -137,15 +137,15 @@ def test_two_builds_of_one_plan_are_the_same_image() -> None:
         ({"cache_to": ("a/b:{id}",)}, {"cache-to": [f"a/b:{image().id}"]}),
     ],
 )
-def test_options_are_told_only_where_they_are_set(changes: dict[str, Any], told: dict[str, Any]) -> None:
-    found = target(image(), **changes)
-    assert {key: found[key] for key in found if key in ("no-cache", "pull", "cache-to", "cache-from")} == told
+def test_options_are_told_only_where_they_are_set(changes: dict[str, Any], lines: dict[str, Any]) -> None:
+    matches = target(image(), **changes)
+    assert {key: matches[key] for key in matches if key in ("no-cache", "pull", "cache-to", "cache-from")} == lines
 
 
 def test_each_image_is_exported_into_a_folder_of_its_own() -> None:
     jobs = [job(spec) for spec in SPECS]
     file = bake_file(jobs, options(output="type=oci,tar=false", exports=Path("/out")), Path("/root"), SECRETS)
-    assert [found["output"] for found in file["target"].values()] == [
+    assert [value["output"] for value in file["target"].values()] == [
         [f"type=oci,tar=false,dest=/out/{target_name(spec)}"] for spec in SPECS
     ]
     assert len({target_name(spec) for spec in SPECS}) == len(SPECS)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.unit.build.packing import CUDA, job_of
 from tests.unit.layouts import archive, file, put
-from torchbake.build.bakefile import Options, exported, target_name
+from torchbake.build.bakefile import BuildOptions, export_spec, target_name
 from torchbake.build.bakery import Bakery
-from torchbake.build.buildkit_progress import Progress, Step
-from torchbake.build.buildx import Builder, Outcome
+from torchbake.build.buildkit_progress import BuildStep, Progress
+from torchbake.build.buildx import Builder, BuildOutcome
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
 from torchbake.matrix.project import Project
@@ -23,7 +23,7 @@ from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 from torchbake.store.own_layers import OwnLayers
 
-OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee")
+OPTIONS = BuildOptions(output=export_spec(), created="2026-01-01T00:00:00+00:00", revision="c0ffee")
 
 
 @dataclass
@@ -39,14 +39,14 @@ class AtOnce(Builder):
         return False
 
     def build(
-        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
-    ) -> Outcome:
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[BuildStep]], None]
+    ) -> BuildOutcome:
         self.barrier.wait(60)
         plan = json.loads(bake_file.read_text())["target"][target]
         self.outputs.append(f"{plan['contexts']['sources']}: {plan['output'][0]}")
         self.logs.append(log)
         write_text(log, "done\n")
-        return Outcome(seconds=1.0, digests=(), errors=(), tail=())
+        return BuildOutcome(seconds=1.0, digests=(), errors=(), tail=())
 
 
 def test_two_wheels_that_are_compiled_at_once_are_each_their_own(packing: Project, tmp_path: Path) -> None:
@@ -73,14 +73,14 @@ class Says(Builder):
         return False
 
     def build(
-        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
-    ) -> Outcome:
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[BuildStep]], None]
+    ) -> BuildOutcome:
         plan = json.loads(bake_file.read_text())["target"][target]
         folder = Path(plan["output"][0].removeprefix("type=local,dest="))
         if self.words:
             (folder / "python").write_text(self.words)
         errors = () if self.words else ("no space left on device",)
-        return Outcome(seconds=1.0, digests=(), errors=errors, tail=())
+        return BuildOutcome(seconds=1.0, digests=(), errors=errors, tail=())
 
 
 def bakery_of(builder: Builder, packing: Project, folder: Path) -> Bakery:
@@ -92,8 +92,8 @@ def bakery_of(builder: Builder, packing: Project, folder: Path) -> Bakery:
 
 
 def test_an_images_python_says_what_it_is(packing: Project, tmp_path: Path) -> None:
-    said = "cpython-311 3.11.2 (main, Apr 28 2025, 14:11:48) [GCC 12.2.0]\n"
-    assert bakery_of(Says(words=said), packing, tmp_path).python(job_of(packing, CUDA)) == said
+    output = "cpython-311 3.11.2 (main, Apr 28 2025, 14:11:48) [GCC 12.2.0]\n"
+    assert bakery_of(Says(words=output), packing, tmp_path).python(job_of(packing, CUDA)) == output
 
 
 def test_a_python_that_cannot_be_asked_is_told(packing: Project, tmp_path: Path) -> None:
@@ -112,13 +112,13 @@ class Exports(Builder):
         return False
 
     def build(
-        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[Step]], None]
-    ) -> Outcome:
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[BuildStep]], None]
+    ) -> BuildOutcome:
         (output,) = json.loads(bake_file.read_text())["target"][target]["output"]
         history = [{"created_by": "", "empty_layer": number > 0} for number in range(self.steps)][::-1]
         layout = Layout(folder=Path(output.partition("dest=")[2]))
         digest = put(layout, archive(file("a")), packing="tar", config={"history": history})
-        return Outcome(seconds=1.0, digests=(digest,), errors=(), tail=())
+        return BuildOutcome(seconds=1.0, digests=(digest,), errors=(), tail=())
 
 
 def test_an_export_becomes_an_image_in_torchbakes_form_or_an_error(packing: Project, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_an_export_becomes_an_image_in_torchbakes_form_or_an_error(packing: Proj
         assert words in "".join(outcome.errors)
         if outcome.ok:
             layout = Layout(folder=tmp_path / str(steps) / target_name(job.spec))
-            found = layout.get(outcome.digests[0])
-            config = json.loads(layout.path(found.config.digest).read_text())
-            assert [blob.media_type.rpartition("+")[2] for blob in found.layers] == ["zstd"]
+            manifest = layout.get(outcome.digests[0])
+            config = json.loads(layout.path(manifest.config.digest).read_text())
+            assert [blob.media_type.rpartition("+")[2] for blob in manifest.layers] == ["zstd"]
             assert (config["created"], "LABEL" in str(config["history"])) == (OPTIONS.created, True)

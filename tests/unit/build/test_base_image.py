@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from torchbake.build import base_image
-from torchbake.build.base_image import Base, Source, find_base, make_base
+from torchbake.build.base_image import BaseImage, Source, find_base, make_base
 from torchbake.build.base_look import Look, parse_look
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
@@ -27,19 +27,19 @@ class Registry:
     """Where bases come from: each is another one, and none is there before ``open``."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.count = 0
         self.open = threading.Event()
         self.fails = False
         self.look: Look | None = None  # what is in each
 
-    def __call__(self, spec: BaseSpec, say: Callable[[str], None], *, required: bool) -> Base:
+    def __call__(self, spec: BaseSpec, say: Callable[[str], None], *, required: bool) -> BaseImage:
         del say, required
-        self.asked += 1
-        number = self.asked
+        self.count += 1
+        number = self.count
         assert self.open.wait(60)
         if self.fails and number == 1:
             raise BaseError("no such image", hint="look again")
-        return Base(name=spec.name, image=spec.image, source="registry", digest=f"sha256:{number:064}", created="")
+        return BaseImage(name=spec.name, image=spec.image, source="registry", digest=f"sha256:{number:064}", created="")
 
 
 class Run(threading.Thread):
@@ -48,23 +48,23 @@ class Run(threading.Thread):
     def __init__(self, state: Path, source: Source = "auto") -> None:
         super().__init__(daemon=True)
         self.state, self.source = state, source
-        self.found: Base | BaseError | None = None
+        self.value: BaseImage | BaseError | None = None
         self.waits = threading.Event()
         self.start()
 
     def run(self) -> None:
         try:
-            self.found = make_base(SPEC, self.state, APT, source=self.source, say=self._say)
+            self.value = make_base(SPEC, self.state, APT, source=self.source, say=self._say)
         except BaseError as error:
-            self.found = error
+            self.value = error
 
     def _say(self, text: str) -> None:
         assert "another run is making it" in text
         self.waits.set()
 
-    def end(self) -> Base | BaseError | None:
+    def end(self) -> BaseImage | BaseError | None:
         self.join(60)
-        return self.found
+        return self.value
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 def two(registry: Registry, state: Path) -> tuple[Run, Run]:
     """One that makes the base, and one that waits for it."""
     first = Run(state)
-    while not registry.asked:
+    while not registry.count:
         first.join(0.01)
     second = Run(state)
     assert second.waits.wait(60)
@@ -88,26 +88,26 @@ def two(registry: Registry, state: Path) -> tuple[Run, Run]:
 
 def test_who_waited_takes_what_the_other_made(registry: Registry, tmp_path: Path) -> None:
     first, second = two(registry, tmp_path)
-    made = first.end()
-    assert isinstance(made, Base)
-    assert (second.end(), registry.asked) == (made, 1)
-    assert json.loads((tmp_path / "bases/debian12.json").read_text()) == asdict(made)
+    item = first.end()
+    assert isinstance(item, BaseImage)
+    assert (second.end(), registry.count) == (item, 1)
+    assert json.loads((tmp_path / "bases/debian12.json").read_text()) == asdict(item)
 
 
 def test_who_waited_in_vain_makes_it(registry: Registry, tmp_path: Path) -> None:
     registry.fails = True
     first, second = two(registry, tmp_path)
     assert isinstance(first.end(), BaseError)
-    made = second.end()
-    assert isinstance(made, Base)
-    assert made.digest == f"sha256:{2:064}"
-    assert find_base(SPEC, tmp_path) == made
+    item = second.end()
+    assert isinstance(item, BaseImage)
+    assert item.digest == f"sha256:{2:064}"
+    assert find_base(SPEC, tmp_path) == item
 
 
 def test_one_who_asks_anew_gets_another(registry: Registry, tmp_path: Path) -> None:
     registry.open.set()
     assert [Run(tmp_path).end() for _ in range(2)][1] == find_base(SPEC, tmp_path)
-    assert registry.asked == 2
+    assert registry.count == 2
 
 
 BOOKWORM = "distribution debian\nsuite bookworm\napt yes\nlists yes\npython 3.11\n"
@@ -116,10 +116,10 @@ BOOKWORM = "distribution debian\nsuite bookworm\napt yes\nlists yes\npython 3.11
 def test_what_was_found_in_it_is_recorded(registry: Registry, tmp_path: Path) -> None:
     registry.open.set()
     registry.look = parse_look(BOOKWORM)
-    made = Run(tmp_path).end()
-    assert isinstance(made, Base)
-    assert (made.python, made.looked_for) == ("3.11", "debian bookworm python3")
-    assert find_base(SPEC, tmp_path) == made
+    item = Run(tmp_path).end()
+    assert isinstance(item, BaseImage)
+    assert (item.python, item.looked_for) == ("3.11", "debian bookworm python3")
+    assert find_base(SPEC, tmp_path) == item
     assert find_base(replace(SPEC, interpreter="/usr/local/bin/python3.11"), tmp_path) is None, "nobody looked for it"
 
 
@@ -137,14 +137,14 @@ FORGED: tuple[dict[str, object], ...] = (
 
 def test_a_record_that_no_command_writes_is_not_believed(registry: Registry, tmp_path: Path) -> None:
     registry.open.set()
-    made = Run(tmp_path).end()
-    assert isinstance(made, Base)
+    item = Run(tmp_path).end()
+    assert isinstance(item, BaseImage)
     file = tmp_path / "bases/debian12.json"
     for change in FORGED:
-        file.write_text(json.dumps(asdict(made) | change))
+        file.write_text(json.dumps(asdict(item) | change))
         assert find_base(SPEC, tmp_path) is None, change
-    file.write_text(json.dumps(asdict(made)))
-    assert find_base(SPEC, tmp_path) == made
+    file.write_text(json.dumps(asdict(item)))
+    assert find_base(SPEC, tmp_path) == item
 
 
 def test_a_bootstrapped_base_is_believed_with_all_its_blobs(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_bootstrapped_base_is_believed_with_all_its_blobs(tmp_path: Path) -> N
     def write() -> str:
         return write_rootfs_image(tmp_path / "rootfs.tar", Layout(folder=layout), created=base_time, created_by="test")
 
-    base = Base(name="debian12", image=SPEC.image, source="bootstrap", digest=write(), created="")
+    base = BaseImage(name="debian12", image=SPEC.image, source="bootstrap", digest=write(), created="")
     (tmp_path / "bases/debian12.json").write_text(json.dumps(asdict(base)))
     assert find_base(SPEC, tmp_path, hashed=True) == base
     for blob in (layout / "blobs/sha256").iterdir():
@@ -180,9 +180,9 @@ def test_another_python_is_recorded_and_refused(registry: Registry, tmp_path: Pa
     assert error.message == (
         "debian12: the suite's own python3 is Python 3.9 in debian:bookworm-slim, and the matrix says 3.11."
     )
-    found = find_base(SPEC, tmp_path)
-    assert found
-    assert found.python == "3.9"
+    base = find_base(SPEC, tmp_path)
+    assert base
+    assert base.python == "3.9"
 
 
 def test_a_base_that_does_not_fit_is_not_recorded(registry: Registry, tmp_path: Path) -> None:
@@ -203,16 +203,16 @@ UNREACHABLE = "ERROR: dial tcp: lookup registry.example: no such host"
 def answer_of(monkeypatch: pytest.MonkeyPatch, image: str, words: str, *, source: Source = "auto") -> str:
     """The hint for an image whose registry says these words; empty where it is bootstrapped in its place."""
 
-    def asked(command: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+    def query(command: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
         return subprocess.CompletedProcess(command, 1, "", f"{words}\n")
 
-    monkeypatch.setattr(subprocess, "run", asked)
+    monkeypatch.setattr(subprocess, "run", query)
     spec = replace(SPEC, image=image)
     try:
-        found = base_image._from_registry(spec, lambda _: None, required=source == "registry")
+        base = base_image._from_registry(spec, lambda _: None, required=source == "registry")
     except BaseError as error:
         return str(error.hint)
-    assert found is None
+    assert base is None
     return ""
 
 

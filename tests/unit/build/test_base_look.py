@@ -59,9 +59,9 @@ def test_a_base_as_the_matrix_says(spec: BaseSpec, text: str) -> None:
     ids=["no apt", "another distribution", "another suite", "no such file", "no such package"],
 )
 def test_one_that_is_not(spec: BaseSpec, text: str, message: str, hint: str) -> None:
-    said = refusal(spec, text)
-    assert message in said[0]
-    assert hint in said[1]
+    lines = refusal(spec, text)
+    assert message in lines[0]
+    assert hint in lines[1]
 
 
 def test_what_is_not_known_is_not_refused() -> None:

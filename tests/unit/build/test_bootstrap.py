@@ -11,8 +11,8 @@ import pytest
 from torchbake.build import bootstrap as module
 from torchbake.build.bootstrap import bootstrap
 from torchbake.errors import BaseError
+from torchbake.hostconfig.apt_archives import UBUNTU_KEYS, AptArchive, archive_of
 from torchbake.hostconfig.apt_config import AptConfig
-from torchbake.hostconfig.apt_sources import UBUNTU_KEYS, Archive, archive_of
 from torchbake.matrix.spec import BaseSpec
 
 DEBIAN = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
@@ -30,13 +30,13 @@ class Tools:
     """mmdebstrap, apt-get and dpkg: what each was told, and the archives that mmdebstrap read."""
 
     keys: bool = True  # whether apt gets Debian's package of Ubuntu's keys
-    told: dict[str, list[str]] = field(default_factory=dict)
+    lines: dict[str, list[str]] = field(default_factory=dict)
     archives: str = ""
     keyring: tuple[str, int] = ("", 0)  # its content, and the mode of its folder, as mmdebstrap found them
 
     def run(self, command: list[Any], **options: Any) -> "subprocess.CompletedProcess[str]":
         words = [str(word) for word in command]
-        self.told[words[0]] = words
+        self.lines[words[0]] = words
         code = 0
         if words[0] == "mmdebstrap":
             self.archives = options["input"]
@@ -52,11 +52,11 @@ class Tools:
         return subprocess.CompletedProcess(words, code, "", "E: Unable to locate package ubuntu-keyring\n")
 
     def _mmdebstrap(self, words: list[str]) -> None:
-        named = [Path(word.partition("=")[2]) for word in words if word.startswith("--keyring=")]
-        if named and named[0].exists():
-            self.keyring = named[0].read_text(), named[0].parent.stat().st_mode & 0o777
-        looked = next(word.split()[-1] for word in words if "download /looked" in word)
-        Path(looked).write_text("distribution ubuntu\nsuite noble\napt yes\nlists yes\npython 3.12\n")
+        pathes = [Path(word.partition("=")[2]) for word in words if word.startswith("--keyring=")]
+        if pathes and pathes[0].exists():
+            self.keyring = pathes[0].read_text(), pathes[0].parent.stat().st_mode & 0o777
+        look = next(word.split()[-1] for word in words if "download /looked" in word)
+        Path(look).write_text("distribution ubuntu\nsuite noble\napt yes\nlists yes\npython 3.12\n")
 
 
 @pytest.fixture
@@ -67,27 +67,27 @@ def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tools:
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(module, "write_rootfs_image", lambda *_, **__: "sha256:1")
 
-    def elsewhere(distribution: str, apt: AptConfig | None = None) -> Archive:
+    def elsewhere(distribution: str, apt: AptConfig | None = None) -> AptArchive:
         return replace(archive_of(distribution, apt), keys=str(tmp_path / "none.gpg"))
 
     monkeypatch.setattr(module, "archive_of", elsewhere)
     return tools
 
 
-def made(spec: BaseSpec, folder: Path) -> str:
+def make(spec: BaseSpec, folder: Path) -> str:
     digest, look = bootstrap(spec, folder / "bases" / spec.name, APT, lambda _: None)
     assert digest == "sha256:1"
     return look.python
 
 
 def test_ubuntu_comes_from_its_own_mirror_by_the_keys_of_debians_package(tools: Tools, tmp_path: Path) -> None:
-    assert made(UBUNTU, tmp_path) == "3.12"
+    assert make(UBUNTU, tmp_path) == "3.12"
     assert tools.archives.splitlines() == [
         f"deb {APT.ubuntu_mirror} {suite} main universe" for suite in ("noble", "noble-updates", "noble-security")
     ]
-    assert tools.told["apt-get"] == ["apt-get", "download", "-q", "ubuntu-keyring"]
+    assert tools.lines["apt-get"] == ["apt-get", "download", "-q", "ubuntu-keyring"]
     assert tools.keyring == ("keys", 0o711), "apt's own user reads them"
-    words = tools.told["mmdebstrap"]
+    words = tools.lines["mmdebstrap"]
     assert "--include=apt" in words
     assert any("ubuntu.sources" in word for word in words)
     assert not any("s3cret" in word for word in words)
@@ -98,24 +98,24 @@ def test_keys_of_a_state_folder_are_not_trusted(tools: Tools, tmp_path: Path) ->
     forged.parent.mkdir(parents=True)
     forged.write_text("forged")
     for _ in range(2):
-        made(UBUNTU, tmp_path)
-        assert tools.told.pop("apt-get")
+        make(UBUNTU, tmp_path)
+        assert tools.lines.pop("apt-get")
         assert tools.keyring[0] == "keys"
 
 
 def test_debian_is_made_as_ever(tools: Tools, tmp_path: Path) -> None:
-    made(DEBIAN, tmp_path)
+    make(DEBIAN, tmp_path)
     assert tools.archives.splitlines()[::2] == [
         f"deb {APT.mirror} bookworm main",
         f"deb {APT.security_mirror} bookworm-security main",
     ]
-    assert tools.told.keys() == {"mmdebstrap"}
-    assert "--include=apt" not in tools.told["mmdebstrap"]
+    assert tools.lines.keys() == {"mmdebstrap"}
+    assert "--include=apt" not in tools.lines["mmdebstrap"]
 
 
 def test_owner_and_mode_of_apts_sources_are_stated(tools: Tools, tmp_path: Path) -> None:
-    made(DEBIAN, tmp_path)
-    hooks = [word.partition("=")[2] for word in tools.told["mmdebstrap"] if word.startswith("--customize-hook=")]
+    make(DEBIAN, tmp_path)
+    hooks = [word.partition("=")[2] for word in tools.lines["mmdebstrap"] if word.startswith("--customize-hook=")]
     place = "/etc/apt/sources.list.d/debian.sources"
     (there,) = (number for number, hook in enumerate(hooks) if hook.startswith("upload") and hook.endswith(place))
     assert {f'chown 0:0 "$1"{place}', f'chmod 0644 "$1"{place}'} <= {*hooks[there:]}
@@ -125,11 +125,11 @@ def test_owner_and_mode_of_apts_sources_are_stated(tools: Tools, tmp_path: Path)
 def test_without_ubuntus_keys_the_error_names_their_package(tools: Tools, tmp_path: Path) -> None:
     tools.keys = False
     with pytest.raises(BaseError, match="no keys of Ubuntu's archive: E: Unable to locate package") as caught:
-        made(UBUNTU, tmp_path)
+        make(UBUNTU, tmp_path)
     assert str(caught.value.hint).startswith(f"Install ubuntu-keyring, which has {UBUNTU_KEYS}, or ")
 
 
 def test_what_an_image_brings_is_in_no_package(tools: Tools, tmp_path: Path) -> None:
     with pytest.raises(BaseError, match=r"/opt/python/bin/python3 is in no package, it comes with ubuntu:24\.04\."):
-        made(replace(UBUNTU, interpreter="/opt/python/bin/python3"), tmp_path)
-    assert not tools.told
+        make(replace(UBUNTU, interpreter="/opt/python/bin/python3"), tmp_path)
+    assert not tools.lines

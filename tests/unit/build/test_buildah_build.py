@@ -74,7 +74,7 @@ class Program:
 
     def calls(self, verb: str) -> list[tuple[list[str], dict[str, str], str | None]]:
         calls = map(json.loads, (self.folder / "calls").read_text().splitlines())
-        return [(words, found, proxy) for words, found, proxy in calls if words[0] == verb]
+        return [(words, value, proxy) for words, value, proxy in calls if words[0] == verb]
 
 
 @pytest.fixture
@@ -105,12 +105,12 @@ def bake(folder: Path, root: Path, **more: Any) -> Path:
         "secret": ["id=ca,src=/ca"],
         "output": [f"type=oci,tar=false,compression=uncompressed,dest={folder / 'export'}"], **more,
     }  # fmt: skip
-    asked = {
+    queries = {
         "context": str(root.parent / "kit"), "contexts": {"inner": "target:image"}, "args": {},
         "dockerfile-inline": "FROM inner\nCOPY . /\n", "output": [f"type=local,dest={folder / 'files'}"],
     }  # fmt: skip
     path = folder / "image.bake.json"
-    path.write_text(json.dumps({"target": {"image": target, "asked": asked}}))
+    path.write_text(json.dumps({"target": {"image": target, "asked": queries}}))
     return path
 
 
@@ -122,7 +122,7 @@ def builder() -> BuildahBuilder:
 def run(folder: Path, bake_file: Path, target: str = "image", steps: list[str] | None = None) -> Any:
     return builder().build(
         bake_file, target, folder / "image.log",
-        lambda progress, done: steps.extend(step.name for step in done) if steps is not None else None,
+        lambda progress, final_state: steps.extend(step.name for step in final_state) if steps is not None else None,
     )  # fmt: skip
 
 
@@ -132,9 +132,9 @@ def test_buildah_gets_what_a_build_takes_and_no_more(
     monkeypatch.setenv("http_proxy", "http://user:secret@proxy")
     outcome = run(tmp_path, bake(tmp_path, root))
     assert outcome.ok, outcome
-    ((words, found, proxy),) = program.calls("build")
-    dockerfile = found.pop(".torchbake-build/Dockerfile")
-    assert found == {
+    ((words, matches, proxy),) = program.calls("build")
+    dockerfile = matches.pop(".torchbake-build/Dockerfile")
+    assert matches == {
         "own/lock": "root/own/lock", "own/program": "root/own/program",
         ".torchbake-build/context-0/layers/apt/run": "kit/layers/apt/run",
     }  # fmt: skip
@@ -156,7 +156,7 @@ def test_an_image_is_exported_as_a_layout(program: Program, root: Path, tmp_path
 def test_a_target_is_built_once_for_those_based_on_it(program: Program, root: Path, tmp_path: Path) -> None:
     building, bake_file = builder(), bake(tmp_path, root)
     for _ in range(2):
-        outcome = building.build(bake_file, "asked", tmp_path / "image.log", lambda progress, done: None)
+        outcome = building.build(bake_file, "asked", tmp_path / "image.log", lambda progress, state: None)
         assert outcome.ok, outcome
     assert (tmp_path / "files/python").read_bytes() == b"3.11"
     calls = program.calls("build")
@@ -209,7 +209,7 @@ def test_a_silent_build_ends_when_it_shall_stop(program: Program, root: Path, tm
     program.set(says="STEP 1/1: RUN sleep 1000", sleeps="1000")
     building = builder()
 
-    def stop(progress: Any, done: Any) -> None:
+    def stop(progress: Any, state: Any) -> None:
         if progress.running:
             threading.Thread(target=building.stop).start()
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.build.packing import BYTECODE, CUDA, DEVEL, NVIDIA, PACKED, TORCH, Build, job_of, keep
 from tests.unit.layouts import sha256
-from torchbake.build.buildx import Outcome
+from torchbake.build.buildx import BuildOutcome
 from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.core.files import write_text
@@ -135,7 +135,7 @@ def test_a_store_that_cannot_be_written_fails_the_image_with_a_reason(
 
 def test_a_failed_build_is_told_as_it_is(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     keep(host, job_of(packing, CUDA))
-    failed = Outcome(seconds=1.0, digests=(), errors=("apt failed",), tail=())
+    failed = BuildOutcome(seconds=1.0, digests=(), errors=("apt failed",), tail=())
     composition = Composition(host=host)
     assert composition.build(job_of(packing, CUDA), tmp_path / "export", Build(outcome=failed)) is failed
 

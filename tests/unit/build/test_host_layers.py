@@ -12,19 +12,21 @@ from tests.unit.build.packing import (
     CUDA,
     DEVEL,
     PACKED,
-    begun,
+    begin,
     job_of,
     keep,
     with_old_cusparselt,
 )
-from torchbake.build.bakefile import Options, bytecode_file, exported, python_file, target_name
+from torchbake.build.bakefile import BuildOptions, bytecode_file, export_spec, python_file, target_name
 from torchbake.build.host_layers import HostLayers, WheelLayer, once
 from torchbake.errors import BuildError
 from torchbake.matrix.project import Project
 from torchbake.render.wheel_groups import DEVEL as DEVEL_GROUP
 from torchbake.render.wheel_groups import NVIDIA as NVIDIA_GROUP
 
-OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee", exports=Path("/out"))
+OPTIONS = BuildOptions(
+    output=export_spec(), created="2026-01-01T00:00:00+00:00", revision="c0ffee", exports=Path("/out")
+)
 
 
 def name_of(wheel: WheelLayer) -> str:
@@ -34,7 +36,7 @@ def name_of(wheel: WheelLayer) -> str:
 @pytest.mark.parametrize(("name", "names"), [(CPU, ["torch", f"torch{BYTECODE}"]), (CUDA, PACKED)])
 def test_wheels_are_packed_here(name: str, names: list[str], packing: Project, host: HostLayers) -> None:
     keep(host, job_of(packing, name))
-    assert sorted(map(name_of, begun(host, job_of(packing, name)))) == names
+    assert sorted(map(name_of, begin(host, job_of(packing, name)))) == names
 
 
 def test_compilers_are_packed_as_they_are(packing: Project, host: HostLayers) -> None:
@@ -46,7 +48,7 @@ def test_compilers_are_packed_as_they_are(packing: Project, host: HostLayers) ->
 def test_an_older_cusparselt_is_a_layer_like_any_other(packing: Project, host: HostLayers) -> None:
     old = with_old_cusparselt(packing)
     keep(host, job_of(packing, CUDA))
-    assert old in map(name_of, begun(host, job_of(packing, CUDA)))
+    assert old in map(name_of, begin(host, job_of(packing, CUDA)))
 
 
 def test_bytecode_is_another_layer_for_another_base_and_a_wheels_files_are_not(
@@ -56,8 +58,8 @@ def test_bytecode_is_another_layer_for_another_base_and_a_wheels_files_are_not(
     job = job_of(packing, CUDA)
     other = replace(job, base=replace(job.base, digest=f"sha256:{'e' * 64}"))
     keep(host, job)
-    begun(host, job)
-    failed = {name_of(wheel): wheel.packed.exception() is not None for wheel in begun(host, other)}
+    begin(host, job)
+    failed = {name_of(wheel): wheel.packed.exception() is not None for wheel in begin(host, other)}
     assert failed == {name: name.endswith(BYTECODE) for name in PACKED}
 
 
@@ -101,11 +103,11 @@ def test_the_python_that_is_asked_is_the_images(packing: Project, tmp_path: Path
 
 
 def test_a_question_is_asked_once_by_however_many_and_again_where_it_failed() -> None:
-    asked = list[str]()
+    queries = list[str]()
 
     def ask() -> str:
-        asked.append("again" if asked else "first")
-        if asked == ["first"]:
+        queries.append("again" if queries else "first")
+        if queries == ["first"]:
             raise BuildError("no builder")
         return "3.11.2"
 
@@ -114,4 +116,4 @@ def test_a_question_is_asked_once_by_however_many_and_again_where_it_failed() ->
         answered()
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(lambda _: answered(), range(4))] == ["3.11.2"] * 4
-    assert asked == ["first", "again"]
+    assert queries == ["first", "again"]

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.builds import BASE, RUNTIME, preparation_of, small_project, spec_of
 from tests.unit.engines import Daemon
 from tests.unit.layouts import archive, file, put
-from torchbake.build.bakefile import Job
+from torchbake.build.bakefile import BuildJob
 from torchbake.build.image_store import Store, result_of
 from torchbake.errors import BuildError, EngineError
 from torchbake.store.layout import Layout
@@ -21,7 +21,7 @@ DIGEST, OTHER = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> BuildJob:
     project = small_project(tmp_path / "project")
     return preparation_of(project).job(spec_of(project, RUNTIME), BASE)
 
@@ -39,18 +39,18 @@ def store(daemon: Daemon, tmp_path: Path) -> Store:
     return Store(engine=daemon.engine, sizes=tmp_path / "state/sizes.json", layout=Layout(folder=tmp_path / "layout"))
 
 
-def references(job: Job) -> set[str]:
+def references(job: BuildJob) -> set[str]:
     return {f"{job.spec.repository}:{tag}" for tag in job.tags}
 
 
-def test_an_image_gets_all_its_tags_from_whatever_held_them(store: Store, daemon: Daemon, job: Job) -> None:
+def test_an_image_gets_all_its_tags_from_whatever_held_them(store: Store, daemon: Daemon, job: BuildJob) -> None:
     assert len(job.tags) > 1
     daemon.hold(OTHER, f"acme/pytorch:{job.tags[-1]}")
     store.tag(DIGEST, job)
     assert daemon.tags_of(DIGEST) == references(job)
 
 
-def test_an_interrupt_amid_the_tags_waits_for_the_last_of_them(store: Store, daemon: Daemon, job: Job) -> None:
+def test_an_interrupt_amid_the_tags_waits_for_the_last_of_them(store: Store, daemon: Daemon, job: BuildJob) -> None:
     first = f"{job.spec.repository}:{job.tags[0]}"
     daemon.before = lambda reference: signal.raise_signal(signal.SIGINT) if reference == first else None
     with pytest.raises(KeyboardInterrupt):
@@ -59,7 +59,9 @@ def test_an_interrupt_amid_the_tags_waits_for_the_last_of_them(store: Store, dae
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_tags_that_are_missing_or_elsewhere_are_put_right_and_counted(store: Store, daemon: Daemon, job: Job) -> None:
+def test_tags_that_are_missing_or_elsewhere_are_put_right_and_counted(
+    store: Store, daemon: Daemon, job: BuildJob
+) -> None:
     store.tag(DIGEST, job)
     image = daemon.engine.images()[job.ref]
     missing, elsewhere, *_ = (f"acme/pytorch:{tag}" for tag in job.tags)
@@ -72,7 +74,7 @@ def test_tags_that_are_missing_or_elsewhere_are_put_right_and_counted(store: Sto
     assert (result.digest, result.size_bytes, set(result.tags)) == (DIGEST, 900, references(job))
 
 
-def test_an_image_whose_tags_are_right_is_left_alone(store: Store, daemon: Daemon, job: Job) -> None:
+def test_an_image_whose_tags_are_right_is_left_alone(store: Store, daemon: Daemon, job: BuildJob) -> None:
     store.tag(DIGEST, job)
 
     def refuse(reference: str) -> None:
@@ -87,9 +89,9 @@ def test_an_image_whose_tags_are_right_is_left_alone(store: Store, daemon: Daemo
 def test_a_size_is_asked_for_once_and_remembered_by_later_runs(store: Store, daemon: Daemon) -> None:
     daemon.hold(DIGEST, "acme/pytorch:x", unpacked=900)
     image = daemon.engine.images()["acme/pytorch:x"]
-    assert store.measured(image).size_bytes == 900
+    assert store.measure(image).size_bytes == 900
     daemon.forgets = True
-    assert replace(store).measured(image).size_bytes == 900
+    assert replace(store).measure(image).size_bytes == 900
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"sha256:1": null}', '{"sha256:1": "many"}', '{"x": []}'])
@@ -97,7 +99,7 @@ def test_a_damaged_memory_of_sizes_is_made_anew(store: Store, daemon: Daemon, te
     store.sizes.parent.mkdir(parents=True)
     store.sizes.write_text(text)
     image = daemon.engine.images()["acme/pytorch:other"]
-    assert store.measured(image).size_bytes == 2_000
+    assert store.measure(image).size_bytes == 2_000
     assert json.loads(store.sizes.read_text()) == {OTHER: 2_000}
 
 
@@ -115,14 +117,14 @@ def test_an_image_that_cannot_be_measured_has_the_size_that_the_engine_lists(
 ) -> None:
     image = daemon.engine.images()["acme/pytorch:other"]
     lose(daemon)
-    assert store.measured(image).size_bytes == 3_000
+    assert store.measure(image).size_bytes == 3_000
 
 
 def test_a_state_that_cannot_be_written_costs_a_question_and_no_run(
     daemon: Daemon, tmp_path: Path, store: Store
 ) -> None:
     (tmp_path / "state").write_text("a file, where the folder would be")
-    assert store.measured(daemon.engine.images()["acme/pytorch:other"]).size_bytes == 2_000
+    assert store.measure(daemon.engine.images()["acme/pytorch:other"]).size_bytes == 2_000
 
 
 def exported(folder: Path, text: bytes = b"content") -> tuple[Path, str]:
@@ -199,7 +201,7 @@ def test_an_image_that_cannot_be_used_is_an_error_and_goes(
 
 
 def test_an_image_that_cannot_be_used_loses_the_tags_of_its_job_alone(
-    store: Store, daemon: Daemon, job: Job, tmp_path: Path
+    store: Store, daemon: Daemon, job: BuildJob, tmp_path: Path
 ) -> None:
     export, digest = exported(tmp_path / "export")
     daemon.hold(digest, *job.references, "mine:1")
@@ -211,22 +213,22 @@ def test_an_image_that_cannot_be_used_loses_the_tags_of_its_job_alone(
 
 
 def test_an_image_that_is_not_listed_is_sent_again(
-    store: Store, daemon: Daemon, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, daemon: Daemon, job: BuildJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export, digest = exported(tmp_path / "export")
     store.take_in(digest, export)
-    sent: list[tuple[str, ...]] = []
+    sent_items: list[tuple[str, ...]] = []
     load, images = store.engine.load, store.engine.images
 
     def send(archive: Iterable[bytes]) -> tuple[str, ...]:
-        sent.append(load(archive))
-        return sent[-1]
+        sent_items.append(load(archive))
+        return sent_items[-1]
 
     monkeypatch.setattr(store.engine, "load", send)
-    monkeypatch.setattr(store.engine, "images", lambda: images() if sent else {})
-    image = store.tagged(digest, job)
+    monkeypatch.setattr(store.engine, "images", lambda: images() if sent_items else {})
+    image = store.tag_image(digest, job)
     assert image
-    assert (image.digest, len(sent)) == (digest, 1)
+    assert (image.digest, len(sent_items)) == (digest, 1)
 
 
 def prunes(daemon: Daemon, digest: str) -> None:
@@ -242,21 +244,23 @@ def prunes(daemon: Daemon, digest: str) -> None:
 
 
 def test_an_image_that_is_pruned_before_its_tags_is_sent_again(
-    store: Store, daemon: Daemon, job: Job, tmp_path: Path
+    store: Store, daemon: Daemon, job: BuildJob, tmp_path: Path
 ) -> None:
     daemon.hold(OTHER, *job.references)
     export, digest = exported(tmp_path / "export")
     store.take_in(digest, export)
     prunes(daemon, digest)
-    image = store.tagged(digest, job)
+    image = store.tag_image(digest, job)
     assert image
     assert daemon.tags_of(digest) == references(job)
     daemon.refuses = "it comes once"
     prunes(daemon, digest)
-    assert store.tagged(digest, job) is None
+    assert store.tag_image(digest, job) is None
 
 
-def test_an_image_that_is_lost_while_a_tag_is_put_right_is_an_error(store: Store, daemon: Daemon, job: Job) -> None:
+def test_an_image_that_is_lost_while_a_tag_is_put_right_is_an_error(
+    store: Store, daemon: Daemon, job: BuildJob
+) -> None:
     store.tag(DIGEST, job)
     image = daemon.engine.images()[job.ref]
     prunes(daemon, DIGEST)
@@ -272,22 +276,22 @@ def test_a_base_that_is_pruned_before_its_tag_is_an_error(store: Store, daemon: 
 
 
 def test_layers_go_with_the_last_image_that_the_engine_has(store: Store, daemon: Daemon, tmp_path: Path) -> None:
-    (kept, gone) = (exported(tmp_path / text.decode(), text) for text in (b"kept", b"gone"))
-    for export, digest in (kept, gone):
+    (kept_items, missing) = (exported(tmp_path / text.decode(), text) for text in (b"kept", b"gone"))
+    for export, digest in (kept_items, missing):
         store.take_in(digest, export)
-    daemon.pointers["acme/pytorch:kept"] = kept[1]
+    daemon.pointers["acme/pytorch:kept"] = kept_items[1]
     store.tidy(())
-    assert store.layout.find(kept[1])
-    assert store.layout.find(gone[1]) is None
+    assert store.layout.find(kept_items[1])
+    assert store.layout.find(missing[1]) is None
 
 
-def test_what_was_not_built_has_no_tags_and_a_code_of_its_own(job: Job) -> None:
+def test_what_was_not_built_has_no_tags_and_a_code_of_its_own(job: BuildJob) -> None:
     result = result_of(job, "failed", "no network", seconds=1.234)
     assert (result.tags, result.digest, result.size_bytes, result.seconds) == ((), None, None, 1.23)
     assert result.exit_code != 0
 
 
-def test_the_engine_that_refuses_to_tag_is_heard(store: Store, daemon: Daemon, job: Job) -> None:
+def test_the_engine_that_refuses_to_tag_is_heard(store: Store, daemon: Daemon, job: BuildJob) -> None:
     def refuse(_: str) -> None:
         from docker.errors import APIError  # noqa: PLC0415
 
@@ -305,7 +309,7 @@ class ByConfig(Daemon):
         super().__init__(containerd=False)
 
 
-def test_an_engine_that_knows_images_by_their_configs_gets_them_too(tmp_path: Path, job: Job) -> None:
+def test_an_engine_that_knows_images_by_their_configs_gets_them_too(tmp_path: Path, job: BuildJob) -> None:
     daemon = ByConfig()
     store = Store(engine=daemon.engine, sizes=tmp_path / "sizes.json", layout=Layout(folder=tmp_path / "layout"))
     folder, digest = exported(tmp_path / "export")

@@ -30,7 +30,7 @@ def wheel(folder: Path, name: str = WHEEL) -> Path:
     return path
 
 
-def found(folder: Path, body: str) -> list[Path]:
+def find(folder: Path, body: str) -> list[Path]:
     return [path for path, _ in linked_files(page(folder, body))]
 
 
@@ -48,13 +48,13 @@ def found(folder: Path, body: str) -> list[Path]:
 )
 def test_a_link_is_found_however_it_is_written(link: str, tmp_path: Path) -> None:
     path = wheel(tmp_path / "wheels")
-    assert found(tmp_path, link) == [path]
+    assert find(tmp_path, link) == [path]
 
 
 @pytest.mark.parametrize("address", ["file://{}", "file://localhost{}", "{}"])
 def test_an_address_may_be_whole(address: str, tmp_path: Path) -> None:
     path = wheel(tmp_path / "wheels")
-    assert found(tmp_path, f'<a href="{address.format(path)}">x</a>') == [path]
+    assert find(tmp_path, f'<a href="{address.format(path)}">x</a>') == [path]
 
 
 @pytest.mark.parametrize("base", ["../../wheels/", "file://{}/wheels/", "../../wheels/any.html"])
@@ -62,7 +62,7 @@ def test_links_are_read_against_the_pages_base(base: str, tmp_path: Path) -> Non
     """The first of them counts, and it does for the links before it too."""
     path = wheel(tmp_path / "wheels")
     body = f'<a href="{WHEEL}">x</a><base href="{base.format(tmp_path)}"><base href="https://files.example/">'
-    assert found(tmp_path, body) == [path]
+    assert find(tmp_path, body) == [path]
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_links_are_read_against_the_pages_base(base: str, tmp_path: Path) -> Non
 )
 def test_what_leads_elsewhere_or_nowhere_is_passed_over(link: str, tmp_path: Path) -> None:
     wheel(tmp_path / "simple/torch")
-    assert found(tmp_path, link) == []
+    assert find(tmp_path, link) == []
 
 
 def test_an_address_of_another_kind_names_no_file_here(tmp_path: Path) -> None:
-    assert found(tmp_path, f'<a href="https:{wheel(tmp_path)}">x</a>') == []
+    assert find(tmp_path, f'<a href="https:{wheel(tmp_path)}">x</a>') == []
 
 
 @pytest.mark.parametrize(
-    ("fragment", "known"),
+    ("fragment", "known_value"),
     [
         (f"#sha256={HASH}", f"sha256:{HASH}"),
         (f"#egg=torch&amp;sha256={HASH}", f"sha256:{HASH}"),
@@ -96,9 +96,9 @@ def test_an_address_of_another_kind_names_no_file_here(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_the_pages_hash_is_told(fragment: str, known: str, tmp_path: Path) -> None:
+def test_the_pages_hash_is_told(fragment: str, known_value: str, tmp_path: Path) -> None:
     path = wheel(tmp_path / "simple/torch")
-    assert list(linked_files(page(tmp_path, f'<a href="{WHEEL}{fragment}">x</a>'))) == [(path, known)]
+    assert list(linked_files(page(tmp_path, f'<a href="{WHEEL}{fragment}">x</a>'))) == [(path, known_value)]
 
 
 names = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=20).filter(
@@ -113,12 +113,12 @@ def test_any_name_is_found_behind_its_percent_encoding(
     place = tmp_path_factory.mktemp("index")
     path = wheel(place / folder, name)
     href = path.as_uri() if whole else f"../../{quote(folder)}/{quote(name)}"
-    assert found(place, f"<a href={quotes}{escape(href)}{quotes}>x</a>") == [path]
+    assert find(place, f"<a href={quotes}{escape(href)}{quotes}>x</a>") == [path]
 
 
 @given(body=st.text(st.sampled_from("<>a base='\"/.%&#;[]:!-x0 \n"), max_size=60))
 def test_no_page_is_too_broken_to_read(body: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    files = found(tmp_path_factory.mktemp("index"), f'<a href="{body}">{body}<base href="{body}">')
+    files = find(tmp_path_factory.mktemp("index"), f'<a href="{body}">{body}<base href="{body}">')
     assert all(path.is_absolute() and path.is_file() for path in files)
 
 

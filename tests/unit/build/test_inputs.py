@@ -13,7 +13,7 @@ from torchbake.build.inputs import inputs_digest
 from torchbake.core.digest import digest
 from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import Own, OwnFile, Spec
+from torchbake.matrix.spec import Additions, OwnFile, Spec
 from torchbake.render.dockerfile import dockerfile_path
 
 TEXTS = {"dockerfile": "FROM x", "lock_text": "torch", "builder_lock": "uv", "base_digest": "sha256:1"}
@@ -49,7 +49,7 @@ def test_every_file_of_the_toolkit_that_an_image_takes_is_in_it(monkeypatch: pyt
 def test_what_puts_own_files_into_an_image_is_in_the_digest_of_such_images_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plain, own = image(), image(own=Own(files=(OwnFile(source="a", target="/a"),)))
+    plain, own = image(), image(own=Additions(files=(OwnFile(source="a", target="/a"),)))
     before = digest_of(plain), digest_of(own)
     real = inputs.toolkit_file
     monkeypatch.setattr(inputs, "toolkit_file", lambda path: real(path) + "#" * (path == "layers/own-files"))

@@ -52,8 +52,8 @@ def test_an_argument_names_the_stage_below() -> None:
     text = 'ARG BELOW="whole"\nFROM debian AS rest\nFROM rest AS whole\nRUN uv\nFROM ${BELOW}\nUSER 1\n'
     for arguments, stages in (({}, ["rest", "whole"]), ({"BELOW": "rest"}, ["rest"])):
         lines = adapted(text, arguments=arguments).text.splitlines()
-        named = [line.partition(" AS ")[2] for line in lines if line.startswith("FROM")]
-        assert named == [*stages, "stage-2"]
+        names = [line.partition(" AS ")[2] for line in lines if line.startswith("FROM")]
+        assert names == [*stages, "stage-2"]
         assert f"FROM {stages[-1]} AS stage-2" in lines
 
 
@@ -73,10 +73,10 @@ def test_images_and_folders_take_the_place_of_stages_and_images() -> None:
         "ARG VERSION=1\nFROM abc AS context-0\nFROM scratch AS toolkit\nCOPY ours/0/ /\nFROM context-0 AS base\n"
     )
     assert "COPY layers" not in file.text
-    assert file.taken == {"toolkit": frozenset({"layers/apt"})}
+    assert file.context_files == {"toolkit": frozenset({"layers/apt"})}
     whole = adapted(STAGES.replace("source=/layers/apt,", ""), "compile", folders={"toolkit": "ours/0"})
-    assert whole.taken == {"toolkit": frozenset({"."})}
-    assert adapted(STAGES, "base", folders={"toolkit": "ours/0"}).taken == {"toolkit": frozenset()}
+    assert whole.context_files == {"toolkit": frozenset({"."})}
+    assert adapted(STAGES, "base", folders={"toolkit": "ours/0"}).context_files == {"toolkit": frozenset()}
 
 
 def test_arguments_stand_where_the_cache_compares_them() -> None:
@@ -127,13 +127,13 @@ def test_a_here_document_is_a_file_of_the_archive() -> None:
 
 
 def test_every_rendered_dockerfile_can_be_written_for_podman() -> None:
-    found = sorted(TOOLKIT.glob("images/*/Dockerfile"))
-    assert found
-    for path in found:
+    pathes = sorted(TOOLKIT.glob("images/*/Dockerfile"))
+    assert pathes
+    for path in pathes:
         file = adapted(path.read_text(), folders={"toolkit": "ours/0"})
         assert "<<" not in file.text, path
         assert "--link" not in file.text, path
-        assert "." not in file.taken["toolkit"], path
+        assert "." not in file.context_files["toolkit"], path
 
 
 def test_a_stage_may_have_the_name_of_its_image() -> None:

@@ -12,7 +12,7 @@ from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_
 from tests.unit.conftest import cpu_pins, lock_for, pin
 from tests.wheels import write_wheel
 from torchbake.build import prepare
-from torchbake.build.bakefile import Job
+from torchbake.build.bakefile import BuildJob
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import BaseError, LockError
@@ -36,7 +36,7 @@ def image_of(project: Project, name: str = RUNTIME) -> ImageSpec:
     return spec
 
 
-def job(project: Project, name: str = RUNTIME, **settings: Any) -> Job:
+def job(project: Project, name: str = RUNTIME, **settings: Any) -> BuildJob:
     return preparation_of(project, **settings).job(spec_of(project, name), BASE)
 
 
@@ -94,13 +94,13 @@ def test_a_missing_lock_is_made_written_and_told_with_what_is_odd(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolving(monkeypatch, "numpy 2.4.6 is not the newest")
-    spec, said = image_of(project), list[str]()
-    made = job(project)
+    spec, lines = image_of(project), list[str]()
+    item = job(project)
     lock_path(project.root, spec).unlink()
-    again = job(project, locked=False, say=said.append)
-    assert again == made
+    again = job(project, locked=False, say=lines.append)
+    assert again == item
     assert read_lock(project.root, spec) == lock_for(spec, cpu_pins())
-    assert said == [
+    assert lines == [
         f"{RUNTIME}: its lock is missing or out of date; locking",
         f"{RUNTIME}: numpy 2.4.6 is not the newest",
     ]
@@ -127,9 +127,9 @@ def test_without_the_builders_lock_nothing_is_built(project: Project) -> None:
 
 def test_an_init_image_needs_neither_lock(project: Project) -> None:
     builder_lock_path(project.root).unlink()
-    found = job(project, INIT)
-    assert dockerfile_path(project.root, found.spec).exists()
-    assert preparation_of(project).with_wheels(found) is found
+    value = job(project, INIT)
+    assert dockerfile_path(project.root, value.spec).exists()
+    assert preparation_of(project).with_wheels(value) is value
 
 
 def newer_numpy(project: Project) -> None:
@@ -159,8 +159,8 @@ def test_a_base_is_handed_to_the_build_by_its_digest(project: Project) -> None:
     contexts = job(project).contexts
     assert contexts["debian:bookworm-slim"] == f"docker-image://debian:bookworm-slim@{BASE.digest}"
     bootstrapped = replace(BASE, source="bootstrap")
-    found = preparation_of(project).job(spec_of(project, RUNTIME), bootstrapped).contexts["debian:bookworm-slim"]
-    assert found == f"oci-layout://{project.state / 'bases/debian12'}@{BASE.digest}"
+    text = preparation_of(project).job(spec_of(project, RUNTIME), bootstrapped).contexts["debian:bookworm-slim"]
+    assert text == f"oci-layout://{project.state / 'bases/debian12'}@{BASE.digest}"
 
 
 def test_only_a_project_elsewhere_needs_the_toolkit_as_a_context(project: Project) -> None:
@@ -188,28 +188,28 @@ def test_wheels_of_this_host_go_to_the_layer_that_installs_them(project: Project
     lock_path(project.root, spec).write_text(format_checked(spec, lock_for(spec, pins)))
     wheel = "numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl"
     pip = wheels(tmp_path / "host", {wheel: data, wheel.replace("2.4.6", "2.4.7"): b"a newer one"})
-    found = preparation_of(project, pip=pip).with_wheels(job(project))
-    folder = Path(found.contexts["wheels"])
+    value = preparation_of(project, pip=pip).with_wheels(job(project))
+    folder = Path(value.contexts["wheels"])
     assert {str(path.relative_to(folder)) for path in folder.rglob("*.whl")} == {f"needs/{wheel}"}
     assert {path.name for path in folder.iterdir()} >= {"builder", "site", "torch"}
 
 
 def test_a_host_whose_wheels_are_others_hands_over_none(project: Project, tmp_path: Path) -> None:
     pip = wheels(tmp_path / "host", {"numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl": b"not the locked one"})
-    made = job(project, DEVEL)
-    assert preparation_of(project, pip=pip).with_wheels(made) == made
+    item = job(project, DEVEL)
+    assert preparation_of(project, pip=pip).with_wheels(item) == item
 
 
 def test_a_builders_wheel_that_is_kept_is_handed_over(project: Project, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    uv = replace(pin("uv", "0.9.1"), hashes=(write_wheel(kept, "uv", "0.9.1", {}),))
+    stored_item = tmp_path / "kept"
+    uv = replace(pin("uv", "0.9.1"), hashes=(write_wheel(stored_item, "uv", "0.9.1", {}),))
     write_text(builder_lock_path(project.root), format_lock(Lock(inputs="uv==0.9.1", layers=assign_layers([uv]))))
-    found = preparation_of(project, kept=kept).with_wheels(job(project))
-    folder = Path(found.contexts["wheels"])
-    (wheel,) = kept.glob("*.whl")
+    value = preparation_of(project, wheel_folder=stored_item).with_wheels(job(project))
+    folder = Path(value.contexts["wheels"])
+    (wheel,) = stored_item.glob("*.whl")
     assert [path.relative_to(folder).as_posix() for path in folder.rglob("*.whl")] == [f"builder/{wheel.name}"]
     (tmp_path / "file").write_text("")
-    assert preparation_of(project, kept=tmp_path / "file/kept").with_wheels(job(project)) == job(project)
+    assert preparation_of(project, wheel_folder=tmp_path / "file/kept").with_wheels(job(project)) == job(project)
 
 
 def test_the_builders_lock_is_the_one_that_decides(project: Project) -> None:

@@ -23,8 +23,8 @@ from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import backend as backend_module
 from torchbake.build import buildx as builder_module
 from torchbake.build import processes as processes_module
-from torchbake.build.bakefile import Options
-from torchbake.build.reproduce import Reproduced, Reproduction
+from torchbake.build.bakefile import BuildOptions
+from torchbake.build.reproduce import Reproduction, ReproductionResult
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.project import Project
@@ -43,12 +43,12 @@ class Bench:
 
     def reproduce(
         self, name: str = RUNTIME, *, builders: tuple[str | None, str | None] = (None, None), index: str = ""
-    ) -> Reproduced:
+    ) -> ReproductionResult:
         preparation = preparation_of(self.project, pip=PipConfig(index_url=index))
         one, other = (backend_of(self.project, self.buildx.daemon, builder) for builder in builders)
         reproduction = Reproduction(
             preparation=preparation,
-            options=Options(output="", created="2026-01-01T00:00:00+00:00", revision="c0ffee"),
+            options=BuildOptions(output="", created="2026-01-01T00:00:00+00:00", revision="c0ffee"),
             apt=AptConfig(),
             backends=(one, other),
             logs=self.logs,
@@ -69,21 +69,21 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 @pytest.mark.parametrize("name", [RUNTIME, INIT])
 def test_builds_of_the_same_bytes_are_the_same(bench: Bench, name: str) -> None:
-    found = bench.reproduce(name)
-    assert found.good
-    assert found.comparison
-    assert len(set(found.comparison.digests)) == 1
-    assert (found.comparison.equal, found.comparison.layers) == (1, 1)
+    value = bench.reproduce(name)
+    assert value.good
+    assert value.comparison
+    assert len(set(value.comparison.digests)) == 1
+    assert (value.comparison.equal, value.comparison.layers) == (1, 1)
 
 
 def test_builds_that_differ_are_told_apart_by_the_file_that_differs(bench: Bench) -> None:
     bench.buildx.layer = lambda _, number: f"build {number}".encode()
-    found = bench.reproduce()
-    assert not found.good
-    assert found.problem == ""
-    assert found.comparison
-    assert found.comparison.equal == 0
-    assert "content" in str(found.comparison.differences)
+    value = bench.reproduce()
+    assert not value.good
+    assert value.problem == ""
+    assert value.comparison
+    assert value.comparison.equal == 0
+    assert "content" in str(value.comparison.differences)
 
 
 @pytest.mark.parametrize(("failing", "which"), [(1, "first"), (2, "second")])
@@ -93,12 +93,12 @@ def test_a_build_that_fails_is_named_with_its_reason_and_its_log(bench: Bench, f
         return 0
 
     bench.buildx.during = during
-    found = bench.reproduce()
-    assert not found.good
-    assert found.comparison is None
+    value = bench.reproduce()
+    assert not value.good
+    assert value.comparison is None
     log = bench.logs / f"{RUNTIME}-{which}.log"
-    assert found.problem.startswith(f"The {which} build failed: E: no such package")
-    assert str(log) in found.problem
+    assert value.problem.startswith(f"The {which} build failed: E: no such package")
+    assert str(log) in value.problem
     assert "no such package" in log.read_text()
     assert len(bench.buildx.targets) == failing
 
@@ -140,10 +140,10 @@ def test_interrupted_it_ends_the_build_and_leaves_no_image(bench: Bench) -> None
     assert not [name for name in bench.left() if name.startswith(".")]
 
 
-def nothing() -> Reproduced:
-    return Reproduced(id="a")
+def nothing() -> ReproductionResult:
+    return ReproductionResult(id="a")
 
 
-@pytest.mark.parametrize("make", [nothing, lambda: Reproduced(id="a", problem="no network")])
-def test_what_was_not_compared_is_not_the_same(make: Callable[[], Reproduced]) -> None:
+@pytest.mark.parametrize("make", [nothing, lambda: ReproductionResult(id="a", problem="no network")])
+def test_what_was_not_compared_is_not_the_same(make: Callable[[], ReproductionResult]) -> None:
     assert not make().good

@@ -26,10 +26,10 @@ from tests.unit.processes import Process, Processes, interrupt
 from torchbake.build import backend as backend_module
 from torchbake.build import buildx as builder_module
 from torchbake.build import processes as processes_module
-from torchbake.build.bakefile import Job, Options, exported
-from torchbake.build.plan import Plan
-from torchbake.build.prepare import Preparation
-from torchbake.build.result import Result
+from torchbake.build.bakefile import BuildJob, BuildOptions, export_spec
+from torchbake.build.plan import BuildPlan
+from torchbake.build.prepare import ImagePreparation
+from torchbake.build.result import BuildResult
 from torchbake.build.run import BuildRun
 from torchbake.core.digest import file_digest
 from torchbake.errors import BuildError
@@ -44,7 +44,7 @@ from torchbake.store.layout import Layout
 
 OLD = f"sha256:{'0' * 64}"
 NO_PIP = PipConfig()
-OPTIONS = Options(output=exported(), created="2026-01-01T00:00:00+00:00", revision="c0ffee")
+OPTIONS = BuildOptions(output=export_spec(), created="2026-01-01T00:00:00+00:00", revision="c0ffee")
 
 
 @dataclass
@@ -71,22 +71,22 @@ class Site:
     def folder(self) -> Path:
         return self.project.state / "runs/one"
 
-    def job(self, name: str) -> Job:
+    def job(self, name: str) -> BuildJob:
         return preparation_of(self.project).job(spec_of(self.project, name), BASE)
 
     def build(
         self, *names: str, jobs: int = 2, pip: PipConfig = NO_PIP, prune: bool = False, builder: str | None = None
-    ) -> dict[str, Result]:
+    ) -> dict[str, BuildResult]:
         """The results by id."""
         self.folder.mkdir(parents=True, exist_ok=True)
         ready = [self.job(name) for name in names]
-        plan = Plan(jobs=ready, reasons=dict.fromkeys(names, "not in the engine"))
-        preparation: Preparation = preparation_of(self.project, pip=pip)
+        plan = BuildPlan(jobs=ready, reasons=dict.fromkeys(names, "not in the engine"))
+        preparation: ImagePreparation = preparation_of(self.project, pip=pip)
         backend = backend_of(self.project, self.daemon, builder)
         run = BuildRun(backend=backend, preparation=preparation, prune=prune, layers=self.layers)
         return {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), self.folder, jobs=jobs)}
 
-    def named(self, name: str) -> str | None:
+    def name_of(self, name: str) -> str | None:
         """What all tags of an image point at; None where it has none. They never differ."""
         job = self.job(name)
         (digest,) = {self.daemon.pointers.get(f"{job.spec.repository}:{tag}") for tag in job.tags}
@@ -112,7 +112,7 @@ def test_what_was_built_has_all_its_tags_and_says_what_it_is(site: Site) -> None
     results = site.build(RUNTIME, INIT)
     assert set(results) == {RUNTIME, INIT}
     for name, result in results.items():
-        digest = site.named(name)
+        digest = site.name_of(name)
         assert digest
         picture = site.daemon.pictures[digest]
         assert picture.labels == {ID: name, INPUTS: site.job(name).inputs}
@@ -139,16 +139,16 @@ def test_one_failure_ends_one_image_and_leaves_its_tags_where_they_were(site: Si
     failed = results[RUNTIME]
     assert "Unable to locate package nothing" in failed.reason
     assert (failed.tags, failed.digest, failed.exit_code) == ((), None, BuildError.exit_code)
-    assert site.named(RUNTIME) == OLD
-    assert site.named(DEVEL)
+    assert site.name_of(RUNTIME) == OLD
+    assert site.name_of(DEVEL)
 
 
 def test_a_full_disk_is_told_as_such_with_a_way_out(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.buildx.failing = {RUNTIME: "write /var/lib/docker/x: No space left on device"}
     assert site.build(RUNTIME)[RUNTIME].reason == "the engine's disk is full"
-    said = capsys.readouterr().err
-    assert "docker buildx prune" in said
-    assert f"{RUNTIME}.log" in said.replace("\n", "")
+    output = capsys.readouterr().err
+    assert "docker buildx prune" in output
+    assert f"{RUNTIME}.log" in output.replace("\n", "")
 
 
 @pytest.mark.parametrize(("times", "status"), [(1, "built"), (2, "failed")])
@@ -173,7 +173,7 @@ def test_what_the_engine_loses_was_not_built(site: Site, monkeypatch: pytest.Mon
     monkeypatch.setattr("torchbake.build.image_store.check_image", lose)
     result = site.build(RUNTIME)[RUNTIME]
     assert (result.status, result.reason) == ("failed", "built, but not in the engine")
-    assert site.named(RUNTIME) is None
+    assert site.name_of(RUNTIME) is None
 
 
 def test_an_image_whose_lock_went_meanwhile_ends_no_other(site: Site) -> None:
@@ -183,7 +183,7 @@ def test_an_image_whose_lock_went_meanwhile_ends_no_other(site: Site) -> None:
     lock_path(site.project.root, spec).unlink()
     backend = backend_of(site.project, site.daemon)
     run = BuildRun(backend=backend, preparation=preparation_of(site.project), prune=False, layers=site.layers)
-    plan = Plan(jobs=jobs, reasons=dict.fromkeys((RUNTIME, DEVEL), ""))
+    plan = BuildPlan(jobs=jobs, reasons=dict.fromkeys((RUNTIME, DEVEL), ""))
     site.folder.mkdir(parents=True)
     results = {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), site.folder, jobs=1)}
     assert {name: result.status for name, result in results.items()} == {RUNTIME: "failed", DEVEL: "built"}
@@ -194,7 +194,7 @@ def test_a_layer_that_changed_on_disk_is_written_again(site: Site) -> None:
     site.build(INIT)
     (layer,) = site.layers.files()
     site.daemon.pictures.clear()
-    damage(layer, seen=False)
+    damage(layer, is_seen=False)
     site.daemon.refuses = "invalid digest"
     site.build(INIT)
     assert layer.name in file_digest(layer)
@@ -225,18 +225,18 @@ def test_a_small_disk_never_holds_the_cache_of_two_images(site: Site, prune: boo
 
 def test_a_build_reads_the_hosts_secrets_and_nothing_of_them_stays(site: Site) -> None:
     site.build(RUNTIME, pip=PipConfig(index_url="https://me:secret@mirror.example/simple"))
-    held = {Path(place): text for place, text in site.buildx.secrets.items() if "secret@mirror" in text}
-    assert held
-    assert not [place for place in held if place.exists()]
-    kept = [path for path in site.project.root.rglob("*") if path.is_file() and b"secret@mirror" in path.read_bytes()]
-    assert kept == []
+    holders = {Path(place): text for place, text in site.buildx.secrets.items() if "secret@mirror" in text}
+    assert holders
+    assert not [place for place in holders if place.exists()]
+    pathes = [path for path in site.project.root.rglob("*") if path.is_file() and b"secret@mirror" in path.read_bytes()]
+    assert pathes == []
 
 
 def test_a_packed_image_is_in_the_layout_and_the_same_one_in_the_engine(site: Site) -> None:
     results = site.build(RUNTIME, INIT)
     for name, result in results.items():
         assert result.status == "built"
-        assert result.digest == site.named(name)
+        assert result.digest == site.name_of(name)
         manifest = site.layout.find(result.digest or "")
         assert manifest
         assert {blob.media_type.rpartition("+")[2] for blob in manifest.layers} == {"zstd"}
@@ -257,7 +257,7 @@ def test_a_packed_image_that_the_engine_refuses_failed_with_its_reason(site: Sit
     result = site.build(RUNTIME)[RUNTIME]
     assert result.status == "failed"
     assert "unknown compression" in result.reason
-    assert site.named(RUNTIME) is None
+    assert site.name_of(RUNTIME) is None
 
 
 def test_an_image_that_the_engine_cannot_use_fails_and_goes(site: Site) -> None:
@@ -265,7 +265,7 @@ def test_an_image_that_the_engine_cannot_use_fails_and_goes(site: Site) -> None:
     result = site.build(RUNTIME)[RUNTIME]
     assert (result.status, result.digest, result.tags) == ("failed", None, ())
     assert "invalid tar header" in result.reason
-    assert site.named(RUNTIME) is None
+    assert site.name_of(RUNTIME) is None
     assert site.daemon.pictures == {}
 
 
@@ -285,7 +285,7 @@ def test_an_image_whose_files_change_while_it_is_built_has_failed_and_its_tags_s
     assert {name: result.status for name, result in results.items()} == {RUNTIME: "failed", INIT: "built"}
     assert results[RUNTIME].reason == "its files were changed while it was built: build it again"
     lock.write_text(text)
-    assert site.named(RUNTIME) == OLD
+    assert site.name_of(RUNTIME) == OLD
 
 
 def test_a_lock_that_is_out_of_date_by_the_end_of_a_build_ends_that_image_alone(site: Site) -> None:
@@ -313,11 +313,11 @@ def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more
         return 128 + int(process.hear())
 
     site.buildx.during = during
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         site.build(RUNTIME, DEVEL, INIT, jobs=1)
-    assert site.named(RUNTIME)
-    assert site.named(DEVEL) is None
-    assert site.named(INIT) is None
+    assert site.name_of(RUNTIME)
+    assert site.name_of(DEVEL) is None
+    assert site.name_of(INIT) is None
     assert [process.returncode for process in site.processes.all] == [0, 130]
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - start < 10

@@ -26,9 +26,9 @@ from torchbake.build import backend as backend_module
 from torchbake.build import buildx as builder_module
 from torchbake.build import processes as processes_module
 from torchbake.build.bakefile import into_engine
-from torchbake.build.base_image import Base
-from torchbake.build.plan import Plan
-from torchbake.build.result import Result
+from torchbake.build.base_image import BaseImage
+from torchbake.build.plan import BuildPlan
+from torchbake.build.result import BuildResult
 from torchbake.build.run import BuildRun
 from torchbake.engine.leftovers import building_name
 from torchbake.hostconfig.apt_config import AptConfig
@@ -46,20 +46,20 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 @pytest.fixture
-def base(site: Site, tmp_path: Path) -> Base:
+def base(site: Site, tmp_path: Path) -> BaseImage:
     """A bootstrapped base, which the engine lacks."""
     state = site.project.state
     digest = put(Layout(folder=tmp_path / "base"), ROOT)
-    made = Base(**{**BASE.__dict__, "source": "bootstrap", "digest": digest})
-    Layout(folder=made.layout(state)).take(tmp_path / "base", digest)
-    return made
+    product = BaseImage(**{**BASE.__dict__, "source": "bootstrap", "digest": digest})
+    Layout(folder=product.layout(state)).take(tmp_path / "base", digest)
+    return product
 
 
-def build(site: Site, *names: str, base: Base = BASE, **options: Any) -> Mapping[str, Result]:
+def build(site: Site, *names: str, base: BaseImage = BASE, **options: Any) -> Mapping[str, BuildResult]:
     backend = backend_of(site.project, site.daemon)
     preparation = preparation_of(site.project)
     jobs = [backend.on_engine(preparation.job(spec_of(site.project, name), base)) for name in names]
-    plan = Plan(jobs=jobs, reasons=dict.fromkeys(names, "not in the engine"))
+    plan = BuildPlan(jobs=jobs, reasons=dict.fromkeys(names, "not in the engine"))
     run = BuildRun(backend=backend, preparation=preparation, prune=False, layers=site.layers)
     site.folder.mkdir(parents=True, exist_ok=True)
     how = type(OPTIONS)(**{**OPTIONS.__dict__, "output": backend.output, **options})
@@ -73,7 +73,7 @@ def names_in(daemon: Daemon) -> set[str]:
 def test_a_built_image_is_kept_packed_and_known_by_its_config(site: Site) -> None:
     results = build(site, RUNTIME, INIT)
     for name, result in results.items():
-        assert (result.status, result.digest) == ("built", site.named(name))
+        assert (result.status, result.digest) == ("built", site.name_of(name))
         manifest = site.layout.find(result.digest or "")
         assert manifest
         assert manifest.config.digest == result.digest != manifest.digest
@@ -115,10 +115,10 @@ def test_an_image_that_another_name_holds_stays_when_the_build_is_over(site: Sit
     """Two builds of one image can give the same ID."""
     digest = build(site, INIT)[INIT].digest or ""
     assert build(site, INIT)[INIT].digest == digest
-    assert site.named(INIT) == digest
+    assert site.name_of(INIT) == digest
 
 
-def test_a_bootstrapped_base_is_imported_once(site: Site, base: Base) -> None:
+def test_a_bootstrapped_base_is_imported_once(site: Site, base: BaseImage) -> None:
     for names in ((RUNTIME, DEVEL), (INIT,)):
         assert {result.status for result in build(site, *names, base=base, pull=True).values()} == {"built"}
     name = ":".join(base.name_in_engine)
@@ -131,13 +131,13 @@ def test_a_bootstrapped_base_is_imported_once(site: Site, base: Base) -> None:
         assert "pull" not in target  # no registry has the base
 
 
-def test_another_image_under_the_name_of_a_base_is_no_base(site: Site, base: Base) -> None:
+def test_another_image_under_the_name_of_a_base_is_no_base(site: Site, base: BaseImage) -> None:
     site.daemon.hold("sha256:other", ":".join(base.name_in_engine))
     build(site, INIT, base=base)
     assert site.daemon.pointers[":".join(base.name_in_engine)] != "sha256:other"
 
 
-def test_a_base_that_the_engine_refuses_ends_its_images_alone(site: Site, base: Base) -> None:
+def test_a_base_that_the_engine_refuses_ends_its_images_alone(site: Site, base: BaseImage) -> None:
     site.daemon.refuses = "unknown compression"
     result = build(site, INIT, base=base)[INIT]
     assert result.status == "failed"
@@ -151,6 +151,6 @@ def test_a_name_of_a_build_is_one_that_leftovers_are_known_by(site: Site, monkey
         site.daemon.hold(f"sha256:{name}", name)
     build(site, INIT)
     assert names_in(site.daemon) == set(names)  # of a process that lives
-    monkeypatch.setattr("torchbake.engine.leftovers.is_gone", lambda owner, same_machine: bool(owner))
+    monkeypatch.setattr("torchbake.engine.leftovers.has_ended", lambda owner, same_machine: bool(owner))
     build(site, INIT)
     assert names_in(site.daemon) == set()

@@ -10,7 +10,7 @@ import requests
 from requests.adapters import HTTPAdapter
 
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import Archive, _session, best_archive, fetched, find_archive, keep
+from torchbake.build.wheel_fetch import WheelArchive, _session, best_archive, fetch_wheel, find_archive, keep
 from torchbake.errors import BuildError, HostConfigError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
@@ -29,9 +29,9 @@ def page(**platforms: str) -> str:
 
 
 def test_the_platform_that_uv_prefers_comes_first() -> None:
-    found = best_archive(page(a=BEFORE, b=SINCE), "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
+    value = best_archive(page(a=BEFORE, b=SINCE), "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
     address = f"https://index.example/files/nvidia_cublas_cu12-12.8.4.1-py3-none-{SINCE}.whl"
-    assert found == Archive(hashes=(f"sha256:{OTHER}",), url=address)
+    assert value == WheelArchive(hashes=(f"sha256:{OTHER}",), url=address)
 
 
 @pytest.mark.parametrize("builds", [("", "-3"), ("-2", "-10"), ("", "-1a")])
@@ -42,9 +42,9 @@ def test_of_two_that_fit_alike_the_later_build_is_taken(builds: tuple[str, str])
         for build, digest in zip(builds, (ONE, OTHER), strict=True)
     ]
     for text in ("\n".join(links), "\n".join(links[::-1])):
-        found = best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
-        assert found
-        assert found.hashes == (f"sha256:{OTHER}",)
+        value = best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
+        assert value
+        assert value.hashes == (f"sha256:{OTHER}",)
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,22 @@ def test_what_does_not_fit_has_no_address(text: str) -> None:
 
 def test_an_index_without_hashes_gives_a_wheel_that_must_have_one_of_the_locks() -> None:
     own = "https://index.example/simple/nvidia-cublas-cu12/"
-    found = best_archive(page(a=SINCE).replace("#sha256", "#md5"), own, PIN, "3.11")
-    assert found
-    assert found.hashes == PIN.hashes
+    value = best_archive(page(a=SINCE).replace("#sha256", "#md5"), own, PIN, "3.11")
+    assert value
+    assert value.hashes == PIN.hashes
     both = page(a=SINCE).replace("#sha256", "#md5") + page(b=SINCE)
-    found = best_archive(both, own, PIN, "3.11")
-    assert found
-    assert found.hashes == (f"sha256:{OTHER}",), "of two that fit alike the one whose hash is known"
+    value = best_archive(both, own, PIN, "3.11")
+    assert value
+    assert value.hashes == (f"sha256:{OTHER}",), "of two that fit alike the one whose hash is known"
 
 
 def test_of_two_files_that_fit_alike_the_first_by_name_is_taken() -> None:
     platforms = ["manylinux_2_17_x86_64.manylinux2014_x86_64", "manylinux2014_x86_64.manylinux_2_17_x86_64"]
     for order in (platforms, platforms[::-1]):
         text = "\n".join(page(**{"a" if one == min(platforms) else "b": one}) for one in order)
-        found = best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
-        assert found
-        assert min(platforms) in found.url
+        value = best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11")
+        assert value
+        assert min(platforms) in value.url
 
 
 def test_the_login_of_an_index_is_for_links_to_its_host_alone() -> None:
@@ -84,23 +84,23 @@ def test_the_login_of_an_index_is_for_links_to_its_host_alone() -> None:
         "http://index.example/x/": "http://index.example/x/",
     }.items():
         text = page(a=SINCE).replace("../../files/", link)
-        found = best_archive(text, "https://me:secret@index.example/simple/", PIN, "3.11")
-        assert found
-        assert found.url.rpartition("/")[0] + "/" == address
+        value = best_archive(text, "https://me:secret@index.example/simple/", PIN, "3.11")
+        assert value
+        assert value.url.rpartition("/")[0] + "/" == address
 
 
 def test_a_wheel_in_a_folder_of_this_hosts_is_taken_as_it_is(tmp_path: Path) -> None:
     files = {"nvidia/__init__.py": b""}
     pin = Pin(name=PIN.name, version=PIN.version, hashes=(write_wheel(tmp_path, PIN.name, PIN.version, files),))
     pip, target = PipConfig(find_links=(str(tmp_path),)), tmp_path / "wheel.whl"
-    found = find_archive(pin, pip, "3.11")
-    assert found
-    assert found.hashes == pin.hashes
-    with fetched(found, pip, target, threading.Event()) as wheel:
-        assert (wheel.path, wheel.digest) == (found.file, pin.hashes[0])
-    assert found.file
-    found.file.write_bytes(b"another file")
-    with pytest.raises(BuildError, match="has another hash"), fetched(found, pip, target, threading.Event()):
+    value = find_archive(pin, pip, "3.11")
+    assert value
+    assert value.hashes == pin.hashes
+    with fetch_wheel(value, pip, target, threading.Event()) as wheel:
+        assert (wheel.path, wheel.digest) == (value.file, pin.hashes[0])
+    assert value.file
+    value.file.write_bytes(b"another file")
+    with pytest.raises(BuildError, match="has another hash"), fetch_wheel(value, pip, target, threading.Event()):
         pass
 
 
@@ -111,11 +111,11 @@ class Index:
         self.pin = Pin(name=PIN.name, version=PIN.version, hashes=(write_wheel(folder, PIN.name, PIN.version, {}),))
         (self.wheel,) = folder.glob("*.whl")
         self.served, self.fetched, self.padding, self.failures = self.wheel.read_bytes(), 0, 0, 0
-        self.asked = list[str]()
+        self.queries = list[str]()
         monkeypatch.setattr(requests.Session, "get", lambda _, url, **words: self._answer(url, words))
 
     def _answer(self, url: str, words: Mapping[str, object]) -> requests.Response:
-        self.asked.append(url)
+        self.queries.append(url)
         self.fetched += url.endswith(".whl")
         if url.endswith(".whl") and self.fetched <= self.failures:
             raise requests.ConnectionError(f"no answer of {url}")
@@ -127,12 +127,12 @@ class Index:
 
 
 def test_a_wheel_is_fetched_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, kept, said = Index(tmp_path / "index", monkeypatch), tmp_path / "kept", list[str]()
+    index, stored_item, lines = Index(tmp_path / "index", monkeypatch), tmp_path / "kept", list[str]()
     for _ in range(2):
-        assert keep([index.pin], PipConfig(), kept, said.append)
-    assert said == [f"fetching {PIN.name} {PIN.version} for the builders"]
-    assert [path.name for path in kept.iterdir()] == [index.wheel.name]
-    assert (kept / index.wheel.name).read_bytes() == index.served
+        assert keep([index.pin], PipConfig(), stored_item, lines.append)
+    assert lines == [f"fetching {PIN.name} {PIN.version} for the builders"]
+    assert [path.name for path in stored_item.iterdir()] == [index.wheel.name]
+    assert (stored_item / index.wheel.name).read_bytes() == index.served
     assert index.fetched == 1
 
 
@@ -177,10 +177,10 @@ def test_a_download_that_breaks_off_is_tried_again_three_times_in_all(
     archive = find_archive(index.pin, pip, "3.11")
     assert archive
     index.failures = 2
-    with fetched(archive, pip, tmp_path / "wheel", stopping) as found:
-        assert found.path.read_bytes() == index.served
+    with fetch_wheel(archive, pip, tmp_path / "wheel", stopping) as actual:
+        assert actual.path.read_bytes() == index.served
     index.fetched, index.failures = 0, 9
-    with pytest.raises(BuildError) as caught, fetched(archive, pip, tmp_path / "wheel", stopping):
+    with pytest.raises(BuildError) as caught, fetch_wheel(archive, pip, tmp_path / "wheel", stopping):
         pass
     assert index.fetched == 3
     assert str(caught.value).startswith(f"{index.wheel.name} cannot be fetched: no answer of https://index.example/")
@@ -195,11 +195,11 @@ def test_pages_of_find_links_are_asked_first_and_alone_with_no_index(
     for no_index, expected in ((False, places), (True, list(pages))):
         pip = PipConfig(find_links=pages, no_index=no_index)
         assert find_archive(other, pip, "3.11", ["https://more.example"]) is None
-        assert index.asked == expected
-        index.asked.clear()
-    found = find_archive(index.pin, PipConfig(find_links=pages, no_index=True), "3.11")
-    assert found
-    assert found.url == f"https://wheels.example/{index.wheel.name}"
+        assert index.queries == expected
+        index.queries.clear()
+    value = find_archive(index.pin, PipConfig(find_links=pages, no_index=True), "3.11")
+    assert value
+    assert value.url == f"https://wheels.example/{index.wheel.name}"
 
 
 def test_certificates_of_trusted_hosts_alone_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from torchbake.build.wheel_records import WheelRecords
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layers import LayerStore, PackedLayer
 
 NAME, VERSION = "nvidia-cublas-cu12", "12.8.4.1"
 INFO = "nvidia_cublas_cu12-12.8.4.1.dist-info"
@@ -65,33 +65,33 @@ def members_text(packer: WheelPacker, digest: str) -> dict[str, bytes]:
         return {info.name: file.read() for info in archive if (file := archive.extractfile(info))}
 
 
-def names(packer: WheelPacker, packed: Packed) -> set[str]:
-    return {info.name for info in members(packer, packed.layer.blob.digest) if info.isfile()}
+def names(packer: WheelPacker, layer: PackedLayer) -> set[str]:
+    return {info.name for info in members(packer, layer.layer.blob.digest) if info.isfile()}
 
 
 def test_a_layer_has_the_files_that_are_not_trimmed_below_its_root(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
-    packed = packs.packed(pin)
-    found = names(packs, packed)
-    assert {"nvidia/nvidia/__init__.py", "nvidia/nvidia/cublas/lib/libcublas.so.12"} < found
-    assert not [name for name in found if "cusolverMg" in name or "include" in name or "uv_cache" in name]
-    assert {f"nvidia/{name}" for name in packed.names} == found
+    layer = packs.pack(pin)
+    matches = names(packs, layer)
+    assert {"nvidia/nvidia/__init__.py", "nvidia/nvidia/cublas/lib/libcublas.so.12"} < matches
+    assert not [name for name in matches if "cusolverMg" in name or "include" in name or "uv_cache" in name]
+    assert {f"nvidia/{name}" for name in layer.names} == matches
 
 
 def test_the_record_of_a_wheel_with_files_of_nvidias_is_kept_as_its_archive_has_it(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
-    packs.packed(pin)
-    kept = WheelRecords(folder=packs.store.records).find(pin, "3.11")
-    assert kept
-    assert kept["nvidia/cusolver/lib/libcusolverMg.so.11"] == hashlib.sha256(b"dropped").hexdigest()
+    packs.pack(pin)
+    kept_items = WheelRecords(folder=packs.store.records).find(pin, "3.11")
+    assert kept_items
+    assert kept_items["nvidia/cusolver/lib/libcusolverMg.so.11"] == hashlib.sha256(b"dropped").hexdigest()
     other = torch(tmp_path / "wheels", {"torch/__init__.py": b""})
-    replace(packs, root="/pytorch").packed(other)
+    replace(packs, root="/pytorch").pack(other)
     assert WheelRecords(folder=packs.store.records).find(other, "3.11") is None
 
 
 def test_headers_are_kept_aside(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
-    aside = packs.packed(pin).headers
+    aside = packs.pack(pin).headers
     assert aside
     files = [info.name for info in members(packs, aside.digest) if info.isfile()]
     assert files == ["headers/nvidia/cublas/include/cublas.h"]
@@ -99,23 +99,23 @@ def test_headers_are_kept_aside(tmp_path: Path) -> None:
 
 def test_untrimmed_it_has_all_files_and_nothing_aside(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), replace(packer(tmp_path), trim=False)
-    packed = packs.packed(pin)
-    assert {f"nvidia/{name}" for name in FILES} < names(packs, packed)
-    assert packed.headers is None
+    layer = packs.pack(pin)
+    assert {f"nvidia/{name}" for name in FILES} < names(packs, layer)
+    assert layer.headers is None
 
 
 def test_every_member_is_roots_and_of_one_time_and_in_order(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
-    found = members(packs, packs.packed(pin).layer.blob.digest)
-    assert {(info.uid, info.gid, info.uname, info.gname, info.mtime) for info in found} == {(0, 0, "", "", 315532800)}
-    assert {(info.isdir(), info.mode) for info in found} == {(True, 0o755), (False, 0o644)}
-    assert found[0].name == "nvidia"
-    assert [info.name for info in found] == sorted((info.name for info in found), key=lambda name: name.split("/"))
+    matches = members(packs, packs.pack(pin).layer.blob.digest)
+    assert {(info.uid, info.gid, info.uname, info.gname, info.mtime) for info in matches} == {(0, 0, "", "", 315532800)}
+    assert {(info.isdir(), info.mode) for info in matches} == {(True, 0o755), (False, 0o644)}
+    assert matches[0].name == "nvidia"
+    assert [info.name for info in matches] == sorted((info.name for info in matches), key=lambda name: name.split("/"))
 
 
 def test_the_digests_are_those_of_the_blob_and_of_its_archive(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
-    layer = packs.packed(pin).layer
+    layer = packs.pack(pin).layer
     blob = packs.store.path(layer.blob.digest).read_bytes()
     archive = zstandard.ZstdDecompressor().decompressobj().decompress(blob)
     assert layer.blob.digest == f"sha256:{hashlib.sha256(blob).hexdigest()}"
@@ -125,7 +125,7 @@ def test_the_digests_are_those_of_the_blob_and_of_its_archive(tmp_path: Path) ->
 
 def test_the_same_wheel_is_the_same_layer_wherever_it_is_packed(tmp_path: Path) -> None:
     pin = wheel(tmp_path / "wheels")
-    assert packer(tmp_path, "one").packed(pin) == packer(tmp_path, "other").packed(pin)
+    assert packer(tmp_path, "one").pack(pin) == packer(tmp_path, "other").pack(pin)
 
 
 def compile_(sources: Path, final: str, folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_folder_of_wheels_may_be_named_from_where_one_stands(tmp_path: Path, m
     pin = wheel(tmp_path / "wheels")
     monkeypatch.chdir(tmp_path)
     packs = replace(packer(tmp_path), pip=PipConfig(find_links=("wheels",), no_index=True))
-    assert packs.packed(pin)
+    assert packs.pack(pin)
 
 
 def test_each_python_gets_the_wheel_that_fits_it_best(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_each_python_gets_the_wheel_that_fits_it_best(tmp_path: Path) -> None:
     files = {"nvidia/__init__.py": b"", "nvidia/own.py": b""}
     own = write_wheel(tmp_path / "wheels", NAME, VERSION, files, tag="cp313-cp313-manylinux2014_x86_64")
     pin, packs = replace(general, hashes=(*general.hashes, own)), packer(tmp_path)
-    packed = {python: replace(packs, python=python).packed(pin) for python in ("3.11", "3.12", "3.13")}
-    assert packed["3.11"] == packed["3.12"]
-    assert "nvidia/own.py" in packed["3.13"].names
-    assert "nvidia/own.py" not in packed["3.12"].names
+    layers = {python: replace(packs, python=python).pack(pin) for python in ("3.11", "3.12", "3.13")}
+    assert layers["3.11"] == layers["3.12"]
+    assert "nvidia/own.py" in layers["3.13"].names
+    assert "nvidia/own.py" not in layers["3.12"].names
 
 
 def test_a_wheel_that_cannot_be_laid_out_is_named_with_its_file(tmp_path: Path) -> None:
@@ -160,17 +160,17 @@ def test_a_wheel_that_cannot_be_laid_out_is_named_with_its_file(tmp_path: Path) 
     pin, packs = Pin(name=NAME, version=VERSION, hashes=(digest,)), packer(tmp_path)
     (wheel,) = folder.iterdir()
     with pytest.raises(BuildError, match=f"{wheel.name} cannot be packed: nvidia/more.py"):
-        packs.packed(pin)
+        packs.pack(pin)
     assert packs.store.find(packs.key(pin)) is None
     assert not list(packs.store.folder.glob(".packing-*"))
 
 
 def test_what_is_kept_is_not_packed_again(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
-    packed = packs.packed(pin)
+    layer = packs.pack(pin)
     for path in (tmp_path / "wheels").iterdir():
         path.unlink()
-    assert packs.packed(pin) == packed
+    assert packs.pack(pin) == layer
 
 
 def test_another_hash_python_root_or_trimming_is_another_layer(tmp_path: Path) -> None:
@@ -187,22 +187,22 @@ def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpre
         "torch-2.10.0.dist-info/entry_points.txt": b"[console_scripts]\ntorchrun = torch:main\n",
     }
     pin = torch(tmp_path / "wheels", files)
-    given = list[list[str]]()
+    arguments = list[list[str]]()
 
     def compile_these(sources: Path, final: str, folder: Path) -> None:
-        given.append(sorted(path.relative_to(sources).as_posix() for path in sources.rglob("*") if path.is_file()))
+        arguments.append(sorted(path.relative_to(sources).as_posix() for path in sources.rglob("*") if path.is_file()))
         compile_(sources, final, folder)
 
     compiler = compiler_of("this one", compile_these)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
-    bytecode, blob = packs.compiled(pin, compiler), packs.packed(pin).layer.blob.digest
-    assert given == [["torch/__init__.py"]]
+    bytecode, blob = packs.compile(pin, compiler), packs.pack(pin).layer.blob.digest
+    assert arguments == [["torch/__init__.py"]]
     ((name, data),) = members_text(packs, bytecode.layer.blob.digest).items()
     assert f"pytorch/{bytecode.names[0]}" == name
     assert marshal.loads(data[16:]).co_filename == "/pytorch/torch/__init__.py"
-    found = {info.name: info for info in members(packs, blob)}
+    matches = {info.name: info for info in members(packs, blob)}
     for info in members(packs, bytecode.layer.blob.digest):  # the same folders: either layer may come first
-        assert not info.isdir() or info.name.endswith("__pycache__") or same(info, found[info.name])
+        assert not info.isdir() or info.name.endswith("__pycache__") or same(info, matches[info.name])
     script = members_text(packs, blob)["pytorch/bin/torchrun"]
     assert script.startswith(b"#!/opt/venv/bin/python\n")
     record = members_text(packs, blob)["pytorch/torch-2.10.0.dist-info/RECORD"].decode()
@@ -223,7 +223,7 @@ def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_pack
     files = {"torch/__init__.py": b"x = 1\n"}
     pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
-    packs.compiled(pin, compiler_of("this one", compile_))
+    packs.compile(pin, compiler_of("this one", compile_))
     shutil.rmtree(tmp_path / "wheels")
     calls = list[str]()
 
@@ -232,46 +232,46 @@ def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_pack
         compile_(sources, "/other", folder)
 
     other = compiler_of("another", compile_otherwise)
-    assert packs.compiled(pin, other) == packs.compiled(pin, other)
-    assert packs.compiled(pin, other) != packs.compiled(pin, compiler_of("this one", compile_otherwise))
+    assert packs.compile(pin, other) == packs.compile(pin, other)
+    assert packs.compile(pin, other) != packs.compile(pin, compiler_of("this one", compile_otherwise))
     assert calls == ["/pytorch"]
 
 
 def test_the_same_python_in_another_base_compiles_nothing_again_and_is_asked_once(tmp_path: Path) -> None:
     pin = torch(tmp_path / "wheels", {"torch/__init__.py": b"x = 1\n"})
-    packs, asked = replace(packer(tmp_path), root="/pytorch", modules=True), list[str]()
+    packs, queries = replace(packer(tmp_path), root="/pytorch", modules=True), list[str]()
 
     def python() -> str:
-        asked.append("cpython-311 3.11.2 (main, Apr 28 2025)")
-        return asked[0]
+        queries.append("cpython-311 3.11.2 (main, Apr 28 2025)")
+        return queries[0]
 
     def fail(sources: Path, final: str, folder: Path) -> None:
         raise BuildError("compiled again")
 
-    first = packs.compiled(pin, compiler_of("a base", compile_, python="cpython-311 3.11.2 (main, Apr 28 2025)"))
+    first = packs.compile(pin, compiler_of("a base", compile_, python="cpython-311 3.11.2 (main, Apr 28 2025)"))
     updated = Compiler(base_id="its next release", python_id=python, compile=fail)
-    assert packs.compiled(pin, updated) == packs.compiled(pin, updated) == first
-    assert len(asked) == 1
+    assert packs.compile(pin, updated) == packs.compile(pin, updated) == first
+    assert len(queries) == 1
     with pytest.raises(BuildError, match="compiled again"):
-        packs.compiled(pin, compiler_of("another", fail, python="cpython-311 3.11.2 (main, Jun 30 2026)"))
+        packs.compile(pin, compiler_of("another", fail, python="cpython-311 3.11.2 (main, Jun 30 2026)"))
 
 
 def test_modules_are_hashed_before_they_are_compiled(tmp_path: Path) -> None:
     pin = torch(tmp_path / "wheels", {"torch/__init__.py": b"x = 1\n"})
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
-    modules = packs.packed(pin).modules
+    modules = packs.pack(pin).modules
     assert modules
-    damage(packs.store.path(modules.digest), seen=False)
+    damage(packs.store.path(modules.digest), is_seen=False)
     with pytest.raises(BuildError, match="was removed"):
-        packs.compiled(pin, compiler_of("this one", compile_))
-    assert packs.compiled(pin, compiler_of("this one", compile_)), "it is packed again"
+        packs.compile(pin, compiler_of("this one", compile_))
+    assert packs.compile(pin, compiler_of("this one", compile_)), "it is packed again"
 
 
 def test_a_wheel_without_modules_has_a_layer_of_bytecode_without_files(tmp_path: Path) -> None:
     files = {"torch/lib/libtorch.so": b"\x7fELF"}
     pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
-    bytecode = packs.compiled(pin, compiler_of("this one", compile_))
+    bytecode = packs.compile(pin, compiler_of("this one", compile_))
     assert [info.name for info in members(packs, bytecode.layer.blob.digest)] == ["pytorch"]
 
 
@@ -284,25 +284,25 @@ def test_a_compiler_that_fails_is_told_and_no_bytecode_is_kept(tmp_path: Path) -
 
     packs, compiler = replace(packer(tmp_path), root="/pytorch", modules=True), compiler_of("none", fail)
     with pytest.raises(BuildError, match="no builder"):
-        packs.compiled(pin, compiler)
+        packs.compile(pin, compiler)
     assert packs.store.find(packs.bytecode_key(pin, "none")) is None
 
 
-@pytest.mark.parametrize("made", [(), ("triton/other.py",), ("torch/__init__.py", "triton/other.py")])
+@pytest.mark.parametrize("items", [(), ("triton/other.py",), ("torch/__init__.py", "triton/other.py")])
 def test_bytecode_that_is_not_of_the_wheels_modules_is_refused_and_not_kept(
-    tmp_path: Path, made: tuple[str, ...]
+    tmp_path: Path, items: tuple[str, ...]
 ) -> None:
     pin = torch(tmp_path / "wheels", {"torch/__init__.py": b"x = 1\n", "torch/a.py": b"syntax error"})
 
     def compile_others(sources: Path, final: str, folder: Path) -> None:
-        for name in made:
+        for name in items:
             path = folder / cache_from_source(name)
             path.parent.mkdir(parents=True)
             path.write_bytes(b"")
 
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
     with pytest.raises(BuildError, match=r"the bytecode of torch is not its own: (there is none|triton/other\.py)"):
-        packs.compiled(pin, compiler_of("others", compile_others))
+        packs.compile(pin, compiler_of("others", compile_others))
     assert packs.store.find(packs.bytecode_key(pin, "others")) is None
 
 
@@ -310,7 +310,7 @@ def test_a_wheel_of_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) 
     wheel(tmp_path / "wheels")
     packs, pin = packer(tmp_path), Pin(name=NAME, version=VERSION, hashes=("sha256:" + "0" * 64,))
     with pytest.raises(BuildError, match=f"{NAME} {VERSION}: no folder and no index"):
-        packs.packed(pin)
+        packs.pack(pin)
     assert packs.store.find(packs.key(pin)) is None
     assert not list(packs.store.folder.glob(".work-*"))
 
@@ -321,37 +321,37 @@ def test_a_packer_that_is_to_stop_packs_nothing(tmp_path: Path) -> None:
     packs = replace(packer(tmp_path), stopping=stopping)
     pin = wheel(tmp_path / "wheels")
     with pytest.raises(KeyboardInterrupt):
-        packs.packed(pin)
+        packs.pack(pin)
     assert packs.store.find(packs.key(pin)) is None
 
 
 def test_a_layer_that_can_be_fetched_is_not_packed(tmp_path: Path) -> None:
     pin = wheel(tmp_path / "wheels")
     theirs, ours = packer(tmp_path, "theirs"), packer(tmp_path, "ours")
-    expected, asked = theirs.packed(pin), list[str]()
+    expected, queries = theirs.pack(pin), list[str]()
 
-    def fetch(key: str, folder: Path, go_on: Callable[[], object]) -> Packed | None:
-        asked.append(key)
-        found = theirs.store.find(key)
-        for name, blob in found.files.items() if found else ():
+    def fetch(key: str, folder: Path, go_on: Callable[[], object]) -> PackedLayer | None:
+        queries.append(key)
+        layer = theirs.store.find(key)
+        for name, blob in layer.files.items() if layer else ():
             go_on()
             shutil.copy(theirs.store.path(blob.digest), folder / name)
-        return found
+        return layer
 
     shutil.rmtree(tmp_path / "wheels")  # to pack is not possible any more
     fetching = replace(ours, store=replace(ours.store, fetch=fetch))
-    assert fetching.packed(pin) == fetching.packed(pin) == expected
-    assert asked == [fetching.key(pin)]
+    assert fetching.pack(pin) == fetching.pack(pin) == expected
+    assert queries == [fetching.key(pin)]
     assert ours.store.find(ours.key(pin)) == expected
     fetching.stopping.set()
     shutil.rmtree(ours.store.folder)
     with pytest.raises(KeyboardInterrupt):
-        fetching.packed(pin)
+        fetching.pack(pin)
 
 
 def test_a_layer_that_cannot_be_fetched_is_packed(tmp_path: Path) -> None:
     pin = wheel(tmp_path / "wheels")
-    ours, asked = packer(tmp_path), list[str]()
-    store = replace(ours.store, fetch=lambda key, folder, go_on: asked.append(key))
-    assert replace(ours, store=store).packed(pin) == packer(tmp_path, "other").packed(pin)
-    assert asked
+    ours, queries = packer(tmp_path), list[str]()
+    store = replace(ours.store, fetch=lambda key, folder, go_on: queries.append(key))
+    assert replace(ours, store=store).pack(pin) == packer(tmp_path, "other").pack(pin)
+    assert queries

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import Fetched
+from torchbake.build.wheel_fetch import FetchedArchive
 from torchbake.build.wheel_records import Hashes, WheelRecords
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
@@ -34,7 +34,7 @@ def pin_of(folder: Path, **words: str) -> Pin:
     return Pin(name=NAME, version=VERSION, hashes=(write_wheel(folder, NAME, VERSION, FILES, **words),))
 
 
-def found(records: WheelRecords, pin: Pin, *folders: Path, stopping: threading.Event | None = None) -> Hashes:
+def find(records: WheelRecords, pin: Pin, *folders: Path, stopping: threading.Event | None = None) -> Hashes:
     pip = PipConfig(find_links=tuple(map(str, folders)), no_index=True)
     return records.find_or_fetch(pin, pip, "3.11", (), stopping or threading.Event())
 
@@ -45,7 +45,7 @@ def wheel_in(folder: Path) -> Path:
 
 
 def test_the_hashes_are_those_of_the_wheels_record(records: WheelRecords, wheels: Path) -> None:
-    hashes = found(records, pin_of(wheels), wheels)
+    hashes = find(records, pin_of(wheels), wheels)
     assert {name: hashes[name] for name in FILES} == {
         name: hashlib.sha256(data).hexdigest() for name, data in FILES.items()
     }
@@ -54,9 +54,9 @@ def test_the_hashes_are_those_of_the_wheels_record(records: WheelRecords, wheels
 
 def test_a_record_that_is_kept_needs_no_wheel(records: WheelRecords, wheels: Path) -> None:
     pin = pin_of(wheels)
-    hashes = found(records, pin, wheels)
+    hashes = find(records, pin, wheels)
     wheel_in(wheels).unlink()
-    assert found(records, pin) == hashes
+    assert find(records, pin) == hashes
 
 
 def damages(record: Path) -> Iterator[str]:
@@ -68,12 +68,12 @@ def damages(record: Path) -> Iterator[str]:
 
 def test_a_damaged_record_is_fetched_again(records: WheelRecords, wheels: Path) -> None:
     pin = pin_of(wheels)
-    hashes = found(records, pin, wheels)
-    (kept,) = records.folder.iterdir()
-    for damage in damages(kept):
-        kept.write_text(damage)
+    hashes = find(records, pin, wheels)
+    (path,) = records.folder.iterdir()
+    for damage in damages(path):
+        path.write_text(damage)
         assert records.find(pin, "3.11") is None
-        assert found(records, pin, wheels) == hashes
+        assert find(records, pin, wheels) == hashes
 
 
 def test_another_archive_than_the_locks_gives_no_hashes(records: WheelRecords, wheels: Path) -> None:
@@ -81,14 +81,14 @@ def test_another_archive_than_the_locks_gives_no_hashes(records: WheelRecords, w
     with zipfile.ZipFile(wheel_in(wheels), "a") as altered:
         altered.writestr("more", "")
     with pytest.raises(BuildError, match="no folder and no index"):
-        found(records, pin, wheels)
+        find(records, pin, wheels)
     assert records.find(pin, "3.11") is None
 
 
 def test_a_wheel_that_nobody_has_is_an_error(records: WheelRecords, wheels: Path) -> None:
     pin = pin_of(wheels)
     with pytest.raises(BuildError, match="no folder and no index"):
-        found(records, pin)
+        find(records, pin)
 
 
 def test_each_python_gets_the_record_of_its_own_wheel(records: WheelRecords, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_each_python_gets_the_record_of_its_own_wheel(records: WheelRecords, tmp
     both = Pin(name=NAME, version=VERSION, hashes=tuple(pin.hashes[0] for pin in pins.values()))
     for tag, pin in pins.items():
         wheel = wheel_in(tmp_path / tag)
-        records.keep(Fetched(name=wheel.name, path=wheel, digest=pin.hashes[0]))
+        records.keep(FetchedArchive(name=wheel.name, path=wheel, digest=pin.hashes[0]))
     assert (records.find(both, "3.11"), records.find(both, "3.13")) == tuple(
         records.find(pin, python) for pin, python in zip(pins.values(), ("3.11", "3.13"), strict=True)
     )
@@ -115,5 +115,5 @@ def test_a_wheel_without_a_record_is_an_error(
             for name, data in content.items():
                 archive.writestr(name, data)
     with pytest.raises(BuildError, match="has no RECORD"):
-        records.keep(Fetched(name=wheel.name, path=wheel, digest="sha256:" + "0" * 64))
+        records.keep(FetchedArchive(name=wheel.name, path=wheel, digest="sha256:" + "0" * 64))
     assert not records.folder.exists()

@@ -30,8 +30,8 @@ def pinned(content: str = "a wheel", name: str = "torch", version: str = "2.10.0
 
 
 def path_of(pin: Pin, folders: Iterable[Path], python: str) -> Path | None:
-    found = find_wheel(pin, folders, python)
-    return found[0] if found else None
+    matches = find_wheel(pin, folders, python)
+    return matches[0] if matches else None
 
 
 def index(folder: Path, name: str, *links: str) -> None:

@@ -26,8 +26,8 @@ class _Strict(yaml.CSafeLoader):
 
 
 def defaults() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
-    return found
+    matches: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    return matches
 
 
 def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -57,30 +57,30 @@ def objects(values: Mapping[str, Any], namespace: str = "team") -> Objects:
 
 def by_name(texts: Iterable[str]) -> Objects:
     """Parse the objects of rendered texts."""
-    found = [each for text in texts for each in yaml.load_all(text, _Strict) if each]
-    named = {(each["kind"], each["metadata"]["name"]): each for each in found}
-    assert len(named) == len(found)
-    return named
+    matches = [each for text in texts for each in yaml.load_all(text, _Strict) if each]
+    names = {(each["kind"], each["metadata"]["name"]): each for each in matches}
+    assert len(names) == len(matches)
+    return names
 
 
-def one(found: Objects, kind: str) -> Any:
-    (each,) = [each for (its, _), each in found.items() if its == kind]
+def one(matches: Objects, kind: str) -> Any:
+    (each,) = [each for (its, _), each in matches.items() if its == kind]
     return each
 
 
-def pod(found: Objects) -> Any:
+def pod(matches: Objects) -> Any:
     """Return the spec of a node's pod."""
-    (owner,) = [each for each in found.values() if each["kind"] in ("Job", "StatefulSet")]
+    (owner,) = [each for each in matches.values() if each["kind"] in ("Job", "StatefulSet")]
     return owner["spec"]["template"]["spec"]
 
 
-def container(found: Objects) -> Any:
-    (only,) = pod(found)["containers"]
+def container(matches: Objects) -> Any:
+    (only,) = pod(matches)["containers"]
     return only
 
 
-def env(found: Objects) -> dict[str, str]:
-    return {each["name"]: each.get("value", "") for each in container(found)["env"]}
+def env(matches: Objects) -> dict[str, str]:
+    return {each["name"]: each.get("value", "") for each in container(matches)["env"]}
 
 
 def problem(values: Mapping[str, Any]) -> str:

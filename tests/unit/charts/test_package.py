@@ -23,9 +23,9 @@ RELEASED = dict(zip(IMAGES, (IMAGE, INIT), strict=True))
 
 
 def test_helm_installs_the_released_images() -> None:
-    made = package(CHART, RELEASED)
-    with helm_python.Chart.load_archive(made.data) as chart:
-        assert chart.metadata == {**made.metadata}
+    product = package(CHART, RELEASED)
+    with helm_python.Chart.load_archive(product.data) as chart:
+        assert chart.metadata == {**product.metadata}
         assert (chart.version, chart.metadata["appVersion"]) == (f"0.1.0+{TAG}", TAG)
         texts = chart.render({"volumePermissions": {"enabled": True}, "entrypoint": {"file": "a.py"}}, name="demo")
     (job,) = [yaml.safe_load(text) for name, text in texts.items() if name.endswith("/job.yaml")]
@@ -37,9 +37,9 @@ def test_helm_installs_the_released_images() -> None:
 
 def test_it_holds_what_helms_own_package_does(tmp_path: Path) -> None:
     with tarfile.open(helm_python.package(CHART, destination=tmp_path)) as theirs:
-        wanted = {*theirs.getnames()} - {"pytorch/.helmignore"}
+        expected_values = {*theirs.getnames()} - {"pytorch/.helmignore"}
     with tarfile.open(fileobj=io.BytesIO(package(CHART, RELEASED).data)) as ours:
-        assert {*ours.getnames()} == wanted
+        assert {*ours.getnames()} == expected_values
         assert {entry.mtime for entry in ours} == {0}
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.images.adding import holds, left_to
 from tests.images.subject import Subject
 from torchbake.checks.derived import is_tag_of, origin_of
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.matrix.project import Project
 from torchbake.oci.labels import ID
 
@@ -18,11 +18,11 @@ OURS, MINE = f"ghcr.io/acme/pytorch:{CPU}-r3", "me/mine:1"
 _LAYERS = {"ours": ("a", "b"), "mine": ("a", "b", "c"), "settings": ("a", "b"), "other": ("a", "x", "c")}
 
 
-def image(digest: str, *tags: str, row: str = CPU) -> Image:
-    return Image(digest=digest, tags=tags, labels={ID: row}, size_bytes=1)
+def image(digest: str, *tags: str, row: str = CPU) -> EngineImage:
+    return EngineImage(digest=digest, tags=tags, labels={ID: row}, size_bytes=1)
 
 
-def found(project: Project, mine: Image, images: Mapping[str, Image]) -> str:
+def find(project: Project, mine: EngineImage, images: Mapping[str, EngineImage]) -> str:
     origin = origin_of(mine, project, images, _LAYERS.__getitem__)
     return origin.ref if origin else ""
 
@@ -30,19 +30,19 @@ def found(project: Project, mine: Image, images: Mapping[str, Image]) -> str:
 @pytest.mark.parametrize(("digest", "derived"), [("mine", True), ("settings", True), ("other", False), ("ours", False)])
 def test_it_begins_with_the_layers_of_an_image_that_is_not_itself(project: Project, digest: str, derived: bool) -> None:
     mine = image(digest, MINE)
-    assert found(project, mine, {OURS: image("ours", OURS), MINE: mine}) == (OURS if derived else "")
+    assert find(project, mine, {OURS: image("ours", OURS), MINE: mine}) == (OURS if derived else "")
 
 
 def test_of_several_names_that_of_the_rows_own_repository_is_told(project: Project) -> None:
     mine, first, own = image("mine", MINE), f"a/copy:{CPU}", f"torchbake/pytorch:{CPU}"
-    assert found(project, mine, {name: image("ours", first, own, OURS) for name in (first, own, OURS)}) == own
+    assert find(project, mine, {name: image("ours", first, own, OURS) for name in (first, own, OURS)}) == own
 
 
 def test_an_image_of_another_row_or_name_is_no_image_of_ours(project: Project) -> None:
     mine = image("mine", MINE)
-    assert found(project, mine, {"me/base:1": image("ours", "me/base:1")}) == ""
-    assert found(project, mine, {OURS: image("ours", OURS, row="2.13.0-cpu-devel-debian12")}) == ""
-    assert found(project, replace(mine, labels={}), {OURS: image("ours", OURS)}) == ""
+    assert find(project, mine, {"me/base:1": image("ours", "me/base:1")}) == ""
+    assert find(project, mine, {OURS: image("ours", OURS, row="2.13.0-cpu-devel-debian12")}) == ""
+    assert find(project, replace(mine, labels={}), {OURS: image("ours", OURS)}) == ""
 
 
 @pytest.mark.parametrize(

@@ -37,5 +37,5 @@ def test_a_python_that_leaves_out_its_folder_finds_the_checks(monkeypatch: pytes
 
 
 def test_each_check_is_for_an_image_of_some_row() -> None:
-    found = {name for spec in ROWS for name in missing_checks(verdict(check("x.y")), spec)}
-    assert {one.id for one in catalogue()} <= found
+    matches = {name for spec in ROWS for name in missing_checks(verdict(check("x.y")), spec)}
+    assert {one.id for one in catalogue()} <= matches

@@ -7,11 +7,11 @@ from torchbake.checks import gpu as rule
 from torchbake.checks.gpu import family_of, find_gpu
 from torchbake.checks.smoke_run import Session
 from torchbake.core.paths import TOOLKIT
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import GpuAccess
 from torchbake.matrix.project import load_project
 
 IMAGE = "acme/pytorch:cpu"
-CDI = Gpu(how="cdi", reason="the engine says so")
+CDI = GpuAccess(how="cdi", reason="the engine says so")
 SPECS = load_project(TOOLKIT / "matrix.yaml").expansion.specs
 
 
@@ -60,10 +60,10 @@ def test_an_engine_is_trusted_to_have_a_gpu_when_a_container_got_it(
 ) -> None:
     daemon = daemon_with(gpu=there)
     monkeypatch.setattr(rule, "look_for_gpu", lambda _: CDI)
-    found = find_gpu(daemon.engine, IMAGE, family, mode, session)
-    assert found.how == how
+    value = find_gpu(daemon.engine, IMAGE, family, mode, session)
+    assert value.how == how
     if not there:
-        assert found.reason == (
+        assert value.reason == (
             "the engine says so, but it cannot start a container with it: could not select device driver"
         )
     assert not daemon.boxes

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.processes import Process, Processes, interrupt
 from torchbake.checks import pytest_run as module
-from torchbake.checks.pytest_run import SUITE_CHECK, Options, Suite, Target, TestRun
+from torchbake.checks.pytest_run import SUITE_CHECK, CheckOptions, CheckTarget, Suite, TestRun
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, dump_results
 
 PASSED, FAILED, NOT_RUN = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_RUN
@@ -24,21 +24,21 @@ def check(name: str = "files.setuid", outcome: Outcome = PASSED, reason: str = "
     return CheckResult(id=name, outcome=outcome, reason=reason)
 
 
-def target(name: str, **changes: Any) -> Target:
-    given: dict[str, Any] = {
+def target(name: str, **changes: Any) -> CheckTarget:
+    arguments: dict[str, Any] = {
         "name": name, "ref": f"acme/pytorch:{name}", "row": name, "digest": f"sha256:{name}", "suite": "sha256:suite",
     }  # fmt: skip
-    return Target(**given | changes)
+    return CheckTarget(**arguments | changes)
 
 
 @dataclass
 class Suites:
-    """pytest in memory. ``found`` are the checks that it writes, by image; ``does`` are further actions, by image."""
+    """pytest in memory. ``matches`` are the checks that it writes, by image; ``does`` are further actions, by image."""
 
     folder: Path
-    found: dict[str, Iterable[CheckResult]] = field(default_factory=dict)
+    matches: dict[str, Iterable[CheckResult]] = field(default_factory=dict)
     does: dict[str, Callable[[Process], int]] = field(default_factory=dict)
-    kept: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
     running: int = 0
     most_at_once: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -51,20 +51,20 @@ class Suites:
         code = self.does[name](process) if name in self.does else 0
         with self.lock:
             self.running -= 1
-        if name in self.found:
-            checks = tuple(self.found[name])
+        if name in self.matches:
+            checks = tuple(self.matches[name])
             Path(process.option("--results")).write_text(dump_results(checks))
             code = code or int(any(one.outcome is FAILED for one in checks))
         return code
 
-    def run(self, *targets: Target, jobs: int = 2, **options: Any) -> dict[str, Verdict]:
+    def run(self, *targets: CheckTarget, jobs: int = 2, **options: Any) -> dict[str, Verdict]:
         """The verdicts by name, in the order in which they came."""
-        suite = Suite(Path("tests/images"), Options(**options), cwd=self.folder)
+        suite = Suite(Path("tests/images"), CheckOptions(**options), cwd=self.folder)
         verdicts = TestRun(suite=suite, folder=self.folder, keep=self.keep).run(targets, jobs=jobs)
         return {one.id: one for one in verdicts}
 
-    def keep(self, tested: Target, verdict: Verdict) -> Path:
-        self.kept[tested.name] = verdict
+    def keep(self, tested: CheckTarget, verdict: Verdict) -> Path:
+        self.verdicts[tested.name] = verdict
         return self.folder / f"{tested.name}.md"
 
 
@@ -91,15 +91,15 @@ def wait_for(what: Callable[[], object]) -> int:
 @pytest.mark.usefixtures("processes")
 def test_each_image_has_the_verdict_of_its_own_checks_in_the_order_asked_for(suites: Suites) -> None:
     """The first one ends last."""
-    suites.found = {"a": [check()], "b": [check(outcome=FAILED, reason="it is there")], "c": [check(outcome=NOT_RUN)]}
-    suites.does = {"a": lambda _: wait_for(lambda: {"b", "c"} <= set(suites.kept))}
+    suites.matches = {"a": [check()], "b": [check(outcome=FAILED, reason="it is there")], "c": [check(outcome=NOT_RUN)]}
+    suites.does = {"a": lambda _: wait_for(lambda: {"b", "c"} <= set(suites.verdicts))}
     verdicts = suites.run(target("a"), target("b"), target("c"))
     assert list(verdicts) == ["a", "b", "c"]
     assert [one.outcome for one in verdicts.values()] == [PASSED, FAILED, NOT_RUN]
-    assert suites.kept == verdicts
+    assert suites.verdicts == verdicts
     one = verdicts["b"]
     assert (one.image, one.digest, one.suite, one.gpu) == ("acme/pytorch:b", "sha256:b", "sha256:suite", "auto")
-    assert one.checks == tuple(suites.found["b"])
+    assert one.checks == tuple(suites.matches["b"])
 
 
 @pytest.mark.usefixtures("processes")
@@ -113,7 +113,7 @@ def test_no_more_images_than_asked_for_are_tested_side_by_side(suites: Suites, j
         return 0
 
     for name in "abc":
-        suites.found[name], suites.does[name] = [check()], work
+        suites.matches[name], suites.does[name] = [check()], work
     suites.run(target("a"), target("b"), target("c"), jobs=jobs)
     assert suites.most_at_once == jobs
 
@@ -154,16 +154,16 @@ def test_checks_that_do_not_end_are_asked_to_then_made_to_and_are_no_pass(
         return process.hear() if stubborn else 128 + number
 
     monkeypatch.setattr(module, "_PATIENCE", 0.2)
-    suites.does, suites.found = {"a": hang}, {"a": [check()]}
+    suites.does, suites.matches = {"a": hang}, {"a": [check()]}
     checks = suites.run(target("a"), timeout=0.05)["a"].checks
     assert "did not end within 0.05 s" in checks[-1].reason
     assert checks[-1].outcome is FAILED
-    assert processes.all[0].heard == ([signal.SIGINT, signal.SIGKILL] if stubborn else [signal.SIGINT])
+    assert processes.all[0].messages == ([signal.SIGINT, signal.SIGKILL] if stubborn else [signal.SIGINT])
 
 
 @pytest.mark.usefixtures("processes")
 def test_a_failure_that_may_be_is_waived_with_its_reason_and_no_other(suites: Suites) -> None:
-    suites.found = {"a": [check("users.root", FAILED, "uid 0"), check("files.setuid", FAILED, "su"), check("x")]}
+    suites.matches = {"a": [check("users.root", FAILED, "uid 0"), check("files.setuid", FAILED, "su"), check("x")]}
     verdict = suites.run(target("a", waivers={"users.root": "it is an init image"}))["a"]
     assert [(one.id, one.outcome) for one in verdict.checks] == [
         ("users.root", Outcome.WAIVED), ("files.setuid", FAILED), ("x", PASSED),
@@ -176,7 +176,7 @@ def test_a_suite_is_asked_for_what_the_options_say_and_inherits_none_of_pytests(
 ) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
-    suites.found = {"a": [check()]}
+    suites.matches = {"a": [check()]}
     suites.run(target("a"), nodes=3, nproc=4, gpu="require", only=("files.*", "x"), skip=("y",))
     (process,) = processes.all
     words = " ".join(process.command)
@@ -199,7 +199,7 @@ def test_nothing_that_a_suite_started_outlives_its_verdict(suites: Suites, proce
 
 @pytest.mark.usefixtures("processes")
 def test_what_failed_is_told_with_the_places_to_look_and_not_more_than_ten(suites: Suites, capsys: Streams) -> None:
-    suites.found = {"a": [check(f"files.{number}", FAILED, "it is there\nand more") for number in range(12)]}
+    suites.matches = {"a": [check(f"files.{number}", FAILED, "it is there\nand more") for number in range(12)]}
     suites.run(target("a"))
     output = capsys.readouterr().err
     assert [f"files.{number}: it is there\n" in output for number in (0, 9, 10)] == [True, True, False]
@@ -216,8 +216,8 @@ def test_how_far_the_checks_are_is_read_from_their_log(suites: Suites) -> None:
         process.say("tests/images/test_files.py::test_setuid[x] PASSED     [ 45%]\n")
         return wait_for(lambda: progress)
 
-    suites.does, suites.found = {"a": work}, {"a": [check()]}
-    Suite(Path(), Options(), cwd=suites.folder).judge(target("a"), suites.folder / "a.log", progress.append)
+    suites.does, suites.matches = {"a": work}, {"a": [check()]}
+    Suite(Path(), CheckOptions(), cwd=suites.folder).judge(target("a"), suites.folder / "a.log", progress.append)
     assert progress == ["45 %, after test_files.py::test_setuid[x]"]
 
 
@@ -225,21 +225,21 @@ def test_interrupted_it_keeps_the_verdicts_that_are_there_and_ends_the_rest(
     suites: Suites, processes: Processes
 ) -> None:
     def work(process: Process) -> int:
-        wait_for(lambda: "a" in suites.kept)
+        wait_for(lambda: "a" in suites.verdicts)
         interrupt()
         return 128 + process.hear()
 
-    suites.found = {"a": [check()]}
+    suites.matches = {"a": [check()]}
     suites.does = {"b": work}
     with pytest.raises(KeyboardInterrupt):
         suites.run(target("a"), target("b"), target("c"), jobs=1)
-    assert set(suites.kept) == {"a"}
+    assert set(suites.verdicts) == {"a"}
     assert [process.returncode for process in processes.all] == [0, 130]
-    assert processes.all[1].heard == [signal.SIGINT]
+    assert processes.all[1].messages == [signal.SIGINT]
 
 
 def test_a_suite_that_was_stopped_starts_no_more(suites: Suites, processes: Processes) -> None:
-    suite = Suite(Path(), Options(), cwd=suites.folder)
+    suite = Suite(Path(), CheckOptions(), cwd=suites.folder)
     suite.stop()
     with pytest.raises(KeyboardInterrupt):
         suite.judge(target("a"), suites.folder / "a.log", lambda _: None)
@@ -261,7 +261,7 @@ def test_results_that_cannot_be_read_fail_the_image(suites: Suites, text: str) -
 
 def test_two_images_never_share_a_log_or_results(suites: Suites, processes: Processes) -> None:
     refs: Mapping[str, str] = {"acme/a:1": "a", "acme/b:1": "b"}
-    suites.found = {"a": [check("of.a")], "b": [check("of.b")]}
+    suites.matches = {"a": [check("of.a")], "b": [check("of.b")]}
     verdicts = suites.run(*(target(name, ref=f"x:{short}", row=name) for name, short in refs.items()))
     assert [one.checks[0].id for one in verdicts.values()] == ["of.a", "of.b"]
     assert len({process.option("--results") for process in processes.all}) == 2

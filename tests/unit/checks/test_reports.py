@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.checks.test_verdict import FAILED, NOT_RUN, check, verdict
 from tests.unit.conftest import check_golden
 from torchbake.checks.markdown import markdown
-from torchbake.checks.reports import Reports, Tested, as_json, file_name, summary
+from torchbake.checks.reports import ImageResult, Reports, as_json, file_name, summary
 from torchbake.core.problem import Problem
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -36,12 +36,12 @@ NAME = BAD.id
 NOT_THERE = Problem(reason="not in the engine", remedy="Build it: nox -s build -- 2.9.1-cpu")
 
 
-def run_of(folder: Path) -> list[Tested]:
+def run_of(folder: Path) -> list[ImageResult]:
     page = folder / NAME / "abababababab.md"
     return [
-        Tested(name=NAME, ref=BAD.image, verdict=BAD, report=page, warning="out of date: its inputs changed"),
-        Tested(name="volume-permissions", ref="acme/volume-permissions:1", verdict=GOOD, reused=True, report=page),
-        Tested(name="2.9.1-cpu", ref="acme/pytorch:2.9.1-cpu", problem=NOT_THERE),
+        ImageResult(name=NAME, ref=BAD.image, verdict=BAD, report=page, warning="out of date: its inputs changed"),
+        ImageResult(name="volume-permissions", ref="acme/volume-permissions:1", verdict=GOOD, reused=True, report=page),
+        ImageResult(name="2.9.1-cpu", ref="acme/pytorch:2.9.1-cpu", problem=NOT_THERE),
     ]
 
 
@@ -101,10 +101,10 @@ def test_no_name_leaves_the_folder_of_reports(name: str) -> None:
 
 
 def test_the_latest_run_is_summed_up_in_two_files(tmp_path: Path) -> None:
-    tested = run_of(tmp_path)
-    page = Reports(folder=tmp_path).summarise(tested)
-    assert page.read_text() == summary(tested, tmp_path)
-    assert json.loads((tmp_path / "summary.json").read_text()) == as_json(tested)
+    results = run_of(tmp_path)
+    page = Reports(folder=tmp_path).summarise(results)
+    assert page.read_text() == summary(results, tmp_path)
+    assert json.loads((tmp_path / "summary.json").read_text()) == as_json(results)
 
 
 def test_a_run_for_programs_has_every_image_also_one_that_is_not_there(tmp_path: Path) -> None:

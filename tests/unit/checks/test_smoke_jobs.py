@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from entrypoints.pytorch.launch.contract import contract_of
 from entrypoints.pytorch.payloads import cli as payloads
 from tests.images.checks import as_markdown, smoke_checks
-from torchbake.checks.smoke_jobs import PAYLOADS, Job, Layout, Options, jobs_of, nodes_of
+from torchbake.checks.smoke_jobs import PAYLOADS, RankLayout, SmokeJob, SmokeOptions, jobs_of, nodes_of
 from torchbake.checks.smoke_run import OnHost, Session
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.problem import unknown
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import GpuAccess
 from torchbake.oci.labels import versions_in
 
-NONE = Gpu(how="none", reason="the engine has no nvidia runtime")
-CDI = Gpu(how="cdi", reason="/etc/cdi/nvidia.yaml describes it")
-DDP = Job(payloads=("ddp",), device="cpu", layout=Layout(nodes=2, nproc=2, order="workers-first"))
+NONE = GpuAccess(how="none", reason="the engine has no nvidia runtime")
+CDI = GpuAccess(how="cdi", reason="/etc/cdi/nvidia.yaml describes it")
+DDP = SmokeJob(payloads=("ddp",), device="cpu", layout=RankLayout(nodes=2, nproc=2, order="workers-first"))
 
 
-def ids(family: str, gpu: Gpu = NONE, **options: Any) -> list[str]:
-    return [name for job in jobs_of(family, gpu, Options(**options)) for name in job.check_ids]
+def ids(family: str, gpu: GpuAccess = NONE, **options: Any) -> list[str]:
+    return [name for job in jobs_of(family, gpu, SmokeOptions(**options)) for name in job.check_ids]
 
 
 def only(results: tuple[CheckResult, ...]) -> CheckResult:
@@ -74,8 +74,8 @@ def test_a_cuda_image_is_judged_on_both_devices_wherever_it_runs() -> None:
     ("mode", "gpu", "reason"),
     [("auto", NONE, "no GPU: the engine has no nvidia runtime"), ("off", CDI, "GPU checks are off (--gpu off)")],
 )
-def test_without_a_gpu_only_what_needs_one_is_not_run(mode: str, gpu: Gpu, reason: str) -> None:
-    jobs = jobs_of("cuda", gpu, Options(gpu=mode))
+def test_without_a_gpu_only_what_needs_one_is_not_run(mode: str, gpu: GpuAccess, reason: str) -> None:
+    jobs = jobs_of("cuda", gpu, SmokeOptions(gpu=mode))
     assert {job.problem for job in jobs if job.device == "cuda"} == {unknown(reason)}
     assert {job.problem for job in jobs if job.device == "cpu"} == {None}
     results = [result for job in jobs if job.problem for result in job.not_started()]
@@ -83,24 +83,24 @@ def test_without_a_gpu_only_what_needs_one_is_not_run(mode: str, gpu: Gpu, reaso
 
 
 def test_where_a_gpu_is_required_to_have_none_is_a_failure_of_each_check_that_needs_it() -> None:
-    jobs = jobs_of("cuda", NONE, Options(gpu="require"))
+    jobs = jobs_of("cuda", NONE, SmokeOptions(gpu="require"))
     results = [result for job in jobs if job.problem for result in job.not_started()]
     assert {result.id for result in results} == set(ids("cuda")) - set(ids("cpu"))
     reason = "a GPU is required (--gpu require), but the engine has no nvidia runtime"
     assert {(result.outcome, result.reason) for result in results} == {(Outcome.FAILED, reason)}
     # A build for the CPU needs none, whatever is required of the others.
-    assert not any(job.problem for job in jobs_of("cpu", NONE, Options(gpu="require")))
+    assert not any(job.problem for job in jobs_of("cpu", NONE, SmokeOptions(gpu="require")))
 
 
 def test_with_a_gpu_all_is_run_and_only_the_jobs_on_cuda_get_it() -> None:
-    jobs = jobs_of("cuda", CDI, Options())
+    jobs = jobs_of("cuda", CDI, SmokeOptions())
     assert [job.problem for job in jobs] == [None] * len(jobs)
     assert all(job.given_gpu == (job.device == "cuda") for job in jobs)
 
 
 def test_nccl_asked_for_by_name_is_not_silently_left_out_on_a_cpu_image() -> None:
-    job = only(jobs_of("cpu", NONE, Options(payloads=("nccl",))))  # type: ignore[arg-type]
-    assert isinstance(job, Job)
+    job = only(jobs_of("cpu", NONE, SmokeOptions(payloads=("nccl",))))  # type: ignore[arg-type]
+    assert isinstance(job, SmokeJob)
     assert job.problem
     assert "CPU build" in job.problem.reason
 
@@ -118,7 +118,7 @@ def test_layouts() -> None:
     st.sampled_from(["cpu", "cuda"]),
     st.sampled_from([NONE, CDI]),
     st.builds(
-        Options,
+        SmokeOptions,
         gpu=st.sampled_from(["auto", "off"]),
         nodes=st.integers(1, 4),
         nproc=st.integers(1, 4),
@@ -128,7 +128,9 @@ def test_layouts() -> None:
         timeout=st.integers(1, 900),
     ),
 )
-def test_ids_are_unique_and_each_payload_that_was_asked_for_is_there(family: str, gpu: Gpu, options: Options) -> None:
+def test_ids_are_unique_and_each_payload_that_was_asked_for_is_there(
+    family: str, gpu: GpuAccess, options: SmokeOptions
+) -> None:
     jobs = jobs_of(family, gpu, options)
     names = [name for job in jobs for name in job.check_ids]
     assert len(names) == len(set(names))
@@ -138,7 +140,7 @@ def test_ids_are_unique_and_each_payload_that_was_asked_for_is_there(family: str
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 900))
 def test_every_node_is_told_the_same_job_and_a_rank_of_its_own(nodes: int, nproc: int, timeout: int) -> None:
-    job = replace(DDP, layout=Layout(nodes=nodes, nproc=nproc))
+    job = replace(DDP, layout=RankLayout(nodes=nodes, nproc=nproc))
     containers = nodes_of(job, {}, timeout)
     contracts = [contract_of(node.env) for node in containers]
     ranks = [contract.first_rank + local for contract in contracts for local in range(contract.nproc_per_node)]
@@ -158,7 +160,7 @@ def test_expected_versions_reach_the_payload_that_compares_them() -> None:
     labels = {"org.torchbake.torch": "2.13.0+cpu", "org.torchbake.python": "3.11", "org.torchbake.id": "x"}
     expected = versions_in(labels)
     assert expected == {"torch": "2.13.0+cpu", "cuda": None, "cudnn": None, "nccl": None, "python": "3.11"}
-    words = only(nodes_of(Job(payloads=("tensor", "versions"), device="cpu"), expected, 60)).command  # type: ignore[arg-type,attr-defined]
+    words = only(nodes_of(SmokeJob(payloads=("tensor", "versions"), device="cpu"), expected, 60)).command  # type: ignore[arg-type,attr-defined]
     parsed = payloads.parse(list(words[1:]))
     assert parsed.names == ("tensor", "versions")
     assert parsed.options.expected == expected
@@ -178,7 +180,7 @@ def test_on_a_host_another_launchers_words_are_not_taken_for_ours(tmp_path: Path
         "PATH": "/usr/bin",
         "HTTP_PROXY": "x",
     }
-    node = only(nodes_of(replace(DDP, layout=Layout(nodes=1, nproc=2)), {}, 60, master="127.0.0.1"))  # type: ignore[arg-type]
+    node = only(nodes_of(replace(DDP, layout=RankLayout(nodes=1, nproc=2)), {}, 60, master="127.0.0.1"))  # type: ignore[arg-type]
     env = host.environment(node, tmp_path, around)  # type: ignore[arg-type]
     contract = contract_of(env)
     assert (contract.nnodes, contract.nproc_per_node, contract.master_addr) == (1, 2, "127.0.0.1")
@@ -191,5 +193,5 @@ def test_on_a_host_another_launchers_words_are_not_taken_for_ours(tmp_path: Path
 
 def test_every_combination_of_family_and_mode_says_something_of_every_device_it_has() -> None:
     for family, gpu, mode in itertools.product(("cpu", "cuda"), (NONE, CDI), ("auto", "off")):
-        devices = {job.device for job in jobs_of(family, gpu, Options(gpu=mode))}
+        devices = {job.device for job in jobs_of(family, gpu, SmokeOptions(gpu=mode))}
         assert devices == ({"cpu"} if family == "cpu" else {"cpu", "cuda"})

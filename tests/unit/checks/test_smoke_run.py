@@ -13,23 +13,23 @@ import pytest
 
 from tests.unit.engines import Box, Daemon, Program
 from tests.unit.processes import Process, Processes, interrupt
-from torchbake.checks.reports import Tested
-from torchbake.checks.smoke_jobs import Job, Options
-from torchbake.checks.smoke_run import InContainers, OnHost, Session, SmokeRun, Subject, own_toolbox
+from torchbake.checks.reports import ImageResult
+from torchbake.checks.smoke_jobs import SmokeJob, SmokeOptions
+from torchbake.checks.smoke_run import InContainers, OnHost, Session, SmokeRun, SmokeSubject, own_toolbox
 from torchbake.checks.verdict import Outcome
 from torchbake.core import processes as processes_module
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.engine import containers
 from torchbake.engine.address import Address
-from torchbake.engine.containers import Node
-from torchbake.engine.gpu import Gpu
-from torchbake.engine.runner import RUN, Ended
+from torchbake.engine.containers import ContainerNode
+from torchbake.engine.gpu import GpuAccess
+from torchbake.engine.runner import RUN, ContainerEnd
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.labels import ID
 
 IMAGE = "acme/pytorch:cpu"
-NONE = Gpu(how="none", reason="the engine has no nvidia runtime")
-CDI = Gpu(how="cdi", reason="the engine says so")
+NONE = GpuAccess(how="none", reason="the engine has no nvidia runtime")
+CDI = GpuAccess(how="cdi", reason="the engine says so")
 PASSED, FAILED, NOT_RUN = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_RUN
 
 
@@ -42,8 +42,8 @@ def payloads_of(command: Sequence[str]) -> list[str]:
 def lines(command: Sequence[str], verdict: str = "passed") -> str:
     """Return the output of payloads that all have this verdict."""
     device = command[list(command).index("--device") + 1]
-    found = [{"payload": name, "device": device, "verdict": verdict, "seconds": 0.5} for name in payloads_of(command)]
-    return "".join(json.dumps(line) + "\n" for line in found)
+    matches = [{"payload": name, "device": device, "verdict": verdict, "seconds": 0.5} for name in payloads_of(command)]
+    return "".join(json.dumps(line) + "\n" for line in matches)
 
 
 def good(box: Box) -> tuple[int, str, str]:
@@ -57,18 +57,18 @@ def daemon_with(program: Program = good, **settings: Any) -> Daemon:
     return daemon
 
 
-def subject(daemon: Daemon, session: Session, name: str = "cpu", **changes: Any) -> Subject:
+def subject(daemon: Daemon, session: Session, name: str = "cpu", **changes: Any) -> SmokeSubject:
     family, gpu = changes.pop("family", "cpu"), changes.pop("gpu", NONE)
     image = changes.pop("image", IMAGE)
     place = InContainers(engine=daemon.engine, image=image, family=family, gpu=gpu, session=session, **changes)
-    return Subject(
+    return SmokeSubject(
         name=name, ref=image, row=name, digest="sha256:image", family=family, expected={}, gpu=gpu, place=place
     )
 
 
-def run(daemon: Daemon, *subjects: Subject, session: Session, jobs: int = 2, **options: Any) -> list[Tested]:
-    given: dict[str, Any] = {"payloads": ("tensor", "autograd"), "nodes": 1, **options}
-    smoke = SmokeRun(options=Options(**given), session=session, engine=daemon.engine)
+def run(daemon: Daemon, *subjects: SmokeSubject, session: Session, jobs: int = 2, **options: Any) -> list[ImageResult]:
+    arguments: dict[str, Any] = {"payloads": ("tensor", "autograd"), "nodes": 1, **options}
+    smoke = SmokeRun(options=SmokeOptions(**arguments), session=session, engine=daemon.engine)
     return smoke.run(subjects, jobs=jobs)
 
 
@@ -90,10 +90,10 @@ def is_clean(daemon: Daemon) -> bool:
 
 def test_what_its_payloads_say_is_an_images_verdict_and_nothing_of_them_stays(session: Session) -> None:
     daemon = daemon_with()
-    (tested,) = run(daemon, subject(daemon, session), session=session)
-    assert tested.verdict
-    assert (tested.outcome, tested.verdict.digest, tested.verdict.id) == (PASSED, "sha256:image", "cpu")
-    assert [(check.id, check.outcome) for check in tested.checks] == [
+    (result,) = run(daemon, subject(daemon, session), session=session)
+    assert result.verdict
+    assert (result.outcome, result.verdict.digest, result.verdict.id) == (PASSED, "sha256:image", "cpu")
+    assert [(check.id, check.outcome) for check in result.checks] == [
         ("smoke.tensor[cpu]", PASSED), ("smoke.autograd[cpu]", PASSED),
     ]  # fmt: skip
     assert daemon.started
@@ -108,8 +108,8 @@ def test_a_job_on_several_nodes_has_a_network_of_its_own_and_starts_in_order(ses
         return good(box)
 
     daemon.program = look
-    (tested,) = run(daemon, subject(daemon, session), session=session, payloads=("ddp",), nodes=3, nproc=2)
-    assert [(check.id, check.outcome) for check in tested.checks] == [
+    (result,) = run(daemon, subject(daemon, session), session=session, payloads=("ddp",), nodes=3, nproc=2)
+    assert [(check.id, check.outcome) for check in result.checks] == [
         ("smoke.ddp[gloo,3x2,workers-first]", PASSED), ("smoke.ddp[gloo,3x2,master-first]", PASSED),
     ]  # fmt: skip
     ranks = [box.environment["NODE_RANK"] for box in daemon.started]
@@ -140,21 +140,21 @@ def test_a_payload_that_fails_fails_the_image_with_its_words_and_no_other(sessio
 
 def test_an_image_that_is_gone_could_not_be_tested_and_the_others_are(session: Session) -> None:
     daemon = daemon_with()
-    gone, fine = run(
+    result, fine = run(
         daemon, subject(daemon, session, "gone", image="acme/gone:1"), subject(daemon, session), session=session
     )
-    assert gone.verdict is None
-    assert gone.outcome is FAILED
-    assert gone.problem
-    assert "acme/gone:1 is not in the engine" in gone.problem.reason
+    assert result.verdict is None
+    assert result.outcome is FAILED
+    assert result.problem
+    assert "acme/gone:1 is not in the engine" in result.problem.reason
     assert fine.outcome is PASSED
     assert is_clean(daemon)
 
 
 def test_without_a_gpu_a_cuda_image_is_judged_on_the_cpu_and_gets_none_by_accident(session: Session) -> None:
     daemon = daemon_with()
-    (tested,) = run(daemon, subject(daemon, session, family="cuda"), session=session, payloads=("tensor",))
-    assert {check.id: check.outcome for check in tested.checks} == {
+    (result,) = run(daemon, subject(daemon, session, family="cuda"), session=session, payloads=("tensor",))
+    assert {check.id: check.outcome for check in result.checks} == {
         "smoke.tensor[cpu]": PASSED, "smoke.tensor[cuda]": NOT_RUN,
     }  # fmt: skip
     (box,) = daemon.started
@@ -164,12 +164,12 @@ def test_without_a_gpu_a_cuda_image_is_judged_on_the_cpu_and_gets_none_by_accide
 
 def test_with_a_gpu_only_the_jobs_on_it_get_it(session: Session) -> None:
     daemon = daemon_with(gpu=True)
-    (tested,) = run(daemon, subject(daemon, session, family="cuda", gpu=CDI), session=session, payloads=("tensor",))
-    assert tested.outcome is PASSED
-    given = {box.command[box.command.index("--device") + 1]: box for box in daemon.started}
-    assert "device_requests" not in given["cpu"].options
-    assert given["cuda"].options["device_requests"] == [CDI.request]
-    assert "NVIDIA_VISIBLE_DEVICES" not in given["cuda"].environment
+    (result,) = run(daemon, subject(daemon, session, family="cuda", gpu=CDI), session=session, payloads=("tensor",))
+    assert result.outcome is PASSED
+    arguments = {box.command[box.command.index("--device") + 1]: box for box in daemon.started}
+    assert "device_requests" not in arguments["cpu"].options
+    assert arguments["cuda"].options["device_requests"] == [CDI.request]
+    assert "NVIDIA_VISIBLE_DEVICES" not in arguments["cuda"].environment
 
 
 def test_payloads_of_ours_are_mounted_where_an_image_has_none(session: Session, tmp_path: Path) -> None:
@@ -231,13 +231,13 @@ def on_host(
     return OnHost(python=Path("/usr/bin/python3"), gpu_off=False, session=session, **changes), processes
 
 
-HOST_JOB = Job(payloads=("tensor",), device="cpu")
-HOST_NODE = Node(command=("/toolbox/smoke", "tensor", "--device", "cpu"))
+HOST_JOB = SmokeJob(payloads=("tensor",), device="cpu")
+HOST_NODE = ContainerNode(command=("/toolbox/smoke", "tensor", "--device", "cpu"))
 
 
-def run_on(host: OnHost, limit: int = 60) -> Ended:
-    (ended,) = host.run(HOST_JOB, [HOST_NODE], limit, lambda _: None)
-    return ended
+def run_on(host: OnHost, limit: int = 60) -> ContainerEnd:
+    (end,) = host.run(HOST_JOB, [HOST_NODE], limit, lambda _: None)
+    return end
 
 
 def write(process: Process, out: str = "", err: str = "") -> None:
@@ -253,8 +253,8 @@ def test_a_hosts_python_runs_the_payloads_and_what_it_said_is_read(
         return 0
 
     host, processes = on_host(monkeypatch, work, session)
-    ended = run_on(host)
-    assert (ended.code, ended.good, ended.stdout, ended.stderr) == (0, True, lines(HOST_NODE.command), "a warning")
+    end = run_on(host)
+    assert (end.code, end.good, end.stdout, end.stderr) == (0, True, lines(HOST_NODE.command), "a warning")
     (process,) = processes.all
     assert process.command == ["/usr/bin/python3", *HOST_NODE.command]
     assert not Path(process.options["cwd"]).exists()
@@ -274,8 +274,8 @@ def test_a_hosts_process_that_a_signal_ended_reads_like_a_containers(
     monkeypatch: pytest.MonkeyPatch, session: Session
 ) -> None:
     host, _ = on_host(monkeypatch, lambda _: -signal.SIGSEGV, session)
-    ended = run_on(host)
-    assert (ended.code, ended.how) == (139, "was ended by SIGSEGV")
+    end = run_on(host)
+    assert (end.code, end.how) == (139, "was ended by SIGSEGV")
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
@@ -288,10 +288,10 @@ def test_a_hosts_process_that_does_not_end_is_ended(
 
     monkeypatch.setattr(processes_module, "_GRACE", 0.1)
     host, processes = on_host(monkeypatch, hang, session)
-    ended = run_on(host, limit=0)
-    assert ended.timed_out
-    assert not ended.good
-    assert processes.all[0].heard == ([signal.SIGTERM, signal.SIGKILL] if stubborn else [signal.SIGTERM])
+    end = run_on(host, limit=0)
+    assert end.timed_out
+    assert not end.good
+    assert processes.all[0].messages == ([signal.SIGTERM, signal.SIGKILL] if stubborn else [signal.SIGTERM])
 
 
 def test_a_run_that_stops_ends_the_hosts_process(monkeypatch: pytest.MonkeyPatch, session: Session) -> None:
@@ -305,5 +305,5 @@ def test_a_run_that_stops_ends_the_hosts_process(monkeypatch: pytest.MonkeyPatch
 def test_subjects_are_told_in_the_order_in_which_they_were_given(session: Session) -> None:
     daemon = daemon_with()
     names = [f"n{number}" for number in range(5)]
-    tested = run(daemon, *(subject(daemon, session, name) for name in names), session=session, jobs=3)
-    assert [one.name for one in tested] == names
+    results = run(daemon, *(subject(daemon, session, name) for name in names), session=session, jobs=3)
+    assert [one.name for one in results] == names

@@ -12,15 +12,15 @@ from torchbake.checks.verdict import Outcome, Verdict
 DIGEST, CONFIG = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 
 
-def made(*outcomes: Outcome, **changes: Any) -> Verdict:
+def make(*outcomes: Outcome, **changes: Any) -> Verdict:
     checks = tuple(check(f"files.{number}", outcome) for number, outcome in enumerate(outcomes))
     return verdict(*checks, **{"digest": DIGEST, "config": CONFIG} | changes)
 
 
 def test_a_verdict_reads_back_from_its_statement() -> None:
     for one in (
-        made(PASSED, FAILED, NOT_RUN, how=("gpu=cdi", "only=files.*"), promise="sha256:cc"),
-        made(PASSED, config=""),
+        make(PASSED, FAILED, NOT_RUN, how=("gpu=cdi", "only=files.*"), promise="sha256:cc"),
+        make(PASSED, config=""),
         verdict(check(figures={"gpu": "H100", "ü": [1.5, None]})),
     ):
         assert read_statement(statement_text(one).encode()) == one
@@ -29,7 +29,7 @@ def test_a_verdict_reads_back_from_its_statement() -> None:
 
 
 def test_the_statement_names_image_suite_and_tests() -> None:
-    one = made(PASSED, FAILED, NOT_RUN, Outcome.WAIVED, suite="sha256:aa")
+    one = make(PASSED, FAILED, NOT_RUN, Outcome.WAIVED, suite="sha256:aa")
     parsed = json.loads(statement_text(one))
     assert parsed["_type"] == "https://in-toto.io/Statement/v1"
     assert [each["digest"] for each in parsed["subject"]] == [{"sha256": "1" * 64}, {"sha256": "2" * 64}]
@@ -43,7 +43,7 @@ def test_the_statement_names_image_suite_and_tests() -> None:
 
 def test_an_engine_with_one_digest_gives_one_subject() -> None:
     for config in ("", DIGEST):
-        assert len(json.loads(statement_text(made(PASSED, config=config)))["subject"]) == 1
+        assert len(json.loads(statement_text(make(PASSED, config=config)))["subject"]) == 1
 
 
 def test_the_result_is_passed_only_if_nothing_is_wrong() -> None:
@@ -54,12 +54,12 @@ def test_the_result_is_passed_only_if_nothing_is_wrong() -> None:
         (NOT_RUN,): "FAILED",
         (): "FAILED",
     }.items():
-        one = made().model_copy(update={"checks": made(*outcomes).checks if outcomes else ()})
+        one = make().model_copy(update={"checks": make(*outcomes).checks if outcomes else ()})
         assert json.loads(statement_text(one))["predicate"]["result"] == result, outcomes
 
 
 def test_a_file_that_says_anything_else_is_refused() -> None:
-    whole: dict[str, Any] = json.loads(statement_text(made(PASSED, FAILED)))
+    whole: dict[str, Any] = json.loads(statement_text(make(PASSED, FAILED)))
     predicate = whole["predicate"]
 
     def with_verdict(**changes: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_a_file_that_says_anything_else_is_refused() -> None:
         ("", "not JSON"),
         ("[]", "not a JSON object"),
         ("{}", "no(t an)? in-toto statement"),
-        (statement_text(made(PASSED))[:-20], "not JSON"),
+        (statement_text(make(PASSED))[:-20], "not JSON"),
         (json.dumps(whole | {"predicate": {}}), "not an in-toto statement"),
         (json.dumps(with_verdict(checks=[])), "contradict"),
         (json.dumps(with_verdict(checks=[{"id": "a.b", "outcome": "fine"}])), "not of this version"),

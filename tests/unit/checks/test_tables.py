@@ -24,14 +24,14 @@ def test_the_table_of_a_run_has_each_failure_and_each_reason_once(tmp_path: Path
     assert text.count("no GPU in the engine") == 1
 
 
-def shown(capsys: Streams, *checks: CheckResult) -> str:
+def render(capsys: Streams, *checks: CheckResult) -> str:
     capsys.readouterr()
     show_checks(checks)
     return capsys.readouterr().out
 
 
 def test_a_table_of_checks_ends_with_what_is_wrong(capsys: Streams) -> None:
-    lines = shown(
+    lines = render(
         capsys, check("a.bad", FAILED, "it leaks"), check("a.good"), check("a.open", NOT_RUN, "no GPU")
     ).splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["a.good", "a.open", "a.bad"]
@@ -40,4 +40,4 @@ def test_a_table_of_checks_ends_with_what_is_wrong(capsys: Streams) -> None:
 
 
 def test_a_table_of_checks_that_all_ran_has_no_foot(capsys: Streams) -> None:
-    assert "not run" not in shown(capsys, check("a.good", PASSED))
+    assert "not run" not in render(capsys, check("a.good", PASSED))

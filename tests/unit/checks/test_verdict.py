@@ -53,16 +53,16 @@ def test_a_check_is_what_was_found() -> None:
 
 
 def test_what_puts_checks_right_is_told_once_and_of_those_alone_that_failed() -> None:
-    found = [
+    checks = [
         check(outcome=outcome, reason="r", remedy=word)
         for outcome, word in ((FAILED, "a"), (NOT_RUN, "c"), (FAILED, ""), (FAILED, "a"), (FAILED, "b"))
     ]
-    assert remedies(found) == ("a", "b")
-    assert verdict(*found).of(NOT_RUN) == (found[1],)
+    assert remedies(checks) == ("a", "b")
+    assert verdict(*checks).of(NOT_RUN) == (checks[1],)
 
 
 def test_what_checks_add_up_to() -> None:
-    for ended, expected in (
+    for ends, expected in (
         ((), NOT_RUN),
         ((PASSED,), PASSED),
         ((NOT_RUN,), NOT_RUN),
@@ -72,23 +72,23 @@ def test_what_checks_add_up_to() -> None:
         ((NOT_RUN, FAILED), FAILED),
         ((FAILED,), FAILED),
     ):
-        for order in itertools.permutations(ended):
-            assert outcome_of(check(outcome=outcome) for outcome in order) is expected, (ended, expected)
+        for order in itertools.permutations(ends):
+            assert outcome_of(check(outcome=outcome) for outcome in order) is expected, (ends, expected)
             assert (
                 verdict().model_copy(update={"checks": tuple(check(outcome=one) for one in order)}).outcome is expected
-            ), (ended, expected)
+            ), (ends, expected)
 
 
 @given(outcomes)
-def test_a_failed_check_is_never_outvoted(ended: list[Outcome]) -> None:
-    assert outcome_of(check(outcome=outcome) for outcome in [*ended, FAILED]) is FAILED
+def test_a_failed_check_is_never_outvoted(ends: list[Outcome]) -> None:
+    assert outcome_of(check(outcome=outcome) for outcome in [*ends, FAILED]) is FAILED
 
 
 @given(outcomes)
-def test_every_check_is_counted_once_and_under_its_own_outcome(ended: list[Outcome]) -> None:
-    counted = counts(check(outcome=outcome) for outcome in ended)
+def test_every_check_is_counted_once_and_under_its_own_outcome(ends: list[Outcome]) -> None:
+    counted = counts(check(outcome=outcome) for outcome in ends)
     assert list(counted) == list(Outcome)
-    assert counted == {outcome: ended.count(outcome) for outcome in Outcome}
+    assert counted == {outcome: ends.count(outcome) for outcome in Outcome}
 
 
 def test_the_tally_leaves_out_what_did_not_happen() -> None:
@@ -133,9 +133,11 @@ def test_only_a_pass_is_taken_on_trust(outcome: Outcome) -> None:
 
 
 def test_a_verdict_reads_back_as_it_was_written() -> None:
-    written = verdict(check(figures={"MB": 12.5, "layers": [1, 2]}), check(outcome=FAILED, reason="a\nb"), seconds=1.25)
-    assert Verdict.model_validate_json(written.model_dump_json()) == written
-    assert '"outcome":"failed"' in written.model_dump_json()
+    output_text = verdict(
+        check(figures={"MB": 12.5, "layers": [1, 2]}), check(outcome=FAILED, reason="a\nb"), seconds=1.25
+    )
+    assert Verdict.model_validate_json(output_text.model_dump_json()) == output_text
+    assert '"outcome":"failed"' in output_text.model_dump_json()
 
 
 def test_results_read_back_as_they_were_written() -> None:
@@ -168,9 +170,9 @@ def test_merging_keeps_the_worst_outcome_and_not_run_gives_way() -> None:
     waived = Outcome.WAIVED
     rank = [NOT_RUN, PASSED, waived, FAILED]
     for length in (1, 2, 3):
-        for ended in itertools.product(Outcome, repeat=length):
-            merged = merge(verdict(check(outcome=outcome), started=f"2026-11-2{n}") for n, outcome in enumerate(ended))
-            assert merged.checks[0].outcome is max(ended, key=rank.index), ended
+        for ends in itertools.product(Outcome, repeat=length):
+            merged = merge(verdict(check(outcome=outcome), started=f"2026-11-2{n}") for n, outcome in enumerate(ends))
+            assert merged.checks[0].outcome is max(ends, key=rank.index), ends
 
 
 def test_merging_is_the_same_in_every_order_and_keeps_every_check() -> None:
@@ -181,8 +183,8 @@ def test_merging_is_the_same_in_every_order_and_keeps_every_check() -> None:
     merged = {merge(order).model_dump_json() for order in itertools.permutations([on_cpu, on_gpu, later])}
     assert len(merged) == 1
     one = merge([on_gpu, later, on_cpu])
-    found = {each.id: each.outcome for each in one.checks}
-    assert found == {"files.setuid": FAILED, "smoke.nccl": PASSED, "users.root": PASSED, "smoke.more": PASSED}
+    matches = {each.id: each.outcome for each in one.checks}
+    assert matches == {"files.setuid": FAILED, "smoke.nccl": PASSED, "users.root": PASSED, "smoke.more": PASSED}
     assert one.outcome is FAILED
     assert (one.devices, one.how, one.seconds, one.partial) == (("H100",), ("gpu=none",), 10.25, False)
 

@@ -10,20 +10,20 @@ import pytest
 from tests.unit.checks.test_verdict import FAILED, NOT_RUN, PASSED, check, verdict
 from tests.unit.conftest import SMALL, edited, expand_text
 from torchbake.build.plan import ref_of
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.junit import junit
 from torchbake.checks.markdown import markdown
-from torchbake.checks.pytest_run import SUITE_CHECK, Ended, Options, Suite, Target
-from torchbake.checks.reports import Reports, Tested, as_json, summary
+from torchbake.checks.pytest_run import SUITE_CHECK, CheckOptions, CheckTarget, Suite, SuiteEnd
+from torchbake.checks.reports import ImageResult, Reports, as_json, summary
 from torchbake.checks.suite_digest import promise_digest, suite_digest
 from torchbake.checks.tables import show_checks, show_run
 from torchbake.checks.verdict import Outcome, Verdict, outcome_of, tally
 from torchbake.checks.waivers import idle, parse_waivers, waive
 from torchbake.commands._candidates import candidate_of
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.project import load_project
-from torchbake.release.transport import Ready
+from torchbake.release.transport import ReadyImage
 from torchbake.report.catalogue import checked_of
 
 CPU = "2.13.0-cpu-runtime-debian12"
@@ -38,10 +38,10 @@ def waived() -> Verdict:
 
 
 def test_a_failed_check_with_a_waiver_is_waived_and_says_why_and_what() -> None:
-    (found,) = waive([SIZE], WHY)
-    assert found.outcome is Outcome.WAIVED
-    assert found.summary == "the model is in the image"
-    assert "1050.0 MB of at most 900.0 MB" in found.reason
+    (actual,) = waive([SIZE], WHY)
+    assert actual.outcome is Outcome.WAIVED
+    assert actual.summary == "the model is in the image"
+    assert "1050.0 MB of at most 900.0 MB" in actual.reason
 
 
 @pytest.mark.parametrize("outcome", [PASSED, NOT_RUN])
@@ -88,11 +88,11 @@ def test_a_waiver_without_a_reason_or_a_check_is_refused(word: str, problem: str
 
 
 def test_that_the_checks_broke_off_is_never_waived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    suite = Suite(tmp_path, Options(), cwd=tmp_path)
-    monkeypatch.setattr(suite, "_run", lambda *_: Ended(code=3, tail=("it broke",)))
-    target = Target(name="x", ref="x", row="", digest="sha256:1", suite="", waivers=WHY)
-    found = suite.judge(target, tmp_path / "x.log", lambda _: None)
-    assert [one.id for one in found.of(FAILED)] == [SUITE_CHECK]
+    suite = Suite(tmp_path, CheckOptions(), cwd=tmp_path)
+    monkeypatch.setattr(suite, "_run", lambda *_: SuiteEnd(code=3, tail=("it broke",)))
+    target = CheckTarget(name="x", ref="x", row="", digest="sha256:1", suite="", waivers=WHY)
+    actual = suite.judge(target, tmp_path / "x.log", lambda _: None)
+    assert [one.id for one in actual.of(FAILED)] == [SUITE_CHECK]
 
 
 def of(text: str, name: str = CPU) -> dict[str, str]:
@@ -120,21 +120,26 @@ def test_other_waivers_are_another_suite(tmp_path: Path) -> None:
         (tmp_path / "matrix.yaml").write_text(text)
         project = load_project(tmp_path / "matrix.yaml")
         spec = next(spec for spec in project.expansion.specs if spec.id == CPU)
-        return suite_digest(project, spec, Options(**options).decisive())
+        return suite_digest(project, spec, CheckOptions(**options).decisive())
 
     row = edited("  runtime: {}\n", "  runtime: {waive: {process.size: it is so}}\n")
-    found = {digest(SMALL), digest(row), digest(SMALL, waivers=WHY), digest(SMALL, waivers={"process.size": "why not"})}
-    assert len(found) == 4
+    matches = {
+        digest(SMALL),
+        digest(row),
+        digest(SMALL, waivers=WHY),
+        digest(SMALL, waivers={"process.size": "why not"}),
+    }
+    assert len(matches) == 4
 
 
 def test_another_waiver_of_the_matrix_is_another_promise(tmp_path: Path) -> None:
-    def promised(text: str) -> str:
+    def promise(text: str) -> str:
         (tmp_path / "matrix.yaml").write_text(text)
         project = load_project(tmp_path / "matrix.yaml")
         return promise_digest(project, next(spec for spec in project.expansion.specs if spec.id == CPU))
 
     row = edited("  runtime: {}\n", "  runtime: {waive: {process.size: it is so}}\n")
-    assert promised(SMALL) != promised(row)
+    assert promise(SMALL) != promise(row)
 
 
 def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +147,7 @@ def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path, monkeyp
     (tmp_path / "matrix.yaml").write_text(SMALL)
     project = load_project(tmp_path / "matrix.yaml")
     spec = next(spec for spec in project.expansion.specs if spec.id == INIT)
-    image = Image(digest="sha256:" + "1" * 64, tags=(), labels={}, size_bytes=1)
+    image = EngineImage(digest="sha256:" + "1" * 64, tags=(), labels={}, size_bytes=1)
     images = {ref_of(spec, project.tags[INIT]): image}
     fields = {
         "digest": image.digest,
@@ -151,7 +156,7 @@ def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path, monkeyp
     }
     Reports(folder=tmp_path / "reports").keep(INIT, waived().model_copy(update=fields), {}, partial=False)
     candidate = candidate_of(
-        Preparation.to_ask(project, print), spec, images, {}, prepare=lambda image: Ready(digest=image)
+        ImagePreparation.to_ask(project, print), spec, images, {}, prepare=lambda image: ReadyImage(digest=image)
     )
     assert candidate.waived == WHY
     assert candidate.verdict
@@ -159,7 +164,7 @@ def test_a_release_takes_what_was_waived_with_its_reason(tmp_path: Path, monkeyp
 
 
 def test_every_report_shows_it_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tested = Tested(name=CPU, ref="x", verdict=waived(), report=tmp_path / "x.md")
+    result = ImageResult(name=CPU, ref="x", verdict=waived(), report=tmp_path / "x.md")
     case = ElementTree.fromstring(junit(CPU, waived())).find(".//testcase[@name='process.size']/skipped")
     assert case is not None
     assert case.get("message") == "waived: the model is in the image"
@@ -167,11 +172,11 @@ def test_every_report_shows_it_with_its_reason(tmp_path: Path, capsys: pytest.Ca
     assert "## Waived" in page
     assert "1050.0 MB of at most 900.0 MB" in page
     assert "process.size" not in page.partition("## Passed")[2]
-    assert "## Waived" in summary([tested], tmp_path)
-    (entry,) = as_json([tested])["images"]
+    assert "## Waived" in summary([result], tmp_path)
+    (entry,) = as_json([result])["images"]
     assert entry["counts"] == {"passed": 1, "failed": 0, "not-run": 0, "waived": 1}
     assert [finding.reason for finding in checked_of(waived()).waived] == ["the model is in the image"]
-    show_run([tested])
+    show_run([result])
     assert "the model is in the image" in capsys.readouterr().out
     show_checks(waived().checks)
     assert "the model is in the image" in capsys.readouterr().out

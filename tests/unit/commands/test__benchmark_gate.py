@@ -12,7 +12,7 @@ from tests.unit.conftest import image
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes
 from tests.unit.registries import MemoryRegistry, Store
-from torchbake.commands import _benchmarks
+from torchbake.commands import _benchmark_places
 from torchbake.commands._benchmark_gate import Gate
 from torchbake.core import processes as processes_module
 from torchbake.errors import CheckError
@@ -37,7 +37,7 @@ class Place:
         self.seconds = {BEFORE: 0.1, NOW: 0.1}
         self.processes = Processes(self.run).stand_for(monkeypatch, processes_module)
         monkeypatch.setattr(processes_module, "_LOOK", 0.001)
-        monkeypatch.setattr(_benchmarks, "registry_of", lambda repository, plain_http: self.registry)
+        monkeypatch.setattr(_benchmark_places, "registry_of", lambda repository, plain_http: self.registry)
         self.daemon.hold(BEFORE, f"{self.registry.repository}@{BEFORE}")
         self.daemon.hold(NOW, "acme/pytorch:now")
 
@@ -52,7 +52,7 @@ class Place:
             plan=plan_of(plan), folder=Path.cwd(), project=self.project, engine=self.daemon.engine, plain_http=False
         )
         decided: Any = SimpleNamespace(action=action)
-        return gate.judged(lambda: CANDIDATE, lambda _: decided, SPEC, self.registry.repository)()
+        return gate.judge(lambda: CANDIDATE, lambda _: decided, SPEC, self.registry.repository)()
 
 
 @pytest.fixture

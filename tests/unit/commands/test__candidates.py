@@ -9,17 +9,17 @@ import pytest
 from tests.unit.builds import BASE, INIT, preparation_of, small_project, spec_of
 from tests.unit.checks.test_verdict import check, verdict
 from torchbake.build.plan import ref_of
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import promise_digest, suite_digest
 from torchbake.commands._candidates import candidate_of
 from torchbake.core.files import write_text
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.oci.labels import INPUTS
 from torchbake.release.candidate import Candidate
-from torchbake.release.transport import Ready
+from torchbake.release.transport import ReadyImage
 
 DIGEST, MANIFEST = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 
@@ -41,20 +41,24 @@ def release(project: Project, *, inputs: str = "", promise: str = "", suite: str
 
 
 def candidate_for(
-    project: Project, sent: Callable[[str], str] = str, *, inputs: str = "", promise: str = "", suite: str = ""
+    project: Project, sent_bytes: Callable[[str], str] = str, *, inputs: str = "", promise: str = "", suite: str = ""
 ) -> Candidate:
-    """The same with all of it; ``sent`` gives the digest of its manifest."""
+    """The same with all of it; ``sent_bytes`` gives the digest of its manifest."""
     spec = spec_of(project, INIT)
     labels = {INPUTS: inputs or preparation_of(project).job(spec, BASE).inputs}
-    images = {ref_of(spec, project.tags[INIT]): Image(digest=DIGEST, tags=(), labels=labels, size_bytes=1)}
-    said = {
+    images = {ref_of(spec, project.tags[INIT]): EngineImage(digest=DIGEST, tags=(), labels=labels, size_bytes=1)}
+    lines = {
         "digest": DIGEST, "promise": promise or promise_digest(project, spec), "how": HOW,
         "suite": suite or suite_digest(project, spec, HOW),
     }  # fmt: skip
     reports = Reports(folder=project.root / "reports")
-    reports.keep(INIT, verdict(check()).model_copy(update=said), {}, partial=False)
+    reports.keep(INIT, verdict(check()).model_copy(update=lines), {}, partial=False)
     return candidate_of(
-        Preparation.to_ask(project, print), spec, images, {}, prepare=lambda image: Ready(digest=sent(image))
+        ImagePreparation.to_ask(project, print),
+        spec,
+        images,
+        {},
+        prepare=lambda image: ReadyImage(digest=sent_bytes(image)),
     )
 
 

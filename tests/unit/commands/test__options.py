@@ -19,7 +19,7 @@ from torchbake.core.paths import TOOLKIT
 UNTYPED = {"_parse", "arguments_of", "_selectors"}
 
 
-def needed(name: str) -> list[str]:
+def needs_of(name: str) -> list[str]:
     """Return the options that a command requires."""
     required = [action.option_strings[:1] for action in cli.make_parser(name)._actions if action.required]
     return [word for options in required for option in options for word in (option, "127.0.0.1:5000/team")]
@@ -27,14 +27,14 @@ def needed(name: str) -> list[str]:
 
 def test_a_parser_gives_the_fields_of_its_commands_arguments_and_no_others() -> None:
     for name in COMMANDS:
-        given = vars(cli.make_parser(name).parse_args(needed(name)))
-        assert set(given) == {field.name for field in fields(cli.load_command(name).Arguments)}, name
+        arguments = vars(cli.make_parser(name).parse_args(needs_of(name)))
+        assert set(arguments) == {field.name for field in fields(cli.load_command(name).Arguments)}, name
 
 
 def lines(name: str) -> list[list[str]]:
     """Return command lines of a command: the shortest one, and its examples."""
     plain = (line.partition(" |")[0].partition(" >")[0] for line in cli.load_command(name).EXAMPLES)
-    return [needed(name), *(shlex.split(line, comments=True) for line in plain if line)]
+    return [needs_of(name), *(shlex.split(line, comments=True) for line in plain if line)]
 
 
 def test_what_a_parser_gives_is_of_the_types_that_the_fields_have() -> None:
@@ -43,12 +43,12 @@ def test_what_a_parser_gives_is_of_the_types_that_the_fields_have() -> None:
         kind = cli.load_command(name).Arguments
         types = get_type_hints(kind)
         for line in lines(name):
-            made = arguments_of(kind, cli.make_parser(name).parse_args(line))
+            item = arguments_of(kind, cli.make_parser(name).parse_args(line))
             for field, type_ in types.items():
-                value = getattr(made, field)
+                value = getattr(item, field)
                 assert TypeAdapter(type_).validate_python(value, strict=True) == value, name
         with pytest.raises(FrozenInstanceError):
-            made.matrix = Path(MATRIX)
+            item.matrix = Path(MATRIX)
 
 
 def test_options_without_types_go_nowhere_else() -> None:

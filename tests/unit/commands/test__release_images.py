@@ -94,11 +94,11 @@ def test_the_release_is_the_same_as_with_an_engine(site: Site) -> None:
     site.daemon.hold(image.digest, ref, labels={ID: INIT, INPUTS: site.inputs})
     assert site.publish()[0] == 0
     first, site.registry, site.daemon = site.registry, Store(), None
-    code, _, said = site.publish()
-    assert (code, "--no-engine" in said) == (EngineError.exit_code, True)
+    code, _, output = site.publish()
+    assert (code, "--no-engine" in output) == (EngineError.exit_code, True)
     assert not site.registry.tags
-    code, ended, _ = site.publish("--no-engine")
-    assert (code, ended["digest"], ended["same_image"]) == (0, image.digest, True)
+    code, ends, _ = site.publish("--no-engine")
+    assert (code, ends["digest"], ends["same_image"]) == (0, image.digest, True)
     tags = {tag: digest for tag, digest in first.tags.items() if not tag.endswith(".release")}
     assert tags == {tag: site.registry.tags[tag] for tag in tags} != {}
     assert first.tags.keys() == site.registry.tags.keys()
@@ -112,16 +112,16 @@ def test_the_release_is_the_same_as_with_an_engine(site: Site) -> None:
 def test_other_compressions_are_made_of_the_store(site: Site, compression: str) -> None:
     image = site.store()
     site.test(image.digest)
-    code, ended, _ = site.publish("--no-engine", "--compression", compression)
-    assert (code, ended["tested"] != image.digest) == (0, True), ended
+    code, ends, _ = site.publish("--no-engine", "--compression", compression)
+    assert (code, ends["tested"] != image.digest) == (0, True), ends
     assert site.layout.get(image.digest)
 
 
 def test_a_classic_engines_verdict_names_the_config(site: Site) -> None:
     image = site.store()
     site.test(image.config.digest)
-    code, ended, _ = site.publish("--no-engine")
-    assert (code, ended.get("digest")) == (0, image.digest), ended
+    code, ends, _ = site.publish("--no-engine")
+    assert (code, ends.get("digest")) == (0, image.digest), ends
 
 
 def test_of_several_images_the_one_of_todays_inputs_is_released(site: Site) -> None:
@@ -130,15 +130,15 @@ def test_of_several_images_the_one_of_todays_inputs_is_released(site: Site) -> N
     old += [site.store(bytes([number]), inputs=f"sha256:{number}") for number in range(4, 8)]
     for each in (*old, image):
         site.test(each.digest)
-    code, ended, _ = site.publish("--no-engine")
-    assert (code, ended.get("digest")) == (0, image.digest), ended
+    code, ends, _ = site.publish("--no-engine")
+    assert (code, ends.get("digest")) == (0, image.digest), ends
 
 
 def test_an_image_that_cannot_be_released(site: Site) -> None:
     def refused(reason: str) -> None:
-        code, ended, _ = site.publish("--no-engine")
-        assert (code, reason in ended["problem"]) == (16, True), ended
-        assert "--no-engine" in ended["problem"] or "--write-verdict" in ended["problem"]
+        code, ends, _ = site.publish("--no-engine")
+        assert (code, reason in ends["problem"]) == (16, True), ends
+        assert "--no-engine" in ends["problem"] or "--write-verdict" in ends["problem"]
         assert not site.registry.tags
 
     refused("is not in the store")
@@ -156,12 +156,12 @@ def test_a_build_removes_no_image_meanwhile(site: Site, monkeypatch: pytest.Monk
     image = site.store()
     site.test(image.digest)
 
-    def heard(*_: str) -> None:
+    def message(*_: str) -> None:
         Layout(folder=site.project.layout).tidy(())
 
-    monkeypatch.setattr(publish, "registry_of", lambda *_, **__: MemoryRegistry(site.registry, heard=heard))
-    code, ended, _ = site.publish("--no-engine")
-    assert (code, ended.get("digest")) == (0, image.digest), ended
+    monkeypatch.setattr(publish, "registry_of", lambda *_, **__: MemoryRegistry(site.registry, message=message))
+    code, ends, _ = site.publish("--no-engine")
+    assert (code, ends.get("digest")) == (0, image.digest), ends
     site.layout.tidy(())
     assert site.layout.find(image.digest) is None
 
@@ -171,5 +171,5 @@ def test_a_benchmark_needs_an_engine(site: Site, monkeypatch: pytest.MonkeyPatch
         raise AssertionError("no engine shall be asked")
 
     monkeypatch.setattr(_release_images, "connect", never)
-    code, _, said = site.publish("--no-engine", "--benchmark", "plan.yaml")
-    assert (code, "--benchmark" in said) == (2, True), said
+    code, _, output = site.publish("--no-engine", "--benchmark", "plan.yaml")
+    assert (code, "--benchmark" in output) == (2, True), output

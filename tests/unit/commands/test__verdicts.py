@@ -11,7 +11,7 @@ import pytest
 from tests.unit.builds import BASE, INIT, preparation_of, small_project, spec_of
 from tests.unit.checks.test_verdict import FAILED, NOT_RUN, check, verdict
 from torchbake.build.plan import ref_of
-from torchbake.build.prepare import Preparation
+from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.reports import Reports
 from torchbake.checks.statement import statement_text
 from torchbake.checks.suite_digest import promise_digest, suite_digest
@@ -20,13 +20,13 @@ from torchbake.commands._candidates import candidate_of
 from torchbake.commands._verdicts import SignedVerdicts, read_verdicts
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem
-from torchbake.engine.image import Image
+from torchbake.engine.image import EngineImage
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.oci.labels import INPUTS
 from torchbake.registry.cosign import CosignSigner
 from torchbake.release.candidate import Candidate
-from torchbake.release.transport import Ready
+from torchbake.release.transport import ReadyImage
 
 DIGEST, OTHER, CONFIG = (f"sha256:{digit * 64}" for digit in "123")
 
@@ -60,11 +60,11 @@ class Site:
     def verdict(self, *checks: CheckResult, **changes: Any) -> Any:
         spec = spec_of(self.project, INIT)
         how = changes.get("how", ())
-        said = {
+        lines = {
             "id": INIT, "digest": DIGEST, "config": CONFIG, "promise": promise_digest(self.project, spec),
             "suite": suite_digest(self.project, spec, how),
         }  # fmt: skip
-        return verdict(*checks).model_copy(update=said | changes)
+        return verdict(*checks).model_copy(update=lines | changes)
 
     def keep(self, *checks: CheckResult, **changes: Any) -> None:
         """Keep a verdict of this machine."""
@@ -74,16 +74,20 @@ class Site:
     def candidate(self, *, verdicts: bool = True) -> Candidate:
         spec = spec_of(self.project, INIT)
         labels = {INPUTS: preparation_of(self.project).job(spec, BASE).inputs}
-        images = {ref_of(spec, self.project.tags[INIT]): Image(digest=DIGEST, tags=(), labels=labels, size_bytes=1)}
+        images = {
+            ref_of(spec, self.project.tags[INIT]): EngineImage(digest=DIGEST, tags=(), labels=labels, size_bytes=1)
+        }
 
         def config(digest: str) -> str:
             self.configs.append(digest)
             return CONFIG
 
         others = SignedVerdicts(folder=self.folder, trust=cast("CosignSigner", Trust()), config=config)
-        preparation = Preparation.to_ask(self.project, print)
-        chosen = others if verdicts else None
-        return candidate_of(preparation, spec, images, {}, prepare=lambda image: Ready(digest=image), others=chosen)
+        preparation = ImagePreparation.to_ask(self.project, print)
+        choice = others if verdicts else None
+        return candidate_of(
+            preparation, spec, images, {}, prepare=lambda image: ReadyImage(digest=image), others=choice
+        )
 
 
 @pytest.fixture

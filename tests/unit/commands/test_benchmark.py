@@ -12,7 +12,7 @@ from tests.unit.conftest import SMALL
 from tests.unit.engines import Daemon
 from tests.unit.processes import Process, Processes
 from torchbake import cli
-from torchbake.commands import _benchmarks
+from torchbake.commands import _benchmark_places
 from torchbake.core import processes as processes_module
 from torchbake.engine.runner import RUN
 from torchbake.errors import EngineError
@@ -42,11 +42,11 @@ class Engine:
         if "test" in words:
             return 0 if self.has_bench else 1
         self.stop()
-        found = next(value for digest, value in self.seconds.items() if digest in words)
-        if isinstance(found, str):
-            process.say(printed(status="failure", reason=found))
+        actual = next(value for digest, value in self.seconds.items() if digest in words)
+        if isinstance(actual, str):
+            process.say(printed(status="failure", reason=actual))
             return 1
-        process.say(printed(found))
+        process.say(printed(actual))
         return 0
 
     def end(self, process: Process, code: int, text: str) -> int:
@@ -61,25 +61,25 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     (tmp_path / "matrix.yaml").write_text(SMALL)
     (tmp_path / "plan.yaml").write_text(PLAN)
     monkeypatch.chdir(tmp_path)
-    daemon, found = Daemon(), Engine()
+    daemon, value = Daemon(), Engine()
     daemon.hold("sha256:first", FIRST)
     daemon.hold("sha256:second", SECOND)
-    monkeypatch.setattr(_benchmarks, "connect", lambda: daemon.engine)
-    found.processes.stand_for(monkeypatch, processes_module)
+    monkeypatch.setattr(_benchmark_places, "connect", lambda: daemon.engine)
+    value.processes.stand_for(monkeypatch, processes_module)
     monkeypatch.setattr(processes_module, "_LOOK", 0.001)
-    return found
+    return value
 
 
-def told(capsys: Streams, *words: str, code: int = 0) -> tuple[Any, str]:
+def report(capsys: Streams, *words: str, code: int = 0) -> tuple[Any, str]:
     capsys.readouterr()
     assert cli.main(["benchmark", *words]) == code, capsys.readouterr().err
-    seen = capsys.readouterr()
-    return (json.loads(seen.out) if "json" in words and seen.out else seen.out), seen.err
+    seen_names = capsys.readouterr()
+    return (json.loads(seen_names.out) if "json" in words and seen_names.out else seen_names.out), seen_names.err
 
 
 def test_a_plan_is_measured_kept_and_told(engine: Engine, capsys: Streams) -> None:
-    found, err = told(capsys, "plan.yaml", "--format", "json", "--report")
-    assert [(each["model"], each["place"], each["state"]) for each in found["experiments"]] == [
+    value, err = report(capsys, "plan.yaml", "--format", "json", "--report")
+    assert [(each["model"], each["place"], each["state"]) for each in value["experiments"]] == [
         (model, place, "measured")
         for model in ("resnet50", "vgg19")
         for place in ("2.13.0-cpu-runtime-debian12", SECOND)
@@ -91,30 +91,30 @@ def test_a_plan_is_measured_kept_and_told(engine: Engine, capsys: Streams) -> No
 
 
 def test_a_second_run_measures_nothing_and_force_measures_all(engine: Engine, capsys: Streams) -> None:
-    told(capsys, "plan.yaml")
-    found, _ = told(capsys, "plan.yaml", "--format", "json")
-    assert {each["state"] for each in found["experiments"]} == {"kept"}
+    report(capsys, "plan.yaml")
+    value, _ = report(capsys, "plan.yaml", "--format", "json")
+    assert {each["state"] for each in value["experiments"]} == {"kept"}
     assert len(engine.measured) == 4
-    told(capsys, "plan.yaml", "--force")
+    report(capsys, "plan.yaml", "--force")
     assert len(engine.measured) == 8
 
 
 def test_a_failure_costs_itself_alone_and_is_the_exit_code(engine: Engine, capsys: Streams) -> None:
     engine.seconds["sha256:second"] = "Out of memory."
-    out, err = told(capsys, "plan.yaml", code=24)
+    out, err = report(capsys, "plan.yaml", code=24)
     assert out.count("failed: Out of memory.") == 2
     assert "2 of 4 experiments have no result" in err
 
 
 def test_an_image_that_is_not_there_is_a_failure_with_the_way_to_it(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text("models: [resnet50]\nimages: ['acme/gone:latest', cpu runtime]\n")
-    out, _ = told(capsys, "plan.yaml", code=24)
+    out, _ = report(capsys, "plan.yaml", code=24)
     assert "failed: acme/gone:latest is not in the engine. docker pull acme/gone:latest" in out
     assert out.count("measured") == 1
 
 
 def test_a_dry_run_prints_commands_that_a_shell_takes_and_starts_none(engine: Engine, capsys: Streams) -> None:
-    out, _ = told(capsys, "plan.yaml", "--dry-run")
+    out, _ = report(capsys, "plan.yaml", "--dry-run")
     lines = [line for line in out.splitlines() if not line.startswith("#")]
     assert len(lines) == 4
     assert lines[0].startswith(
@@ -127,7 +127,7 @@ def test_a_dry_run_prints_commands_that_a_shell_takes_and_starts_none(engine: En
 
 def test_a_limit_that_the_engine_may_not_set_is_left_out_and_said(engine: Engine, capsys: Streams) -> None:
     engine.refused = {"memlock"}
-    _, err = told(capsys, "plan.yaml")
+    _, err = report(capsys, "plan.yaml")
     assert "may not raise the limit memlock" in err
     assert not any("--ulimit=memlock=-1" in words for words in engine.measured)
     assert all("--ulimit=stack=67108864" in words for words in engine.measured)
@@ -136,28 +136,28 @@ def test_a_limit_that_the_engine_may_not_set_is_left_out_and_said(engine: Engine
 def test_a_limit_that_the_plan_names_is_never_left_out(engine: Engine, capsys: Streams) -> None:
     engine.refused = {"memlock"}
     Path("plan.yaml").write_text(f"{PLAN}docker: {{memlock: -1}}\n")
-    out, _ = told(capsys, "plan.yaml", code=24)
+    out, _ = report(capsys, "plan.yaml", code=24)
     assert out.count("does not start: rlimit type 8: operation not permitted: unknown") == 4
 
 
 def test_experiments_that_need_a_gpu_are_not_run_without_one(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text(f"{PLAN}gpus: [0, 1]\n")
-    out, _ = told(capsys, "plan.yaml")
+    out, _ = report(capsys, "plan.yaml")
     assert out.count("not-run: a CPU image has no use for a GPU") == 4
-    told(capsys, "plan.yaml", "--gpu", "require", code=24)
+    report(capsys, "plan.yaml", "--gpu", "require", code=24)
     Path("plan.yaml").write_text(f"{PLAN}gpus: 1\n")
-    assert "no experiment could be run" in told(capsys, "plan.yaml")[1]
+    assert "no experiment could be run" in report(capsys, "plan.yaml")[1]
 
 
 def test_this_machines_python_is_a_place_that_needs_no_engine(
     engine: Engine, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_benchmarks, "connect", lambda: pytest.fail("the engine was asked"))
+    monkeypatch.setattr(_benchmark_places, "connect", lambda: pytest.fail("the engine was asked"))
     Path("plan.yaml").write_text("models: [resnet50]\nhosts: [{python: /venv/bin/python}]\nenv: {A: b}\n")
     engine.seconds = {"/venv/bin/python": 0.2}
     monkeypatch.setenv("NNODES", "3")
-    found, _ = told(capsys, "plan.yaml", "--format", "json")
-    (each,) = found["experiments"]
+    value, _ = report(capsys, "plan.yaml", "--format", "json")
+    (each,) = value["experiments"]
     assert (each["state"], each["where"]["kind"], each["where"]["name"]) == ("measured", "host", "/venv/bin/python")
     (process,) = engine.processes.all
     assert (process.env["A"], process.env["PATH"].partition(":")[0], "NNODES" in process.env) == (
@@ -171,10 +171,10 @@ def test_two_images_are_told_apart(
 ) -> None:  # fmt: skip
     engine.seconds["sha256:second"] = seconds
     words = ("compare", "cpu runtime", SECOND, "--rounds", "2", "--model", "matmul", "--format", "json")
-    found, err = told(capsys, *words, code=code)
-    assert (found["verdict"], found["experiments"][0]["verdict"]) == (verdict, verdict)
-    assert found["experiments"][0]["difference"]["median"] == pytest.approx(seconds / 0.1 - 1)
-    assert (found["a"]["digest"], found["b"]["digest"]) == ("sha256:first", "sha256:second")
+    value, err = report(capsys, *words, code=code)
+    assert (value["verdict"], value["experiments"][0]["verdict"]) == (verdict, verdict)
+    assert value["experiments"][0]["difference"]["median"] == pytest.approx(seconds / 0.1 - 1)
+    assert (value["a"]["digest"], value["b"]["digest"]) == ("sha256:first", "sha256:second")
     assert ("The second image is slower" in err) == (verdict == "slower")
     assert all("/opt/torchbake/bench" in words and "matmul" in words for words in engine.measured)
 
@@ -186,27 +186,27 @@ def test_a_machine_that_wavers_is_an_exit_code_of_its_own(engine: Engine, capsys
         engine.seconds = dict.fromkeys(engine.seconds, next(times))
 
     engine.stop = waver
-    out, err = told(capsys, "compare", "cpu runtime", SECOND, "--rounds", "1", code=26)
+    out, err = report(capsys, "compare", "cpu runtime", SECOND, "--rounds", "1", code=26)
     assert "too noisy" in out
     assert "This machine is too noisy to tell" in err
 
 
 def test_a_run_that_fails_is_no_verdict(engine: Engine, capsys: Streams) -> None:
     engine.seconds["sha256:second"] = "Out of memory."
-    out, err = told(capsys, "compare", "cpu runtime", SECOND, code=24)
+    out, err = report(capsys, "compare", "cpu runtime", SECOND, code=24)
     assert out == ""
     assert f"in {SECOND}: Out of memory." in err
 
 
 def test_a_plan_says_what_is_compared(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text(f"{PLAN}exclude: [{{model: vgg19, reason: a good reason}}]\n")
-    out, _ = told(capsys, "compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--dry-run")
+    out, _ = report(capsys, "compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--dry-run")
     assert [line.split("--model ")[1].split()[0] for line in out.splitlines() if "--model" in line] == ["resnet50"] * 2
     assert "rounds of the first alone, A A A A: 6; then of both, A B B A: 6 to 18" in out
 
 
 def test_a_wrong_command_line_says_what_is_right(engine: Engine, capsys: Streams) -> None:
-    for words, code, said in (
+    for words, code, output in (
         ((), 2, "Which plan?"),
         (("plan.yaml", "other.yaml"), 2, "takes one plan"),
         (("gone.yaml",), 23, "gone.yaml: no such file"),
@@ -226,22 +226,22 @@ def test_a_wrong_command_line_says_what_is_right(engine: Engine, capsys: Streams
         (("compare", "cpu runtime", SECOND, "--model", ""), 2, "--model "),
         (("compare", "cpu runtime", SECOND, "--threshold", "5"), 2, "is not between 0 and 1"),
     ):
-        assert said in told(capsys, *words, code=code)[1], words
+        assert output in report(capsys, *words, code=code)[1], words
         assert engine.measured == [], words
 
 
 def test_the_schema_is_printed(engine: Engine, capsys: Streams) -> None:
-    assert json.loads(told(capsys, "schema")[0])["title"] == "Plan"
+    assert json.loads(report(capsys, "schema")[0])["title"] == "Plan"
 
 
 def test_a_model_that_was_edited_is_measured_again(engine: Engine, capsys: Streams) -> None:
     Path("mine.py").write_text("class Net: ...\n")
     Path("plan.yaml").write_text(f"models: ['mine.py:Net']\nimages: ['{SECOND}']\n")
-    told(capsys, "plan.yaml")
+    report(capsys, "plan.yaml")
     Path("mine.py").write_text("class Net: pass\n")
     for state in ("measured", "kept"):
-        found, _ = told(capsys, "plan.yaml", "--format", "json")
-        assert [each["state"] for each in found["experiments"]] == [state]
+        value, _ = report(capsys, "plan.yaml", "--format", "json")
+        assert [each["state"] for each in value["experiments"]] == [state]
 
 
 def test_a_plan_that_leaves_nothing_to_compare_says_so(engine: Engine, capsys: Streams) -> None:
@@ -251,19 +251,19 @@ def test_a_plan_that_leaves_nothing_to_compare_says_so(engine: Engine, capsys: S
         "{image: 2.13.0 cpu runtime, reason: a good reason}",
     ):
         Path("plan.yaml").write_text(f"{PLAN}exclude: [{rule}]\n")
-        assert "The plan excludes all of its experiments in 2.13.0-cpu-run" in told(capsys, *words, code=24)[1]
+        assert "The plan excludes all of its experiments in 2.13.0-cpu-run" in report(capsys, *words, code=24)[1]
     assert engine.measured == []
 
 
 def test_what_neither_image_can_do_is_left_out_of_a_comparison(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text("models: [a]\ngpus: [0, 1]\nnum_batches: 3\n")
     words = ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml", "--rounds", "1")
-    found, err = told(capsys, *words, "--format", "json")
-    assert [each["experiment"]["gpus"] for each in found["experiments"]] == [0]
+    value, err = report(capsys, *words, "--format", "json")
+    assert [each["experiment"]["gpus"] for each in value["experiments"]] == [0]
     assert "left out: a training float32 batch 16 1 gpu in" in err
-    assert "a CPU image has no use for a GPU" in told(capsys, *words, "--gpu", "require", code=24)[1]
+    assert "a CPU image has no use for a GPU" in report(capsys, *words, "--gpu", "require", code=24)[1]
     Path("plan.yaml").write_text("models: [a]\ngpus: 1\n")
-    assert "No experiment can be run." in told(capsys, *words, code=24)[1]
+    assert "No experiment can be run." in report(capsys, *words, code=24)[1]
 
 
 def test_a_dry_comparison_with_a_release_needs_no_engine_and_pulls_nothing(
@@ -275,8 +275,8 @@ def test_a_dry_comparison_with_a_release_needs_no_engine_and_pulls_nothing(
     words = ("compare", "cpu runtime", "--registry", "example.com/acme", "--dry-run", "--rounds", "2")
     for answers in (True, False):
         if not answers:
-            monkeypatch.setattr(_benchmarks, "connect", none)
-        out, _ = told(capsys, *words)
+            monkeypatch.setattr(_benchmark_places, "connect", none)
+        out, _ = report(capsys, *words)
         first, second = (line for line in out.splitlines() if line.startswith("docker run"))
         assert " example.com/acme/pytorch:2.13.0-cpu-runtime-debian12 /opt/torchbake/bench --model" in first
         assert f" {FIRST} /opt/torchbake/bench --model" in second
@@ -287,5 +287,5 @@ def test_a_dry_comparison_with_a_release_needs_no_engine_and_pulls_nothing(
 def test_a_folder_that_is_missing_is_told_before_anything_is_started(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text(f"{PLAN}data_dir: dataa\n")
     for words in (("plan.yaml",), ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml")):
-        assert "plan.yaml:4: data_dir: " in told(capsys, *words, code=23)[1]
+        assert "plan.yaml:4: data_dir: " in report(capsys, *words, code=23)[1]
     assert engine.processes.all == []

@@ -13,10 +13,10 @@ from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_
 from tests.unit.engines import Daemon
 from torchbake import cli
 from torchbake.build import images
-from torchbake.build.bakefile import Job
+from torchbake.build.bakefile import BuildJob
 from torchbake.build.images import ImageBuild
-from torchbake.build.plan import Plan
-from torchbake.build.result import Result
+from torchbake.build.plan import BuildPlan
+from torchbake.build.result import BuildResult
 from torchbake.commands import build
 from torchbake.core.files import write_text
 from torchbake.errors import BaseError, EngineError, HostConfigError
@@ -38,9 +38,9 @@ class Site:
     project: Project
     daemon: Daemon
     capsys: pytest.CaptureFixture[str]
-    plans: list[Plan] = field(default_factory=list)
+    plans: list[BuildPlan] = field(default_factory=list)
 
-    def job(self, name: str) -> Job:
+    def job(self, name: str) -> BuildJob:
         return preparation_of(self.project).job(spec_of(self.project, name), BASE)
 
     def build(self, *words: str) -> tuple[int, dict[str, Any], str]:
@@ -57,7 +57,7 @@ class Site:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Site:
     site = Site(project=small_project(tmp_path / "project"), daemon=Daemon(), capsys=capsys)
 
-    def keep(_: ImageBuild, plan: Plan, *__: object) -> list[Result]:
+    def keep(_: ImageBuild, plan: BuildPlan, *__: object) -> list[BuildResult]:
         site.plans.append(plan)
         return []
 

@@ -15,12 +15,12 @@ from torchbake.commands import chart as command
 from torchbake.oci.reference import Repository
 from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
-from torchbake.release.record import Judgement
+from torchbake.release.record import RecordedVerdict
 
 Streams = pytest.CaptureFixture[str]
 CPU = "2.13.0-cpu-runtime-debian12"
 REGISTRY = ("--registry", "registry.example.com/acme")
-VERDICT = Judgement(suite="a", started="now", outcome=Outcome.PASSED, counts={"passed": 1})
+VERDICT = RecordedVerdict(suite="a", started="now", outcome=Outcome.PASSED, counts={"passed": 1})
 
 
 class Registries:
@@ -37,10 +37,12 @@ class Registries:
 
     def publish(self, name: str, own_tag: str) -> None:
         small, labels = Small(), {"org.torchbake.id": own_tag, "org.torchbake.inputs": "a"}
-        made = small.make(labels, [own_tag.encode()])
-        found = Candidate(id=own_tag, digest=made.digest, labels=labels, tags=(own_tag,), verdict=VERDICT, waived={})
+        manifest = small.make(labels, [own_tag.encode()])
+        value = Candidate(
+            id=own_tag, digest=manifest.digest, labels=labels, tags=(own_tag,), verdict=VERDICT, waived={}
+        )
         registry = self.of(Repository(host="registry.example.com", path=f"acme/{name}"))
-        Publisher(registry).publish(found, small.supply, lambda _: None, lambda *_: None)
+        Publisher(registry).publish(value, small.supply, lambda _: None, lambda *_: None)
 
 
 class Key(MemorySigner):
@@ -66,15 +68,15 @@ def released(there: Registries) -> Registries:
     return there
 
 
-def told(capsys: Streams, *words: str, code: int = 0) -> tuple[str, str]:
+def report(capsys: Streams, *words: str, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
     assert cli.main(["chart", *words, *REGISTRY]) == code
-    seen = capsys.readouterr()
-    return seen.out, seen.err
+    seen_names = capsys.readouterr()
+    return seen_names.out, seen_names.err
 
 
 def test_a_package_has_the_newest_release_by_tag_and_digest(released: Registries, capsys: Streams) -> None:
-    out, _ = told(capsys, "package", CPU)
+    out, _ = report(capsys, "package", CPU)
     (line,) = out.splitlines()
     with helm_python.Chart.load(line) as chart:
         image = chart.values["image"]
@@ -89,21 +91,21 @@ def test_a_package_has_the_newest_release_by_tag_and_digest(released: Registries
 
 
 def test_what_is_pushed_is_validated_until_it_changes(released: Registries, capsys: Streams) -> None:
-    out, err = told(capsys, "push", CPU)
+    out, err = report(capsys, "push", CPU)
     assert out.startswith(f"registry.example.com/acme/charts/pytorch:0.1.0_{CPU}-r0@sha256:")
     assert f"helm install NAME oci://registry.example.com/acme/charts/pytorch --version 0.1.0+{CPU}-r0" in err
     assert "not signed: no --key and no --keyless was given" in err
-    assert "is as it was pushed" in told(capsys, "validate", CPU)[0]
+    assert "is as it was pushed" in report(capsys, "validate", CPU)[0]
     store = released.stores["registry.example.com/acme/charts/pytorch"]
     store.tags.clear()
-    assert "is not there" in told(capsys, "validate", CPU, code=15)[1]
+    assert "is not there" in report(capsys, "validate", CPU, code=15)[1]
 
 
 def test_images_that_are_not_signed_are_in_no_signed_chart(
     released: Registries, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "signer_of", lambda _: Key(store=released.keys))
-    assert "not signed" in told(capsys, "push", CPU, code=16)[1]
+    assert "not signed" in report(capsys, "push", CPU, code=16)[1]
     assert "registry.example.com/acme/charts/pytorch" not in released.stores
 
 
@@ -111,19 +113,21 @@ def test_images_that_are_not_as_promised_are_so_for_validate_too(
     released: Registries, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "trust_of", lambda _: Key(store=released.keys))
-    assert "not signed" in told(capsys, "validate", CPU, code=15)[1]
+    assert "not signed" in report(capsys, "validate", CPU, code=15)[1]
     released.stores.clear()
-    assert f"has no release of {CPU}" in told(capsys, "validate", CPU, code=15)[1]
+    assert f"has no release of {CPU}" in report(capsys, "validate", CPU, code=15)[1]
 
 
 def test_a_chart_of_ones_own_is_packaged(released: Registries, capsys: Streams, tmp_path: Path) -> None:
-    assert "is not a version" in told(capsys, "package", CPU, "--chart-version", "one", code=16)[1]
-    assert "Chart.yaml cannot be read" in told(capsys, "package", CPU, "--chart", str(tmp_path), code=16)[1]
-    assert told(capsys, "package", CPU, "--chart-version", "2.0.0", "--output", "dist")[0] == "dist/pytorch-2.0.0.tgz\n"
+    assert "is not a version" in report(capsys, "package", CPU, "--chart-version", "one", code=16)[1]
+    assert "Chart.yaml cannot be read" in report(capsys, "package", CPU, "--chart", str(tmp_path), code=16)[1]
+    assert (
+        report(capsys, "package", CPU, "--chart-version", "2.0.0", "--output", "dist")[0] == "dist/pytorch-2.0.0.tgz\n"
+    )
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "output"),
     [
         ((), 2, "What is to be done: package, push, validate?"),
         (("package", "cuda"), 2, "A chart gets one image, but this selects 6"),
@@ -132,6 +136,6 @@ def test_a_chart_of_ones_own_is_packaged(released: Registries, capsys: Streams, 
     ],
 )
 def test_what_cannot_be_is_told(
-    words: tuple[str, ...], code: int, said: str, there: Registries, capsys: Streams
+    words: tuple[str, ...], code: int, output: str, there: Registries, capsys: Streams
 ) -> None:
-    assert said in told(capsys, *words, code=code)[1]
+    assert output in report(capsys, *words, code=code)[1]

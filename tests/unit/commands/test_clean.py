@@ -54,9 +54,9 @@ def test_it_says_what_it_frees_and_frees_that_alone(project: Path, capsys: pytes
 
 def test_a_dry_run_says_the_same_and_frees_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = files(project)
-    said = freed(project, capsys, "--dry-run")
+    lines = freed(project, capsys, "--dry-run")
     assert files(project) == before
-    assert freed(project, capsys) == said
+    assert freed(project, capsys) == lines
 
 
 def test_people_are_told_the_sum(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,20 +71,20 @@ def test_the_layers_that_were_used_last_can_stay(project: Path, capsys: pytest.C
     keep(store, new, b"y" * 500)
     os.utime(store.folder / "wheels" / f"{old[7:]}.json", (1, 1))
     keeping = ("--keep-layers", "0.6 kB")
-    said = freed(project, capsys, *keeping, "--dry-run")[str(store.folder)]
-    assert 1900 < said < 3000  # the older layer with its record, and a blob that no layer needs
+    count = freed(project, capsys, *keeping, "--dry-run")[str(store.folder)]
+    assert 1900 < count < 3000  # the older layer with its record, and a blob that no layer needs
     assert store.find(old)
     os.utime(store.folder / "wheels" / f"{old[7:]}.json", (1, 1))
-    assert freed(project, capsys, *keeping)[str(store.folder)] == said
+    assert freed(project, capsys, *keeping)[str(store.folder)] == count
     assert (store.find(old), bool(store.find(new))) == (None, True)
     assert freed(project, capsys, *keeping)[str(store.folder)] == 0
 
 
 def test_a_store_that_a_build_uses_stays(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layers, images = LayerStore(folder=project / "cache/layers"), Layout(folder=project / ".torchbake/layout")
-    with layers.in_use(), images.written():
-        said = freed(project, capsys)
-    assert (said[str(layers.folder)], said[str(images.folder)]) == (0, 0)
+    with layers.in_use(), images.write_lock():
+        lines = freed(project, capsys)
+    assert (lines[str(layers.folder)], lines[str(images.folder)]) == (0, 0)
     assert {"cache/layers/blobs/sha256/a", ".torchbake/layout/blobs/sha256/c"} <= files(project)
     freed(project, capsys)
     assert not layers.folder.exists()

@@ -51,8 +51,8 @@ def test_a_gitignore_that_would_let_state_be_committed_is_told_of(tmp_path: Path
     (tmp_path / ".gitignore").write_text("/.nox/\n*.pyc\n")
     capsys.readouterr()
     assert main(["init", str(tmp_path)]) == 0
-    said = capsys.readouterr().err
-    assert f"add to {tmp_path}/.gitignore: /.venv/ /.torchbake/ /reports/" in " ".join(said.split())
+    output = capsys.readouterr().err
+    assert f"add to {tmp_path}/.gitignore: /.venv/ /.torchbake/ /reports/" in " ".join(output.split())
 
 
 def test_line_ends_are_those_of_this_repository(tmp_path: Path, capsys: Streams) -> None:
@@ -84,18 +84,18 @@ def test_rows_are_those_that_are_asked_for(tmp_path: Path, capsys: Streams) -> N
 
 
 @pytest.mark.parametrize("ci", PIPELINES)
-@pytest.mark.parametrize("known", ["1.2.3", "0+g0123456789ab"])
+@pytest.mark.parametrize("known_value", ["1.2.3", "0+g0123456789ab"])
 def test_pipelines_come_where_they_are_asked_for(
-    ci: str, known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
+    ci: str, known_value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
-    monkeypatch.setattr(init, "version", lambda: known)
+    monkeypatch.setattr(init, "version", lambda: known_value)
     out(capsys, "init", str(tmp_path), "--ci", ci)
-    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert written == FILES | set(PIPELINES["github-full" if ci == "github" and known != "1.2.3" else ci])
+    outputs = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert outputs == FILES | set(PIPELINES["github-full" if ci == "github" and known_value != "1.2.3" else ci])
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "name"),
     [
         (["--cuda", "twelve"], "twelve"),
         (["--cuda", "11.1"], "cuda11.1"),
@@ -107,8 +107,8 @@ def test_pipelines_come_where_they_are_asked_for(
     ],
 )
 def test_a_wrong_word_is_exit_code_2_and_nothing_is_written(
-    words: list[str], named: str, tmp_path: Path, capsys: Streams
+    words: list[str], name: str, tmp_path: Path, capsys: Streams
 ) -> None:
-    said = err(capsys, "init", str(tmp_path / "new"), *words, code=UsageError.exit_code)
-    assert named in said
+    output = err(capsys, "init", str(tmp_path / "new"), *words, code=UsageError.exit_code)
+    assert name in output
     assert not (tmp_path / "new").exists()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.small import Small
-from tests.unit.registries import Heard, MemoryRegistry, Store
+from tests.unit.registries import MemoryRegistry, OnMessage, Store
 from tests.unit.release.test_publisher import judged
 from tests.unit.test_cli import MATRIX, err, out
-from torchbake.build.base_image import Base
+from torchbake.build.base_image import BaseImage
 from torchbake.commands import _narrow
 from torchbake.errors import RegistryError, UsageError
 from torchbake.matrix.project import Project
@@ -21,7 +21,7 @@ from torchbake.oci.labels import BASE_DIGEST, ID, INPUTS
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
 from torchbake.release.candidate import Candidate
-from torchbake.release.due import Finding
+from torchbake.release.due import DueFinding
 from torchbake.release.publisher import Publisher
 
 Streams = pytest.CaptureFixture[str]
@@ -36,10 +36,10 @@ class Released:
     def __init__(self, project: Project) -> None:
         self.project, self.small = project, Small()
         self.stores = {"acme/pytorch": Store(), "acme/volume-permissions": Store()}
-        self.heard: Heard = lambda *_: None
+        self.message: OnMessage = lambda *_: None
 
     def registry(self, _: object, repository: Repository) -> MemoryRegistry:
-        return MemoryRegistry(self.stores[repository.path], heard=self.heard)
+        return MemoryRegistry(self.stores[repository.path], message=self.message)
 
     def release(self, name: str, base: str = OLD) -> None:
         spec = next(spec for spec in self.project.expansion.specs if spec.id == name)
@@ -47,8 +47,8 @@ class Released:
         labels = {ID: name, INPUTS: question._inputs(spec, base)}
         labels |= {} if name == INIT else {BASE_DIGEST: base, "org.torchbake.torch": "2.13.0"}
         labels |= {"org.opencontainers.image.version": "1.0.0"}
-        made, tags = self.small.make(labels, [name.encode()]), self.project.tags[name]
-        candidate = Candidate(id=name, digest=made.digest, labels=labels, tags=tags, verdict=judged("suite"))
+        manifest, tags = self.small.make(labels, [name.encode()]), self.project.tags[name]
+        candidate = Candidate(id=name, digest=manifest.digest, labels=labels, tags=tags, verdict=judged("suite"))
         where = Repository(host="ghcr.io", path=f"acme/{spec.repository.rpartition('/')[2]}")
         publisher = Publisher(self.registry(None, where), keep_rolling=True)
         publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
@@ -58,17 +58,17 @@ class Released:
 def released(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Released:
     """The repository's matrix with no recorded base, and bases that their registry serves as OLD."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # turns are taken by a file there
-    made = Released(project)
-    monkeypatch.setattr(_narrow, "Registry", made.registry)
+    item = Released(project)
+    monkeypatch.setattr(_narrow, "Registry", item.registry)
     monkeypatch.setattr(_narrow, "find_base", lambda *_: None)
     monkeypatch.setattr(_narrow, "_served_base", lambda image: (OLD, ""))
-    return made
+    return item
 
 
 def due(capsys: Streams, *words: str) -> dict[str, str]:
     """The images that are due, and why."""
-    told = json.loads(out(capsys, "list", *words, *DUE, "--format", "json"))
-    return {image["id"]: image["reason"] for image in told["images"]}
+    report = json.loads(out(capsys, "list", *words, *DUE, "--format", "json"))
+    return {image["id"]: image["reason"] for image in report["images"]}
 
 
 def test_what_is_released_as_it_is_is_not_due_whatever_its_rolling_tags_do(released: Released, capsys: Streams) -> None:
@@ -80,8 +80,8 @@ def test_what_is_released_as_it_is_is_not_due_whatever_its_rolling_tags_do(relea
     table = out(capsys, "list", *words, *DUE)
     assert "reason" in table
     assert "not released yet" in table
-    told = json.loads(out(capsys, "list", *words, *DUE, "--format", "json"))
-    assert {"id": CPU, "reason": f"not selected: released as {CPU}-r0"} in told["excluded"]
+    report = json.loads(out(capsys, "list", *words, *DUE, "--format", "json"))
+    assert {"id": CPU, "reason": f"not selected: released as {CPU}-r0"} in report["excluded"]
 
 
 def test_nothing_due_is_a_good_end_and_an_empty_result_of_every_form(released: Released, capsys: Streams) -> None:
@@ -98,9 +98,9 @@ def test_a_new_base_makes_due_unless_those_of_the_releases_are_kept(
     for name in (CPU, DEVEL, INIT):
         released.release(name)
     monkeypatch.setattr(_narrow, "_served_base", lambda image: (NEW, ""))
-    found = due(capsys, CPU, DEVEL, INIT)
-    assert set(found) == {CPU, DEVEL, INIT}
-    assert found[CPU] == f"its base debian12 changed since {CPU}-r0"
+    matches = due(capsys, CPU, DEVEL, INIT)
+    assert set(matches) == {CPU, DEVEL, INIT}
+    assert matches[CPU] == f"its base debian12 changed since {CPU}-r0"
     # An init image has no label of its base; other images on this base have.
     assert due(capsys, CPU, DEVEL, INIT, "--bases", "keep") == {}
     monkeypatch.setattr(_narrow, "_served_base", lambda image: ("", "it does not answer"))
@@ -112,7 +112,7 @@ def test_a_recorded_base_is_the_one_that_a_build_here_takes(
     released: Released, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released.release(CPU)
-    base = partial(Base, name="debian12", image="", source="registry", created="")
+    base = partial(BaseImage, name="debian12", image="", source="registry", created="")
     monkeypatch.setattr(_narrow, "find_base", lambda *_: base(digest=NEW))
     assert set(due(capsys, CPU)) == {CPU}
     monkeypatch.setattr(_narrow, "find_base", lambda *_: base(digest=OLD))
@@ -131,20 +131,20 @@ def test_a_registry_that_does_not_answer_is_no_empty_list(released: Released, ca
     def silent(method: str, key: str) -> None:
         raise RegistryError("ghcr.io does not answer.")
 
-    released.heard = silent
+    released.message = silent
     assert "does not answer" in err(capsys, "list", CPU, *DUE, code=RegistryError.exit_code)
 
 
 def test_due_needs_a_registry(capsys: Streams) -> None:
-    said = err(capsys, "list", "all", "--due", "--matrix", MATRIX, code=UsageError.exit_code)
-    assert "--registry" in said
+    output = err(capsys, "list", "all", "--due", "--matrix", MATRIX, code=UsageError.exit_code)
+    assert "--registry" in output
 
 
 def test_both_reasons_are_told_where_both_are_asked_for(
     released: Released, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def changed(project: object, specs: Any, ref: str) -> Mapping[str, Finding]:
-        return {spec.id: Finding(due=spec.id != DEVEL, reason=f"not as at {ref}") for spec in specs}
+    def changed(project: object, specs: Any, ref: str) -> Mapping[str, DueFinding]:
+        return {spec.id: DueFinding(due=spec.id != DEVEL, reason=f"not as at {ref}") for spec in specs}
 
     monkeypatch.setattr(_narrow, "changed_since", changed)
     released.release(INIT)
@@ -186,8 +186,8 @@ def test_a_file_of_ids_is_taken_where_words_are_and_an_empty_one_selects_nothing
     for command in ("list", "lock", "render"):
         more = ("--check",) if command != "list" else ()
         out(capsys, command, f"@{file}", *more, "--matrix", MATRIX)
-    said = err(capsys, "list", f"@{tmp_path}/none", "--matrix", MATRIX, code=UsageError.exit_code)
-    assert "No such file" in said
+    output = err(capsys, "list", f"@{tmp_path}/none", "--matrix", MATRIX, code=UsageError.exit_code)
+    assert "No such file" in output
 
 
 _OF_DUE = [("--registry", "ghcr.io/acme"), ("--bases", "keep"), ("--plain-http",)]
@@ -195,15 +195,15 @@ _OF_DUE = [("--registry", "ghcr.io/acme"), ("--bases", "keep"), ("--plain-http",
 
 @pytest.mark.parametrize("words", _OF_DUE, ids=lambda words: words[0])
 def test_what_is_of_due_is_refused_without_it(capsys: Streams, words: tuple[str, ...]) -> None:
-    said = err(capsys, "list", "all", *words, "--matrix", MATRIX, code=UsageError.exit_code)
-    assert f"{words[0]} needs --due" in said
+    output = err(capsys, "list", "all", *words, "--matrix", MATRIX, code=UsageError.exit_code)
+    assert f"{words[0]} needs --due" in output
 
 
 def test_what_is_of_another_size_is_told_as_left_out(capsys: Streams) -> None:
-    told = json.loads(out(capsys, "list", "all", "--size", "small", "--matrix", MATRIX, "--format", "json"))
-    others = {image["id"] for image in told["excluded"] if image["reason"].endswith("it is large")}
+    report = json.loads(out(capsys, "list", "all", "--size", "small", "--matrix", MATRIX, "--format", "json"))
+    others = {image["id"] for image in report["excluded"] if image["reason"].endswith("it is large")}
     whole = json.loads(out(capsys, "list", "all", "--matrix", MATRIX, "--format", "json"))["images"]
-    assert others == {image["id"] for image in whole} - {image["id"] for image in told["images"]} != set()
+    assert others == {image["id"] for image in whole} - {image["id"] for image in report["images"]} != set()
 
 
 @pytest.mark.parametrize("more", [(), ("!devel",), ("debian12",), ("all",)], ids=" ".join)

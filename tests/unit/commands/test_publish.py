@@ -15,14 +15,14 @@ from torchbake.release.publisher import Publisher
 
 
 def test_interrupted_it_finishes_what_it_began_and_begins_no_more(capsys: pytest.CaptureFixture[str]) -> None:
-    registry, begun, ended = MemoryRegistry(Store(), "one", lambda *_: None), [], []
+    registry, pending, ends = MemoryRegistry(Store(), "one", lambda *_: None), [], []
 
     def candidate() -> Candidate:
-        begun.append("one")
+        pending.append("one")
         time.sleep(0.05)  # until the run waits for it
         interrupt()
         time.sleep(0.05)
-        ended.append("one")
+        ends.append("one")
         raise CheckError("It was not tested.")
 
     due = [
@@ -37,7 +37,7 @@ def test_interrupted_it_finishes_what_it_began_and_begins_no_more(capsys: pytest
     ]
     with pytest.raises(KeyboardInterrupt):
         _publish(due, 1)
-    assert (begun, ended) == (["one"], ["one"])
-    said = capsys.readouterr().err
-    assert "the next publish finishes the others" in said
-    assert "a: It was not tested. [1/3]" in said
+    assert (pending, ends) == (["one"], ["one"])
+    output = capsys.readouterr().err
+    assert "the next publish finishes the others" in output
+    assert "a: It was not tested. [1/3]" in output

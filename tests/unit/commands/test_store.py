@@ -26,7 +26,7 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayerStore:
     keep(store, sha256(b"another key"))
     layout = Layout(folder=tmp_path / ".torchbake/layout")
     config = {"config": {"Labels": {ID: "image-1"}}}
-    with layout.written() as exports:
+    with layout.write_lock() as exports:
         layout.take(exports / "a", put(Layout(folder=exports / "a"), archive(file("a")), config=config))
     return store
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path, *words: str) -> int:
     return main(["store", *words, "--matrix", str(tmp_path / "matrix.yaml")])
 
 
-def told(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+def report(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     assert store(tmp_path, *words, "--format", "json") in (0, DamagedError.exit_code)
     return json.loads(capsys.readouterr().out)
 
@@ -44,15 +44,15 @@ def test_layers_and_images_are_listed(
     layers: LayerStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHBAKE_LAYERS_MAX", "20 GB")
-    shown = told(tmp_path, capsys, "ls")
-    totals = {name: shown["layers"][name] for name in ("folder", "bytes", "limit")}
+    text = report(tmp_path, capsys, "ls")
+    totals = {name: text["layers"][name] for name in ("folder", "bytes", "limit")}
     assert totals == {"folder": str(layers.folder), "bytes": len(DATA), "limit": 20 * 10**9}
-    assert {(one["key"], one["bytes"]) for one in shown["layers"]["layers"]} == {
+    assert {(one["key"], one["bytes"]) for one in text["layers"]["layers"]} == {
         (KEY, len(DATA)), (sha256(b"another key"), len(DATA)),
     }  # fmt: skip
-    (image,) = shown["images"]["images"]
+    (image,) = text["images"]["images"]
     assert image["name"] == "image-1"
-    assert image["bytes"] == shown["images"]["bytes"]
+    assert image["bytes"] == text["images"]["bytes"]
     assert store(tmp_path, "ls") == 0
     out = capsys.readouterr().out
     assert out.count("bytecode of nvidia") == 1  # one layer, which has two keys
@@ -69,19 +69,19 @@ def test_a_limit_that_is_no_size_is_refused(
 
 def test_a_sound_store_is_verified(layers: LayerStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert store(tmp_path, "verify") == 0
-    shown = told(tmp_path, capsys, "verify")
-    assert (shown["blobs"], shown["damages"], shown["removed"]) == (4, [], False)
+    text = report(tmp_path, capsys, "verify")
+    assert (text["blobs"], text["damages"], text["removed"]) == (4, [], False)
 
 
 def test_damage_is_named_and_stays_until_it_is_to_be_removed(
     layers: LayerStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = layers.path(sha256(DATA))
-    damage(path, seen=False)
+    damage(path, is_seen=False)
     for _ in range(2):
         assert store(tmp_path, "verify") == DamagedError.exit_code
         assert str(path) in capsys.readouterr().out
-    assert told(tmp_path, capsys, "verify")["damages"][0]["needed_by"] == ["bytecode of nvidia"]
+    assert report(tmp_path, capsys, "verify")["damages"][0]["needed_by"] == ["bytecode of nvidia"]
     assert store(tmp_path, "verify", "--remove-damaged") == 0
     assert not path.exists()
     assert store(tmp_path, "verify") == 0

@@ -15,18 +15,18 @@ from tests.unit.checks.test_verdict import FAILED, NOT_RUN, check, verdict
 from tests.unit.conftest import SMALL, edited
 from torchbake import cli
 from torchbake.checks import gpu as gpu_rule
-from torchbake.checks.pytest_run import Ended, Options, Suite, Target, checks_of
+from torchbake.checks.pytest_run import CheckOptions, CheckTarget, Suite, SuiteEnd, checks_of
 from torchbake.checks.reports import Reports
 from torchbake.checks.statement import read_statement
 from torchbake.checks.suite_digest import suite_digest, suite_files
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict, dump_results
 from torchbake.commands import test as command
-from torchbake.commands._cases import Case, find_cases
+from torchbake.commands._cases import ImageCase, find_cases
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.address import DEFAULT
 from torchbake.engine.capability import Capabilities
-from torchbake.engine.gpu import Gpu
-from torchbake.engine.image import Image
+from torchbake.engine.gpu import GpuAccess
+from torchbake.engine.image import EngineImage
 from torchbake.matrix import project
 from torchbake.matrix.project import Project, load_project, run_folder
 from torchbake.matrix.spec import ImageSpec
@@ -47,9 +47,9 @@ class FakeEngine:
     containerd_store = False
 
     def __init__(self, *tags: str) -> None:
-        self._image = Image(digest=DIGEST, tags=tags, labels={}, size_bytes=1)
+        self._image = EngineImage(digest=DIGEST, tags=tags, labels={}, size_bytes=1)
 
-    def images(self) -> dict[str, Image]:
+    def images(self) -> dict[str, EngineImage]:
         return dict.fromkeys(self._image.tags, self._image)
 
     def find(self, digests: Iterable[str]) -> str | None:
@@ -88,20 +88,20 @@ def lacking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def kept(small: Project, holds: Callable[..., None]) -> Callable[..., Verdict]:
+def kept_value(small: Project, holds: Callable[..., None]) -> Callable[..., Verdict]:
     """Hold the CPU image, and keep a verdict of it as a run would have."""
 
     def keep(
-        *checks: CheckResult, options: Options | None = None, row: str = CPU, found: str = "", **changes: Any
+        *checks: CheckResult, options: CheckOptions | None = None, row: str = CPU, found: str = "", **changes: Any
     ) -> Verdict:
         holds(f"acme/pytorch:{row}")
-        options = options or Options()
+        options = options or CheckOptions()
         spec = next(spec for spec in small.expansion.specs if spec.id == row)
         digest = suite_digest(small, spec, options.decisive(found))
         same = {"image": f"acme/pytorch:{row}", "id": row, "digest": DIGEST, "suite": digest}
-        made = verdict(*checks, **same | changes)
-        Reports(folder=small.root / "reports").keep(row, made, {}, partial=options.partial)
-        return made
+        product = verdict(*checks, **same | changes)
+        Reports(folder=small.root / "reports").keep(row, product, {}, partial=options.partial)
+        return product
 
     return keep
 
@@ -119,10 +119,10 @@ def steps(project: Project, capsys: Streams, *words: str) -> dict[str, str]:
 
 def test_an_image_that_the_engine_does_not_hold_fails_with_the_next_step(small: Project, capsys: Streams) -> None:
     assert run(small, CPU) == 13
-    seen = capsys.readouterr()
-    assert f"nox -s build -- {CPU}" in seen.out
-    assert "1 of 1 images did not pass" in seen.err
-    assert str(small.root / "reports/summary.md") in seen.err
+    seen_names = capsys.readouterr()
+    assert f"nox -s build -- {CPU}" in seen_names.out
+    assert "1 of 1 images did not pass" in seen_names.err
+    assert str(small.root / "reports/summary.md") in seen_names.err
 
 
 def test_no_selector_and_no_image_is_the_list_of_what_there_is(small: Project, capsys: Streams) -> None:
@@ -135,8 +135,8 @@ def test_an_image_and_a_selector_are_two_questions(small: Project, capsys: Strea
     assert "'cpu'" in capsys.readouterr().err
 
 
-def test_a_passed_verdict_is_the_answer(small: Project, kept: Callable[..., Verdict], capsys: Streams) -> None:
-    kept(check(), check("smoke.compile", NOT_RUN, "no compiler"))
+def test_a_passed_verdict_is_the_answer(small: Project, kept_value: Callable[..., Verdict], capsys: Streams) -> None:
+    kept_value(check(), check("smoke.compile", NOT_RUN, "no compiler"))
     assert run(small, CPU, "--format", "json") == 0
     image = json.loads(capsys.readouterr().out)["images"][0]
     assert (image["outcome"], image["reused"], image["ref"]) == ("passed", True, REF)
@@ -145,9 +145,9 @@ def test_a_passed_verdict_is_the_answer(small: Project, kept: Callable[..., Verd
 
 
 def test_it_is_shown_with_when_it_was_made_and_what_did_not_run(
-    small: Project, kept: Callable[..., Verdict], capsys: Streams
+    small: Project, kept_value: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept(check(), check("smoke.compile", NOT_RUN, "no compiler"))
+    kept_value(check(), check("smoke.compile", NOT_RUN, "no compiler"))
     assert run(small, CPU) == 0
     text = capsys.readouterr().out
     assert "unchanged since 2026-11-21 07:48 UTC" in text
@@ -155,8 +155,8 @@ def test_it_is_shown_with_when_it_was_made_and_what_did_not_run(
     assert "no compiler" in text
 
 
-def test_the_summary_of_the_latest_run_is_written(small: Project, kept: Callable[..., Verdict]) -> None:
-    kept(check())
+def test_the_summary_of_the_latest_run_is_written(small: Project, kept_value: Callable[..., Verdict]) -> None:
+    kept_value(check())
     run(small, CPU, DEVEL)
     text = (small.root / "reports/summary.md").read_text()
     assert "1 of 2 images passed" in text
@@ -164,7 +164,9 @@ def test_the_summary_of_the_latest_run_is_written(small: Project, kept: Callable
     assert [(image["name"], image["outcome"]) for image in images] == [(CPU, "passed"), (DEVEL, "failed")]
 
 
-def test_what_makes_a_passed_verdict_no_answer(small: Project, kept: Callable[..., Verdict], capsys: Streams) -> None:
+def test_what_makes_a_passed_verdict_no_answer(
+    small: Project, kept_value: Callable[..., Verdict], capsys: Streams
+) -> None:
     for words, step in (
         ((), "reuse"),
         (("--gpu", "auto"), "reuse"),
@@ -178,7 +180,7 @@ def test_what_makes_a_passed_verdict_no_answer(small: Project, kept: Callable[..
         (("--only", "files.*"), "test"),
         (("--skip", "files.*"), "test"),
     ):
-        kept(check())
+        kept_value(check())
         assert steps(small, capsys, CPU, *words) == {CPU: step}, (words, step)
 
 
@@ -192,43 +194,43 @@ def test_what_makes_a_passed_verdict_no_answer(small: Project, kept: Callable[..
     ids=lambda changes: next(iter(changes)),
 )
 def test_a_verdict_of_something_else_is_no_answer(
-    changes: dict[str, str], small: Project, kept: Callable[..., Verdict], capsys: Streams
+    changes: dict[str, str], small: Project, kept_value: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept(check(), **changes)
+    kept_value(check(), **changes)
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
 @pytest.mark.parametrize("outcome", [FAILED, NOT_RUN])
 def test_what_did_not_pass_is_tested_again(
-    outcome: Outcome, small: Project, kept: Callable[..., Verdict], capsys: Streams
+    outcome: Outcome, small: Project, kept_value: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept(check(outcome=outcome, reason="because"))
+    kept_value(check(outcome=outcome, reason="because"))
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
 def test_a_verdict_without_one_of_todays_checks_is_no_answer(
-    small: Project, kept: Callable[..., Verdict], lacking: Callable[..., None], capsys: Streams
+    small: Project, kept_value: Callable[..., Verdict], lacking: Callable[..., None], capsys: Streams
 ) -> None:
-    kept(check())
+    kept_value(check())
     lacking("users.owners")
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
-def test_a_part_of_the_checks_is_marked_in_the_verdict(kept: Callable[..., Verdict]) -> None:
+def test_a_part_of_the_checks_is_marked_in_the_verdict(kept_value: Callable[..., Verdict]) -> None:
     for options, partial in (({}, False), ({"only": ("smoke.*", "a.*")}, True), ({"skip": ("a.*",)}, True)):
-        made = Options(**options)
-        assert kept(check(), options=made, how=made.decisive()).partial == made.partial == partial
+        item = CheckOptions(**options)
+        assert kept_value(check(), options=item, how=item.decisive()).partial == item.partial == partial
 
 
-def test_a_partial_verdict_is_no_answer(small: Project, kept: Callable[..., Verdict], capsys: Streams) -> None:
-    kept(check(), options=Options(only=("files.*",)))
+def test_a_partial_verdict_is_no_answer(small: Project, kept_value: Callable[..., Verdict], capsys: Streams) -> None:
+    kept_value(check(), options=CheckOptions(only=("files.*",)))
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
 def test_a_verdict_with_nodes_answers_for_as_many_nodes(
-    small: Project, kept: Callable[..., Verdict], capsys: Streams
+    small: Project, kept_value: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept(check(), options=Options(nodes=3, nproc=2))
+    kept_value(check(), options=CheckOptions(nodes=3, nproc=2))
     assert steps(small, capsys, CPU, "--nodes", "3", "--nproc", "2") == {CPU: "reuse"}
     assert steps(small, capsys, CPU, "--nodes", "2", "--nproc", "3") == {CPU: "test"}
 
@@ -251,44 +253,44 @@ def test_a_verdict_that_was_made_without_a_gpu_is_no_answer_where_there_is_one(
     there: Literal["none", "cdi"],
     step: str,
     small: Project,
-    kept: Callable[..., Verdict],
+    kept_value: Callable[..., Verdict],
     capsys: Streams,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gpu_rule, "look_for_gpu", lambda _: Gpu(how=there, reason="as the test says"))
-    kept(check(), row=CUDA, found=made_with, gpu=mode)
+    monkeypatch.setattr(gpu_rule, "look_for_gpu", lambda _: GpuAccess(how=there, reason="as the test says"))
+    kept_value(check(), row=CUDA, found=made_with, gpu=mode)
     assert steps(small, capsys, CUDA, "--gpu", mode) == {CUDA: step}
 
 
 def test_whether_there_is_a_gpu_says_nothing_of_a_cpu_image(
-    small: Project, kept: Callable[..., Verdict], capsys: Streams, monkeypatch: pytest.MonkeyPatch
+    small: Project, kept_value: Callable[..., Verdict], capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_rule, "look_for_gpu", lambda _: Gpu(how="cdi", reason="as the test says"))
-    kept(check())
+    monkeypatch.setattr(gpu_rule, "look_for_gpu", lambda _: GpuAccess(how="cdi", reason="as the test says"))
+    kept_value(check())
     assert steps(small, capsys, CPU) == {CPU: "reuse"}
 
 
 def test_the_plan_has_each_image_once_and_tests_nothing(
-    small: Project, kept: Callable[..., Verdict], capsys: Streams
+    small: Project, kept_value: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept(check())
+    kept_value(check())
     assert steps(small, capsys, "cpu", "torch2.13") == {CPU: "reuse", DEVEL: "not there"}
     assert not (small.root / "reports/summary.json").exists()
 
 
-def cases_of(project: Project, *references: str, held: tuple[str, ...]) -> list[Case]:
-    return find_cases(project, (), references, FakeEngine(*held))  # type: ignore[arg-type]
+def cases_of(project: Project, *references: str, holders: tuple[str, ...]) -> list[ImageCase]:
+    return find_cases(project, (), references, FakeEngine(*holders))  # type: ignore[arg-type]
 
 
 def test_a_reference_that_is_a_tag_of_the_matrix_has_that_row(small: Project) -> None:
-    (case,) = cases_of(small, "acme/pytorch:latest", held=("acme/pytorch:latest",))
+    (case,) = cases_of(small, "acme/pytorch:latest", holders=("acme/pytorch:latest",))
     assert case.spec
     assert case.spec.id == "2.10.0-cuda12.8-cudnn9-runtime-debian12"
     assert case.image
 
 
 def test_any_other_reference_has_none(small: Project) -> None:
-    (case,) = cases_of(small, "somebody/else:1", held=("somebody/else:1",))
+    (case,) = cases_of(small, "somebody/else:1", holders=("somebody/else:1",))
     assert case.spec is None
     assert case.image
 
@@ -301,16 +303,18 @@ class Derived(FakeEngine):
     def __init__(self, mine: str = "sha256:b") -> None:
         self._mine = mine
 
-    def images(self) -> dict[str, Image]:
-        held = {REF: "sha256:a", "me/mine:1": self._mine}
+    def images(self) -> dict[str, EngineImage]:
+        holders = {REF: "sha256:a", "me/mine:1": self._mine}
         labels = {"org.torchbake.id": CPU}
-        return {tag: Image(digest=digest, tags=(tag,), labels=labels, size_bytes=1) for tag, digest in held.items()}
+        return {
+            tag: EngineImage(digest=digest, tags=(tag,), labels=labels, size_bytes=1) for tag, digest in holders.items()
+        }
 
     def layers(self, digest: str) -> tuple[str, ...]:
         return self._LAYERS[digest]
 
 
-def derived_case(project: Project, engine: Derived) -> Case:
+def derived_case(project: Project, engine: Derived) -> ImageCase:
     (case,) = find_cases(project, (), ["me/mine:1"], engine)  # type: ignore[arg-type]
     return case
 
@@ -322,10 +326,10 @@ def test_an_image_that_is_from_ours_is_judged_by_the_row_of_that_as_a_derived_on
     assert case.judged_by.id == CPU
     assert case.remark == f"FROM {REF}: its additions are not compared with the lock"
     assert case.image
-    tester = command.Tester(project=small, options=Options(), reports=Reports(folder=small.root), force=False)
+    tester = command.Tester(project=small, options=CheckOptions(), reports=Reports(folder=small.root), force=False)
     target = tester.target(case, case.image)
     assert (target.row, target.origin) == (CPU, REF)
-    assert target.suite != suite_digest(small, case.judged_by, Options().decisive())
+    assert target.suite != suite_digest(small, case.judged_by, CheckOptions().decisive())
     assert target.suite == suite_digest(small, case.judged_by, target.how)
     assert f"--derived {REF}" in " ".join(words(target))
 
@@ -339,7 +343,7 @@ def test_an_image_with_our_labels_and_other_layers_is_told_that_it_is_judged_as_
 
 @pytest.mark.parametrize("ref", [DIGEST, DIGEST[:19]])
 def test_a_digest_is_a_reference_too(small: Project, ref: str) -> None:
-    (case,) = cases_of(small, ref, held=("somebody/else:1",))
+    (case,) = cases_of(small, ref, holders=("somebody/else:1",))
     assert case.image
     assert case.image.tags == ("somebody/else:1",)
 
@@ -348,9 +352,9 @@ def test_a_reference_is_tested_once_and_told_to_be_fetched_when_it_is_not_there(
     small: Project, capsys: Streams
 ) -> None:
     assert run(small, "--image", "nothing/there:1", "--image", "nothing/there:1") == 13
-    seen = capsys.readouterr()
-    assert "docker pull nothing/there:1" in seen.out
-    assert "1 of 1 images" in seen.err
+    seen_names = capsys.readouterr()
+    assert "docker pull nothing/there:1" in seen_names.out
+    assert "1 of 1 images" in seen_names.err
 
 
 def toolkit(folder: Path, **files: str) -> Path:
@@ -436,14 +440,14 @@ def test_what_files_and_templates_of_the_project_hold_is_promised_too(tmp_path: 
         SMALL.replace(line, f"{line}    files: [{{source: job.py, target: /app/x}}]\n")
     )
     (tmp_path / "templates").mkdir()
-    seen = set()
+    seen_names = set()
     for name in ("job.py", "templates/pytorch.Dockerfile.j2"):
         for text in ("one", "two"):
             (tmp_path / "job.py").touch()
             (tmp_path / name).write_text(text)
             project = load_project(tmp_path / "matrix.yaml")
-            seen.add(suite_digest(project, project.expansion.specs[0], ()))
-    assert len(seen) == 4
+            seen_names.add(suite_digest(project, project.expansion.specs[0], ()))
+    assert len(seen_names) == 4
 
 
 def test_another_row_of_the_matrix_changes_nothing_for_this_one(small: Project, tmp_path: Path) -> None:
@@ -455,29 +459,31 @@ def test_another_row_of_the_matrix_changes_nothing_for_this_one(small: Project, 
     assert suite_digest(changed, spec, ()) == before
 
 
-TARGET = Target(name=CPU, ref=REF, row=CPU, digest=DIGEST, suite="sha256:bb")
+TARGET = CheckTarget(name=CPU, ref=REF, row=CPU, digest=DIGEST, suite="sha256:bb")
 
 
-def words(target: Target, **options: Any) -> list[str]:
-    made = Suite(Path("/checks"), Options(**options), cwd=Path("/"), extra=("--matrix", "/m.yaml"))
-    command = made.command(target, Path("/results.json"))
+def words(target: CheckTarget, **options: Any) -> list[str]:
+    item = Suite(Path("/checks"), CheckOptions(**options), cwd=Path("/"), extra=("--matrix", "/m.yaml"))
+    command = item.command(target, Path("/results.json"))
     assert command[1:4] == ["-m", "pytest", "/checks"]
     return command[4:]
 
 
 def test_a_suite_is_told_what_to_check_and_how() -> None:
-    said = " ".join(words(TARGET, gpu="require", nodes=3, nproc=2, only=("files.*", "users.*"), skip=("files.caches",)))
+    output = " ".join(
+        words(TARGET, gpu="require", nodes=3, nproc=2, only=("files.*", "users.*"), skip=("files.caches",))
+    )
     for option in (
         f"--image {REF}", f"--row {CPU}", "--gpu require", "--results /results.json", "--matrix /m.yaml",
         "--nodes 3", "--nproc 2", "--only files.* --only users.*", "--skip files.caches",
     ):  # fmt: skip
-        assert option in said
+        assert option in output
 
 
 def test_a_suite_is_not_told_what_is_not_said() -> None:
-    said = words(replace(TARGET, row=""))
-    assert not {"--row", "--derived", "--nodes", "--nproc", "--only", "--skip"} & set(said)
-    assert said[said.index("--gpu") :][:2] == ["--gpu", "auto"]
+    lines = words(replace(TARGET, row=""))
+    assert not {"--row", "--derived", "--nodes", "--nproc", "--only", "--skip"} & set(lines)
+    assert lines[lines.index("--gpu") :][:2] == ["--gpu", "auto"]
 
 
 @pytest.fixture
@@ -489,53 +495,56 @@ def results(tmp_path: Path) -> Path:
 def test_a_suite_that_ended_well_is_taken_at_its_word(results: Path, code: int) -> None:
     checks = (check(), check("files.owner", FAILED, "root's"), check("smoke.nccl", NOT_RUN, "no GPU"))
     results.write_text(dump_results(checks))
-    assert checks_of(Ended(code=code, tail=()), results, 900) == checks
+    assert checks_of(SuiteEnd(code=code, tail=()), results, 900) == checks
 
 
 def test_a_suite_that_did_not_is_a_failed_check_with_its_last_words(results: Path) -> None:
-    for ended, reason in (
-        (Ended(code=0, tail=()), "left no results"),
-        (Ended(code=1, tail=("python: No module named pytest",)), "left no results"),
-        (Ended(code=2, tail=("E   ImportError: no torchbake", "!!! Interrupted: 1 error !!!")), "Interrupted: 1 error"),
-        (Ended(code=3, tail=("INTERNALERROR> boom",)), "3 (an error inside pytest): INTERNALERROR> boom"),
+    for end, reason in (
+        (SuiteEnd(code=0, tail=()), "left no results"),
+        (SuiteEnd(code=1, tail=("python: No module named pytest",)), "left no results"),
         (
-            Ended(code=4, tail=("ERROR: no --row", "  rootdir: /x")),
+            SuiteEnd(code=2, tail=("E   ImportError: no torchbake", "!!! Interrupted: 1 error !!!")),
+            "Interrupted: 1 error",
+        ),
+        (SuiteEnd(code=3, tail=("INTERNALERROR> boom",)), "3 (an error inside pytest): INTERNALERROR> boom"),
+        (
+            SuiteEnd(code=4, tail=("ERROR: no --row", "  rootdir: /x")),
             "4 (an invalid command line): ERROR: no --row",
         ),
         (
-            Ended(
+            SuiteEnd(
                 code=4,
                 tail=("ERROR: usage: pytest [options]", "main.py: error: no such option: --row", "  rootdir: /x"),
             ),
             "main.py: error: no such option: --row",
         ),
-        (Ended(code=5, tail=("no tests ran in 0.01s",)), "5 (no check is selected): no tests ran"),
-        (Ended(code=-9, tail=("test_x.py::test_a",)), "ended by SIGKILL: test_x.py::test_a"),
-        (Ended(code=-11, tail=()), "ended by SIGSEGV: it said nothing"),
-        (Ended(code=2, tail=("last words",), timed_out=True), "did not end within 900 s"),
+        (SuiteEnd(code=5, tail=("no tests ran in 0.01s",)), "5 (no check is selected): no tests ran"),
+        (SuiteEnd(code=-9, tail=("test_x.py::test_a",)), "ended by SIGKILL: test_x.py::test_a"),
+        (SuiteEnd(code=-11, tail=()), "ended by SIGSEGV: it said nothing"),
+        (SuiteEnd(code=2, tail=("last words",), timed_out=True), "did not end within 900 s"),
     ):
-        (alone,) = checks_of(ended, results, 900)
-        assert (alone.id, alone.outcome) == ("suite", FAILED), (ended, reason)
-        assert reason in alone.summary, (ended, reason)
-        assert all(line in alone.reason for line in ended.tail), (ended, reason)
+        (alone,) = checks_of(end, results, 900)
+        assert (alone.id, alone.outcome) == ("suite", FAILED), (end, reason)
+        assert reason in alone.summary, (end, reason)
+        assert all(line in alone.reason for line in end.tail), (end, reason)
 
 
 def test_what_it_found_before_is_kept(results: Path) -> None:
     results.write_text(dump_results([check()]))
-    found = checks_of(Ended(code=2, tail=(), timed_out=True), results, 60)
-    assert [one.id for one in found] == ["files.setuid", "suite"]
+    checks = checks_of(SuiteEnd(code=2, tail=(), timed_out=True), results, 60)
+    assert [one.id for one in checks] == ["files.setuid", "suite"]
 
 
 def test_results_that_cannot_be_read_are_a_failure(results: Path) -> None:
     results.write_text('[{"id": "files.setuid", "outcome": "pas')
-    (alone,) = checks_of(Ended(code=0, tail=()), results, 900)
+    (alone,) = checks_of(SuiteEnd(code=0, tail=()), results, 900)
     assert alone.outcome is FAILED
     assert "cannot be read" in alone.summary
 
 
 def test_a_failure_that_no_check_has_is_one_all_the_same(results: Path) -> None:
     results.write_text(dump_results([check()]))
-    assert [one.outcome for one in checks_of(Ended(code=1, tail=("ERROR at teardown",)), results, 900)][-1] is FAILED
+    assert [one.outcome for one in checks_of(SuiteEnd(code=1, tail=("ERROR at teardown",)), results, 900)][-1] is FAILED
 
 
 def test_runs_of_one_second_have_folders_of_their_own_in_the_order_of_time(
@@ -559,15 +568,15 @@ def test_runs_of_one_second_have_folders_of_their_own_in_the_order_of_time(
 
 
 def test_a_verdict_is_written_to_a_folder_or_a_file(
-    small: Project, kept: Callable[..., Verdict], capsys: Streams, tmp_path: Path
+    small: Project, kept_value: Callable[..., Verdict], capsys: Streams, tmp_path: Path
 ) -> None:
-    made = kept(check())
+    product = kept_value(check())
     folder, file = tmp_path / "verdicts/gpu", tmp_path / "one.json"
     for target, path in ((folder, folder / f"{CPU}.json"), (file, file)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_name(f"{path.name}.bundle").write_text("the signature of an older one")
         assert run(small, CPU, "--write-verdict", str(target)) == 0
-        assert read_statement(path.read_bytes()) == made.model_copy(update={"config": DIGEST})
+        assert read_statement(path.read_bytes()) == product.model_copy(update={"config": DIGEST})
         assert not path.with_name(f"{path.name}.bundle").exists()
         assert "not signed" in capsys.readouterr().err
     assert run(small, CPU, DEVEL, "--write-verdict", str(folder)) == 13  # one is not in the engine
@@ -575,9 +584,9 @@ def test_a_verdict_is_written_to_a_folder_or_a_file(
 
 
 def test_what_cannot_be_written_or_signed_is_refused_first(
-    small: Project, kept: Callable[..., Verdict], capsys: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Project, kept_value: Callable[..., Verdict], capsys: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept(check())
+    kept_value(check())
     file = tmp_path / "one.json"
     (tmp_path / "text").touch()
     monkeypatch.setenv("PATH", str(tmp_path))  # without cosign

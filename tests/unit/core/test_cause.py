@@ -136,7 +136,7 @@ cc1: all warnings being treated as errors
 
 
 def test_the_first_line_that_says_why() -> None:
-    for said, cause in (
+    for output, cause in (
         (
             UV_MISSING,
             "error: No solution found when resolving dependencies cause: Because there is no version of "
@@ -182,7 +182,7 @@ def test_the_first_line_that_says_why() -> None:
         ("Reading package lists...\nno errors here\n", ""),
         ("", ""),
     ):
-        assert cause_of(textwrap.dedent(said).splitlines()) == cause, (said, cause)
+        assert cause_of(textwrap.dedent(output).splitlines()) == cause, (output, cause)
 
 
 def test_a_compilers_error_is_found_below_its_file() -> None:

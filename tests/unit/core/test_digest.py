@@ -11,7 +11,7 @@ def test_no_two_lists_of_texts_have_one_digest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "shown"), [("sha256:" + "0123456789abcdef" * 4, "0123456789ab"), ("0123456789abcdef", "0123456789ab")]
+    ("whole", "text"), [("sha256:" + "0123456789abcdef" * 4, "0123456789ab"), ("0123456789abcdef", "0123456789ab")]
 )
-def test_a_digest_is_shown_as_docker_shows_it(whole: str, shown: str) -> None:
-    assert short_digest(whole) == shown
+def test_a_digest_is_shown_as_docker_shows_it(whole: str, text: str) -> None:
+    assert short_digest(whole) == text

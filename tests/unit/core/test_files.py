@@ -75,13 +75,13 @@ def test_what_a_link_points_at_is_replaced_and_the_link_stays(target: str, tmp_p
 
 
 def test_a_fifo_is_written_to_and_stays(tmp_path: Path) -> None:
-    fifo, heard = tmp_path / "fifo", list[str]()
+    fifo, messages = tmp_path / "fifo", list[str]()
     os.mkfifo(fifo)
-    reader = threading.Thread(target=lambda: heard.append(fifo.read_text()), daemon=True)
+    reader = threading.Thread(target=lambda: messages.append(fifo.read_text()), daemon=True)
     reader.start()
     write_text(fifo, "text")
     reader.join(30)
-    assert heard == ["text"]
+    assert messages == ["text"]
     assert stat.S_ISFIFO(fifo.lstat().st_mode)
     assert [entry.name for entry in tmp_path.iterdir()] == ["fifo"]
 
@@ -97,10 +97,10 @@ def test_a_device_is_written_to_and_stays(through_a_link: bool, tmp_path: Path) 
         path.symlink_to(device)
     try:
         write_text(path, "text\n")
-        heard = b""
-        while not heard.endswith(b"\n") and select.select([ours], [], [], 30)[0]:
-            heard += os.read(ours, 100)  # a terminal hands on what it has, which may be a part
-        assert heard == b"text\r\n"
+        message = b""
+        while not message.endswith(b"\n") and select.select([ours], [], [], 30)[0]:
+            message += os.read(ours, 100)  # a terminal hands on what it has, which may be a part
+        assert message == b"text\r\n"
         assert stat.S_ISCHR(device.lstat().st_mode)
     finally:
         os.close(ours)
@@ -152,8 +152,8 @@ def test_a_removal_that_is_interrupted_leaves_nothing_under_the_name_and_the_nex
 
 
 def test_what_has_a_name_elsewhere_is_not_freed(tmp_path: Path) -> None:
-    first, second, kept = (tmp_path / name for name in ("first", "second", "kept"))
-    for folder in (first, second, kept):
+    first, second, path = (tmp_path / name for name in ("first", "second", "kept"))
+    for folder in (first, second, path):
         folder.mkdir()
     (first / "alone").write_bytes(bytes(1))
     (first / "twice").write_bytes(bytes(20))
@@ -162,7 +162,7 @@ def test_what_has_a_name_elsewhere_is_not_freed(tmp_path: Path) -> None:
     (first / "below/both").write_bytes(bytes(300))
     (second / "both").hardlink_to(first / "below/both")
     (first / "engine's").write_bytes(bytes(4000))
-    (kept / "blob").hardlink_to(first / "engine's")
-    (first / "link").symlink_to(kept / "blob")
+    (path / "blob").hardlink_to(first / "engine's")
+    (first / "link").symlink_to(path / "blob")
     assert freed_by(*map(files_below, (first, second, tmp_path / "none"))) == (21, 300, 0)
     assert freed_by(*map(files_below, (second, first))) == (0, 321)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchbake.build.source_date import created, revision
+from torchbake.build.commit import commit_time, revision
 from torchbake.core.git import ask_git, head_commit
 from torchbake.errors import UsageError
 
@@ -23,12 +23,12 @@ Answering = Callable[..., list[dict[str, str]]]
 def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
     """Lets git end with this code and these words; returns the environments that it gets."""
 
-    def answer(code: int, said: str = "", stdout: str = "") -> list[dict[str, str]]:
+    def answer(code: int, output: str = "", stdout: str = "") -> list[dict[str, str]]:
         environments: list[dict[str, str]] = []
 
         def run(words: list[str], *, env: dict[str, str], **_: object) -> "subprocess.CompletedProcess[bytes]":
             environments.append(env)
-            return subprocess.CompletedProcess(words, code, stdout=stdout.encode(), stderr=said.encode())
+            return subprocess.CompletedProcess(words, code, stdout=stdout.encode(), stderr=output.encode())
 
         monkeypatch.setattr(subprocess, "run", run)
         return environments
@@ -36,7 +36,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
     return answer
 
 
-@pytest.mark.parametrize("ask", [revision, created, head_commit])
+@pytest.mark.parametrize("ask", [revision, commit_time, head_commit])
 def test_a_repository_of_somebody_else_is_no_absent_one(ask: Callable[[Path], str], answering: Answering) -> None:
     answering(128, UNSAFE)
     with pytest.raises(UsageError, match="dubious ownership") as refused:
@@ -45,7 +45,7 @@ def test_a_repository_of_somebody_else_is_no_absent_one(ask: Callable[[Path], st
     assert "git config --global --add safe.directory /srv/images" in refused.value.hint
 
 
-@pytest.mark.parametrize("ask", [revision, created, head_commit])
+@pytest.mark.parametrize("ask", [revision, commit_time, head_commit])
 def test_a_damaged_repository_is_no_absent_one(ask: Callable[[Path], str], answering: Answering) -> None:
     answering(128, "error: it is empty\nfatal: loose object c0ffee is corrupt\n")
     with pytest.raises(UsageError, match="loose object c0ffee is corrupt"):
@@ -53,12 +53,12 @@ def test_a_damaged_repository_is_no_absent_one(ask: Callable[[Path], str], answe
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(128, "fatal: not a git repository (or any of the parent directories): .git"), (1, "")]
+    ("code", "output"), [(128, "fatal: not a git repository (or any of the parent directories): .git"), (1, "")]
 )
-def test_no_repository_and_no_commit_are_absent(code: int, said: str, answering: Answering) -> None:
-    answering(code, said)
+def test_no_repository_and_no_commit_are_absent(code: int, output: str, answering: Answering) -> None:
+    answering(code, output)
     assert revision(Path("/srv/images")) == ask_git(Path("/srv/images"), "log") == ""
-    assert created(Path("/srv/images")) > "2026"
+    assert commit_time(Path("/srv/images")) > "2026"
 
 
 def test_no_variable_names_another_repository(answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:

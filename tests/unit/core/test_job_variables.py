@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from entrypoints.pytorch.launch.dialects import DIALECTS
-from torchbake.checks.smoke_jobs import Job, Layout, nodes_of
+from torchbake.checks.smoke_jobs import RankLayout, SmokeJob, nodes_of
 from torchbake.core.job_variables import without_job
 
 RANK = {**contract_of({"NNODES": "1"}).rank_environment(0), "JOB_TOKEN": "secret", "TORCHELASTIC_RUN_ID": "x"}
@@ -24,11 +24,11 @@ def test_whatever_a_launcher_said_what_is_left_is_no_job(env: dict[str, str]) ->
 
 
 def test_what_a_job_of_smoke_tests_is_told_is_what_run_understands() -> None:
-    job = Job(payloads=("ddp",), device="cpu", layout=Layout(nodes=3, nproc=2, order="workers-first"))
-    found = [contract_of(node.env) for node in nodes_of(job, {}, 300)]
-    assert [(one.mode, one.nnodes, one.node_rank, one.nproc_per_node) for one in found] == [
+    job = SmokeJob(payloads=("ddp",), device="cpu", layout=RankLayout(nodes=3, nproc=2, order="workers-first"))
+    matches = [contract_of(node.env) for node in nodes_of(job, {}, 300)]
+    assert [(one.mode, one.nnodes, one.node_rank, one.nproc_per_node) for one in matches] == [
         ("distributed", 3, rank, 2) for rank in range(3)
     ]
-    assert {(one.master_addr, one.rendezvous_timeout, one.group_timeout, one.stop_grace) for one in found} == {
+    assert {(one.master_addr, one.rendezvous_timeout, one.group_timeout, one.stop_grace) for one in matches} == {
         ("node0", 50, 60, 5)
     }

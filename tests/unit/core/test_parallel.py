@@ -12,7 +12,7 @@ from tests.unit.processes import interrupt
 from torchbake.core.parallel import run_all
 
 _PATIENCE = 10  # seconds, for a test that waits for what does not come
-Told = Callable[[str, Future[str]], object]
+Report = Callable[[str, Future[str]], object]
 
 
 def wait_for(what: threading.Event) -> None:
@@ -25,14 +25,14 @@ class Bench:
 
     during: dict[str, Callable[[], object]] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)
-    begun: list[str] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
     begun_at_stop: list[list[str]] = field(default_factory=list)
 
     def work(self, name: str) -> str:
-        self.begun.append(name)
+        self.pending.append(name)
         self.during.get(name, lambda: None)()
-        self.ended.append(name)
+        self.ends.append(name)
         return name.upper()
 
     def hang(self) -> None:
@@ -41,27 +41,27 @@ class Bench:
         time.sleep(0.05)
 
     def stop(self) -> None:
-        self.begun_at_stop.append(list(self.begun))
+        self.begun_at_stop.append(list(self.pending))
         self.stopping.set()
 
-    def run(self, names: str, *, jobs: int = 1, on_done: Told = lambda *_: None) -> list[str]:
-        return run_all(list(names), self.work, jobs=jobs, stop=self.stop, on_done=on_done)
+    def run(self, names: str, *, jobs: int = 1, on_done: Report = lambda *_: None) -> list[str]:
+        return run_all(list(names), self.work, jobs=jobs, stop=self.stop, on_end=on_done)
 
-    def is_over(self, *, begun: str) -> bool:
+    def is_over(self, *, start: str) -> bool:
         """It was stopped once, when these had begun, and none of them runs any more, nor did another begin."""
         at_stop = [sorted(names) for names in self.begun_at_stop]
-        return at_stop == [list(begun)] and sorted(self.ended) == sorted(self.begun) == list(begun)
+        return at_stop == [list(start)] and sorted(self.ends) == sorted(self.pending) == list(start)
 
 
 def test_results_are_in_the_order_of_the_items_whoever_ends_first() -> None:
     """The first one ends last."""
-    told = {name: threading.Event() for name in "abc"}
-    bench = Bench(during={"a": lambda: wait_for(told["b"]), "b": lambda: wait_for(told["c"])})
+    lines = {name: threading.Event() for name in "abc"}
+    bench = Bench(during={"a": lambda: wait_for(lines["b"]), "b": lambda: wait_for(lines["c"])})
     order: list[tuple[str, str]] = []
 
     def on_done(name: str, future: Future[str]) -> None:
         order.append((name, future.result()))
-        told[name].set()
+        lines[name].set()
 
     assert bench.run("abc", jobs=3, on_done=on_done) == ["A", "B", "C"]
     assert order == [("c", "C"), ("b", "B"), ("a", "A")]
@@ -69,15 +69,15 @@ def test_results_are_in_the_order_of_the_items_whoever_ends_first() -> None:
 
 
 def test_what_ended_meanwhile_is_told_in_the_order_in_which_it_ended() -> None:
-    all_ended, names, told = threading.Event(), "abcdefghijkl", []
+    all_ended, names, lines = threading.Event(), "abcdefghijkl", []
     bench = Bench(during={names[-1]: all_ended.set})
 
     def on_done(name: str, _: object) -> None:
         wait_for(all_ended)
-        told.append(name)
+        lines.append(name)
 
     bench.run(names, on_done=on_done)
-    assert told == list(names)
+    assert lines == list(names)
 
 
 def test_who_is_told_is_told_in_the_callers_thread() -> None:
@@ -120,13 +120,13 @@ def test_where_nobody_asks_for_a_result_one_items_failure_lets_the_others_end() 
 
     with pytest.raises(ValueError, match="the second one"):
         bench.run("abcd", on_done=on_done)
-    assert bench.ended == ["a", "c", "d"]
+    assert bench.ends == ["a", "c", "d"]
     assert [name for name, error in failures.items() if error] == ["b"]
     assert len(bench.begun_at_stop) == 1
 
 
 def test_where_the_result_is_asked_for_one_items_failure_ends_the_run() -> None:
-    bench, kept, third = Bench(), [], threading.Event()
+    bench, kept_items, third = Bench(), [], threading.Event()
 
     def hang() -> None:
         third.set()
@@ -135,14 +135,14 @@ def test_where_the_result_is_asked_for_one_items_failure_ends_the_run() -> None:
     def on_done(_: str, future: Future[str]) -> None:
         if future.exception():
             wait_for(third)
-        kept.append(future.result())
+        kept_items.append(future.result())
 
     bench.during = {"b": fail, "c": hang}
     with pytest.raises(ValueError, match="the second one"):
         bench.run("abcd", on_done=on_done)
-    assert kept == ["A"]
-    assert (bench.begun_at_stop, bench.begun) == ([["a", "b", "c"]], ["a", "b", "c"])
-    assert bench.ended == ["a", "c"], "it was not waited for"
+    assert kept_items == ["A"]
+    assert (bench.begun_at_stop, bench.pending) == ([["a", "b", "c"]], ["a", "b", "c"])
+    assert bench.ends == ["a", "c"], "it was not waited for"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])
@@ -160,14 +160,14 @@ def test_what_is_raised_by_who_is_told_ends_the_run(error: type[BaseException]) 
     bench.during = {"b": hang}
     with pytest.raises(error):
         bench.run("abcd", on_done=on_done)
-    assert bench.is_over(begun="ab")
+    assert bench.is_over(start="ab")
 
 
 def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more() -> None:
-    bench, kept, first, both = Bench(), [], threading.Event(), threading.Barrier(2, timeout=_PATIENCE)
+    bench, kept_items, first, both = Bench(), [], threading.Event(), threading.Barrier(2, timeout=_PATIENCE)
 
     def on_done(_: str, future: Future[str]) -> None:
-        kept.append(future.result())
+        kept_items.append(future.result())
         first.set()
 
     def during() -> None:
@@ -179,8 +179,8 @@ def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more
     bench.during = dict.fromkeys("bc", during)
     with pytest.raises(KeyboardInterrupt):
         bench.run("abcde", jobs=2, on_done=on_done)
-    assert kept == ["A"]
-    assert bench.is_over(begun="abc")
+    assert kept_items == ["A"]
+    assert bench.is_over(start="abc")
 
 
 def test_a_second_interruption_while_it_stops_still_waits_for_what_runs() -> None:
@@ -197,5 +197,5 @@ def test_a_second_interruption_while_it_stops_still_waits_for_what_runs() -> Non
 
     bench.during = {"b": during}
     with pytest.raises(KeyboardInterrupt, match="the second one"):
-        run_all(list("abc"), bench.work, jobs=1, stop=stop, on_done=lambda *_: first.set())
-    assert bench.is_over(begun="ab")
+        run_all(list("abc"), bench.work, jobs=1, stop=stop, on_end=lambda *_: first.set())
+    assert bench.is_over(start="ab")

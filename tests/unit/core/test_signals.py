@@ -55,56 +55,56 @@ def test_afterwards_signals_are_what_they_were() -> None:
 
 def test_what_is_to_outlive_its_terminal_does() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    heard: list[int] = []
-    with interruptible(), signals_heard_by(heard.append):
+    messages: list[int] = []
+    with interruptible(), signals_heard_by(messages.append):
         os.kill(os.getpid(), signal.SIGHUP)
-    assert heard == []
+    assert messages == []
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_what_is_not_to_be_disturbed_hears_of_a_signal_and_goes_on(number: signal.Signals) -> None:
-    heard: list[int] = []
+    messages: list[int] = []
     before = signal.getsignal(number)
-    with signals_heard_by(heard.append):
+    with signals_heard_by(messages.append):
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
-    assert heard == [number, number]
+    assert messages == [number, number]
     assert signal.getsignal(number) is before
 
 
 def test_in_another_thread_signals_stay_who_they_were_for() -> None:
-    seen: list[object] = []
+    seen_names: list[object] = []
 
     def work() -> None:
         with signals_heard_by(lambda _: None):
-            seen.append(signal.getsignal(signal.SIGINT))
+            seen_names.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [signal.getsignal(signal.SIGINT)]
+    assert seen_names == [signal.getsignal(signal.SIGINT)]
 
 
 def test_an_interrupt_waits_for_the_end_and_then_interrupts() -> None:
-    ended: list[bool] = []
+    ends: list[bool] = []
 
     def request() -> None:
         with to_its_end():
             os.kill(os.getpid(), signal.SIGINT)
-            ended.append(True)
+            ends.append(True)
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
         request()
-    assert ended
+    assert ends
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_of_several_interrupts_the_first_alone_interrupts(number: signal.Signals) -> None:
-    told: list[str] = []
+    lines: list[str] = []
 
     def work() -> None:
-        with interrupted_once(lambda: told.append("later")):
+        with interrupted_once(lambda: lines.append("later")):
             try:
                 signal.raise_signal(number)
             finally:
@@ -113,16 +113,16 @@ def test_of_several_interrupts_the_first_alone_interrupts(number: signal.Signals
 
     with pytest.raises(KeyboardInterrupt):
         work()
-    assert told == ["later", "later"]
+    assert lines == ["later", "later"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_what_is_done_is_not_interrupted_any_more() -> None:
-    told: list[str] = []
-    with interrupted_once(lambda: told.append("later")) as hear_no_more:
+    lines: list[str] = []
+    with interrupted_once(lambda: lines.append("later")) as hear_no_more:
         hear_no_more()
         signal.raise_signal(signal.SIGINT)
-    assert told == ["later"]
+    assert lines == ["later"]
 
 
 def test_signals_have_names() -> None:

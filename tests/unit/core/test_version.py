@@ -58,7 +58,7 @@ def test_without_git_it_is_a_checkout(answer: Any, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("name", "text"),
     [
         ("1.2.3", "torchbake[nox]==1.2.3"),
         ("1.2.3rc1", "torchbake[nox]==1.2.3rc1"),
@@ -68,7 +68,7 @@ def test_without_git_it_is_a_checkout(answer: Any, monkeypatch: pytest.MonkeyPat
         ("0.1.dev3", "torchbake[nox] @ git+https://github.com/torchbake/torchbake"),
     ],
 )
-def test_pip_is_told_of_a_release_or_a_commit_and_never_of_the_name_alone(named: str, told: str) -> None:
-    assert requirement(named, "nox") == told
-    assert requirement(named) == told.replace("[nox]", "")
-    assert tag(named) == (f"v{named}" if "==" in told else "")
+def test_pip_is_told_of_a_release_or_a_commit_and_never_of_the_name_alone(name: str, text: str) -> None:
+    assert requirement(name, "nox") == text
+    assert requirement(name) == text.replace("[nox]", "")
+    assert tag(name) == (f"v{name}" if "==" in text else "")

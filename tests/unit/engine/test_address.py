@@ -41,7 +41,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         name = environ.get("DOCKER_CONTEXT") or json.loads((tmp_path / "config.json").read_text())["currentContext"]
         return context(tmp_path / name, name)
 
-    monkeypatch.setattr(address, "_inspected", inspected)
+    monkeypatch.setattr(address, "_inspect", inspected)
     return tmp_path
 
 
@@ -55,8 +55,8 @@ def test_the_setting_that_docker_prefers_decides(docker: Path) -> None:
         DEFAULT.host: ("default", {"DOCKER_CONTEXT": "default"}),
     }
     for host, (origin, environ) in expected.items():
-        found = resolve({**settings, **environ})
-        assert (found.host, found.origin) == (host, origin)
+        value = resolve({**settings, **environ})
+        assert (value.host, value.origin) == (host, origin)
 
 
 @pytest.mark.parametrize("text", [None, "{}", '{"currentContext": "default"}'])
@@ -72,7 +72,7 @@ def test_settings_that_are_not_plain_are_left_to_docker(docker: Path) -> None:
     def asks(text: str, **more: str) -> bool:
         (docker / "config.json").write_text(text)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(address, "_inspected", lambda _: context(docker / "far", "far"))
+            patch.setattr(address, "_inspect", lambda _: context(docker / "far", "far"))
             return resolve({"DOCKER_CONFIG": str(docker), **more}).context == "far"
 
     assert not asks("{}")
@@ -86,12 +86,12 @@ def test_docker_commands_get_the_address_whatever_changes(docker: Path, monkeypa
     assert docker_command("info") == ["docker", "info"]
     monkeypatch.setenv("DOCKER_CONTEXT", "near")
     assert engine_address().host == "tcp://far:2376"  # once per process
-    for given, pinned in (
+    for arguments, pinned in (
         ({"DOCKER_HOST": "tcp://one:2375", "DOCKER_CONTEXT": "far"}, {"DOCKER_HOST": "tcp://one:2375"}),
         ({"DOCKER_HOST": "", "DOCKER_CONTEXT": "far"}, {"DOCKER_CONTEXT": "far"}),
         ({"DOCKER_HOST": "", "DOCKER_CONTEXT": "default"}, {"DOCKER_CONTEXT": "default"}),
     ):
-        for name, value in given.items():
+        for name, value in arguments.items():
             monkeypatch.setenv(name, value)
         address.engine_address.cache_clear()
         engine_address()
@@ -102,11 +102,11 @@ def test_docker_commands_get_the_address_whatever_changes(docker: Path, monkeypa
 def test_the_files_of_a_context_are_the_sdks_too(docker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ("ca.pem", "cert.pem", "key.pem")
     folder = tmp_path / "tls"
-    monkeypatch.setattr(address, "_inspected", lambda environ: context(folder, "far", *files, skip=True))
-    found = resolve({"DOCKER_CONTEXT": "far"})
+    monkeypatch.setattr(address, "_inspect", lambda environ: context(folder, "far", *files, skip=True))
+    value = resolve({"DOCKER_CONTEXT": "far"})
     ca, certificate, key = (folder / "docker" / name for name in files)
-    assert found.tls == Tls(ca=ca, certificate=certificate, key=key, verify=False)
-    config = sdk._tls(found)
+    assert value.tls == Tls(ca=ca, certificate=certificate, key=key, verify=False)
+    config = sdk._tls(value)
     assert not isinstance(config, bool)
     assert (config.cert, config.ca_cert, config.verify) == ((str(certificate), str(key)), str(ca), False)
     assert sdk._tls(DEFAULT) is False
@@ -138,8 +138,8 @@ def test_tls_is_on_where_it_is_for_the_docker_command(tmp_path: Path) -> None:
 
 
 def test_a_context_without_an_engine_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    for found in ({}, {"Name": "x", "Endpoints": {}}, {"Name": "x", "Endpoints": {"docker": None}}):
-        monkeypatch.setattr(address, "_inspected", lambda environ, found=found: found)
+    for matches in ({}, {"Name": "x", "Endpoints": {}}, {"Name": "x", "Endpoints": {"docker": None}}):
+        monkeypatch.setattr(address, "_inspect", lambda environ, matches=matches: matches)
         with pytest.raises(EngineError, match="no address"):
             resolve({"DOCKER_CONTEXT": "x"})
 
@@ -153,7 +153,7 @@ def test_only_sockets_of_this_machine_are_local() -> None:
 def test_every_docker_command_is_given_the_address() -> None:
     """Outside of what people are shown, and of the two modules that ask docker with an environment of their own."""
     own = {"engine/address.py", "engine/docker_cli.py"}
-    shown = {"jobs/targets/docker.py", "jobs/launchers/compose.py", "engine/runner.py"}
+    rows = {"jobs/targets/docker.py", "jobs/launchers/compose.py", "engine/runner.py"}
     starts = re.compile(r"[\[(]\"docker\", \"(?!urllib3)")
-    found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if starts.search(path.read_text())}
-    assert found - shown <= own
+    matches = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if starts.search(path.read_text())}
+    assert matches - rows <= own

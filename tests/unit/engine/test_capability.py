@@ -92,13 +92,13 @@ def refusal(it: Capabilities, need: Need = Need.BUILD) -> str:
 def test_each_command_is_refused_on_the_engines_that_cannot_do_it(name: str) -> None:
     expected = REFUSED.get(name, {})
     for need in Need:
-        found = problems(engine(name), need)
-        assert bool(found) == (need in expected), need
-        assert all(expected[need] in problem.reason and problem.remedy for problem in found)
-        if found:
+        actual = problems(engine(name), need)
+        assert bool(actual) == (need in expected), need
+        assert all(expected[need] in problem.reason and problem.remedy for problem in actual)
+        if actual:
             with pytest.raises(EngineError) as caught:
                 require(engine(name), need)
-            assert (caught.value.message, caught.value.hint) == (found[0].reason, found[0].remedy)
+            assert (caught.value.message, caught.value.hint) == (actual[0].reason, actual[0].remedy)
         else:
             require(engine(name), need)
 
@@ -139,9 +139,9 @@ def test_commands_beside_the_engine_are_looked_at() -> None:
         ({"buildx": "v0.12.1"}, f"buildx v0.12.1 ({PLUGIN}) is too old"),
         ({"buildx": "v0.30.1-desktop.2"}, ""),
     ):
-        found = refusal(engine(**facts))
-        assert words in found
-        assert bool(found) == bool(words)
+        text = refusal(engine(**facts))
+        assert words in text
+        assert bool(text) == bool(words)
 
 
 def test_a_user_without_uidmap_bootstraps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

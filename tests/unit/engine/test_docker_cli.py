@@ -14,14 +14,14 @@ def info(**facts: Any) -> str:
 
 
 def test_an_engine_that_answers_is_known_with_buildx() -> None:
-    found = parse_info("/usr/bin/docker", 0, info(ID="a", ServerVersion="26.1.5"), "")
-    assert (found.info["ID"], found.buildx, found.buildx_path) == ("a", BUILDX["Version"], BUILDX["Path"])
+    value = parse_info("/usr/bin/docker", 0, info(ID="a", ServerVersion="26.1.5"), "")
+    assert (value.info["ID"], value.buildx, value.buildx_path) == ("a", BUILDX["Version"], BUILDX["Path"])
 
 
 def test_without_an_engine_the_reason_and_buildx_are_known() -> None:
     silent = info(ID="", ServerErrors=["Cannot connect to the Docker daemon"])
-    found = parse_info("/usr/bin/docker", 1, silent, "")
-    assert (found.info, found.error, found.buildx) == ({}, "Cannot connect to the Docker daemon", BUILDX["Version"])
+    value = parse_info("/usr/bin/docker", 1, silent, "")
+    assert (value.info, value.error, value.buildx) == ({}, "Cannot connect to the Docker daemon", BUILDX["Version"])
 
 
 def test_what_is_no_answer_of_dockers_is_an_error() -> None:
@@ -31,16 +31,16 @@ def test_what_is_no_answer_of_dockers_is_an_error() -> None:
         (0, "[1]", "", "exit code 0"),
         (0, json.dumps({"host": {}, "store": {"graphRoot": "/x"}}), "", "podman's command"),
     ):
-        found = parse_info("/usr/bin/docker", code, output, errors)
-        assert (found.info, found.buildx) == ({}, None)
-        assert words in found.error
+        value = parse_info("/usr/bin/docker", code, output, errors)
+        assert (value.info, value.buildx) == ({}, None)
+        assert words in value.error
 
 
 def test_a_docker_without_plugins_has_no_buildx() -> None:
-    found = parse_info("docker", 0, json.dumps({"ServerVersion": "20.10.24", "ClientInfo": {"Plugins": None}}), "")
-    assert found.buildx is None
+    value = parse_info("docker", 0, json.dumps({"ServerVersion": "20.10.24", "ClientInfo": {"Plugins": None}}), "")
+    assert value.buildx is None
 
 
 def test_podmans_command_is_no_docker_command() -> None:
-    found = parse_info("/usr/bin/docker", 0, json.dumps({"host": {}, "store": {"graphRoot": "/x"}}), "")
-    assert found.path is None
+    value = parse_info("/usr/bin/docker", 0, json.dumps({"host": {}, "store": {"graphRoot": "/x"}}), "")
+    assert value.path is None

@@ -73,7 +73,7 @@ class _Saving(Engine):
         super().__init__(cast(DockerClient, client))
 
     @contextlib.contextmanager
-    def saved(self, digest: str) -> Iterator[Iterator[bytes]]:
+    def save(self, digest: str) -> Iterator[Iterator[bytes]]:
         yield self.client.api.get_image(digest, chunk_size=2**20)
 
     def layers(self, digest: str) -> tuple[str, ...]:
@@ -88,8 +88,8 @@ def client(tmp_path: Path) -> Client:
 def test_an_image_is_taken_out_as_it_is(client: Client, tmp_path: Path) -> None:
     content = EngineSource(engine=client.engine).take_out(client.digest, tmp_path / "out", lambda digest: True)
     assert content.manifest.digest == client.digest
-    found = {content.path(one).name: content.path(one).read_bytes() for one in content.manifest.blobs}
-    assert found == {path.name: path.read_bytes() for path in blobs_of(client.store, client.digest)}
+    matches = {content.path(one).name: content.path(one).read_bytes() for one in content.manifest.blobs}
+    assert matches == {path.name: path.read_bytes() for path in blobs_of(client.store, client.digest)}
     assert client.saves == 1
 
 
@@ -132,8 +132,8 @@ def test_a_classic_store_that_saves_another_image_is_an_error(classic: Client, t
 
 
 def test_an_image_is_sent_as_it_is_in_a_layout_else_saved_once(classic: Client, tmp_path: Path) -> None:
-    kept = Layout(folder=tmp_path / "kept")
-    source = LayoutSource(layout=kept, otherwise=EngineSource(engine=classic.engine))
+    layout = Layout(folder=tmp_path / "kept")
+    source = LayoutSource(layout=layout, otherwise=EngineSource(engine=classic.engine))
     digests = {sent_digest(classic.engine, source, classic.digest) for _ in range(2)}
     content = source.find(classic.digest)
     assert content
@@ -163,10 +163,10 @@ def test_packed_layers_are_those_that_were_tested(classic: Client, tmp_path: Pat
         (LAYERS, "zstd", ""), (LAYERS, "gzip", ""), (LAYERS, ("tar", "zstd"), ""), (LAYERS[::-1], "zstd", "are others"),
         (LAYERS[:1], "zstd", "are others"), ((LAYERS[0], archive(file("opt/other"))), "zstd", "are others"),
     ):  # fmt: skip
-        made = layout.find(put(layout, *layers, packing=packing))
-        assert made
+        manifest = layout.find(put(layout, *layers, packing=packing))
+        assert manifest
         layout.path(sha256(CONFIG)).write_bytes(CONFIG)
-        described = {**made.content, "config": Blob(digest=sha256(CONFIG), size=len(CONFIG)).descriptor}
+        described = {**manifest.content, "config": Blob(digest=sha256(CONFIG), size=len(CONFIG)).descriptor}
         content = Content(manifest=Manifest(data=json.dumps(described).encode(), media_type=""), folder=layout.blobs)
         with pytest.raises(EngineError, match=words) if words else contextlib.nullcontext():
             check_tested(content, classic.digest)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from torchbake.engine.gpu import ALL, CdiSpec, Gpu, gpu_of, gpu_of_host, read_specs
+from torchbake.engine.gpu import ALL, CdiSpec, GpuAccess, gpu_of, gpu_of_host, read_specs
 
 PLAIN: dict[str, Any] = {"Runtimes": {"runc": {}, "io.containerd.runc.v2": {}}, "CDISpecDirs": []}
 CDI = {**PLAIN, "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}
@@ -40,7 +40,7 @@ def test_how_an_engine_gives_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "mode", "said"),
+    ("how", "mode", "output"),
     [
         ("cdi", "auto", ""),
         ("host", "require", ""),
@@ -50,14 +50,14 @@ def test_how_an_engine_gives_gpus() -> None:
         ("none", "require", "a GPU is required (--gpu require), but CDI is off"),
     ],
 )
-def test_why_nothing_runs_on_a_gpu(how: Any, mode: str, said: str) -> None:
-    problem = Gpu(how=how, reason="CDI is off").problem(mode)
-    assert (problem.reason if problem else "") == said
+def test_why_nothing_runs_on_a_gpu(how: Any, mode: str, output: str) -> None:
+    problem = GpuAccess(how=how, reason="CDI is off").problem(mode)
+    assert (problem.reason if problem else "") == output
     assert problem is None or problem.unknown is (mode != "require")  # to require one is to be wrong without it
 
 
 def test_how_the_engine_is_asked() -> None:
-    cdi, runtime, none, host = (Gpu(how=how, reason="") for how in ("cdi", "runtime", "none", "host"))
+    cdi, runtime, none, host = (GpuAccess(how=how, reason="") for how in ("cdi", "runtime", "none", "host"))
     assert cdi.request == {
         "Driver": "cdi", "Count": 0, "DeviceIDs": ["nvidia.com/gpu=all"], "Capabilities": [], "Options": {},
     }  # fmt: skip
@@ -97,7 +97,7 @@ def test_a_host_has_a_gpu_when_its_driver_made_a_device(tmp_path: Path) -> None:
     (tmp_path / "nvidiactl").touch()
     assert gpu_of_host(tmp_path).how == "none"
     (tmp_path / "nvidia0").touch()
-    assert gpu_of_host(tmp_path) == Gpu(how="host", reason=f"this machine has {tmp_path}/nvidia0")
+    assert gpu_of_host(tmp_path) == GpuAccess(how="host", reason=f"this machine has {tmp_path}/nvidia0")
 
 
 def test_a_host_within_windows_has_another_device(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.engines import Daemon
 from torchbake.engine import leftovers, owner
-from torchbake.engine.containers import Cluster, Node
+from torchbake.engine.containers import Cluster, ContainerNode
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.engine.runner import OWNER, RUN, Runner
 
@@ -12,7 +12,7 @@ from torchbake.engine.runner import OWNER, RUN, Runner
 def start(daemon: Daemon, *, keep: bool = False) -> Cluster:
     """A cluster that nobody has cleaned up: two containers and their network."""
     cluster = Cluster(daemon.engine, "sha256:image", keep=keep)
-    cluster.start([Node(command=("sleep",)), Node(command=("sleep",))], delay=0)
+    cluster.start([ContainerNode(command=("sleep",)), ContainerNode(command=("sleep",))], delay=0)
     return cluster
 
 
@@ -24,8 +24,12 @@ def daemon() -> Daemon:
 
 
 def labels(daemon: Daemon) -> set[str]:
-    held = [*(box.options["labels"] for box in daemon.boxes.values()), *daemon.nets.values(), *daemon.stores.values()]
-    return {label[OWNER] for label in held if OWNER in label}
+    holders = [
+        *(box.options["labels"] for box in daemon.boxes.values()),
+        *daemon.nets.values(),
+        *daemon.stores.values(),
+    ]
+    return {label[OWNER] for label in holders if OWNER in label}
 
 
 def test_what_a_living_process_runs_is_left_alone(daemon: Daemon) -> None:
@@ -40,7 +44,7 @@ def test_what_a_killed_process_left_goes_and_what_is_kept_stays(
     start(daemon)
     start(daemon, keep=True)
     Runner(daemon.engine).volume()
-    monkeypatch.setattr(leftovers, "is_gone", lambda owner, same_machine: bool(owner))
+    monkeypatch.setattr(leftovers, "has_ended", lambda owner, same_machine: bool(owner))
     assert remove_leftovers(daemon.engine) == 4
     assert labels(daemon) == set()
     assert (len(daemon.boxes), len(daemon.nets), len(daemon.stores)) == (2, 1, 0)

@@ -22,7 +22,7 @@ class PodmanDaemon(Daemon):
         return {"Components": [{"Name": "Podman Engine", "Version": "5.8.6"}]}
 
 
-GONE = "1/pid:[1]/1/1"  # of a boot that is over
+MISSING = "1/pid:[1]/1/1"  # of a boot that is over
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_podman_pulls_by_its_own_api(layout: Layout, monkeypatch: pytest.MonkeyP
     podman = PodmanDaemon(containerd=False)
 
     def pull(reference: str) -> None:
-        found = layout.find(reference.partition("@")[2])
-        podman.hold(found.config.digest if found else "probe", reference)
+        actual = layout.find(reference.partition("@")[2])
+        podman.hold(actual.config.digest if actual else "probe", reference)
 
     monkeypatch.setattr(podman_api, "pull", pull)
     digest = put(layout, archive(file("a")))
@@ -85,11 +85,11 @@ def test_podman_pulls_by_its_own_api(layout: Layout, monkeypatch: pytest.MonkeyP
 
 def test_an_engine_that_does_not_reach_us_is_told_of_once(daemon: Daemon, layout: Layout) -> None:
     daemon.pulls = None
-    said: list[str] = []
-    pulling = Loopback(daemon.engine, said.append)
+    lines: list[str] = []
+    pulling = Loopback(daemon.engine, lines.append)
     assert [pulling.pull(layout, put(layout, archive(file(name)))) for name in "ab"] == [False, False]
-    assert len(said) == 1
-    assert "docker load" in said[0]
+    assert len(lines) == 1
+    assert "docker load" in lines[0]
     pulling.close()
     assert daemon.pictures == {}
 
@@ -125,12 +125,12 @@ def test_no_two_runs_have_one_name() -> None:
 def test_names_of_killed_runs_go_and_those_of_others_stay(daemon: Daemon, layout: Layout) -> None:
     place = "127.0.0.1:1/torchbake"
     digests = [f"sha256:{number}" + "0" * 63 for number in range(5)]
-    gone, ours, odd, user, tagged = digests
-    dead = f"{place}/{GONE.encode().hex()}/{'5' * 32}"
-    daemon.hold(gone, f"{dead}@{gone}")
+    reason, ours, odd, user, tagged = digests
+    dead = f"{place}/{MISSING.encode().hex()}/{'5' * 32}"
+    daemon.hold(reason, f"{dead}@{reason}")
     daemon.hold(ours, f"127.0.0.1:1/{loopback_path('5' * 32)}@{ours}")
     daemon.hold(odd, f"{place}/ff/{'5' * 32}@{odd}")
-    daemon.hold(user, f"{place}/{GONE.encode().hex()}:mine", "127.0.0.1:5000/acme/x:1")
+    daemon.hold(user, f"{place}/{MISSING.encode().hex()}:mine", "127.0.0.1:5000/acme/x:1")
     daemon.hold(tagged, f"{dead}@{tagged}", "acme/pytorch:1")
     remove_leftovers(daemon.engine)
     assert {*daemon.pictures} == {ours, odd, user, tagged}

@@ -20,13 +20,13 @@ class Session:
     base_url = "http+docker://localhost"
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.queries: list[tuple[str, str, dict[str, Any]]] = []
         self.status, self.body = 200, b""
         self.api = SimpleNamespace(base_url=self.base_url, request=self.request)
 
     @contextmanager
     def request(self, method: str, url: str, **options: Any) -> Iterator[Response]:
-        self.asked.append((method, url, options))
+        self.queries.append((method, url, options))
         answer = Response()
         answer.status_code, answer.raw = self.status, io.BytesIO(self.body)
         yield answer
@@ -49,7 +49,7 @@ def lines(*events: dict[str, str]) -> bytes:
 def test_a_pull_asks_for_no_tls_and_reads_to_the_end(session: Session) -> None:
     session.body = lines({"stream": "Copying blob"}, {"id": "1"})
     podman.pull("127.0.0.1:1/a@sha256:1")
-    ((method, url, options),) = session.asked
+    ((method, url, options),) = session.queries
     assert (method, url) == ("POST", "http+docker://localhost/v4.0.0/libpod/images/pull")
     assert options["params"] == {"reference": "127.0.0.1:1/a@sha256:1", "tlsVerify": "false"}
     session.body = lines({"stream": "Copying blob"}, {"error": "no space left on device"})
@@ -59,7 +59,7 @@ def test_a_pull_asks_for_no_tls_and_reads_to_the_end(session: Session) -> None:
 
 def test_an_image_is_handed_out_in_pieces(session: Session) -> None:
     session.body = b"x" * 3_000_000
-    with podman.saved("1") as pieces:
+    with podman.save("1") as pieces:
         assert b"".join(pieces) == session.body
 
 
@@ -81,7 +81,7 @@ def test_a_refusal_is_told_in_its_words(session: Session) -> None:
         (500, b"[]", r"refuses: \[\]"),
     ):
         session.status, session.body = status, body
-        with pytest.raises(EngineError, match=words), podman.saved("1"):
+        with pytest.raises(EngineError, match=words), podman.save("1"):
             pass
 
 

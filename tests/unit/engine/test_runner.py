@@ -9,7 +9,7 @@ import pytest
 from tests.unit.engines import Daemon
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.owner import owner_label
-from torchbake.engine.runner import OWNER, RUN, Ended, Runner, owners
+from torchbake.engine.runner import OWNER, RUN, ContainerEnd, Runner, owners
 from torchbake.errors import EngineError
 
 RUNNER = TOOLKIT / "torchbake/engine/runner.py"
@@ -31,8 +31,8 @@ def makes(text: str) -> Iterator[int]:
             if name in MAKERS or (name in ("create", "run") and of in COLLECTIONS):
                 yield node.lineno
         words = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
-        said = [word.value if isinstance(word, ast.Constant) else None for word in words[:2]]
-        if isinstance(node, ast.expr) and said[:1] in (["docker"], ["podman"]) and {*said[1:]} & COMMANDS:
+        lines = [word.value if isinstance(word, ast.Constant) else None for word in words[:2]]
+        if isinstance(node, ast.expr) and lines[:1] in (["docker"], ["podman"]) and {*lines[1:]} & COMMANDS:
             yield node.lineno
 
 
@@ -67,9 +67,9 @@ def test_what_makes_nothing_is_not(line: str) -> None:
 
 
 def test_the_runner_alone_makes_containers_networks_and_volumes() -> None:
-    found = {path: [*makes(path.read_text())] for folder in FOLDERS for path in (TOOLKIT / folder).rglob("*.py")}
-    assert {path for path, lines in found.items() if lines} == {RUNNER, SCRIPT, COMPOSE}
-    assert len(found[RUNNER]) == 4  # the last for `docker run`, whose words are shown
+    matches = {path: [*makes(path.read_text())] for folder in FOLDERS for path in (TOOLKIT / folder).rglob("*.py")}
+    assert {path for path, lines in matches.items() if lines} == {RUNNER, SCRIPT, COMPOSE}
+    assert len(matches[RUNNER]) == 4  # the last for `docker run`, whose words are shown
 
 
 def test_the_script_that_a_job_becomes_is_text_and_is_started_by_nobody_here() -> None:
@@ -119,9 +119,9 @@ def test_a_container_that_the_engine_does_not_start_says_why(daemon: Daemon) -> 
     runner = Runner(daemon.engine)
     container = runner.container("sha256:image", ["true"], device_requests=["a GPU"])
     runner.start(container)
-    ended = runner.ended(container, "node0")
-    assert (ended.code, ended.problem, ended.good) == (125, "could not select device driver", False)
-    assert ended.last_words == ended.problem
+    end = runner.wait_for_end(container, "node0")
+    assert (end.code, end.problem, end.good) == (125, "could not select device driver", False)
+    assert end.last_words == end.problem
 
 
 def test_an_image_that_is_not_there_is_told_with_a_next_step(daemon: Daemon) -> None:
@@ -130,14 +130,14 @@ def test_an_image_that_is_not_there_is_told_with_a_next_step(daemon: Daemon) -> 
 
 
 @pytest.mark.parametrize(
-    ("ended", "how"),
+    ("end", "how"),
     [
-        (Ended(name="x", code=3), "ended with 3"),
-        (Ended(name="x", code=137), "was ended by SIGKILL"),
-        (Ended(name="x", code=137, out_of_memory=True), "was killed for lack of memory"),
-        (Ended(name="x", code=137, timed_out=True, seconds=60), "did not end within 60 s, and was killed"),
-        (Ended(name="x", code=125, problem="no driver"), "did not start: no driver"),
+        (ContainerEnd(name="x", code=3), "ended with 3"),
+        (ContainerEnd(name="x", code=137), "was ended by SIGKILL"),
+        (ContainerEnd(name="x", code=137, out_of_memory=True), "was killed for lack of memory"),
+        (ContainerEnd(name="x", code=137, timed_out=True, seconds=60), "did not end within 60 s, and was killed"),
+        (ContainerEnd(name="x", code=125, problem="no driver"), "did not start: no driver"),
     ],
 )
-def test_how_a_container_ended_is_said(ended: Ended, how: str) -> None:
-    assert ended.how == how
+def test_how_a_container_ended_is_said(end: ContainerEnd, how: str) -> None:
+    assert end.how == how

@@ -152,14 +152,14 @@ def test_an_apt_that_knows_of_no_proxy_is_trusted(host: Host) -> None:
 
 
 def test_apt_is_asked_in_the_environment_that_is_read(tmp_path: Path) -> None:
-    asked: list[Mapping[str, str]] = []
+    queries: list[Mapping[str, str]] = []
 
     def dump(environ: Mapping[str, str]) -> str:
-        asked.append(environ)
+        queries.append(environ)
         return PROXY
 
     assert read_apt_config({"APT_CONFIG": "/own"}, tmp_path, dump).proxies == ((HTTP, "http://proxy:3142"),)
-    assert asked == [{"APT_CONFIG": "/own"}]
+    assert queries == [{"APT_CONFIG": "/own"}]
 
 
 @pytest.mark.parametrize(

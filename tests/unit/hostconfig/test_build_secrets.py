@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from tests.unit.conftest import image, init_image
 from torchbake.core.paths import TOOLKIT
+from torchbake.hostconfig.apt_archives import UBUNTU_KEYS
 from torchbake.hostconfig.apt_config import AptConfig
-from torchbake.hostconfig.apt_sources import UBUNTU_KEYS
 from torchbake.hostconfig.build_secrets import CA, secret_files, secret_texts
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.spec import BaseSpec
@@ -81,8 +81,8 @@ def test_pip_and_uv_are_told_the_same_indexes() -> None:
 def test_a_build_never_asks_the_public_index_where_the_host_does_not(
     config: PipConfig, index: str | None, extra: str | None, no_index: str | None
 ) -> None:
-    told = pip_conf(config)
-    assert (told.get("index-url"), told.get("extra-index-url"), told.get("no-index")) == (index, extra, no_index)
+    lines = pip_conf(config)
+    assert (lines.get("index-url"), lines.get("extra-index-url"), lines.get("no-index")) == (index, extra, no_index)
     toml = uv_toml(config)
     assert (toml.get("index-url"), toml.get("extra-index-url")) == (index, [extra] if extra else None)
     assert toml.get("no-index", False) == bool(no_index)
@@ -168,7 +168,7 @@ def test_secrets_are_files_while_the_build_runs_and_gone_afterwards(tmp_path: Pa
     pip = PipConfig(index_url=INDEX, cert=str(tmp_path / "ca.pem"))
     specs = (image(), init_image())
     with secret_files(pip, NOTHING, specs) as files:
-        assert {name: set(found) for name, found in files.items()} == {
+        assert {name: set(pathes) for name, pathes in files.items()} == {
             spec.id: {"ca", "pip-conf", "uv-toml", "apt-conf"} for spec in specs
         }
         path = files[init_image().id]["pip-conf"]
@@ -179,12 +179,13 @@ def test_secrets_are_files_while_the_build_runs_and_gone_afterwards(tmp_path: Pa
 
 BUILD = f"""
 from tests.unit.conftest import image
-from torchbake.build.processes import Processes
+from torchbake.build.processes import BuildProcesses
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.hostconfig.pip_config import PipConfig
 with secret_files(PipConfig(index_url="{INDEX}"), AptConfig(), [image()]) as files:
-    build = Processes().start(["sh", "-c", 'cat "$1"; exec sleep 60', "sh", str(files[image().id]["pip-conf"])], {{}})
+    conf = str(files[image().id]["pip-conf"])
+    build = BuildProcesses().start(["sh", "-c", 'cat "$1"; exec sleep 60', "sh", conf], {{}})
     print(build.pid)
     print(build.stdout.readline() + build.stdout.readline(), flush=True)
     build.wait()

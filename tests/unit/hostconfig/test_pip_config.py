@@ -192,7 +192,7 @@ def test_an_accelerators_index_has_an_address_that_a_build_reaches(value: str, h
 
 
 @pytest.mark.parametrize(
-    ("named", "accelerator", "asked"),
+    ("names", "accelerator", "queries"),
     [
         ({"CPU": "https://x"}, "cpu", ("https://x",)),
         ({"CPU": "https://x"}, "cuda12.8", ()),
@@ -202,26 +202,26 @@ def test_an_accelerators_index_has_an_address_that_a_build_reaches(value: str, h
     ],
 )
 def test_the_most_exact_name_of_an_accelerator_wins(
-    named: dict[str, str], accelerator: str, asked: tuple[str, ...], host: Host
+    names: dict[str, str], accelerator: str, queries: tuple[str, ...], host: Host
 ) -> None:
-    config = host.pip(**{f"TORCHBAKE_INDEX_{name}": url for name, url in named.items()})
-    assert config.instead(image(accelerator=accelerator, indexes=("https://matrix",))) == asked
+    config = host.pip(**{f"TORCHBAKE_INDEX_{name}": url for name, url in names.items()})
+    assert config.instead(image(accelerator=accelerator, indexes=("https://matrix",))) == queries
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "text"),
     [
         ("https://me:p@ss@index.example:8443/simple", "https://index.example:8443/simple"),
         ("https://index.example/simple", "https://index.example/simple"),
     ],
 )
-def test_an_address_is_shown_without_its_login(url: str, shown: str) -> None:
-    assert without_login(url) == shown
+def test_an_address_is_shown_without_its_login(url: str, text: str) -> None:
+    assert without_login(url) == text
 
 
 def test_uv_reads_folders_from_the_root_and_not_from_its_files_folder() -> None:
     text = uv_toml(PipConfig(find_links=("wheels", "file:///srv/w", "https://page"), index_url="simple"))
-    found = tomllib.loads(text)
-    assert found["find-links"] == [str(Path.cwd() / "wheels"), "file:///srv/w", "https://page"]
-    assert found["index-url"] == str(Path.cwd() / "simple")
+    matches = tomllib.loads(text)
+    assert matches["find-links"] == [str(Path.cwd() / "wheels"), "file:///srv/w", "https://page"]
+    assert matches["index-url"] == str(Path.cwd() / "simple")
     assert uv_toml(PipConfig()) == ""

@@ -15,7 +15,7 @@ LISTED = {
     "again": {"children": ["gpus"]},
 }
 # As ansible-core 2.19 says it of a file without an ending, and of one that ends in .yml.
-SAID = """\
+OUTPUT = """\
 [WARNING]: Failed to parse inventory with 'yaml' plugin: YAML parsing failed: Did not find expected <document start>.
 [WARNING]: Failed to parse inventory with 'ini' plugin: Failed to parse inventory: \
 Section [b:children] includes undefined group 'nope'.
@@ -43,7 +43,7 @@ def test_what_is_no_inventory_is_told_as_that(text: str) -> None:
 
 
 def test_the_reason_is_that_of_the_format_which_the_ending_names() -> None:
-    of_ini, of_yaml = inventory_problem("/x/hosts", SAID), inventory_problem("hosts.yml", OF_YAML)
+    of_ini, of_yaml = inventory_problem("/x/hosts", OUTPUT), inventory_problem("hosts.yml", OF_YAML)
     assert of_ini.message == "/x/hosts is not an inventory: Section [b:children] includes undefined group 'nope'."
     assert of_yaml.message.endswith('Invalid "hosts" entry for "a" group, requires a dictionary, found something else.')
     assert "class" not in of_yaml.message
@@ -57,9 +57,9 @@ def test_without_a_known_reason_ansibles_own_last_word_is_told() -> None:
 def test_what_is_wrong_with_other_things_is_not_the_inventorys() -> None:
     """As ansible-core 2.19 says it of -e "x=it's", where each format refuses, and of a vault."""
     why = "failed at splitting arguments, either an unbalanced jinja2 block or quotes: x=it's"
-    said = f"[WARNING]: Failed to parse inventory with 'ini' plugin: {why}\n"
-    said += "[ERROR]: Completely failed to parse inventory source /x/inv\n"
-    assert inventory_problem("inv", said).message == f"Ansible cannot list the hosts of inv: {why}."
+    output = f"[WARNING]: Failed to parse inventory with 'ini' plugin: {why}\n"
+    output += "[ERROR]: Completely failed to parse inventory source /x/inv\n"
+    assert inventory_problem("inv", output).message == f"Ansible cannot list the hosts of inv: {why}."
     vault = "Attempting to decrypt but no vault secrets found."
     assert inventory_problem("inv", f"[ERROR]: {vault}\n").message == f"Ansible cannot list the hosts of inv: {vault}"
 

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from torchbake.core.problem import Problem
-from torchbake.core.processes import Finished
-from torchbake.engine.runner import Ended
+from torchbake.core.processes import ProcessResult
+from torchbake.engine.runner import ContainerEnd
 from torchbake.hosts import over_ssh
 from torchbake.hosts.over_ssh import Facts, look
 from torchbake.hosts.ssh import SshHost
@@ -16,47 +16,49 @@ HOST = SshHost(name="a", address="a")
 FACTS = {"python": "3.11.2", "torch": "__version__ = '2.13.0+cpu'\n", "address": "10.0.0.1", "port": 4711, "gpus": []}
 
 
-def ended(code: int, stderr: str = "", stdout: str = "", *, late: bool = False) -> Ended:
-    return over_ssh._ended(HOST, Finished(code=code, seconds=1.5, at=0, stdout=stdout, stderr=stderr, late=late))
+def end_of(code: int, stderr: str = "", stdout: str = "", *, late: bool = False) -> ContainerEnd:
+    return over_ssh._end_of(HOST, ProcessResult(code=code, seconds=1.5, at=0, stdout=stdout, stderr=stderr, late=late))
 
 
 def test_a_connection_that_fails_is_told_by_who_logs_in() -> None:
-    said = ended(255, "Warning: x\nPermission denied (publickey).\n")
-    assert said.how == "did not start: ssh cannot log in as pytorch: Permission denied (publickey)."
+    end = end_of(255, "Warning: x\nPermission denied (publickey).\n")
+    assert end.how == "did not start: ssh cannot log in as pytorch: Permission denied (publickey)."
 
 
 def test_a_host_without_a_sandbox_is_told_from_a_command_that_is_not_found() -> None:
-    said = f"sh: 1: exec: {HOST.python}: not found"
-    assert "there is no /home/pytorch/pytorch/sandbox/bin/python that pytorch may run" in ended(127, said).how
-    assert ended(127, "sh: other: not found").how == "ended with 127"
+    output = f"sh: 1: exec: {HOST.python}: not found"
+    assert "there is no /home/pytorch/pytorch/sandbox/bin/python that pytorch may run" in end_of(127, output).how
+    assert end_of(127, "sh: other: not found").how == "ended with 127"
 
 
 def test_a_signal_and_a_late_end_are_told_as_they_are() -> None:
-    assert ended(137).how == "was ended by SIGKILL"
-    assert ended(255, "x", late=True).how == "did not end within 2 s, and was killed"
+    assert end_of(137).how == "was ended by SIGKILL"
+    assert end_of(255, "x", late=True).how == "did not end within 2 s, and was killed"
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (ended(0, stdout="nonsense"), "its Python ended with 0: it printed nothing"),
-        (ended(1, stderr="Traceback\nMemoryError"), "its Python ended with 1: MemoryError"),
-        (ended(0, stdout=json.dumps({**FACTS, "torch": ""})), "its sandbox has no torch"),
-        (ended(255, "no route"), "ssh cannot log in as pytorch: no route"),
+        (end_of(0, stdout="nonsense"), "its Python ended with 0: it printed nothing"),
+        (end_of(1, stderr="Traceback\nMemoryError"), "its Python ended with 1: MemoryError"),
+        (end_of(0, stdout=json.dumps({**FACTS, "torch": ""})), "its sandbox has no torch"),
+        (end_of(255, "no route"), "ssh cannot log in as pytorch: no route"),
     ],
 )
-def test_what_cannot_be_looked_at_is_a_problem(answer: Ended, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_looked_at_is_a_problem(
+    answer: ContainerEnd, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(over_ssh, "call", lambda *_: answer)
-    found = look(HOST, threading.Event())
-    assert isinstance(found, Problem)
-    assert found.reason == reason
+    value = look(HOST, threading.Event())
+    assert isinstance(value, Problem)
+    assert value.reason == reason
 
 
 def test_the_facts_are_the_last_line_whatever_a_login_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(over_ssh, "call", lambda *_: ended(0, stdout=f"Welcome!\n{json.dumps(FACTS)}\n"))
-    found = look(HOST, threading.Event())
-    assert isinstance(found, Facts)
-    assert (found.address, found.port) == ("10.0.0.1", 4711)
+    monkeypatch.setattr(over_ssh, "call", lambda *_: end_of(0, stdout=f"Welcome!\n{json.dumps(FACTS)}\n"))
+    value = look(HOST, threading.Event())
+    assert isinstance(value, Facts)
+    assert (value.address, value.port) == ("10.0.0.1", 4711)
 
 
 def test_the_master_starts_after_the_others_or_before_them() -> None:

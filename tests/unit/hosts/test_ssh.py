@@ -7,7 +7,7 @@ import pytest
 
 from torchbake.errors import HostError
 from torchbake.hosts.inventory import InventoryHost
-from torchbake.hosts.ssh import Request, ssh_host
+from torchbake.hosts.ssh import SshRequest, ssh_host
 
 
 def test_an_alias_of_the_ssh_configuration_is_all_that_is_needed() -> None:
@@ -61,8 +61,8 @@ def test_another_connection_is_refused() -> None:
 
 
 def test_a_request_is_a_program_then_a_line_of_json_then_an_archive() -> None:
-    sent = Request(command=("run", "x"), env={"HF_TOKEN": "s"}, archive=b"tar\n", grace=3).sent
-    size, rest = sent.split(b"\n", 1)
+    sent_bytes = SshRequest(command=("run", "x"), env={"HF_TOKEN": "s"}, archive=b"tar\n", grace=3).encode
+    size, rest = sent_bytes.split(b"\n", 1)
     program, rest = rest[: int(size)], rest[int(size) :]
     header, archive = rest.split(b"\n", 1)
     compile(program, "remote", "exec")

@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.conftest import SMALL
 from torchbake.hostconfig.pip_config import PipConfig
-from torchbake.hosts.chosen import Chosen, choose
+from torchbake.hosts.host_images import HostImages, choose
 from torchbake.hosts.inventory import InventoryHost
-from torchbake.hosts.variables import Carried, asked_for, shown, variables
+from torchbake.hosts.variables import HostFiles, options_of, printable, variables
 from torchbake.hosts.wheels import Wheels
 from torchbake.matrix.project import Project, load_project
 
@@ -21,60 +21,60 @@ def project(tmp_path: Path) -> Project:
     return load_project(tmp_path / "matrix.yaml")
 
 
-def chosen(project: Project, *types: str) -> Chosen:
+def chosen(project: Project, *types: str) -> HostImages:
     hosts = [InventoryHost(name=kind, variables={"pytorch_install_type": kind}) for kind in types]
     return choose(project, hosts)
 
 
-def carried(chosen: Chosen, missing: tuple[str, ...] = ("numpy",)) -> Carried:
-    wheels = {spec.id: Wheels(folder=Path(f"/w/{spec.id}"), missing=missing) for spec in chosen.images}
-    return Carried(locks=Path("/p/images"), uv=Path("/bin/uv"), wheels=wheels)
+def carried(images: HostImages, missing: tuple[str, ...] = ("numpy",)) -> HostFiles:
+    wheels = {spec.id: Wheels(folder=Path(f"/w/{spec.id}"), missing=missing) for spec in images.images}
+    return HostFiles(locks=Path("/p/images"), uv=Path("/bin/uv"), wheels=wheels)
 
 
 def test_a_host_asks_what_this_machine_asks_and_then_the_index_of_the_accelerator(project: Project) -> None:
     group = chosen(project, "standard")
-    told = variables(group, carried(group), PIP, {"HTTPS_PROXY": "http://p:1", "HOME": "/root"})
-    assert told["pytorch_uv_config"]["index-url"] == "https://wheels/cpu"
-    assert told["pytorch_uv_config"]["extra-index-url"] == ["https://me:secret@mirror/simple"]
-    assert "find-links" not in told["pytorch_uv_config"]
-    assert told["pytorch_environment"] == {"HTTPS_PROXY": "http://p:1"}
-    assert told["pytorch_offline"] is False
-    assert told["pytorch_wheelhouse"] == f"/w/{group.images[0].id}"
-    assert told["pytorch_default_images"] == group.defaults
-    assert "pytorch_image" not in told
+    lines = variables(group, carried(group), PIP, {"HTTPS_PROXY": "http://p:1", "HOME": "/root"})
+    assert lines["pytorch_uv_config"]["index-url"] == "https://wheels/cpu"
+    assert lines["pytorch_uv_config"]["extra-index-url"] == ["https://me:secret@mirror/simple"]
+    assert "find-links" not in lines["pytorch_uv_config"]
+    assert lines["pytorch_environment"] == {"HTTPS_PROXY": "http://p:1"}
+    assert lines["pytorch_offline"] is False
+    assert lines["pytorch_wheelhouse"] == f"/w/{group.images[0].id}"
+    assert lines["pytorch_default_images"] == group.defaults
+    assert "pytorch_image" not in lines
 
 
 def test_no_index_is_asked_where_every_wheel_goes_along_and_python_may_be_downloaded(project: Project) -> None:
     group = chosen(project, "standard")
-    told = variables(group, carried(group, missing=()), PIP, {})
-    assert told["pytorch_offline"] is False  # it would forbid uv the download of Python too
-    assert told["pytorch_uv_config"] == {"no-index": True}
-    assert "pytorch_environment" not in told
+    lines = variables(group, carried(group, missing=()), PIP, {})
+    assert lines["pytorch_offline"] is False  # it would forbid uv the download of Python too
+    assert lines["pytorch_uv_config"] == {"no-index": True}
+    assert "pytorch_environment" not in lines
     assert variables(group, carried(group), PipConfig(no_index=True), {})["pytorch_offline"] is True
 
 
 def test_what_differs_between_images_is_chosen_by_the_hosts_own(project: Project) -> None:
     group = chosen(project, "standard", "cuda")
-    told = variables(group, carried(group), PIP, {})
+    lines = variables(group, carried(group), PIP, {})
     for spec in group.images:
-        assert f'"{spec.id}": "/w/{spec.id}"' in told["pytorch_wheelhouse"]
-    assert told["pytorch_wheelhouse"].endswith("[pytorch_image] }}")
-    assert told["pytorch_offline"] is False
+        assert f'"{spec.id}": "/w/{spec.id}"' in lines["pytorch_wheelhouse"]
+    assert lines["pytorch_wheelhouse"].endswith("[pytorch_image] }}")
+    assert lines["pytorch_offline"] is False
 
 
 def test_only_what_an_option_asks_for_wins_over_an_inventory(project: Project) -> None:
     group = chosen(project, "standard")
-    told = variables(group, carried(group), PIP, {})
+    lines = variables(group, carried(group), PIP, {})
     wheels = {"pytorch_wheelhouse": f"/w/{group.images[0].id}"}
-    assert asked_for(told, offline=False, wheelhouse=False) == {}
-    assert asked_for(told, offline=False, wheelhouse=True) == wheels
+    assert options_of(lines, offline=False, wheelhouse=False) == {}
+    assert options_of(lines, offline=False, wheelhouse=True) == wheels
     offline = {"pytorch_offline": True, "pytorch_python_downloads": False}
-    assert asked_for(told, offline=True, wheelhouse=False) == {**wheels, **offline}
+    assert options_of(lines, offline=True, wheelhouse=False) == {**wheels, **offline}
 
 
 def test_what_is_shown_has_no_login(project: Project) -> None:
     group = chosen(project, "standard")
-    text = str(shown(variables(group, carried(group), PIP, {"HTTP_PROXY": "http://u:pw@p"})))
+    text = str(printable(variables(group, carried(group), PIP, {"HTTP_PROXY": "http://u:pw@p"})))
     assert "https://mirror/simple" in text
     assert "secret" not in text
     assert "pw" not in text

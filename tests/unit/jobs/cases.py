@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.core.paths import TOOLKIT
-from torchbake.jobs.carried import chosen
+from torchbake.jobs.job_files import select_files
 from torchbake.jobs.load import read_job
 from torchbake.jobs.model import Job
 from torchbake.jobs.task import Task
@@ -113,8 +113,8 @@ def text_of(case: str) -> str:
 def printed_job(name: str) -> str:
     """Return the job of this name in docs/jobs.md."""
     page = (TOOLKIT / "docs/jobs.md").read_text(encoding="utf-8")
-    (found,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if f"name: {name}\n" in text]
-    return str(found)
+    (value,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if f"name: {name}\n" in text]
+    return str(value)
 
 
 def job_of(text: str) -> Job:
@@ -125,5 +125,5 @@ def task_of(text: str) -> Task:
     """Return a prepared task, with resolved images and files, and without a look-up of the image."""
     job = job_of(text)
     folder = Path("/home/ann/mnist") / job.files.folder if job.files.folder else None
-    contents = {name: FILES[name] for name in chosen(job.files, FILES)} if folder else {}
+    contents = {name: FILES[name] for name in select_files(job.files, FILES)} if folder else {}
     return Task(job=job, image=job.image, init_image=INIT_IMAGE, ours=not job.command, folder=folder, contents=contents)

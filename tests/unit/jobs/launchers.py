@@ -25,8 +25,8 @@ def of_docker(text: str, task: Task) -> list[Env]:
         words = shlex.split(line, comments=True)
         if "--name" not in words:
             continue
-        given = [words[place + 1] for place, word in enumerate(words) if word == "--env"]
-        envs.append(dict(word.split("=", 1) for word in given if "=" in word))
+        arguments = [words[place + 1] for place, word in enumerate(words) if word == "--env"]
+        envs.append(dict(word.split("=", 1) for word in arguments if "=" in word))
     return envs[::-1]
 
 
@@ -107,8 +107,8 @@ def _of_trainer(name: str, trainer: Mapping[str, Any], template: Mapping[str, An
 
 def of_leaderworkerset(text: str, task: Task) -> list[Env]:
     """kubernetes-sigs/lws: pkg/utils/pod/pod_utils.go, whose variables come before the container's own."""
-    found = _object(text, "LeaderWorkerSet")
-    name, group = found["metadata"]["name"], found["spec"]["leaderWorkerTemplate"]
+    actual = _object(text, "LeaderWorkerSet")
+    name, group = actual["metadata"]["name"], actual["spec"]["leaderWorkerTemplate"]
     set_by_it = {"LWS_LEADER_ADDRESS": f"{name}-0.{name}.team", "LWS_GROUP_SIZE": str(group["size"])}
     number = "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']"
     assert "leaderTemplate" not in group
@@ -121,8 +121,8 @@ def of_leaderworkerset(text: str, task: Task) -> list[Env]:
 
 
 def _object(text: str, kind: str) -> Any:
-    (found,) = [each for each in yaml.safe_load_all(text) if each["kind"] == kind]
-    return found
+    (value,) = [each for each in yaml.safe_load_all(text) if each["kind"] == kind]
+    return value
 
 
 def of_helm(text: str, task: Task) -> list[Env]:
@@ -166,9 +166,9 @@ def _port(template: Mapping[str, Any]) -> int:
 
 
 def of_openpai(text: str, task: Task) -> list[Env]:
-    ((role, found),) = yaml.safe_load(text)["taskRoles"].items()
-    ports = found["resourcePerInstance"].get("ports", {})
-    return _of_tasks(role, found["instances"], list(ports), found["commands"])
+    ((role, value),) = yaml.safe_load(text)["taskRoles"].items()
+    ports = value["resourcePerInstance"].get("ports", {})
+    return _of_tasks(role, value["instances"], list(ports), value["commands"])
 
 
 def of_openpai_v1(text: str, task: Task) -> list[Env]:
@@ -196,8 +196,8 @@ def _of_pod(template: Mapping[str, Any], fields: Mapping[str, str] | None = None
     """Kubernetes reads $$ as $, and fills in fields of the pod."""
     (container,) = template["spec"]["containers"]
     plain = {each["name"]: each["value"].replace("$$", "$") for each in container["env"] if "value" in each}
-    found = {each["name"]: each["valueFrom"] for each in container["env"] if "valueFrom" in each}
-    paths = {name: source["fieldRef"]["fieldPath"] for name, source in found.items() if "fieldRef" in source}
+    matches = {each["name"]: each["valueFrom"] for each in container["env"] if "valueFrom" in each}
+    paths = {name: source["fieldRef"]["fieldPath"] for name, source in matches.items() if "fieldRef" in source}
     return plain | {name: (fields or {})[path] for name, path in paths.items()}
 
 
@@ -215,7 +215,7 @@ def of_slurm(text: str, task: Task) -> list[Env]:
     options = dict(line[len("#SBATCH --") :].partition("=")[::2] for line in text.splitlines() if "#SBATCH" in line)
     exported = _exported(text)
     names = next(word for word in srun_of(text) if word.startswith("--export=")).partition("=")[2].split(",")
-    given = {name: exported[name].replace("$first", "gpu01") for name in names if name in exported}
+    arguments = {name: exported[name].replace("$first", "gpu01") for name in names if name in exported}
     ranked = re.findall(r'export (\w+)="\$SLURM_NODEID"', " ".join(srun_of(text)))
     assert options["ntasks-per-node"] == "1"
     count = int(options["nodes"].rpartition("-")[2])
@@ -226,7 +226,7 @@ def of_slurm(text: str, task: Task) -> list[Env]:
     counted |= {"SLURM_GPUS_ON_NODE": options["gpus-per-node"]} if "gpus-per-node" in options else {}
     counted |= {"SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9"}
     return [
-        counted | given | {name: str(node) for name in ("SLURM_NODEID", "SLURM_PROCID", *ranked)}
+        counted | arguments | {name: str(node) for name in ("SLURM_NODEID", "SLURM_PROCID", *ranked)}
         for node in range(count)
     ]
 

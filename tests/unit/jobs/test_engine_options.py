@@ -6,18 +6,18 @@ from typing import Any
 import yaml
 
 from tests.unit.jobs.cases import ALL_CASES, LEAST, task_of, text_of
-from torchbake.engine.gpu import Gpu
+from torchbake.engine.gpu import GpuAccess
 from torchbake.jobs.engine_options import options_of, permissions_of
 from torchbake.jobs.targets import compose, docker
 from torchbake.jobs.task import Task
 
-GPU = Gpu(how="runtime", reason="")
+GPU = GpuAccess(how="runtime", reason="")
 
 
 def lines(task: Task) -> list[list[str]]:
     """Of the script: volume-permissions, if there is one, then the nodes from the last to the first."""
-    found = [shlex.split(line) for line in docker.render(task).splitlines() if "docker run" in line]
-    return [words[words.index("docker") :] for words in found]
+    matches = [shlex.split(line) for line in docker.render(task).splitlines() if "docker run" in line]
+    return [words[words.index("docker") :] for words in matches]
 
 
 def values(words: list[str], option: str) -> list[str]:
@@ -83,7 +83,7 @@ def test_volume_permissions_has_the_options_of_the_script() -> None:
 
 
 def test_gpus_are_named_as_the_engine_wants_it() -> None:
-    named = Gpu(how="cdi", reason="").numbered(["2", "3"])
-    assert named
-    assert named["DeviceIDs"] == ["nvidia.com/gpu=2", "nvidia.com/gpu=3"]
-    assert Gpu(how="none", reason="").numbered(["0"]) is None
+    name = GpuAccess(how="cdi", reason="").number(["2", "3"])
+    assert name
+    assert name["DeviceIDs"] == ["nvidia.com/gpu=2", "nvidia.com/gpu=3"]
+    assert GpuAccess(how="none", reason="").number(["0"]) is None

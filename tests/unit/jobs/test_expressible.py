@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.jobs.cases import LEAST, job_of
-from torchbake.jobs.expressible import Cannot, Needs, impossible, known_keys, said, sayable, unsaid
+from torchbake.jobs.expressible import Cannot, Needs, impossible, keys_of, known_keys, sayable, unsupported_keys
 from torchbake.jobs.load import job_problems
 from torchbake.jobs.targets import TARGETS
 from torchbake.jobs.task import Task
@@ -32,17 +32,18 @@ class Toy:
 def message_of(text: str) -> str:
     text = LEAST + text
     return job_problems(
-        parse_document(text, Path("job.yaml")), [*impossible(job_of(text), Toy()), *unsaid(job_of(text), Toy())]
+        parse_document(text, Path("job.yaml")),
+        [*impossible(job_of(text), Toy()), *unsupported_keys(job_of(text), Toy())],
     ).message
 
 
 def test_each_key_of_a_job_has_its_place() -> None:
     job = job_of(LEAST + "volumes: [{claim: a, mountPath: /a}, {size: 1Gi, mountPath: /b}]\nenv: {A: b}\n")
-    found = list(said(job))
-    assert (("volumes", 1, "size"), "volumes[].size") in found
-    assert (("resources", "cpu"), "resources.cpu") in found
-    assert {key for _, key in found} <= set(known_keys())
-    assert "port" not in {key for _, key in found}
+    matches = list(keys_of(job))
+    assert (("volumes", 1, "size"), "volumes[].size") in matches
+    assert (("resources", "cpu"), "resources.cpu") in matches
+    assert {key for _, key in matches} <= set(known_keys())
+    assert "port" not in {key for _, key in matches}
 
 
 @pytest.mark.parametrize(
@@ -69,13 +70,13 @@ def test_a_key_that_a_target_needs() -> None:
 
 def test_every_launcher_can_express_zero_restarts() -> None:
     for target in sorted({*TARGETS} - GO_ON):
-        places = [place for place, _ in unsaid(job_of(LEAST + "restarts: 0"), TARGETS[target])]
+        places = [place for place, _ in unsupported_keys(job_of(LEAST + "restarts: 0"), TARGETS[target])]
         assert ("restarts",) not in places, target
 
 
 @pytest.mark.parametrize("target", sorted(GO_ON))
 def test_a_launcher_that_goes_on_by_itself_refuses_restarts(target: str) -> None:
-    ((place, _),) = unsaid(job_of(LEAST + "restarts: 0"), TARGETS[target])
+    ((place, _),) = unsupported_keys(job_of(LEAST + "restarts: 0"), TARGETS[target])
     assert place == ("restarts",)
 
 
@@ -85,4 +86,4 @@ def test_a_target_can_express_all_other_keys() -> None:
     assert "volumes[].claim" in can
     assert not {"volumes[].size", "affinity", "affinity.nodeAffinity"} & set(can)
     job = job_of(LEAST + "restarts: 1\nnodes: 4")
-    assert unsaid(job, Toy()) == impossible(job, Toy()) == []
+    assert unsupported_keys(job, Toy()) == impossible(job, Toy()) == []

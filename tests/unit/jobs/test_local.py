@@ -53,7 +53,7 @@ def run(
 
 
 @pytest.fixture
-def gone() -> Iterator[list[Daemon]]:
+def missing() -> Iterator[list[Daemon]]:
     """Daemons in which nothing is left in the end."""
     daemons: list[Daemon] = []
     yield daemons
@@ -70,16 +70,16 @@ def gone() -> Iterator[list[Daemon]]:
         ({"mnist-0": None, "mnist-1": 3}, 3),  # lost before they had met: nobody comes any more
     ],
 )
-def test_it_ends_as_the_job_ends(codes: dict[str, int | None], code: int, gone: list[Daemon]) -> None:
-    gone.append(daemon := daemon_of(codes))
+def test_it_ends_as_the_job_ends(codes: dict[str, int | None], code: int, missing: list[Daemon]) -> None:
+    missing.append(daemon := daemon_of(codes))
     # The time is far longer than this takes: a job that waits for nobody ends with another code.
     assert run(daemon, "nodes: 2\ntimeouts: {job: 5}\n")[0] == code
     for box in daemon.started:
-        assert (signal.SIGTERM in box.heard) == (codes[box.options["hostname"]] is None)
+        assert (signal.SIGTERM in box.messages) == (codes[box.options["hostname"]] is None)
 
 
-def test_an_image_without_run_takes_a_command_alone(gone: list[Daemon]) -> None:
-    gone.append(daemon := daemon_of({"mnist": 0}))
+def test_an_image_without_run_takes_a_command_alone(missing: list[Daemon]) -> None:
+    missing.append(daemon := daemon_of({"mnist": 0}))
     daemon.hold("sha256:image", IMAGE)
     with pytest.raises(JobError, match=r"has no label org\.torchbake\.id.*has no `run`.*command: torchrun train\.py"):
         run(daemon, "")
@@ -89,19 +89,19 @@ def test_an_image_without_run_takes_a_command_alone(gone: list[Daemon]) -> None:
     assert box.command == ("python", "-V")
 
 
-def test_an_elastic_job_bears_a_lost_node(gone: list[Daemon]) -> None:
-    gone.append(daemon := daemon_of({"mnist-0": None, "mnist-1": 3, "mnist-2": None}))
+def test_an_elastic_job_bears_a_lost_node(missing: list[Daemon]) -> None:
+    missing.append(daemon := daemon_of({"mnist-0": None, "mnist-1": 3, "mnist-2": None}))
     assert run(daemon, "elastic: 1:3\ntimeouts: {job: 1}\n")[0] == TIMED_OUT
 
 
-def test_each_node_is_shown_by_its_name_and_one_alone_as_it_is(gone: list[Daemon]) -> None:
-    gone += [daemon_of({"mnist-0": 0, "mnist-1": 0}), daemon_of({"mnist": 0})]
-    assert sorted(run(gone[0], "nodes: 2\n")[1].splitlines()) == ["mnist-0 | mnist-0 said", "mnist-1 | mnist-1 said"]
-    assert run(gone[1], "")[1] == "mnist said\n"
+def test_each_node_is_shown_by_its_name_and_one_alone_as_it_is(missing: list[Daemon]) -> None:
+    missing += [daemon_of({"mnist-0": 0, "mnist-1": 0}), daemon_of({"mnist": 0})]
+    assert sorted(run(missing[0], "nodes: 2\n")[1].splitlines()) == ["mnist-0 | mnist-0 said", "mnist-1 | mnist-1 said"]
+    assert run(missing[1], "")[1] == "mnist said\n"
 
 
-def test_nodes_find_each_other_and_carry_the_jobs_labels(gone: list[Daemon]) -> None:
-    gone.append(daemon := daemon_of({"mnist-0": 0, "mnist-1": 0}))
+def test_nodes_find_each_other_and_carry_the_jobs_labels(missing: list[Daemon]) -> None:
+    missing.append(daemon := daemon_of({"mnist-0": 0, "mnist-1": 0}))
     run(daemon, "nodes: 2\nlabels: {team: vision}\n")
     assert [box.options["hostname"] for box in daemon.started] == ["mnist-1", "mnist-0"]
     for box in daemon.started:
@@ -111,28 +111,30 @@ def test_nodes_find_each_other_and_carry_the_jobs_labels(gone: list[Daemon]) -> 
         assert (box.image, box.environment["MASTER_ADDR"]) == ("sha256:image", "mnist-0")
 
 
-def test_after_its_time_it_is_stopped(gone: list[Daemon]) -> None:
-    gone.append(daemon := daemon_of({"mnist": None}))
+def test_after_its_time_it_is_stopped(missing: list[Daemon]) -> None:
+    missing.append(daemon := daemon_of({"mnist": None}))
     assert run(daemon, "timeouts: {job: 1}\n")[0] == TIMED_OUT
-    assert daemon.started[0].heard == [signal.SIGTERM, signal.SIGKILL]
+    assert daemon.started[0].messages == [signal.SIGTERM, signal.SIGKILL]
 
 
-def test_an_interrupt_lets_nodes_save_and_leaves_nothing(gone: list[Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
-    gone.append(daemon := daemon_of({"mnist": None}))
+def test_an_interrupt_lets_nodes_save_and_leaves_nothing(
+    missing: list[Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing.append(daemon := daemon_of({"mnist": None}))
     daemon.on_signal = lambda _: 143
 
     def interrupt(self: object) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(local.Nodes, "_watch", interrupt)
+    monkeypatch.setattr(local.LocalNodes, "_watch", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(daemon, "")
-    assert daemon.started[0].heard == [signal.SIGTERM]
+    assert daemon.started[0].messages == [signal.SIGTERM]
 
 
-def test_secrets_come_from_the_shell_and_all_missing_are_listed(gone: list[Daemon]) -> None:
+def test_secrets_come_from_the_shell_and_all_missing_are_listed(missing: list[Daemon]) -> None:
     text = "secrets: {HF_TOKEN: {secret: hub, key: token}, OTHER: {secret: a, key: b}}\n"
-    gone.append(daemon := daemon_of({"mnist": 0}))
+    missing.append(daemon := daemon_of({"mnist": 0}))
     with pytest.raises(JobError, match=r"HF_TOKEN \(the key token of hub\), OTHER \(the key b of a\)"):
         run(daemon, text)
     run(daemon, text, {"HF_TOKEN": "x", "OTHER": "y", "HOME": "/"})
@@ -141,33 +143,33 @@ def test_secrets_come_from_the_shell_and_all_missing_are_listed(gone: list[Daemo
     }  # fmt: skip
 
 
-def test_volumes_are_made_writable_before_or_nothing_is_started(gone: list[Daemon]) -> None:
+def test_volumes_are_made_writable_before_or_nothing_is_started(missing: list[Daemon]) -> None:
     text = "volumes: [{claim: data, mountPath: /data, permissions: fix}]\n"
-    gone += [daemon_of({"mnist": 0, "fix": 0}), daemon_of({"mnist": 0, "fix": 4})]
-    assert run(gone[0], text)[0] == 0
-    assert [box.image for box in gone[0].started] == ["sha256:init", "sha256:image"]
+    missing += [daemon_of({"mnist": 0, "fix": 0}), daemon_of({"mnist": 0, "fix": 4})]
+    assert run(missing[0], text)[0] == 0
+    assert [box.image for box in missing[0].started] == ["sha256:init", "sha256:image"]
     with pytest.raises(JobError, match="volume-permissions ended with 4: warned"):
-        run(gone[1], text)
-    assert [box.image for box in gone[1].started] == ["sha256:init"]
+        run(missing[1], text)
+    assert [box.image for box in missing[1].started] == ["sha256:init"]
 
 
-def test_missing_gpus_are_reported_before_a_container_is_created(gone: list[Daemon]) -> None:
-    gone.append(daemon := daemon_of({"mnist": 0}))
+def test_missing_gpus_are_reported_before_a_container_is_created(missing: list[Daemon]) -> None:
+    missing.append(daemon := daemon_of({"mnist": 0}))
     with pytest.raises(EngineError, match="The job wants GPUs, but the engine has no nvidia runtime"):
         run(daemon, "resources: {gpu: 1}\n")
     assert daemon.started == []
 
 
 def test_what_the_engine_does_not_start_is_told_by_its_node(
-    gone: list[Daemon], monkeypatch: pytest.MonkeyPatch
+    missing: list[Daemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone.append(daemon := daemon_of({"mnist-0": 0, "mnist-1": 0}))
+    missing.append(daemon := daemon_of({"mnist-0": 0, "mnist-1": 0}))
     monkeypatch.setattr(local, "options_of", lambda *_: {"device_requests": ["a GPU"], "hostname": "x"})
     with pytest.raises(EngineError, match="mnist-1 did not start: could not select device driver"):
         run(daemon, "nodes: 2\n")
 
 
-def test_a_program_that_the_image_lacks_is_told_in_words_of_ours(gone: list[Daemon]) -> None:
+def test_a_program_that_the_image_lacks_is_told_in_words_of_ours(missing: list[Daemon]) -> None:
     """By runc for a name and for a path, and by crun; any other reason is the engine's."""
     for message, error in (
         ('runc create failed: exec: "nvcc": executable file not found in $PATH: unknown', JobError),
@@ -179,7 +181,7 @@ def test_a_program_that_the_image_lacks_is_told_in_words_of_ours(gone: list[Daem
         def refuse(_: Box, message: str = message) -> tuple[int, str, str]:
             raise APIError("400 Client Error", explanation=message)
 
-        gone.append(daemon := Daemon(refuse))
+        missing.append(daemon := Daemon(refuse))
         daemon.hold("sha256:image", IMAGE)
         with pytest.raises(error) as caught:
             run(daemon, "", script="command: [nvcc]")

@@ -8,7 +8,7 @@ from tests.unit.engines import Daemon, MemoryEngine
 from tests.unit.registries import MemoryRegistry, Store
 from torchbake.errors import EngineError
 from torchbake.jobs.lookup import in_engine, in_registry
-from torchbake.jobs.pin import Found
+from torchbake.jobs.pin import ResolvedImage
 from torchbake.oci.labels import ID
 from torchbake.oci.manifest import INDEX, MANIFEST, Manifest, sha256
 from torchbake.oci.reference import parse_reference
@@ -36,14 +36,14 @@ def store() -> Store:
 def test_an_image_of_ours_is_found_with_its_newest_release(store: Store) -> None:
     image(store, {ID: "2-cpu", "n": "old"}, "2-cpu-r1", "2-cpu-r12")
     digest = image(store, {ID: "2-cpu"}, "latest", "2-cpu", "2-cpu-r2", "2-cpu-r10", "3-cpu-r11")
-    found = in_registry(lambda _: MemoryRegistry(store))(REFERENCE)
-    assert found == Found(digest=digest, tags=("2-cpu-r10",), ours=True)
+    stored = in_registry(lambda _: MemoryRegistry(store))(REFERENCE)
+    assert stored == ResolvedImage(digest=digest, tags=("2-cpu-r10",), ours=True)
 
 
 def test_a_foreign_image_is_found_without_a_list_of_all_tags(store: Store) -> None:
     digest, requests = image(store, {}, "latest", "latest-r1"), list[str]()
-    registry = MemoryRegistry(store, heard=lambda _, key: requests.append(key))
-    assert in_registry(lambda _: registry)(REFERENCE) == Found(digest=digest, ours=False)
+    registry = MemoryRegistry(store, message=lambda _, key: requests.append(key))
+    assert in_registry(lambda _: registry)(REFERENCE) == ResolvedImage(digest=digest, ours=False)
     assert "tags" not in requests
 
 
@@ -58,8 +58,8 @@ def test_an_index_is_ours_as_its_first_image_is(store: Store) -> None:
         index = Manifest(data=json.dumps({"manifests": listed}).encode(), media_type=INDEX)
         store.manifests[index.digest] = index
         store.tags["latest"] = index.digest
-        found = in_registry(lambda _: MemoryRegistry(store))(REFERENCE)
-        assert found == Found(digest=index.digest, ours=expected)
+        stored = in_registry(lambda _: MemoryRegistry(store))(REFERENCE)
+        assert stored == ResolvedImage(digest=index.digest, ours=expected)
 
 
 def test_what_a_registry_has_not_is_not_found(store: Store) -> None:
@@ -83,7 +83,7 @@ def test_a_digest_of_the_containerd_store_proves_no_registry(
         labels={ID: "x"} if pulled else {},
     )
     look = in_engine(lambda: daemon.engine)
-    assert look(parse_reference("acme/pytorch:cpu")) == Found(
+    assert look(parse_reference("acme/pytorch:cpu")) == ResolvedImage(
         digest=digest, tags=("cpu", "cpu-r1"), sure=sure, ours=pulled
     )
     assert look(parse_reference("acme/pytorch:other")) is None

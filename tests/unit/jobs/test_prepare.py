@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.conftest import SMALL
 from torchbake.errors import JobError
-from torchbake.jobs import carried as module
+from torchbake.jobs import job_files as module
 from torchbake.jobs.expressible import Cannot, Needs, Target
 from torchbake.jobs.load import load_job
 from torchbake.jobs.prepare import prepare
@@ -210,8 +210,8 @@ def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path, monkeypatch:
     write(tmp_path, "train.py", "logs/a.txt", ":odd.txt")
     (tmp_path / ".git").mkdir()
 
-    def git(folder: Path, *words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        assert set(given.split(b"\0")) == {b"./job.yaml", b"./train.py", b"./logs/a.txt", b"./:odd.txt", b""}
+    def git(folder: Path, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        assert set(stdin.split(b"\0")) == {b"./job.yaml", b"./train.py", b"./logs/a.txt", b"./:odd.txt", b""}
         return subprocess.CompletedProcess(words, 0, stdout=b"./logs/a.txt\0./:odd.txt\0", stderr=b"")
 
     monkeypatch.setattr(module, "run_git", git)

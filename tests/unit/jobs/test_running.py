@@ -9,7 +9,7 @@ from torchbake.errors import JobError
 from torchbake.jobs import running
 from torchbake.jobs.launchers import Launcher
 from torchbake.jobs.model import Job
-from torchbake.jobs.running import LAUNCHERS, RUNNABLE, kept_by_running, run_job, shown
+from torchbake.jobs.running import LAUNCHERS, RUNNABLE, kept_by_running, preview, run_job
 from torchbake.jobs.submit import Submission
 from torchbake.jobs.targets import TARGETS
 
@@ -35,7 +35,7 @@ def test_the_manifest_exists_only_while_the_job_runs(name: str, monkeypatch: pyt
 def test_a_dry_run_names_what_would_be_started() -> None:
     task = task_of(text_of("ddp"))
     for name in {*RUNNABLE} & {*TARGETS}:
-        manifest, commands = shown(task, TARGETS[name])
+        manifest, commands = preview(task, TARGETS[name])
         assert manifest == TARGETS[name].render(task)
         assert bool(commands) == (name in LAUNCHERS)
 
@@ -63,4 +63,4 @@ def test_time_is_kept_where_the_target_cannot() -> None:
 def test_a_run_removes_its_job_itself_after_it_has_read_the_code() -> None:
     task = task_of(text_of("standalone") + "ttlSecondsAfterFinished: 0\n")
     assert "ttlSecondsAfterFinished: 0" in TARGETS["kubernetes"].render(task)
-    assert "ttlSecondsAfterFinished" not in shown(task, TARGETS["kubernetes"])[0]
+    assert "ttlSecondsAfterFinished" not in preview(task, TARGETS["kubernetes"])[0]

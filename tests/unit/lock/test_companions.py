@@ -23,7 +23,7 @@ PAIRS = {
 
 
 def fits(torch: str, name: str, version: str) -> bool:
-    (requirement,) = (found for found in map(Requirement, companions(torch)) if found.name == name)
+    (requirement,) = (value for value in map(Requirement, companions(torch)) if value.name == name)
     return requirement.specifier.contains(version, prereleases=True)
 
 
@@ -46,13 +46,13 @@ def test_a_companion_of_another_torch_or_accelerator_is_refused() -> None:
 
 
 def test_the_rule_agrees_with_every_lock_that_has_a_companion() -> None:
-    seen = set()
+    seen_names = set()
     for path in sorted((TOOLKIT / "images").glob("*/requirements.lock")):
         pins = parse_lock(path.read_text(), str(path)).pins
         for name in COMPANIONS & pins.keys():
             assert fits(pins["torch"].version, name, pins[name].version), (path.parent.name, name, pins[name].version)
-            seen.add(name)
-    assert seen == COMPANIONS
+            seen_names.add(name)
+    assert seen_names == COMPANIONS
 
 
 def test_a_torch_before_the_rule_has_no_companions() -> None:
@@ -63,8 +63,8 @@ def test_a_torch_before_the_rule_has_no_companions() -> None:
 def test_constraints_name_the_locked_companion_and_the_absent_ones() -> None:
     without = Lock(inputs="", layers=assign_layers(cpu_pins()))
     torch = without.pins["torch"].version
-    assert without.constraints == (*without.kept, *companions(torch))
+    assert without.constraints == (*without.pins_to_keep, *companions(torch))
     locked = pin("torchvision", "0.99.0+cpu")
     having = Lock(inputs="", layers=assign_layers((*cpu_pins(), locked)))
-    assert set(having.constraints) - set(having.kept) == {companions(torch)[0], "torchvision==0.99.0+cpu"}
-    assert not {Requirement(line).name for line in having.kept} & COMPANIONS, "uv would never install them"
+    assert set(having.constraints) - set(having.pins_to_keep) == {companions(torch)[0], "torchvision==0.99.0+cpu"}
+    assert not {Requirement(line).name for line in having.pins_to_keep} & COMPANIONS, "uv would never install them"

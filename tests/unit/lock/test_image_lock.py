@@ -14,7 +14,7 @@ from torchbake.lock import image_lock as locking
 from torchbake.lock.agreement import requirements_of
 from torchbake.lock.image_lock import check_online, format_checked, inputs_of, lock_path, make_lock, read_lock
 from torchbake.lock.lockfile import Lock, Pin, format_lock
-from torchbake.lock.uv import Question
+from torchbake.lock.uv import UvRequest
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec
 
@@ -27,10 +27,10 @@ class Resolver:
     def __init__(self, answer: Callable[[Sequence[str]], list[Pin]]) -> None:
         self.answer = answer
         self.excluded: list[list[str]] = []
-        self.questions: list[Question] = []
+        self.questions: list[UvRequest] = []
         self.configs: list[PipConfig] = []
 
-    def __call__(self, question: Question, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
+    def __call__(self, question: UvRequest, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
         self.questions.append(question)
         self.configs.append(config)
         self.excluded.append(list(exclude))
@@ -125,11 +125,11 @@ def test_a_lock_that_disagrees_with_its_row_is_refused_with_both_sides(
     committed(tmp_path, spec, lock_for(spec, pins))
     with pytest.raises(LockError) as caught:
         read_lock(tmp_path, spec)
-    promised, found = caught.value.message.split("but the lock holds")
-    assert words[0] in promised
-    assert words[1] in found
-    assert spec.id in promised
-    assert f"matrix.yaml:{spec.line}" in promised
+    promise, text = caught.value.message.split("but the lock holds")
+    assert words[0] in promise
+    assert words[1] in text
+    assert spec.id in promise
+    assert f"matrix.yaml:{spec.line}" in promise
 
 
 # The resolver is asked again without a CPU wheel, so that one does not end here.
@@ -203,14 +203,14 @@ def test_an_upgrade_takes_what_the_index_has(answering: Callable[..., Resolver])
 PREFERRED = "torch==2.13.0+cpu\nfilelock==4.2\nnumpy==2.4.6\n"
 
 
-@pytest.mark.parametrize(("upgrade", "asked"), [(False, PREFERRED), (True, "")])
+@pytest.mark.parametrize(("upgrade", "query"), [(False, PREFERRED), (True, "")])
 def test_locked_versions_are_offered_to_the_resolver_unless_upgrading(
-    upgrade: bool, asked: str, answering: Callable[..., Resolver]
+    upgrade: bool, query: str, answering: Callable[..., Resolver]
 ) -> None:
     resolver = answering(*cpu_pins())
     previous = format_lock(lock_for(CPU, cpu_pins()))
     make_lock(CPU, PipConfig(), previous=previous, upgrade=upgrade)
-    assert [question.preferred for question in resolver.questions] == [asked]
+    assert [question.preferred for question in resolver.questions] == [query]
 
 
 def test_a_stale_lock_shows_both_inputs(tmp_path: Path) -> None:
@@ -244,10 +244,10 @@ class Sources:
 
     def __init__(self, own: list[Pin] | str, more: list[Pin] | str) -> None:
         self.answers = {False: own, True: more}
-        self.asked: list[PipConfig] = []
+        self.queries: list[PipConfig] = []
 
-    def __call__(self, question: Question, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
-        self.asked.append(config)
+    def __call__(self, question: UvRequest, config: PipConfig, *, exclude: Sequence[str] = ()) -> tuple[Pin, ...]:
+        self.queries.append(config)
         answer = self.answers["wheels.example" in config.index_url or "mirror.example" in config.index_url]
         if isinstance(answer, str):
             raise LockError(answer)
@@ -257,33 +257,33 @@ class Sources:
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sources]:
     def install(own: list[Pin] | str, more: list[Pin] | str) -> Sources:
-        found = Sources(own, more)
-        monkeypatch.setattr(locking, "resolve", found)
-        return found
+        value = Sources(own, more)
+        monkeypatch.setattr(locking, "resolve", value)
+        return value
 
     return install
 
 
 def test_what_the_host_has_is_locked_without_another_index(sources: Callable[..., Sources]) -> None:
-    found = sources([*cpu_pins(), VISION], "unreachable")
+    value = sources([*cpu_pins(), VISION], "unreachable")
     assert make_lock(WITH_INDEX, PipConfig()).pins["torch"].version == "2.13.0+cpu"
-    assert found.asked == [PipConfig()]
+    assert value.queries == [PipConfig()]
 
 
 @pytest.mark.parametrize("own", ["torch was not found", [*cpu_pins(), pin("torchvision", "0.25.0")]])
 def test_what_the_host_lacks_or_has_for_cuda_is_looked_for_in_the_accelerators_index(
     own: list[Pin] | str, sources: Callable[..., Sources]
 ) -> None:
-    found = sources(own, [*cpu_pins(), VISION])
+    value = sources(own, [*cpu_pins(), VISION])
     assert make_lock(WITH_INDEX, PipConfig()).pins["torchvision"].version == "0.25.0+cpu"
-    assert found.asked[1].index_url == INDEX
+    assert value.queries[1].index_url == INDEX
 
 
 def test_the_hosts_sources_come_before_the_accelerators_index() -> None:
     mine = PipConfig(index_url="https://main", extra_index_urls=("https://more",), find_links=("/srv",))
-    told = mine.with_indexes((INDEX, "https://last"))
-    assert told.extra_index_urls == ("https://more", "https://main", INDEX)
-    assert (told.index_url, told.find_links) == ("https://last", ("/srv",))
+    report = mine.with_indexes((INDEX, "https://last"))
+    assert report.extra_index_urls == ("https://more", "https://main", INDEX)
+    assert (report.index_url, report.find_links) == ("https://last", ("/srv",))
     assert PipConfig().with_indexes((INDEX,)).extra_index_urls == ("https://pypi.org/simple",)
 
 
@@ -306,10 +306,10 @@ def test_an_index_that_fails_is_named_with_what_to_set(sources: Callable[..., So
     ids=["a CUDA row", "a host that wants no index"],
 )
 def test_whom_no_index_is_for_asks_none(spec: ImageSpec, config: PipConfig, sources: Callable[..., Sources]) -> None:
-    found = sources("torch was not found", cuda_pins())
+    value = sources("torch was not found", cuda_pins())
     with pytest.raises(LockError, match="torch was not found"):
         make_lock(spec, config)
-    assert found.asked == [config]
+    assert value.queries == [config]
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a device", "not UTF-8", "a folder"])

@@ -56,10 +56,10 @@ def test_a_lock_survives_being_written_and_read(lock: Lock) -> None:
 
 
 @given(st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name))
-def test_every_wheel_is_in_one_layer_and_the_order_given_does_not_matter(found: list[Pin]) -> None:
-    layers = assign_layers(found)
-    assert sorted(pin.name for layer in LAYERS for pin in layers[layer]) == sorted(pin.name for pin in found)
-    assert assign_layers(reversed(found)) == layers
+def test_every_wheel_is_in_one_layer_and_the_order_given_does_not_matter(actual: list[Pin]) -> None:
+    layers = assign_layers(actual)
+    assert sorted(pin.name for layer in LAYERS for pin in layers[layer]) == sorted(pin.name for pin in actual)
+    assert assign_layers(reversed(actual)) == layers
 
 
 def test_a_wheels_layer() -> None:
@@ -75,7 +75,7 @@ def test_a_wheels_layer() -> None:
     ):
         others = [pin("torch"), pin("nvidia-nccl-cu12", via=["torch"]), pin("nvidia-cuda-nvcc-cu12")]
         layers = assign_layers([*(other for other in others if other.name != name), pin(name, via=via)])
-        assert [found for found in LAYERS if name in {pin.name for pin in layers[found]}] == [layer], name
+        assert [value for value in LAYERS if name in {pin.name for pin in layers[value]}] == [layer], name
 
 
 def test_compilers_that_only_the_row_asks_for_leave_the_shared_layers_alone() -> None:

@@ -18,7 +18,7 @@ def test_what_torch_and_its_libraries_need_and_what_does_not_change_with_them() 
     ]  # fmt: skip
     lock = lock_for(spec, pins)
     stages = wheels_by_stage(spec, lock)
-    assert [found.name for found in stages[NEEDS]] == ["mpmath", "numpy", "pygments", "rich", "setuptools", "sympy"]
+    assert [actual.name for actual in stages[NEEDS]] == ["mpmath", "numpy", "pygments", "rich", "setuptools", "sympy"]
     assert {*stages[NEEDS], *stages["site"]} == {*lock.layers["site"]}
     assert len(stages["site"]) == len(lock.layers["site"]) - len(stages[NEEDS])
     assert {layer: stages[layer] for layer in LAYERS if layer != "site"} == {

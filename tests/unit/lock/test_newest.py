@@ -30,8 +30,8 @@ def telling(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:
             if "fails" in index:
                 raise LockError(index["fails"])
-            found = index["wheels"] if wheels else index[python]
-            return {name: found if name == "hydra-core" else "2.4.6" for name in names}
+            text = index["wheels"] if wheels else index[python]
+            return {name: text if name == "hydra-core" else "2.4.6" for name in names}
 
         monkeypatch.setattr(odd, "newest", newest)
         monkeypatch.setattr(odd, "why_not_installable", lambda *_: index.get("needs", ""))
@@ -61,9 +61,9 @@ def index(*, anywhere: str = "1.3.2", here: str = "1.3.2", wheels: str = "1.3.2"
 def test_a_version_behind_the_newest_is_told_with_its_reason(
     has: Index, reason: str, telling: Callable[..., list[str]]
 ) -> None:
-    (said,) = telling("0.11.3", has)
-    assert said.startswith("hydra-core 0.11.3 is not the newest, 1.3.2: ")
-    assert reason in said
+    (output,) = telling("0.11.3", has)
+    assert output.startswith("hydra-core 0.11.3 is not the newest, 1.3.2: ")
+    assert reason in output
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_a_version_far_behind_for_want_of_a_wheel_is_refused(
 @pytest.mark.parametrize("times", [{}, {"v1.3.2": "2022"}, {"v1.2.0": "2021", "v1.3.2": "2022"}])
 def test_a_version_a_little_behind_for_want_of_a_wheel_is_told(times: Index, telling: Callable[..., list[str]]) -> None:
     """Also if no index tells when the versions were uploaded."""
-    (said,) = telling("1.2.0", index(needs="antlr4 has no wheel", **times))
-    assert said == "hydra-core 1.2.0 is not the newest, 1.3.2: antlr4 has no wheel"
+    (output,) = telling("1.2.0", index(needs="antlr4 has no wheel", **times))
+    assert output == "hydra-core 1.2.0 is not the newest, 1.3.2: antlr4 has no wheel"
 
 
 def test_a_pre_release_is_told(telling: Callable[..., list[str]]) -> None:
-    (said,) = telling("1.4.0rc3", index())
-    assert said.startswith("hydra-core 1.4.0rc3 is a pre-release")
+    (output,) = telling("1.4.0rc3", index())
+    assert output.startswith("hydra-core 1.4.0rc3 is a pre-release")
 
 
 def test_the_newest_version_is_nothing_to_tell(telling: Callable[..., list[str]]) -> None:
@@ -111,8 +111,8 @@ def test_what_was_locked_before_is_nothing_to_tell_again(telling: Callable[..., 
 
 
 def test_indexes_that_cannot_be_asked_are_told_and_end_nothing(telling: Callable[..., list[str]]) -> None:
-    (said,) = telling("0.11.3", {"fails": "no network"})
-    assert "could not ask whether newer versions exist: no network" in said
+    (output,) = telling("0.11.3", {"fails": "no network"})
+    assert "could not ask whether newer versions exist: no network" in output
 
 
 FILES: list[dict[str, Any]] = [
@@ -144,9 +144,9 @@ def requested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_first_upload_of_each_version_is_found(requested: list[str]) -> None:
-    found = upload_times("hydra-core", PipConfig(extra_index_urls=("https://html.example", "https://down.example/x/")))
-    assert {str(version): time.year for version, time in found.items()} == {"1.0": 2019, "2.0": 2023}
-    assert found[Version("1.0")].tzinfo
+    times = upload_times("hydra-core", PipConfig(extra_index_urls=("https://html.example", "https://down.example/x/")))
+    assert {str(version): time.year for version, time in times.items()} == {"1.0": 2019, "2.0": 2023}
+    assert times[Version("1.0")].tzinfo
     assert requested[1:] == ["https://html.example/hydra-core/", "https://down.example/x/hydra-core/"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.wheels import write_wheel
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
-from torchbake.lock.uv import Question, resolve, uv_environment, why_not_installable
+from torchbake.lock.uv import UvRequest, resolve, uv_environment, why_not_installable
 
 pytestmark = pytest.mark.usefixtures("own_processes")
 
@@ -50,7 +50,7 @@ CHANGES = {
     "UV_EXCLUDE": "CONSTRAINT",
     "UV_TORCH_BACKEND": "cu128",
 }
-KEPT = {
+STORED = {
     "UV_CACHE_DIR": "/cache", "UV_INDEX": "https://mirror", "UV_INDEX_MIRROR_PASSWORD": "secret",
     "UV_FIND_LINKS": "/wheels", "UV_HTTP_TIMEOUT": "300", "UV_CONCURRENT_DOWNLOADS": "4",
     "HTTPS_PROXY": "http://proxy", "SSL_CERT_FILE": "/ca.pem",
@@ -64,7 +64,7 @@ def test_no_variable_of_the_shell_changes_an_answer(
 
     def ask() -> tuple[Pin, ...]:
         config = PipConfig(no_index=True, find_links=(str(packages),))
-        return resolve(Question(requirements=("parser", "app<3"), python="3.11"), config)
+        return resolve(UvRequest(requirements=("parser", "app<3"), python="3.11"), config)
 
     plain = ask()
     assert {pin.name: pin.version for pin in plain} == {"app": "1.0", "parser": "4.13"}
@@ -78,6 +78,6 @@ def test_no_variable_of_the_shell_changes_an_answer(
 
 
 def test_uv_inherits_its_cache_network_and_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in KEPT.items():
+    for name, value in STORED.items():
         monkeypatch.setenv(name, value)
-    assert uv_environment(PipConfig()).items() >= KEPT.items()
+    assert uv_environment(PipConfig()).items() >= STORED.items()

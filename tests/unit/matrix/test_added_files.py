@@ -7,9 +7,9 @@ import pytest
 from tests.certificates import AUTHORITY, SERVER
 from tests.unit.conftest import edited
 from torchbake.errors import MatrixError
-from torchbake.matrix.added_files import planned, promised
+from torchbake.matrix.added_files import expected_files, file_paths
 from torchbake.matrix.project import load_project
-from torchbake.matrix.spec import Own, OwnFile
+from torchbake.matrix.spec import Additions, OwnFile
 
 CPU = "    accelerator: cpu\n"
 LINE = 1 + edited(CPU, f"{CPU}# here\n").splitlines().index("# here")
@@ -105,10 +105,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_is_promised_of_files_is_their_place_owner_and_mode(folder: Path) -> None:
     own = load_project(matrix_with(folder, FILES)).expansion.specs[0].own
-    found = {
-        path: (source.relative_to(folder).as_posix(), *rest) for path, (source, *rest) in promised(folder, own).items()
+    matches = {
+        path: (source.relative_to(folder).as_posix(), *rest)
+        for path, (source, *rest) in expected_files(folder, own).items()
     }
-    assert found == {
+    assert matches == {
         "/etc/acme/a.yaml": ("conf/a.yaml", 0, 0o644),
         "/etc/acme/sub/run": ("conf/sub/run", 0, 0o755),
         "/app/job.py": ("job.py", 1001, 0o664),
@@ -121,7 +122,7 @@ def test_owner_and_mode_are_what_the_matrix_says(folder: Path) -> None:
         "files: [{source: conf/, target: /app, mode: '0640', owner: root}, {source: job.py, target: /x, owner: user}]"
     )
     own = load_project(matrix_with(folder, line)).expansion.specs[0].own
-    assert {path: rest for path, (_, *rest) in promised(folder, own).items()} == {
+    assert {path: rest for path, (_, *rest) in expected_files(folder, own).items()} == {
         "/app/a.yaml": [0, 0o640],
         "/app/sub/run": [0, 0o640],
         "/x": [1001, 0o664],
@@ -131,7 +132,7 @@ def test_owner_and_mode_are_what_the_matrix_says(folder: Path) -> None:
 def test_added_folders_are_planned_but_not_the_users_own(folder: Path) -> None:
     line = "files: [{source: conf/, target: /srv/x, owner: user}, {source: conf/, target: /app}]"
     own = load_project(matrix_with(folder, line)).expansion.specs[0].own
-    assert planned(folder, own) - set(promised(folder, own)) == {"/srv/x", "/srv/x/sub", "/app/sub"}
+    assert file_paths(folder, own) - set(expected_files(folder, own)) == {"/srv/x", "/srv/x/sub", "/app/sub"}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_ignored_files_of_a_folder_are_not_promised(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     for name in ("a", ".env"):
         (tmp_path / "x" / name).write_text(name)
-    own = Own(files=(OwnFile(source="x/", target="/srv/x"),))
-    assert set(promised(tmp_path, own)) == {"/srv/x/a", "/srv/x/.env"}
+    own = Additions(files=(OwnFile(source="x/", target="/srv/x"),))
+    assert set(expected_files(tmp_path, own)) == {"/srv/x/a", "/srv/x/.env"}
     (tmp_path / ".dockerignore").write_text("**/.env\n")
-    assert set(promised(tmp_path, own)) == {"/srv/x/a"}
+    assert set(expected_files(tmp_path, own)) == {"/srv/x/a"}

@@ -76,9 +76,9 @@ def test_every_key_of_the_model_has_its_row() -> None:
 
 
 def test_a_key_of_a_mapping_with_several_places_is_tried_at_each() -> None:
-    tried = {f"{place}.{line.partition(':')[0]}".lstrip(".") for place, line in EXAMPLES}
-    assert {"repository", "bases.*.python", "tags.defaults.base", "rows[].packages", "rows[].packages.apt"} <= tried
-    assert {"flavors.*.cuda_packages.*.pip", "images.*.packages.pip", "init.*.waive", "exclude[].reason"} <= tried
+    attempts = {f"{place}.{line.partition(':')[0]}".lstrip(".") for place, line in EXAMPLES}
+    assert {"repository", "bases.*.python", "tags.defaults.base", "rows[].packages", "rows[].packages.apt"} <= attempts
+    assert {"flavors.*.cuda_packages.*.pip", "images.*.packages.pip", "init.*.waive", "exclude[].reason"} <= attempts
 
 
 def test_the_model_takes_every_example() -> None:

@@ -382,11 +382,11 @@ def test_a_command_ends_with_the_exit_code_of_a_broken_matrix(
     for case, *_ in BROKEN.values():
         matrix_file.write_text(case.text)
         assert cli.main(["list", "all", "--matrix", str(matrix_file)]) == MatrixError.exit_code
-        seen = capsys.readouterr()
-        assert "error:" in seen.err
-        assert "next:" in seen.err
-        assert "Traceback" not in seen.err
-        assert not seen.out
+        seen_names = capsys.readouterr()
+        assert "error:" in seen_names.err
+        assert "next:" in seen_names.err
+        assert "Traceback" not in seen_names.err
+        assert not seen_names.out
 
 
 def test_a_file_that_is_no_matrix(matrix_file: Path) -> None:

@@ -23,7 +23,7 @@ any_word = st.sampled_from([*(word for words in WORDS.values() for word in words
 image_word = st.sampled_from([word for words in WORDS.values() for word in words])
 
 
-def chosen(*words: str) -> set[str]:
+def choose(*words: str) -> set[str]:
     """Return the ids that words choose, or none if no image matches them together."""
     try:
         return {spec.id for spec in select(SPECS, words).specs}
@@ -61,26 +61,26 @@ def test_a_word_chooses_the_images_it_names() -> None:
         ("!devel", lambda spec: spec.flavor != "devel"),
     ):
         assert that(holds), (word, holds)
-        assert chosen(word) - INITS == that(holds), (word, holds)
+        assert choose(word) - INITS == that(holds), (word, holds)
 
 
 @pytest.mark.parametrize("word", ["cpu", "cuda12", "2.10.0", "py3.11", "debian12", "runtime", CUDA])
 def test_words_about_pytorch_leave_init_images_alone(word: str) -> None:
-    assert chosen(word).isdisjoint(INITS)
+    assert choose(word).isdisjoint(INITS)
 
 
 @pytest.mark.parametrize("words", [("volume-permissions",), ("volume-*",), ("all",), ("!devel",), ("cpu", "volume-*")])
 def test_an_init_image_is_chosen_by_its_name_a_glob_or_all(words: tuple[str, ...]) -> None:
-    assert chosen(*words) >= INITS
+    assert choose(*words) >= INITS
 
 
 def test_an_init_images_name_alone_chooses_nothing_else() -> None:
-    assert chosen("volume-permissions") == {"volume-permissions"}
+    assert choose("volume-permissions") == {"volume-permissions"}
 
 
 @pytest.mark.parametrize("word", ["volume-permissions", "volume-*"])
 def test_the_name_of_an_init_image_does_not_narrow_other_words(word: str) -> None:
-    assert chosen("cpu", word) == chosen("cpu") | {"volume-permissions"}
+    assert choose("cpu", word) == choose("cpu") | {"volume-permissions"}
 
 
 @pytest.mark.parametrize(
@@ -92,21 +92,21 @@ def test_the_name_of_an_init_image_does_not_narrow_other_words(word: str) -> Non
     ],
 )
 def test_words_of_one_facet_are_alternatives(words: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    assert chosen(*words) == set().union(*(chosen(part) for part in parts))
+    assert choose(*words) == set().union(*(choose(part) for part in parts))
 
 
 @pytest.mark.parametrize("words", [("cuda12", "devel"), ("2.10.0", "py3.13"), ("cpu", "runtime", "debian12")])
 def test_words_of_different_facets_must_all_hold(words: tuple[str, ...]) -> None:
-    assert chosen(*words) == set.intersection(*(chosen(word) for word in words))
-    assert chosen(*words)
+    assert choose(*words) == set.intersection(*(choose(word) for word in words))
+    assert choose(*words)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "unwanted"), [("cuda12", ("devel",)), ("all", ("*cuda*", "volume-*")), ("cuda", ("cuda13", "2.10.0"))]
+    ("expected", "unwanted"), [("cuda12", ("devel",)), ("all", ("*cuda*", "volume-*")), ("cuda", ("cuda13", "2.10.0"))]
 )
-def test_what_is_negated_is_taken_away(wanted: str, unwanted: tuple[str, ...]) -> None:
+def test_what_is_negated_is_taken_away(expected: str, unwanted: tuple[str, ...]) -> None:
     negated = [f"!{word}" for word in unwanted]
-    assert chosen(wanted, *negated) == chosen(wanted) - set().union(*map(chosen, unwanted))
+    assert choose(expected, *negated) == choose(expected) - set().union(*map(choose, unwanted))
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_words_that_nothing_fulfils_together_are_an_error(words: tuple[str, ...]
 
 def test_the_chosen_stay_in_the_matrixs_order() -> None:
     order = [spec.id for spec in SPECS]
-    found = [spec.id for spec in select(SPECS, ["debian13", "2.9.1", "2.10.0", "runtime"]).specs]
-    assert found == sorted(found, key=order.index)
+    matches = [spec.id for spec in select(SPECS, ["debian13", "2.9.1", "2.10.0", "runtime"]).specs]
+    assert matches == sorted(matches, key=order.index)
 
 
 @pytest.mark.parametrize(
@@ -169,34 +169,34 @@ def test_all_of_a_matrix_without_init_images() -> None:
 
 @given(any_word)
 def test_a_word_and_its_negation_part_all_in_two(word: str) -> None:
-    assert chosen(word) | chosen("all", f"!{word}") == EVERYTHING
-    assert chosen(word).isdisjoint(chosen("all", f"!{word}"))
+    assert choose(word) | choose("all", f"!{word}") == EVERYTHING
+    assert choose(word).isdisjoint(choose("all", f"!{word}"))
 
 
 @given(st.lists(any_word, min_size=1, max_size=5), st.lists(any_word, max_size=2), st.randoms(use_true_random=False))
-def test_the_order_of_words_does_not_matter(wanted: list[str], unwanted: list[str], random: Random) -> None:
-    words = [*wanted, *(f"!{word}" for word in unwanted)]
+def test_the_order_of_words_does_not_matter(expected_values: list[str], unwanted: list[str], random: Random) -> None:
+    words = [*expected_values, *(f"!{word}" for word in unwanted)]
     shuffled = list(words)
     random.shuffle(shuffled)
-    assert chosen(*words) == chosen(*shuffled)
+    assert choose(*words) == choose(*shuffled)
 
 
 @given(st.data(), st.sampled_from(sorted(WORDS)), st.lists(image_word, max_size=3))
 def test_one_more_word_of_a_facet_takes_nothing_away(data: st.DataObject, facet: str, others: list[str]) -> None:
     first, second = data.draw(st.tuples(*[st.sampled_from(WORDS[facet])] * 2))
-    assert chosen(*others, first) <= chosen(*others, first, second)
+    assert choose(*others, first) <= choose(*others, first, second)
 
 
 @given(st.data(), st.lists(st.sampled_from(sorted(WORDS)), min_size=2, max_size=4, unique=True))
 def test_a_word_of_another_facet_adds_nothing(data: st.DataObject, facets: list[str]) -> None:
     words = [data.draw(st.sampled_from(WORDS[facet])) for facet in facets]
-    assert chosen(*words) <= chosen(*words[:-1])
+    assert choose(*words) <= choose(*words[:-1])
 
 
 @given(st.lists(any_word, min_size=1, max_size=4), st.lists(any_word, max_size=2))
-def test_what_is_chosen_and_what_is_left_out_are_all(wanted: list[str], unwanted: list[str]) -> None:
+def test_what_is_chosen_and_what_is_left_out_are_all(expected_values: list[str], unwanted: list[str]) -> None:
     try:
-        selection = select(SPECS, [*wanted, *(f"!{word}" for word in unwanted)])
+        selection = select(SPECS, [*expected_values, *(f"!{word}" for word in unwanted)])
     except SelectorError:
         return
     ids = [*(spec.id for spec in selection.specs), *(item.id for item in selection.left_out)]
@@ -204,7 +204,7 @@ def test_what_is_chosen_and_what_is_left_out_are_all(wanted: list[str], unwanted
 
 
 def test_every_word_of_a_facet_belongs_to_that_facet_alone(project: Project) -> None:
-    words = [word for found in WORDS.values() for word in found]
+    words = [word for matches in WORDS.values() for word in matches]
     assert len(words) == len(set(words))
     assert project.expansion.specs == SPECS
 

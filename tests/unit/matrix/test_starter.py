@@ -69,9 +69,9 @@ def test_a_model_that_lacks_a_part_is_no_traceback() -> None:
 
 
 def test_the_newest_torch_is_that_of_the_accelerator() -> None:
-    known = {"cpu": ["2.9.1", "2.13.0"], "cuda12.8": ["2.10.0", "2.9.1"]}
-    assert newest_torch(known, "cpu") == "2.13.0"
-    assert newest_torch(known, "cuda12.8") == "2.10.0"
+    known_names = {"cpu": ["2.9.1", "2.13.0"], "cuda12.8": ["2.10.0", "2.9.1"]}
+    assert newest_torch(known_names, "cpu") == "2.13.0"
+    assert newest_torch(known_names, "cuda12.8") == "2.10.0"
     with pytest.raises(UsageError, match=r"cuda12\.9") as refused:
-        newest_torch(known, "cuda12.9")
+        newest_torch(known_names, "cuda12.9")
     assert "did you mean cuda12.8?" in str(refused.value.hint)

@@ -41,8 +41,8 @@ def tags(*specs: Spec, forms: tuple[str, ...] = FORMS, accelerator: str = "cuda"
 
 def holder(tag: str, *specs: Spec) -> str:
     """The id of the one image that holds a tag."""
-    (found,) = [name for name, names in tags(*specs).items() if tag in names]
-    return found
+    (text,) = [name for name, names in tags(*specs).items() if tag in names]
+    return text
 
 
 def test_the_repositorys_own_tags(project: Project) -> None:
@@ -68,17 +68,17 @@ def test_the_highest_version_holds_a_shorter_tag() -> None:
 
 def test_short_tags_never_name_another_flavor_base_or_the_cpu() -> None:
     others = [image("2.15.0", flavor="devel"), image("2.15.0", "cpu"), image("2.15.0", base=DEBIAN13)]
-    found = tags(*others, image("2.10.0"))
-    assert [name for name, names in found.items() if "latest" in names] == [image("2.10.0").id]
-    assert found[image("2.15.0", base=DEBIAN13).id] == (image("2.15.0", base=DEBIAN13).id,)
-    assert "cuda12-devel" in found[others[0].id]
+    matches = tags(*others, image("2.10.0"))
+    assert [name for name, names in matches.items() if "latest" in names] == [image("2.10.0").id]
+    assert matches[image("2.15.0", base=DEBIAN13).id] == (image("2.15.0", base=DEBIAN13).id,)
+    assert "cuda12-devel" in matches[others[0].id]
 
 
 def test_the_default_accelerator_may_be_one_cuda_or_the_cpu() -> None:
     specs = (image("2.10.0", "cpu"), image("2.10.0", "cuda12.8"), image("2.10.0", "cuda13.0"))
     for accelerator, winner in (("cpu", specs[0]), ("cuda12", specs[1]), ("cuda13.0", specs[2])):
-        found = tags(*specs, forms=("latest",), accelerator=accelerator)
-        assert [name for name, names in found.items() if "latest" in names] == [winner.id]
+        matches = tags(*specs, forms=("latest",), accelerator=accelerator)
+        assert [name for name, names in matches.items() if "latest" in names] == [winner.id]
 
 
 @pytest.mark.parametrize("version", ["2.15.0rc1", "2.15.0.dev20250101", "2.15.0a0"])
@@ -144,20 +144,20 @@ images = st.builds(
 matrices = st.lists(images, min_size=1, max_size=8, unique_by=lambda spec: spec.id)
 
 
-def _held(specs: list[ImageSpec]) -> list[tuple[str, ImageSpec]]:
+def _hold(specs: list[ImageSpec]) -> list[tuple[str, ImageSpec]]:
     return [(tag, spec) for spec in specs for tag in tags(*specs)[spec.id]]
 
 
 @given(matrices)
 def test_every_tag_has_one_holder_and_is_valid(specs: list[ImageSpec]) -> None:
-    names = [tag for tag, _ in _held(specs)]
+    names = [tag for tag, _ in _hold(specs)]
     assert len(names) == len(set(names))
     assert all(OCI_TAG.fullmatch(tag) for tag in names)
 
 
 @given(matrices)
 def test_an_old_patch_never_takes_a_tag_from_a_newer_one(specs: list[ImageSpec]) -> None:
-    for tag, spec in _held(specs):
+    for tag, spec in _hold(specs):
         rivals = [other for other in specs if _same_but_patch(other, spec) and not other.version.is_prerelease]
         newer = [other for other in rivals if other.version > spec.version]
         assert not newer or spec.torch in tag
@@ -170,7 +170,7 @@ def _same_but_patch(one: ImageSpec, other: ImageSpec) -> bool:
 
 @given(matrices)
 def test_the_id_is_the_first_tag_and_forms_order_the_others(specs: list[ImageSpec]) -> None:
-    parts = {tag: len(re.split("-", tag)) for tag, _ in _held(specs)}
+    parts = {tag: len(re.split("-", tag)) for tag, _ in _hold(specs)}
     for name, names in tags(*specs).items():
         assert names[0] == name
         assert names[-1:] == ("latest",) or "latest" not in names
@@ -179,7 +179,7 @@ def test_the_id_is_the_first_tag_and_forms_order_the_others(specs: list[ImageSpe
 
 @given(matrices)
 def test_a_pre_release_takes_no_rolling_tag_in_any_matrix(specs: list[ImageSpec]) -> None:
-    assert all(tag == spec.id for tag, spec in _held(specs) if spec.version.is_prerelease)
+    assert all(tag == spec.id for tag, spec in _hold(specs) if spec.version.is_prerelease)
 
 
 @given(matrices.flatmap(lambda specs: st.tuples(st.just(specs), st.permutations(specs))))

@@ -34,7 +34,7 @@ def image(folder: Path, **changes: Any) -> tuple[Manifest, bytes]:
     return manifest, blobs_of(layout, digest)[-1].read_bytes()
 
 
-def told(manifest: Manifest, config: bytes) -> list[tuple[str, str, str]]:
+def report(manifest: Manifest, config: bytes) -> list[tuple[str, str, str]]:
     """Each layer's step, the digest of its blob and that of its archive, the lowest first."""
     content = json.loads(config)
     steps = [entry["created_by"] for entry in content["history"] if not entry.get("empty_layer")]
@@ -46,8 +46,8 @@ BELOW = [("COPY w", OTHER), ("COPY v", replace(OTHER, diff_id=sha256(b"another")
 
 
 def test_layers_come_below_those_of_the_image_which_stay_as_they_are(tmp_path: Path) -> None:
-    after = told(*with_layers_below(*image(tmp_path), BELOW))
-    assert after == [*((made, one.blob.digest, one.diff_id) for made, one in BELOW), *told(*image(tmp_path))]
+    after = report(*with_layers_below(*image(tmp_path), BELOW))
+    assert after == [*((text, one.blob.digest, one.diff_id) for text, one in BELOW), *report(*image(tmp_path))]
 
 
 def test_steps_without_a_layer_and_all_else_of_the_config_stay(tmp_path: Path) -> None:

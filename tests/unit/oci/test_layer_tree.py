@@ -57,7 +57,7 @@ def changes_of(entries: Sequence[Entry]) -> list[Change]:
         return read_changes(read)
 
 
-def written(stream: io.BytesIO, target: Path) -> bytes:
+def write(stream: io.BytesIO, target: Path) -> bytes:
     """The archive of the layer that is written of another one's."""
     with tarfile.open(fileobj=stream) as read:
         changes = sorted(read_changes(read), key=lambda change: change[0])
@@ -67,18 +67,18 @@ def written(stream: io.BytesIO, target: Path) -> bytes:
 
 
 def test_a_written_layer_has_the_same_files(tmp_path: Path) -> None:
-    data = written(archive(ENTRIES), tmp_path / "layer")
+    data = write(archive(ENTRIES), tmp_path / "layer")
     with tarfile.open(fileobj=io.BytesIO(data)) as read:
         again = dict(read_changes(read))
-        found = {info.name: info for info in read}
+        matches = {info.name: info for info in read}
         assert read.extractfile("usr/pong").read() == b"ping" * 9000  # type: ignore[union-attr]
     assert again == dict(changes_of(ENTRIES))
-    assert [*found] == sorted(info.name for info, _ in ENTRIES)
+    assert [*matches] == sorted(info.name for info, _ in ENTRIES)
     for info, _ in ENTRIES:
         if info.name == "usr/.wh.gone":
             continue
-        one = found[info.name]
-        mode = 0o777 if info.issym() else found["usr/ping"].mode if info.islnk() else stat.S_IMODE(info.mode)
+        one = matches[info.name]
+        mode = 0o777 if info.issym() else matches["usr/ping"].mode if info.islnk() else stat.S_IMODE(info.mode)
         assert (one.type, one.mode, one.linkname) == (info.type, mode, info.linkname)
         if not info.islnk():
             assert (one.uid, one.gid, one.size) == (info.uid, info.gid, info.size)
@@ -87,40 +87,40 @@ def test_a_written_layer_has_the_same_files(tmp_path: Path) -> None:
 
 
 def test_a_written_layer_has_no_other_headers_and_no_later_time(tmp_path: Path) -> None:
-    data = written(archive(ENTRIES), tmp_path / "layer")
+    data = write(archive(ENTRIES), tmp_path / "layer")
     with tarfile.open(fileobj=io.BytesIO(data)) as read:
-        found = {info.name: info for info in read}
-    headers = {name: {*info.pax_headers} - {"hdrcharset"} for name, info in found.items() if info.pax_headers}
+        matches = {info.name: info for info in read}
+    headers = {name: {*info.pax_headers} - {"hdrcharset"} for name, info in matches.items() if info.pax_headers}
     assert headers == {"usr/ping": {CAPABILITY}, "usr/pong": {CAPABILITY}, LONG: {"path"}}
-    times = {name: info.mtime for name, info in found.items()}
+    times = {name: info.mtime for name, info in matches.items()}
     assert times | {"usr": LATEST, "usr/ping": LATEST, "usr/link": 9, "usr/empty": 7, LONG: 12} == times
     assert max(times.values()) == LATEST
-    assert {(info.uname, info.gname) for info in found.values()} == {("", "")}
+    assert {(info.uname, info.gname) for info in matches.values()} == {("", "")}
 
 
 def test_the_form_of_an_archive_is_not_in_the_layer(tmp_path: Path) -> None:
     """Builders write names, owners and parts of seconds otherwise, in other formats and in another order."""
     folder = entry("a", tarfile.DIRTYPE)
     entries = [folder, file("a/b", b"1", mtime=9), entry("a/c", tarfile.LNKTYPE, linkname="a/b"), file("d", mtime=8)]
-    expected = written(archive(entries), tmp_path / "layer")
-    named: dict[str, Any] = {"uname": "root", "gname": "root", "mode": 0o100644}
+    expected = write(archive(entries), tmp_path / "layer")
+    names: dict[str, Any] = {"uname": "root", "gname": "root", "mode": 0o100644}
     for form, prefix, kind, more in (
         (tarfile.USTAR_FORMAT, "./", tarfile.AREGTYPE, 0),
         (tarfile.GNU_FORMAT, "/", tarfile.REGTYPE, 0),
         (tarfile.PAX_FORMAT, "", tarfile.CONTTYPE, 0.25),
     ):
         others = [
-            file(f"{prefix}d", type=kind, mtime=8 + more, **named),
-            file(f"{prefix}a/c", b"1", type=kind, mtime=9 + more, **named),
+            file(f"{prefix}d", type=kind, mtime=8 + more, **names),
+            file(f"{prefix}a/c", b"1", type=kind, mtime=9 + more, **names),
             entry(f"{prefix}a/b", tarfile.LNKTYPE, linkname=f"{prefix}a/c"),
             entry(f"{prefix}a/", tarfile.DIRTYPE, mtime=1, mode=folder[0].mode),
         ]
-        assert written(archive(others, form), tmp_path / "layer") == expected
+        assert write(archive(others, form), tmp_path / "layer") == expected
 
 
 def test_a_later_entry_of_a_name_counts(tmp_path: Path) -> None:
-    data = written(archive([file("a", b"1"), file("a", b"22", mode=0o600)]), tmp_path / "layer")
-    assert data == written(archive([file("a", b"22", mode=0o600)]), tmp_path / "layer")
+    data = write(archive([file("a", b"1"), file("a", b"22", mode=0o600)]), tmp_path / "layer")
+    assert data == write(archive([file("a", b"22", mode=0o600)]), tmp_path / "layer")
 
 
 def test_a_hard_link_to_a_file_of_another_layer_is_unreadable() -> None:

@@ -14,13 +14,13 @@ from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.oci.tag_names import (
     ARTIFACTS,
-    HELD,
+    HOLD_SUFFIX,
     RECORD,
     ImmutableTag,
     artifact_tag,
     parse_immutable,
     recorded_of,
-    reserved,
+    reserved_reason,
     revisions_of,
     taken_of,
 )
@@ -65,7 +65,7 @@ def test_the_documented_patterns_match_every_tag_written_once_and_no_rolling_one
     for spec in project.expansion.specs:
         tags = project.tags[spec.id]
         revisions = [f"{tags[0]}-r{number}" for number in (0, 12)]
-        once = [*revisions, *(f"{tag}.{name}" for tag in revisions for name in (*ARTIFACTS, RECORD, HELD))]
+        once = [*revisions, *(f"{tag}.{name}" for tag in revisions for name in (*ARTIFACTS, RECORD, HOLD_SUFFIX))]
         assert {matched(tag, spec) for tag in once} == {(True, True)}
         assert {matched(tag, spec) for tag in tags} == {(False, False)}
 
@@ -73,7 +73,7 @@ def test_the_documented_patterns_match_every_tag_written_once_and_no_rolling_one
 @given(st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True), st.integers(0, 10**6))
 def test_no_tag_of_a_release_can_be_a_rolling_one(name: str, revision: int) -> None:
     tag = str(ImmutableTag(name=name, revision=revision))
-    assert all(map(reserved, (tag, *(artifact_tag(tag, end) for end in (*ARTIFACTS, RECORD, HELD)))))
+    assert all(map(reserved_reason, (tag, *(artifact_tag(tag, end) for end in (*ARTIFACTS, RECORD, HOLD_SUFFIX)))))
 
 
 def load(text: str, folder: Path) -> None:
@@ -87,9 +87,9 @@ def load(text: str, folder: Path) -> None:
 def test_a_name_that_ends_like_an_immutable_tag_is_refused(name: str, old: str, key: str, tmp_path: Path) -> None:
     text = SMALL.replace(f"{old}:", f"{name}:").replace(f"{old}]", f"{name}]").replace(f": {old}\n", f": {name}\n")
     line = next(number for number, words in enumerate(text.splitlines(), 1) if words.lstrip().startswith(f"{name}:"))
-    with pytest.raises(MatrixError) as told:
+    with pytest.raises(MatrixError) as report:
         load(text, tmp_path)
-    assert f"matrix.yaml:{line}: {key}.{name}: {name!r} ends in " in told.value.message
+    assert f"matrix.yaml:{line}: {key}.{name}: {name!r} ends in " in report.value.message
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_a_name_that_ends_like_an_immutable_tag_is_refused(name: str, old: str, 
 def test_a_form_that_gives_such_a_tag_is_refused_with_its_line(form: str, tag: str, tmp_path: Path) -> None:
     text = edited('    - "{minor}"\n', f'    - "{form}"\n')
     line = next(number for number, words in enumerate(text.splitlines(), 1) if form in words)
-    with pytest.raises(MatrixError) as told:
+    with pytest.raises(MatrixError) as report:
         load(text, tmp_path)
-    assert f"matrix.yaml:{line}: tags.rolling.1: {form!r}" in told.value.message
-    assert not tag or f"the tag {tag!r} ends in " in told.value.message
+    assert f"matrix.yaml:{line}: tags.rolling.1: {form!r}" in report.value.message
+    assert not tag or f"the tag {tag!r} ends in " in report.value.message
 
 
 @pytest.mark.parametrize("text", ["runtime", "debian12", "r1x", "2.10-cuda12", "latest", "debian12-rc1", "sbom", "1.0"])
 def test_other_names_are_free(text: str) -> None:
-    assert reserved(text) == ""
+    assert reserved_reason(text) == ""

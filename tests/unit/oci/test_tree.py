@@ -3,24 +3,24 @@
 import tarfile
 from random import Random
 
-from torchbake.oci.tree import ROOT, Node, apply, difference, linked_once, parents, restored, whiteout, with_time
+from torchbake.oci.tree import ROOT, FileNode, apply, difference, linked_once, parents, restore, whiteout, with_time
 
-FOLDER = Node(kind=tarfile.DIRTYPE, mode=0o755)
+FOLDER = FileNode(kind=tarfile.DIRTYPE, mode=0o755)
 NAMES = ("a", "b", "a.b", "ä")
 OTHERS = (
-    Node(kind=tarfile.DIRTYPE, mode=0o1777, uid=1),
-    *(Node(kind=tarfile.REGTYPE, mode=mode, content=content) for mode in (0o644, 0o755) for content in ("1", "2")),
-    Node(kind=tarfile.REGTYPE, mode=0o755, content="1", attributes=(("capability", "x"),)),
-    *(Node(kind=tarfile.SYMTYPE, mode=0o777, content=target) for target in ("a", "b")),
-    Node(kind=tarfile.CHRTYPE, mode=0o666, content="1:3"),
+    FileNode(kind=tarfile.DIRTYPE, mode=0o1777, uid=1),
+    *(FileNode(kind=tarfile.REGTYPE, mode=mode, content=content) for mode in (0o644, 0o755) for content in ("1", "2")),
+    FileNode(kind=tarfile.REGTYPE, mode=0o755, content="1", attributes=(("capability", "x"),)),
+    *(FileNode(kind=tarfile.SYMTYPE, mode=0o777, content=target) for target in ("a", "b")),
+    FileNode(kind=tarfile.CHRTYPE, mode=0o666, content="1:3"),
 )
 
 
-def a_file(content: str = "1", time: int = 0) -> Node:
-    return Node(kind=tarfile.REGTYPE, mode=0o644, content=content, time=time)
+def a_file(content: str = "1", time: int = 0) -> FileNode:
+    return FileNode(kind=tarfile.REGTYPE, mode=0o644, content=content, time=time)
 
 
-def random_tree(random: Random, root: Node = FOLDER) -> dict[str, Node]:
+def random_tree(random: Random, root: FileNode = FOLDER) -> dict[str, FileNode]:
     """A tree in which each path is below folders."""
     tree = {ROOT: root}
     for _ in range(random.randrange(12)):
@@ -87,7 +87,7 @@ def test_restored_paths_are_as_they_were_and_all_others_as_they_are() -> None:
     for _ in range(500):
         before, after = random_tree(random), random_tree(random)
         roots = {"/".join(random.choices(NAMES, k=random.randint(1, 2))) for _ in range(2)}
-        tree = restored(before, after, roots)
+        tree = restore(before, after, roots)
         for path in before.keys() | after.keys():
             is_meant = any(path == root or path.startswith(f"{root}/") for root in roots)
             assert tree.get(path) == (before if is_meant else after).get(path)
@@ -95,7 +95,7 @@ def test_restored_paths_are_as_they_were_and_all_others_as_they_are() -> None:
 
 
 def test_the_first_name_of_a_file_has_its_content() -> None:
-    one, other = (Node(kind=tarfile.REGTYPE, mode=0o644, content="1", file=name) for name in ("x", "y"))
+    one, other = (FileNode(kind=tarfile.REGTYPE, mode=0o644, content="1", file=name) for name in ("x", "y"))
     changes = [("a", FOLDER), ("a/b", one), ("c", other), ("d", one), ("e", None), ("f", one), ("g", OTHERS[-2])]
     assert [target for *_, target in linked_once(changes)] == ["", "", "", "a/b", "", "a/b", ""]
 

@@ -16,13 +16,13 @@ from torchbake.errors import CheckError
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.project import load_project
-from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec
+from torchbake.matrix.spec import Additions, ImageSpec, OwnFile, Spec
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.proof.record import (
     Digests,
     Proof,
+    ProofState,
     Seconds,
-    State,
     files_digest,
     format_proofs,
     lock_digest,
@@ -41,13 +41,13 @@ def specs() -> tuple[Spec, ...]:
 
 
 def proof(name: str, **facts: object) -> Proof:
-    known = {
+    known_names = {
         "id": name, "files": FILES, "lock": LOCK, "revision": "c0ffee", "tested": "2026-11-21T10:00:00+00:00",
         "digest": "sha256:" + "b" * 64, "tag": f"{name}-r0", "counts": {"passed": 64, "failed": 0, "not-run": 1},
         "not_run": {"smoke.nccl": "there is no GPU"}, "compressed_bytes": 246_300_000,
         "uncompressed_bytes": 900_000_000, "seconds": Seconds(build=61.2, test=57, publish=1.7),
     }  # fmt: skip
-    return Proof.model_validate(known | facts)
+    return Proof.model_validate(known_names | facts)
 
 
 def test_a_record_survives_being_written_and_read() -> None:
@@ -65,17 +65,17 @@ def test_a_damaged_file_of_records_is_named(text: str) -> None:
 
 def test_a_record_counts_for_the_files_that_it_was_made_of_alone() -> None:
     now = Digests(files=FILES, lock=LOCK)
-    assert state_of(None, now) is State.MISSING
-    assert state_of(proof("a"), now) is State.PASSED
-    assert state_of(proof("a", problem="test: libraries.ldd"), now) is State.FAILED
+    assert state_of(None, now) is ProofState.MISSING
+    assert state_of(proof("a"), now) is ProofState.PASSED
+    assert state_of(proof("a", problem="test: libraries.ldd"), now) is ProofState.FAILED
 
 
 def test_a_record_of_the_same_lock_says_so_where_what_images_share_has_changed() -> None:
     shared, own = Digests(files="sha256:other", lock=LOCK), Digests(files="sha256:other", lock="sha256:other")
-    assert state_of(proof("a"), shared) is State.EARLIER
-    assert state_of(proof("a"), own) is State.STALE
-    assert state_of(proof("a", problem="test: libraries.ldd"), shared) is State.STALE
-    assert state_of(proof("a", lock=""), Digests(files="sha256:other", lock=lock_digest(""))) is State.STALE
+    assert state_of(proof("a"), shared) is ProofState.EARLIER
+    assert state_of(proof("a"), own) is ProofState.STALE
+    assert state_of(proof("a", problem="test: libraries.ldd"), shared) is ProofState.STALE
+    assert state_of(proof("a", lock=""), Digests(files="sha256:other", lock=lock_digest(""))) is ProofState.STALE
     assert lock_digest("# of 2026\ntorch==2\n    # via y\n") == lock_digest("torch==2\n") != lock_digest("torch==3\n")
 
 
@@ -83,9 +83,9 @@ def test_the_digest_of_files_follows_dockerfile_lock_and_what_trims_wheels(
     specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = next(spec for spec in specs if spec.kind == "pytorch")
-    known = files_digest(spec, dockerfile="FROM x", lock_text="torch==2")
-    assert files_digest(spec, dockerfile="FROM y", lock_text="torch==2") != known
-    assert files_digest(spec, dockerfile="FROM x", lock_text="torch==3") != known
+    known_value = files_digest(spec, dockerfile="FROM x", lock_text="torch==2")
+    assert files_digest(spec, dockerfile="FROM y", lock_text="torch==2") != known_value
+    assert files_digest(spec, dockerfile="FROM x", lock_text="torch==3") != known_value
 
     def changed(name: str) -> str:
         return toolkit_file(name) + ("# another line" if name == which else "")
@@ -96,30 +96,30 @@ def test_the_digest_of_files_follows_dockerfile_lock_and_what_trims_wheels(
         "layers/wheels/trim.py": True,
         "entrypoints/pytorch/run": False,
     }.items():
-        assert (files_digest(spec, dockerfile="FROM x", lock_text="torch==2") != known) is decides, which
+        assert (files_digest(spec, dockerfile="FROM x", lock_text="torch==2") != known_value) is decides, which
 
 
 def test_labels_and_comments_decide_no_package(specs: tuple[Spec, ...]) -> None:
     spec = next(spec for spec in specs if spec.kind == "pytorch")
     dockerfile = 'FROM x\n# why\nLABEL a="${A}" \\\n      b="1"\nRUN y\n'
-    known = files_digest(spec, dockerfile=dockerfile, lock_text="# inputs: x\ntorch==2\n    # via y\n")
+    known_value = files_digest(spec, dockerfile=dockerfile, lock_text="# inputs: x\ntorch==2\n    # via y\n")
     same = files_digest(spec, dockerfile='FROM x\nLABEL a="2"\nRUN y\n', lock_text="torch==2\n")
-    assert known == same
-    assert files_digest(spec, dockerfile="FROM x\nRUN z\n", lock_text="torch==2\n") != known
+    assert known_value == same
+    assert files_digest(spec, dockerfile="FROM x\nRUN z\n", lock_text="torch==2\n") != known_value
 
 
 def test_own_files_and_what_puts_them_there_decide_too(
     specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = next(spec for spec in specs if isinstance(spec, ImageSpec))
-    own = replace(plain, own=Own(files=(OwnFile(source="a", target="/a"),)))
-    known = [files_digest(spec, dockerfile="FROM x", lock_text="", own=("a",)) for spec in (plain, own)]
-    assert files_digest(plain, dockerfile="FROM x", lock_text="", own=("b",)) != known[0]
+    own = replace(plain, own=Additions(files=(OwnFile(source="a", target="/a"),)))
+    known_names = [files_digest(spec, dockerfile="FROM x", lock_text="", own=("a",)) for spec in (plain, own)]
+    assert files_digest(plain, dockerfile="FROM x", lock_text="", own=("b",)) != known_names[0]
     monkeypatch.setattr(
         "torchbake.proof.record.toolkit_file", lambda name: toolkit_file(name) + name.endswith("own-files") * "#"
     )
     changed = [files_digest(spec, dockerfile="FROM x", lock_text="", own=("a",)) for spec in (plain, own)]
-    assert [one != other for one, other in zip(known, changed, strict=True)] == [False, True]
+    assert [one != other for one, other in zip(known_names, changed, strict=True)] == [False, True]
 
 
 def test_an_own_file_that_changed_makes_a_record_stale(tmp_path: Path) -> None:
@@ -138,11 +138,11 @@ def test_an_own_file_that_changed_makes_a_record_stale(tmp_path: Path) -> None:
 
 def test_an_init_image_is_its_program(specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     spec = next(spec for spec in specs if spec.kind == "init")
-    known = files_digest(spec, dockerfile="FROM x", lock_text="")
+    known_value = files_digest(spec, dockerfile="FROM x", lock_text="")
     monkeypatch.setattr(
         "torchbake.proof.record.toolkit_file", lambda name: toolkit_file(name) + name.endswith(".c") * "//"
     )
-    assert files_digest(spec, dockerfile="FROM x", lock_text="") != known
+    assert files_digest(spec, dockerfile="FROM x", lock_text="") != known_value
 
 
 def test_the_page_has_a_row_for_each_image_and_names_what_failed_or_is_missing(specs: tuple[Spec, ...]) -> None:
@@ -193,4 +193,4 @@ def test_every_image_of_this_matrix_has_a_record_and_none_has_failed() -> None:
     """Rows may be older than the code. A release of the toolkit needs new rows for all images (`images --check`)."""
     project = load_project(TOOLKIT / "matrix.yaml")
     states = _states(project, project.expansion.specs, _read(project))
-    assert [name for name, state in states.items() if state in (State.MISSING, State.FAILED)] == []
+    assert [name for name, state in states.items() if state in (ProofState.MISSING, ProofState.FAILED)] == []

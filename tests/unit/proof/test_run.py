@@ -21,14 +21,14 @@ from torchbake.engine.address import DEFAULT, Address
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.proof import run as proofrun
-from torchbake.proof.record import Digests, Proof, State, state_of
+from torchbake.proof.record import Digests, Proof, ProofState, state_of
 from torchbake.proof.run import ProofRun
 from torchbake.store.layout import Layout
 
 CPU, DEVEL = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12"
 CUDA = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
 DIGEST = f"sha256:{'1' * 64}"
-MADE = Digests(files=f"sha256:{'f' * 64}", lock=f"sha256:{'e' * 64}")
+ITEMS = Digests(files=f"sha256:{'f' * 64}", lock=f"sha256:{'e' * 64}")
 
 
 def check(name: str, outcome: str, reason: str = "") -> dict[str, str]:
@@ -52,20 +52,20 @@ class Commands:
     """`python -m torchbake COMMAND ID …` in memory. ``say`` has each command's result for an image, or its output."""
 
     say: dict[str, Any] = field(default_factory=lambda: {"build": BUILT, "test": TESTED, "publish": PUBLISHED})
-    asked: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     codes: dict[str, int] = field(default_factory=dict)
     hangs: str = ""
 
     def __call__(self, process: Process) -> int:
         assert process.command[1:3] == ["-m", "torchbake"]
         command = process.command[3]
-        self.asked.append(" ".join(process.command[3:]))
+        self.queries.append(" ".join(process.command[3:]))
         if command == self.hangs:
             process.wait_for_attention()
             interrupt()
             return 128 + process.hear()
-        said = self.say[command]
-        process.say(said if isinstance(said, str) else json.dumps({"images": [said]}))
+        answer = self.say[command]
+        process.say(answer if isinstance(answer, str) else json.dumps({"images": [answer]}))
         return self.codes.get(command, 0)
 
 
@@ -78,15 +78,15 @@ class Works:
     processes: Processes
     daemon: Daemon = field(default_factory=Daemon)
     free: int = 100
-    said: list[str] = field(default_factory=list)
-    done: list[Spec] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    finished: list[Spec] = field(default_factory=list)
 
     def prove(self, name: str = CPU, *, room: int = 0) -> Proof:
         run = ProofRun(
             project=self.project, engine=self.daemon.engine, where=("--registry", "host/team"), gpu="require",
-            room=room, say=self.said.append, done=self.done,
+            room=room, say=self.lines.append, finished=self.finished,
         )  # fmt: skip
-        return run.prove(spec_of(self.project, name), lambda _: MADE)
+        return run.prove(spec_of(self.project, name), lambda _: ITEMS)
 
     def hold(self, *names: str) -> dict[str, str]:
         """Finished images: their digests by id."""
@@ -96,7 +96,7 @@ class Works:
             content = archive(file("a", name.encode()))
             digests[name] = put(self.layout, content)
             self.daemon.hold(digests[name], *(f"{spec.repository}:{tag}" for tag in self.project.tags[name]))
-            self.done.append(spec)
+            self.finished.append(spec)
         return digests
 
     @property
@@ -118,8 +118,8 @@ def test_a_record_says_what_every_step_found(works: Works) -> None:
     released = put(works.layout, archive(file("a", b"x" * 100)))
     works.commands.say["publish"] = {**PUBLISHED, "digest": released, "tested": released}
     proof = works.prove()
-    assert state_of(proof, MADE) is State.PASSED
-    assert (proof.id, proof.files, proof.lock) == (CPU, MADE.files, MADE.lock)
+    assert state_of(proof, ITEMS) is ProofState.PASSED
+    assert (proof.id, proof.files, proof.lock) == (CPU, ITEMS.files, ITEMS.lock)
     assert (proof.digest, proof.tag) == (released, f"{CPU}-r0")
     assert (proof.uncompressed_bytes, proof.counts) == (900, TESTED["counts"])
     assert (proof.not_run, proof.waived) == ({"smoke.nccl": "there is no GPU"}, {"users.root": "it is an init image"})
@@ -131,7 +131,7 @@ def test_a_record_says_what_every_step_found(works: Works) -> None:
 def test_the_commands_are_those_that_users_type(works: Works) -> None:
     works.prove()
     matrix = works.project.root / "matrix.yaml"
-    assert works.commands.asked == [
+    assert works.commands.queries == [
         f"build {CPU} --locked --matrix {matrix} --format json",
         f"test {CPU} --gpu require --matrix {matrix} --format json",
         f"publish {CPU} --registry host/team --matrix {matrix} --format json",
@@ -169,12 +169,12 @@ FAILURES: Mapping[str, tuple[str, Any, str, list[str]]] = {
 
 @pytest.mark.parametrize("case", FAILURES)
 def test_what_does_not_end_well_is_in_the_record_and_no_later_step_is_made(works: Works, case: str) -> None:
-    command, said, problem, commands = FAILURES[case]
-    works.commands.say[command], works.commands.codes[command] = said, 3
+    command, answer, problem, commands = FAILURES[case]
+    works.commands.say[command], works.commands.codes[command] = answer, 3
     proof = works.prove()
     assert proof.problem == problem
-    assert state_of(proof, MADE) is State.FAILED
-    assert [text.partition(" ")[0] for text in works.commands.asked] == commands
+    assert state_of(proof, ITEMS) is ProofState.FAILED
+    assert [text.partition(" ")[0] for text in works.commands.queries] == commands
     assert proof.digest == ""
 
 
@@ -188,7 +188,7 @@ def test_where_there_is_room_everything_stays(works: Works) -> None:
     digests = works.hold(CPU, DEVEL)
     works.prove(CUDA, room=works.free)
     assert set(works.daemon.pictures) == set(digests.values())
-    assert works.said == [f"{command} {CUDA}" for command in ("build", "test", "publish")]
+    assert works.lines == [f"{command} {CUDA}" for command in ("build", "test", "publish")]
 
 
 def test_where_the_disk_is_short_finished_images_go_but_those_of_the_next_ones_stack(
@@ -202,7 +202,7 @@ def test_where_the_disk_is_short_finished_images_go_but_those_of_the_next_ones_s
     assert set(works.daemon.pictures) == {digests[CPU], "sha256:somebody's"}
     assert [bool(works.layout.find(digest)) for digest in digests.values()] == [True, False]
     assert buildx.cache == set()
-    assert [spec.id for spec in works.done] == [CPU, DEVEL]
+    assert [spec.id for spec in works.finished] == [CPU, DEVEL]
 
 
 def test_the_fuller_disk_decides_and_an_engines_elsewhere_is_not_ours(

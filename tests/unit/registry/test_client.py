@@ -8,7 +8,7 @@ import pytest
 from torchbake.oci.manifest import INDEX, MANIFEST, UnsoundError
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.http import Answer
+from torchbake.registry.http import HttpResponse
 from torchbake.registry.transport import StatusError
 
 HERE = Repository(host="h", path="a/b")
@@ -18,19 +18,19 @@ LIST = "https://h/v2/a/b/tags/list"
 class Says:
     """A registry that gives these answers, one after the other."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: HttpResponse) -> None:
         self._answers = [*answers]
 
-    def send(self, request: object, scope: str) -> Answer:
+    def send(self, request: object, scope: str) -> HttpResponse:
         return self._answers.pop(0)
 
 
-def page(*tags: str, status: int = 200, **headers: str) -> Answer:
+def page(*tags: str, status: int = 200, **headers: str) -> HttpResponse:
     data = json.dumps({"tags": tags}).encode()
-    return Answer(url=LIST, status=status, reason="", headers=headers, data=data)
+    return HttpResponse(url=LIST, status=status, reason="", headers=headers, data=data)
 
 
-def of(*answers: Answer) -> Registry:
+def of(*answers: HttpResponse) -> Registry:
     return Registry(cast(Any, Says(*answers)), HERE)
 
 
@@ -39,18 +39,18 @@ def test_tags_come_page_by_page() -> None:
     assert of(first, page("a")).tags() == ("a", "b")
 
 
-def listed(*digests: str, status: int = 200, kind: str = INDEX, **headers: str) -> Answer:
+def listed(*digests: str, status: int = 200, kind: str = INDEX, **headers: str) -> HttpResponse:
     entries = [{"mediaType": MANIFEST, "digest": digest, "size": 1} for digest in digests]
     data = json.dumps({"manifests": entries}).encode()
-    return Answer(url=LIST, status=status, reason="", headers={"Content-Type": kind, **headers}, data=data)
+    return HttpResponse(url=LIST, status=status, reason="", headers={"Content-Type": kind, **headers}, data=data)
 
 
 def test_artifacts_are_listed_page_by_page_or_not_at_all() -> None:
     one, two = (f"sha256:{letter * 64}" for letter in "ab")
     first = listed(one, Link=f'<{LIST}?last=b>; rel="next"')
-    found = of(first, listed(two)).referrers(one)
-    assert found
-    assert [blob.digest for blob in found] == [one, two]
+    blobs = of(first, listed(two)).referrers(one)
+    assert blobs
+    assert [blob.digest for blob in blobs] == [one, two]
     assert of(listed()).referrers(one) == ()
     assert of(listed(kind="text/html; charset=utf-8")).referrers(one) is None
     with pytest.raises(UnsoundError, match="without end"):
@@ -62,7 +62,7 @@ def test_artifacts_are_listed_page_by_page_or_not_at_all() -> None:
 )
 def test_a_refusal_to_list_artifacts_is_no_missing_list(status: int, listed_nowhere: bool) -> None:
     class Refuses:
-        def send(self, request: object, scope: str) -> Answer:
+        def send(self, request: object, scope: str) -> HttpResponse:
             raise StatusError("no", status=status)
 
     registry = Registry(cast(Any, Refuses()), HERE)

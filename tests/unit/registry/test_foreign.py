@@ -22,10 +22,10 @@ from torchbake.registry.artifact import subject_of, text_of
 from torchbake.registry.auth_challenge import parse_challenge, read_token
 from torchbake.registry.client import Registry
 from torchbake.registry.credentials import Login, find_login
-from torchbake.registry.http import Answer
+from torchbake.registry.http import HttpResponse
 from torchbake.registry.listing import next_page, tags_in
 from torchbake.registry.origin import Origin, led_to, may_log_in, origin_of, path_of
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 from torchbake.release.decide import rank_of
 from torchbake.release.record import parse_record
 from torchbake.store.layout import Layout
@@ -58,8 +58,8 @@ def sound(work: Callable[[], object], *expected: type[Exception]) -> None:
     assert message.encode() is not None
 
 
-def answer(data: bytes, **headers: str) -> Answer:
-    return Answer(url="https://h/v2/a/b/tags/list?n=1", status=200, reason="", headers=headers, data=data)
+def answer(data: bytes, **headers: str) -> HttpResponse:
+    return HttpResponse(url="https://h/v2/a/b/tags/list?n=1", status=200, reason="", headers=headers, data=data)
 
 
 @given(TEXTS)
@@ -151,9 +151,9 @@ def test_a_list_of_tags_is_one_or_an_error(data: bytes, link: str) -> None:
 @example(DEEP)
 def test_a_token_is_one_that_a_header_can_hold_or_an_error(data: bytes) -> None:
     def read() -> None:
-        found = read_token(data)
-        assert 0 < found.life < 2**31
-        token = found.text
+        actual = read_token(data)
+        assert 0 < actual.life < 2**31
+        token = actual.text
         assert token.isascii()
         assert token.isprintable()
         assert " " not in token
@@ -163,8 +163,8 @@ def test_a_token_is_one_that_a_header_can_hold_or_an_error(data: bytes) -> None:
 
 @given(st.text(max_size=60) | st.builds("Bearer realm={},{}".format, st.text(max_size=9), st.text(max_size=9)))
 def test_a_challenge_of_any_text_is_one_or_none(header: str) -> None:
-    found = parse_challenge(header)
-    assert found is None or found.way in ("basic", "bearer")
+    actual = parse_challenge(header)
+    assert actual is None or actual.way in ("basic", "bearer")
 
 
 @pytest.mark.parametrize(
@@ -177,15 +177,15 @@ def test_a_challenge_of_any_text_is_one_or_none(header: str) -> None:
     ],
 )
 def test_a_token_comes_before_a_password(header: str) -> None:
-    found = parse_challenge(header)
-    assert found
-    assert (found.way, found.realm, found.service, found.scope) == ("bearer", "https://a/t", "s,t", "x")
+    actual = parse_challenge(header)
+    assert actual
+    assert (actual.way, actual.realm, actual.service, actual.scope) == ("bearer", "https://a/t", "s,t", "x")
 
 
 def test_a_password_is_asked_for() -> None:
-    found = parse_challenge('Basic realm="bearer of news"')
-    assert found
-    assert found.way == "basic"
+    actual = parse_challenge('Basic realm="bearer of news"')
+    assert actual
+    assert actual.way == "basic"
     assert parse_challenge("Negotiate") is None
     assert parse_challenge("") is None
 
@@ -193,7 +193,7 @@ def test_a_password_is_asked_for() -> None:
 @pytest.mark.parametrize("text", [b"[]", b'{"manifests": 5}', b'{"manifests": [5]}', b"[" * 10**5, b"5", b"\xff"])
 def test_an_index_that_is_none_lists_nothing(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "index.json").write_bytes(text)
-    assert Layout(folder=tmp_path)._listed() == set()
+    assert Layout(folder=tmp_path)._listed_digests() == set()
 
 
 @given(TEXTS)
@@ -242,17 +242,17 @@ def test_a_survey_of_anything_is_facts(data: bytes, config: bytes) -> None:
     content: dict[str, Any] = {"config": {"digest": sha256(config), "size": len(config)}, "layers": []}
     image = Manifest(data=json.dumps(content).encode(), media_type=MANIFEST)
     registry.blobs[sha256(config)] = config
-    for tag, found in {"a": manifest, "b": image, "a-r0": image, "a-r0.release": manifest}.items():
-        registry.manifests[tag] = registry.manifests[found.digest] = found
+    for tag, actual in {"a": manifest, "b": image, "a-r0": image, "a-r0.release": manifest}.items():
+        registry.manifests[tag] = registry.manifests[actual.digest] = actual
     shelf = Survey(registry).shelf(("a", "b"))
-    for served in (*shelf.tags.values(), *(one.served for one in shelf.revisions)):
+    for served in (*shelf.tags.values(), *(one.tag_answer for one in shelf.revisions)):
         assert served.image or served.manifest_problem or served.answer_problem
     sound(lambda: text_of(registry, image, "b"), RegistryError)
 
 
 def test_a_file_that_is_far_too_large_is_not_read() -> None:
     huge = Blob(digest=DIGEST, size=2**40)
-    registry = Registry(Transport("h"), HERE)  # asks nobody: the descriptor says enough
+    registry = Registry(RegistryTransport("h"), HERE)  # asks nobody: the descriptor says enough
     for work in (lambda: registry.read(huge), lambda: registry.config(_image_of(huge))):
         with pytest.raises(RegistryError, match=f"{2**40} bytes"):
             work()
@@ -330,10 +330,10 @@ ENV = {"TORCHBAKE_REGISTRY_USERNAME": "u", "TORCHBAKE_REGISTRY_PASSWORD": "p"}
 
 def test_the_environments_login_is_for_one_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    named = ENV | {"TORCHBAKE_REGISTRY_HOST": "Ghcr.io"}
-    assert find_login("ghcr.io", named) == Login(username="u", password="p")
-    assert find_login("evil.example", named) is None
-    assert find_login("ghcr.io:5000", named) is None
+    names = ENV | {"TORCHBAKE_REGISTRY_HOST": "Ghcr.io"}
+    assert find_login("ghcr.io", names) == Login(username="u", password="p")
+    assert find_login("evil.example", names) is None
+    assert find_login("ghcr.io:5000", names) is None
     assert find_login("ghcr.io", {"XDG_RUNTIME_DIR": str(tmp_path)}) is None
 
 
@@ -356,13 +356,13 @@ def test_podmans_logins_are_read_after_dockers(monkeypatch: pytest.MonkeyPatch, 
         for name, file in files.items():  # each comes before those before it
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(logins(host, f"by-{name}"))
-            wanted = None if name == "named" else Login(username=f"by-{name}", password="p")
-            assert find_login(host, env) == wanted
+            expected = None if name == "named" else Login(username=f"by-{name}", password="p")
+            assert find_login(host, env) == expected
             assert find_login("other.example", env) is None
-        named = env | {"REGISTRY_AUTH_FILE": str(files["named"])}
-        assert find_login(host, named) == Login(username="by-docker", password="p")
+        names = env | {"REGISTRY_AUTH_FILE": str(files["named"])}
+        assert find_login(host, names) == Login(username="by-docker", password="p")
         files["docker"].write_text("{}")
-        assert find_login(host, named) == Login(username="by-named", password="p")
+        assert find_login(host, names) == Login(username="by-named", password="p")
         for file in files.values():
             file.unlink()
 

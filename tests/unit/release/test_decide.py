@@ -10,7 +10,7 @@ from torchbake.errors import UsageError
 from torchbake.oci.labels import LABEL
 from torchbake.oci.reference import parse_reference, parse_registry
 from torchbake.oci.tag_names import ImmutableTag
-from torchbake.release.decide import Held, Standing, as_json, decide, moves_to, rank_of
+from torchbake.release.decide import Standing, TagHolder, as_json, decide, moves_to, rank_of
 
 OURS = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
 
@@ -22,13 +22,13 @@ def labels(
     return {f"{LABEL}.{key}": value for key, value in about.items()}
 
 
-def held(digest: str, **about: str) -> Held:
-    return Held(digest=digest, labels=labels(**about))
+def hold(digest: str, **about: str) -> TagHolder:
+    return TagHolder(digest=digest, labels=labels(**about))
 
 
 EMPTY = Standing(newest_tag=None, newest=None, recorded=False, rolling={OURS: None, "cuda12": None})
 R0 = ImmutableTag(name=OURS, revision=0)
-RELEASED = Standing(newest_tag=R0, newest=held("r0"), recorded=True, rolling={OURS: held("r0"), "cuda12": held("r0")})
+RELEASED = Standing(newest_tag=R0, newest=hold("r0"), recorded=True, rolling={OURS: hold("r0"), "cuda12": hold("r0")})
 
 
 def test_the_first_release() -> None:
@@ -52,30 +52,30 @@ def test_other_inputs_are_the_next_revision() -> None:
 
 
 def test_an_image_that_does_not_say_its_inputs_is_never_taken_for_another() -> None:
-    standing = replace(RELEASED, newest=held("r0", inputs=""))
+    standing = replace(RELEASED, newest=hold("r0", inputs=""))
     assert decide(OURS, "new", labels(inputs=""), standing).action == "release"
 
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_what_was_begun_is_finished(recorded: bool) -> None:
-    standing = replace(RELEASED, recorded=recorded, rolling={OURS: held("r0"), "cuda12": None})
+    standing = replace(RELEASED, recorded=recorded, rolling={OURS: hold("r0"), "cuda12": None})
     decision = decide(OURS, "built again", labels(), standing)
     assert (decision.action, decision.digest) == ("finish", "r0")
     assert [move.tag for move in decision.due] == ["cuda12"]
 
 
 def test_what_was_rolled_back_stays_there() -> None:
-    standing = replace(RELEASED, newest_tag=ImmutableTag(name=OURS, revision=1), newest=held("r1"), went_back=True)
+    standing = replace(RELEASED, newest_tag=ImmutableTag(name=OURS, revision=1), newest=hold("r1"), went_back=True)
     assert decide(OURS, "built again", labels(), standing).action == "held"
     assert decide(OURS, "fixed", labels(inputs="b"), standing).tag.revision == 2
     assert decide(OURS, "built again", labels(), replace(standing, went_back=False)).action == "finish"
-    forward = {**standing.rolling, OURS: held("r1")}
+    forward = {**standing.rolling, OURS: hold("r1")}
     assert decide(OURS, "built again", labels(), replace(standing, rolling=forward)).action == "finish"
 
 
 def test_somebody_elses_revision_is_no_ground_to_stand_on() -> None:
     with pytest.raises(ValueError, match="holds other"):
-        decide(OURS, "new", labels(), replace(RELEASED, newest=held("r0", name="other")))
+        decide(OURS, "new", labels(), replace(RELEASED, newest=hold("r0", name="other")))
 
 
 VERSIONS = st.tuples(st.integers(1, 3), st.integers(0, 12), st.integers(0, 3)).map(lambda v: ".".join(map(str, v)))
@@ -83,13 +83,13 @@ VERSIONS = st.tuples(st.integers(1, 3), st.integers(0, 12), st.integers(0, 3)).m
 
 @given(st.lists(st.tuples(VERSIONS, VERSIONS), min_size=1, max_size=8))
 def test_in_whatever_order_releases_come_the_newest_holds_the_tag(releases: list[tuple[str, str]]) -> None:
-    holder: Held | None = None
+    holder: TagHolder | None = None
     for number, (torch, cuda) in enumerate(releases):
         about = labels(f"image {number}", torch=torch, cuda=cuda)
         moves, held_back = moves_to(str(number), about, {"latest": holder})
         assert len(moves) + len(held_back) == 1
         if moves:
-            holder = Held(digest=str(number), labels=about)
+            holder = TagHolder(digest=str(number), labels=about)
     assert holder
     ranks = [rank_of(labels(torch=torch, cuda=cuda)) for torch, cuda in releases]
     best = rank_of(holder.labels)
@@ -98,7 +98,7 @@ def test_in_whatever_order_releases_come_the_newest_holds_the_tag(releases: list
 
 
 def test_versions_are_no_decimal_numbers() -> None:
-    newer = Held(digest="a", labels=labels("a", cuda="12.10.1"))
+    newer = TagHolder(digest="a", labels=labels("a", cuda="12.10.1"))
     moves, held_back = moves_to("b", labels("b", cuda="12.9.79"), {"cuda12": newer})
     assert (moves, held_back) == ((), {"cuda12": "a is newer"})
 
@@ -112,15 +112,15 @@ def test_versions_are_no_decimal_numbers() -> None:
     ],
 )
 def test_what_a_wheel_adds_to_its_version_makes_no_image_newer(other: dict[str, str], ours: dict[str, str]) -> None:
-    theirs = Held(digest="a", labels=labels("a", **other))
+    theirs = TagHolder(digest="a", labels=labels("a", **other))
     moves, held_back = moves_to("b", labels("b", **ours), {"latest": theirs})
     assert ([move.tag for move in moves], held_back) == (["latest"], {})
 
 
 def test_an_image_with_an_older_cudnn_takes_no_tag() -> None:
-    newer = Held(digest="a", labels=labels("a", cudnn="9.1.0"))
+    newer = TagHolder(digest="a", labels=labels("a", cudnn="9.1.0"))
     assert moves_to("b", labels("b", cudnn="8.9.2"), {"latest": newer}) == ((), {"latest": "a is newer"})
-    moves, _ = moves_to("a", newer.labels, {"latest": Held(digest="b", labels=labels("b", cudnn="8.9.2"))})
+    moves, _ = moves_to("a", newer.labels, {"latest": TagHolder(digest="b", labels=labels("b", cudnn="8.9.2"))})
     assert [move.after for move in moves] == ["a"]
 
 
@@ -134,14 +134,16 @@ def test_an_image_with_an_older_cudnn_takes_no_tag() -> None:
     ],
 )
 def test_a_tag_stays_if_an_image_has_no_rank(theirs: dict[str, str], ours: dict[str, str]) -> None:
-    moves, held_back = moves_to("b", {f"{LABEL}.id": "b", **ours}, {"latest": Held(digest="sha256:123", labels=theirs)})
+    moves, held_back = moves_to(
+        "b", {f"{LABEL}.id": "b", **ours}, {"latest": TagHolder(digest="sha256:123", labels=theirs)}
+    )
     assert moves == ()
     assert held_back == {"latest": "it holds an image that is not ours (123)"}
 
 
 def test_a_decision_is_shown_as_json() -> None:
     assert as_json(
-        decide(OURS, "new", labels(), replace(EMPTY, rolling={OURS: None, "latest": held("x", name="y")}))
+        decide(OURS, "new", labels(), replace(EMPTY, rolling={OURS: None, "latest": hold("x", name="y")}))
     ) == {
         "action": "release",
         "tag": f"{OURS}-r0",

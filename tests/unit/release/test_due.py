@@ -11,8 +11,8 @@ from torchbake.errors import LockError, RegistryError
 from torchbake.oci.labels import BASE_DIGEST, ID, INPUTS
 from torchbake.oci.tag_names import ImmutableTag
 from torchbake.registry.transport import StatusError
-from torchbake.release.decide import Held
-from torchbake.release.due import Release, Today, judge, newest_releases
+from torchbake.release.decide import TagHolder
+from torchbake.release.due import NewestRelease, Today, judge, newest_releases
 
 TAG = ImmutableTag(name=OURS, revision=3)
 
@@ -27,16 +27,18 @@ def today(*bases: str, files: str = "files", doubt: str = "", name: str = OURS) 
     return Today(id=name, base="debian12", inputs=lambda base: f"{files} on {base}", bases=bases, doubt=doubt)
 
 
-def release(inputs: str = "files on old", base: str = "old", *, recorded: bool = True, name: str = OURS) -> Release:
+def release(
+    inputs: str = "files on old", base: str = "old", *, recorded: bool = True, name: str = OURS
+) -> NewestRelease:
     labels = {ID: name, INPUTS: inputs, BASE_DIGEST: base}
-    return Release(tag=TAG, image=Held(digest="sha256:1", labels=labels), recorded=recorded)
+    return NewestRelease(tag=TAG, image=TagHolder(digest="sha256:1", labels=labels), recorded=recorded)
 
 
 @pytest.mark.parametrize(
     ("image", "there", "reason"),
     [
         (today("old"), None, "not released yet"),
-        (today("old"), Release(tag=TAG, image=None, recorded=False), f"{TAG} is listed, but not served"),
+        (today("old"), NewestRelease(tag=TAG, image=None, recorded=False), f"{TAG} is listed, but not served"),
         (today("old"), release(name="another"), f"{TAG} is not an image of this name"),
         (today("old"), release(recorded=False), f"the release of {TAG} was interrupted"),
         (today("old", files="others"), release(), f"its inputs changed since {TAG}"),
@@ -49,9 +51,9 @@ def release(inputs: str = "files on old", base: str = "old", *, recorded: bool =
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_it_is_due_with_the_reason(image: Today, there: Release | None, reason: str) -> None:
-    found = judge(image, there)
-    assert (found.due, found.reason) == (True, reason)
+def test_it_is_due_with_the_reason(image: Today, there: NewestRelease | None, reason: str) -> None:
+    value = judge(image, there)
+    assert (value.due, value.reason) == (True, reason)
 
 
 @pytest.mark.parametrize(
@@ -59,27 +61,27 @@ def test_it_is_due_with_the_reason(image: Today, there: Release | None, reason: 
     [(today("old"), release()), (today("new", "old"), release(base=""))],
     ids=["its own base", "an init image, on any base that may be meant"],
 )
-def test_what_is_released_with_the_same_inputs_is_not_due(image: Today, there: Release) -> None:
-    found = judge(image, there)
-    assert (found.due, found.reason) == (False, f"released as {TAG}")
+def test_what_is_released_with_the_same_inputs_is_not_due(image: Today, there: NewestRelease) -> None:
+    value = judge(image, there)
+    assert (value.due, value.reason) == (False, f"released as {TAG}")
 
 
 def test_what_cannot_be_built_is_due_and_says_why() -> None:
     def inputs(base: str) -> str:
         raise LockError(f"The lock is out of date.\n  on {base}")
 
-    found = judge(Today(id=OURS, base="debian12", inputs=inputs, bases=("old",)), release())
-    assert (found.due, found.reason) == (True, "The lock is out of date.")
+    value = judge(Today(id=OURS, base="debian12", inputs=inputs, bases=("old",)), release())
+    assert (value.due, value.reason) == (True, "The lock is out of date.")
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["rolling tags left to promote", "whole"])
 def test_the_newest_revision_is_read_with_its_record(place: Place, keep: bool) -> None:
     place.publish(place.candidate())
     place.publish(second := place.candidate("b"), keep=keep)
-    found, refused = newest_releases({"pytorch": place.registry()}, [("pytorch", OURS), ("pytorch", "another")])
+    releases, refused = newest_releases({"pytorch": place.registry()}, [("pytorch", OURS), ("pytorch", "another")])
     assert not refused
-    assert set(found) == {("pytorch", OURS)}
-    one = found["pytorch", OURS]
+    assert set(releases) == {("pytorch", OURS)}
+    one = releases["pytorch", OURS]
     assert one.image
     assert (one.tag.revision, one.image.digest, one.recorded) == (1, second.digest, True)
 
@@ -87,23 +89,23 @@ def test_the_newest_revision_is_read_with_its_record(place: Place, keep: bool) -
 def test_a_release_without_a_record_was_interrupted(place: Place) -> None:
     place.publish(place.candidate())
     place.store.tags.pop(f"{OURS}-r0.release")
-    found, _ = newest_releases({"pytorch": place.registry()}, [("pytorch", OURS)])
-    assert not found["pytorch", OURS].recorded
+    releases, _ = newest_releases({"pytorch": place.registry()}, [("pytorch", OURS)])
+    assert not releases["pytorch", OURS].recorded
 
 
 def test_images_of_one_version_in_two_repositories_are_two(place: Place) -> None:
     place.publish(place.candidate())
     registries = {"pytorch": place.registry(), "another": MemoryRegistry(Store())}
-    found, _ = newest_releases(registries, [("another", OURS), ("pytorch", OURS)])
-    assert set(found) == {("pytorch", OURS)}
+    releases, _ = newest_releases(registries, [("another", OURS), ("pytorch", OURS)])
+    assert set(releases) == {("pytorch", OURS)}
 
 
 @pytest.mark.parametrize("status", [403, 401, 500])
 def test_a_registry_may_forbid_what_is_not_there_yet_and_nothing_else(place: Place, status: int) -> None:
-    def heard(method: str, key: str) -> None:
+    def message(method: str, key: str) -> None:
         raise StatusError(f"{status} for {method} {key}", status=status)
 
-    registries = {"pytorch": place.registry(heard=heard)}
+    registries = {"pytorch": place.registry(message=message)}
     if status == 403:
         assert newest_releases(registries, [("pytorch", OURS)]) == ({}, {"pytorch": "403 for GET tags"})
     else:

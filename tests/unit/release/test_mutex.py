@@ -14,7 +14,7 @@ import pytest
 from torchbake.errors import PublishError, StorageError
 from torchbake.oci.reference import Repository
 from torchbake.registry.client import Registry
-from torchbake.registry.transport import Transport
+from torchbake.registry.transport import RegistryTransport
 from torchbake.release import mutex
 from torchbake.release.mutex import locked
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def registry(path: str = "team/pytorch") -> Registry:
-    return Registry(Transport("127.0.0.1:1"), Repository(host="127.0.0.1:1", path=path))
+    return Registry(RegistryTransport("127.0.0.1:1"), Repository(host="127.0.0.1:1", path=path))
 
 
 def the_lock(folder: Path) -> Path:
@@ -82,10 +82,10 @@ def test_what_is_no_lock_is_told_and_not_waited_for(folder: Path, kind: str) -> 
         os.mkfifo(path)
     else:
         path.mkdir()
-    with pytest.raises(StorageError) as told, locked(registry()):
+    with pytest.raises(StorageError) as report, locked(registry()):
         pass
-    assert str(path) in told.value.message
-    assert "have it removed" in str(told.value.hint)
+    assert str(path) in report.value.message
+    assert "have it removed" in str(report.value.hint)
 
 
 def test_a_lock_that_may_not_be_read_names_its_owner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_lock_that_may_not_be_read_names_its_owner(folder: Path, monkeypatch: 
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def hold(path: Path) -> Iterator[None]:
     """Hold the lock by another file description, as another process does."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -116,7 +116,7 @@ def test_a_lock_that_is_held_for_ever_ends_the_wait(folder: Path, monkeypatch: p
     monkeypatch.setattr(mutex, "_LONGEST", 0.0, raising=False)
     path = the_lock(folder)
     who = f"process {os.getpid()} of {pwd.getpwuid(os.getuid()).pw_name}"
-    with held(path):
+    with hold(path):
         for _ in range(2):
             with pytest.raises(PublishError, match=f"^{who} has had the lock {path}") as caught, locked(registry()):
                 pass
@@ -140,7 +140,7 @@ def test_a_wait_is_reported_with_the_process_that_has_the_lock(folder: Path, mon
             entered.set()
 
     thread = threading.Thread(target=publish)
-    with held(path):
+    with hold(path):
         thread.start()
         assert reported.wait(30)
         assert not entered.is_set()

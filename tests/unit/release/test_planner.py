@@ -35,14 +35,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 def test_what_is_due_is_found_without_a_change(place: Place, state: str) -> None:
     before, action, due = STATES[state]
     before(place)
-    held, asked = copy.deepcopy(place.store), set[str]()
-    planner = Planner(place.registry(heard=lambda method, _: asked.add(method)))
+    holder, queries = copy.deepcopy(place.store), set[str]()
+    planner = Planner(place.registry(message=lambda method, _: queries.add(method)))
     decision = planner.plan(place.candidate())
     assert (decision.action, planner.is_due(place.candidate(), decision)) == (action, due)
-    planner.begun(decision)
+    planner.started_record(decision)
     planner.unfinished(TAGS)
-    assert place.store == held
-    assert asked <= {"GET", "HEAD"}
+    assert place.store == holder
+    assert queries <= {"GET", "HEAD"}
 
 
 def test_rolling_tags_that_are_held_back_are_no_reason_to_do_anything(place: Place) -> None:
@@ -98,13 +98,13 @@ def test_a_release_to_finish_comes_with_its_record(place: Place) -> None:
     planner = Planner(place.registry(), place.key)
     assert planner.unfinished(TAGS) is None
     place.publish(place.candidate(), place.key, keep=True)
-    found = planner.unfinished(TAGS)
-    assert found
-    assert (found[0].action, found[1]) == ("finish", place.record())
+    records = planner.unfinished(TAGS)
+    assert records
+    assert (records[0].action, records[1]) == ("finish", place.record())
     place.finish(place.key)
-    found = planner.unfinished(TAGS)
-    assert found
-    assert (found[0].action, found[1]) == ("nothing", None)
+    records = planner.unfinished(TAGS)
+    assert records
+    assert (records[0].action, records[1]) == ("nothing", None)
 
 
 def test_a_signed_record_is_refused_to_who_has_no_key(place: Place) -> None:
@@ -112,15 +112,15 @@ def test_a_signed_record_is_refused_to_who_has_no_key(place: Place) -> None:
     planner = Planner(place.registry())
     decision = planner.decide(place.candidate())
     with pytest.raises(PublishError, match="its record is signed"):
-        planner.begun(decision)
+        planner.started_record(decision)
     with pytest.raises(PublishError, match="its record is signed"):
         planner.unfinished(TAGS)
-    Planner(place.registry(), place.key).begun(decision)
+    Planner(place.registry(), place.key).started_record(decision)
 
 
 def test_an_image_that_says_no_inputs_is_not_finished(place: Place) -> None:
-    made: Manifest = place.small.make({"org.torchbake.id": OURS}, [b"a layer"])
-    place.store.blobs |= place.small.images[made.digest][1]
-    place.registry().put(made, f"{OURS}-r0")
+    manifest: Manifest = place.small.make({"org.torchbake.id": OURS}, [b"a layer"])
+    place.store.blobs |= place.small.images[manifest.digest][1]
+    place.registry().put(manifest, f"{OURS}-r0")
     with pytest.raises(PublishError, match="it does not say its inputs"):
         Planner(place.registry()).unfinished(TAGS)

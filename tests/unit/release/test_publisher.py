@@ -15,7 +15,7 @@ from docker.errors import ImageNotFound
 
 from tests.small import Small
 from tests.unit.conftest import init_image
-from tests.unit.registries import Heard, MemoryRegistry, MemorySigner, Store, Turns
+from tests.unit.registries import MemoryRegistry, MemorySigner, OnMessage, Store, Turns
 from torchbake.checks.verdict import Outcome
 from torchbake.commands.publish import Due
 from torchbake.commands.publish import _plan as plan_all
@@ -26,26 +26,26 @@ from torchbake.oci.manifest import Manifest
 from torchbake.oci.reference import Repository
 from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
 from torchbake.registry.artifact import IMAGE_CONFIG, Artifact, put_artifact, subject_of
-from torchbake.registry.cosign import Idle, Signer
+from torchbake.registry.cosign import NoCosign, Signer
 from torchbake.registry.referrers import fallback_tag, referrers_of
 from torchbake.registry.transport import StatusError
 from torchbake.release.attestations import SBOM_TYPE
-from torchbake.release.candidate import Candidate, Published
+from torchbake.release.candidate import Candidate, Publication
 from torchbake.release.decide import Decision
 from torchbake.release.immutable_tag import _give_way
 from torchbake.release.promote import Shift, shift
 from torchbake.release.publisher import Publisher
-from torchbake.release.record import Judgement, Record, find_record, read_record, write_record
+from torchbake.release.record import Record, RecordedVerdict, find_record, read_record, write_record
 
 REPOSITORY = Repository(host="one.example.com", path="team/pytorch")
 OURS = "2.7.1-cuda12.6"
 TAGS = (OURS, "2.7", "latest")
-UNSIGNED = Idle(skip_reason="no key was given")
+UNSIGNED = NoCosign(skip_reason="no key was given")
 PARTS = ("", *(f".{name}" for name in ARTIFACTS), ".release")
 
 
-def judged(suite: str) -> Judgement:
-    return Judgement(suite=suite, started="now", outcome=Outcome.PASSED, counts={"passed": 40})
+def judged(suite: str) -> RecordedVerdict:
+    return RecordedVerdict(suite=suite, started="now", outcome=Outcome.PASSED, counts={"passed": 40})
 
 
 @dataclass
@@ -55,8 +55,8 @@ class Place:
     store: Store = field(default_factory=Store)
     small: Small = field(default_factory=Small)
 
-    def registry(self, machine: str = "one", heard: Heard = lambda *_: None) -> MemoryRegistry:
-        return MemoryRegistry(self.store, machine, heard)
+    def registry(self, machine: str = "one", message: OnMessage = lambda *_: None) -> MemoryRegistry:
+        return MemoryRegistry(self.store, machine, message)
 
     @property
     def key(self) -> MemorySigner:
@@ -65,8 +65,8 @@ class Place:
     def candidate(self, inputs: str = "a", build: str = "ours") -> Candidate:
         """Builds of the same inputs differ in their layer alone: labels are anybody's to write."""
         labels = {"org.torchbake.id": OURS, "org.torchbake.torch": "2.7.1", "org.torchbake.inputs": inputs}
-        made = self.small.make(labels, [f"{build} of {inputs}".encode()])
-        return Candidate(id=OURS, digest=made.digest, labels=labels, tags=TAGS, verdict=judged(build))
+        manifest = self.small.make(labels, [f"{build} of {inputs}".encode()])
+        return Candidate(id=OURS, digest=manifest.digest, labels=labels, tags=TAGS, verdict=judged(build))
 
     def publish(
         self,
@@ -75,9 +75,9 @@ class Place:
         *,
         keep: bool = False,
         machine: str = "one",
-        heard: Heard = lambda *_: None,
-    ) -> Published:
-        publisher = Publisher(self.registry(machine, heard), signer=signer, keep_rolling=keep)
+        message: OnMessage = lambda *_: None,
+    ) -> Publication:
+        publisher = Publisher(self.registry(machine, message), signer=signer, keep_rolling=keep)
         return publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
 
     def finish(self, signer: Signer = UNSIGNED, *, dry: bool = False) -> Decision | None:
@@ -94,9 +94,9 @@ class Place:
         return {self.store.tags.get(tag) for tag in TAGS}
 
     def record(self, revision: int = 0) -> Record:
-        found = read_record(self.registry(), f"{OURS}-r{revision}")
-        assert found
-        return found
+        record = read_record(self.registry(), f"{OURS}-r{revision}")
+        assert record
+        return record
 
     def plant(self, candidate: Candidate, revision: int = 0) -> Manifest:
         """Put an image with our labels under an immutable tag, as anybody with write access can."""
@@ -114,12 +114,12 @@ class Place:
             pushed = put_artifact(self.registry(), artifact, manifest)
             self.registry().put(pushed, artifact_tag(tag, artifact.name))
             attached[artifact.name] = pushed.digest
-        said = {
+        lines = {
             "state": "begun", "id": OURS, "tag": tag, "digest": candidate.digest, "released": "2026-01-01",
             "inputs": candidate.labels["org.torchbake.inputs"], "size": 1, "layers": 1, "labels": candidate.labels,
             "rolling": (), "verdict": judged("theirs"), "attached": attached, "signature": "by ours",
         }  # fmt: skip
-        write_record(self.registry(), Record.model_validate({**said, **lies}), manifest)
+        write_record(self.registry(), Record.model_validate({**lines, **lies}), manifest)
 
     def signed(self) -> set[str]:
         return {digest for _, digest in self.store.signed}
@@ -192,8 +192,8 @@ def test_with_a_key_a_planted_record_is_trusted_by_nobody(place: Place, state: s
 def test_a_record_of_ours_does_not_stand_for_another_revision(place: Place) -> None:
     first = place.candidate()
     place.publish(first, place.key)
-    found = find_record(place.registry(), f"{OURS}-r0")
-    assert found
+    stored = find_record(place.registry(), f"{OURS}-r0")
+    assert stored
     # All of it is signed by us: the image, what is attached to it, and the record.
     for part in PARTS:
         place.store.tags[f"{OURS}-r1{part}"] = place.store.tags[f"{OURS}-r0{part}"]
@@ -226,13 +226,13 @@ def test_without_a_key_a_record_must_at_least_be_true(place: Place, lie: str) ->
 def test_a_release_that_was_begun_here_is_promoted_with_its_own_verdict(place: Place, signer: Signer) -> None:
     ours = place.candidate()
     place.publish(ours, signer, keep=True)
-    begun = place.record()
+    record = place.record()
     assert place.rolling() == {None}
     finished = place.finish(signer)
     assert finished
     assert finished.action == "finish"
-    assert (place.record(), begun.verdict, place.rolling()) == (begun, judged("ours"), {ours.digest})
-    assert [(moved.tag, moved.before, moved.after) for moved in begun.rolling] == [
+    assert (place.record(), record.verdict, place.rolling()) == (record, judged("ours"), {ours.digest})
+    assert [(moved.tag, moved.before, moved.after) for moved in record.rolling] == [
         (tag, None, ours.digest) for tag in TAGS
     ]
     if not signer.skip_reason:
@@ -294,7 +294,7 @@ def test_another_build_that_nothing_vouches_for_is_left_where_it_is(place: Place
 def test_nothing_that_is_attached_to_an_image_is_signed_for_being_there(place: Place) -> None:
     ours = place.candidate()
     good = place.publish(ours, place.key, keep=True)
-    assert good.sent
+    assert good.transfer
     image = place.registry().manifest(f"{OURS}-r0")
     assert image
     planted = put_artifact(place.registry(), Artifact(name="sbom", media_type=SBOM_TYPE, text="{}"), image)
@@ -341,36 +341,36 @@ def test_a_revision_that_was_removed_is_not_set_again(place: Place) -> None:
     assert str(published.decision.tag) == f"{OURS}-r2"
 
 
-def killed_at(key: str) -> Heard:
+def killed_at(key: str) -> OnMessage:
     """Ends a run when it is about to write under a tag."""
 
-    def heard(method: str, asked: str) -> None:
-        if (method, asked) == ("PUT", key):
+    def message(method: str, query: str) -> None:
+        if (method, query) == ("PUT", key):
             raise KeyboardInterrupt
 
-    return heard
+    return message
 
 
-@pytest.mark.parametrize("begun", ["left", "killed before its tags moved", "killed while its tags moved"])
+@pytest.mark.parametrize("start", ["left", "killed before its tags moved", "killed while its tags moved"])
 def test_a_rollback_holds_until_a_person_or_a_newer_release_moves_forward(
-    place: Place, signer: Signer, begun: str
+    place: Place, signer: Signer, start: str
 ) -> None:
     first, second, third = place.candidate(), place.candidate("b"), place.candidate("c")
     place.publish(first, signer)
-    if begun == "left":
+    if start == "left":
         place.publish(second, signer, keep=True)
     else:
-        stop = killed_at(TAGS[0] if "before" in begun else TAGS[1])
+        stop = killed_at(TAGS[0] if "before" in start else TAGS[1])
         with pytest.raises(KeyboardInterrupt):
-            place.publish(second, signer, heard=stop)
+            place.publish(second, signer, message=stop)
     place.back(0)
     for _ in range(2):
         assert place.publish(second, signer).decision.action == "held"
-        held = place.finish(signer)
-        assert held
-        assert held.action == "held"
+        holder = place.finish(signer)
+        assert holder
+        assert holder.action == "held"
         assert place.rolling() == {first.digest}
-    if begun == "left":
+    if start == "left":
         place.forward()
         assert place.rolling() == {second.digest}
         finished = place.finish(signer)
@@ -387,12 +387,12 @@ def kills(place: Place, begin: Store, candidate: Candidate, signer: Signer) -> I
         place.store.__dict__.update(copy.deepcopy(begin).__dict__)
         left = count(at, -1)
 
-        def heard(*_: str, left: Iterator[int] = left) -> None:
+        def message(*_: str, left: Iterator[int] = left) -> None:
             if next(left) == 0:
                 raise KeyboardInterrupt
 
         try:
-            place.publish(candidate, signer, heard=heard)
+            place.publish(candidate, signer, message=message)
             return
         except KeyboardInterrupt:
             yield at
@@ -403,7 +403,7 @@ def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Plac
     place.publish(first, signer)
     begin = copy.deepcopy(place.store)
     place.publish(second, signer)
-    wanted, rounds = dict(place.store.tags), 0
+    expected_values, rounds = dict(place.store.tags), 0
     for at in kills(place, begin, second, signer):
         rounds += 1
         assert place.store.tags[f"{OURS}-r0"] == first.digest
@@ -411,7 +411,7 @@ def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Plac
         assert place.rolling() <= {first.digest, second.digest}
         place.publish(second, signer)
         assert {tag: place.store.tags.get(tag) for tag in TAGS} == dict.fromkeys(TAGS, second.digest)
-        assert set(place.store.tags) == set(wanted)
+        assert set(place.store.tags) == set(expected_values)
         assert place.record(1).digest == second.digest
         assert {moved.before for moved in place.record(1).rolling} == {first.digest}, f"killed at request {at}"
     assert rounds > 40
@@ -477,10 +477,10 @@ def test_artifacts_are_listed_with_their_image_and_put_back(place: Place, signer
     tag = fallback_tag(ours.digest)
     assert referrers_of(place.registry(), ours.digest) == artifacts
     assert (tag in place.store.tags) != lists
-    wanted = dict(place.store.tags)
+    expected_values = dict(place.store.tags)
     place.store.tags.pop(tag, None)
     assert place.publish(ours, signer).decision.action == "nothing"
-    assert set(place.store.tags) == set(wanted)
+    assert set(place.store.tags) == set(expected_values)
     assert referrers_of(place.registry(), ours.digest) == artifacts
 
 
@@ -491,7 +491,7 @@ def test_a_registry_that_takes_no_list_of_artifacts_is_asked_once(place: Place, 
     place.publish(ours, signer)
     assert place.record().listed is False
     before = dict(place.store.tags)
-    place.publish(ours, signer, heard=lambda method, key: puts.append(key) if method == "PUT" else None)
+    place.publish(ours, signer, message=lambda method, key: puts.append(key) if method == "PUT" else None)
     assert (puts, place.store.tags, place.rolling()) == ([], before, {ours.digest})
 
 
@@ -526,31 +526,31 @@ def test_a_registry_of_images_alone_gets_artifacts_as_images(place: Place, signe
 
 
 def test_a_refusal_that_is_about_no_type_is_not_answered_by_another(place: Place) -> None:
-    ours, tried = place.candidate(), list[str]()
+    ours, attempts = place.candidate(), list[str]()
 
-    def heard(method: str, key: str) -> None:
+    def message(method: str, key: str) -> None:
         if method == "PUT" and key.startswith("sha256:"):
-            tried.append(key)
+            attempts.append(key)
             raise StatusError("not yours", status=403, codes=("DENIED",))
 
     with pytest.raises(StatusError, match="not yours"):
-        place.publish(ours, heard=heard)
-    assert len(tried) == 1
+        place.publish(ours, message=message)
+    assert len(attempts) == 1
 
 
 def test_a_rehearsal_asks_only_if_something_is_due_and_writes_nothing(place: Place) -> None:
-    asked: list[tuple[str, str]] = []
-    publisher = Publisher(place.registry(heard=lambda *request: asked.append(request)))
+    queries: list[tuple[str, str]] = []
+    publisher = Publisher(place.registry(message=lambda *request: queries.append(request)))
     place.store.lists = False
-    found = publisher.rehearse(place.candidate()).abilities
-    assert found
-    assert (found.push, found.artifacts[:9], found.referrers[:9]) == ("yes", "not known", "not known")
-    assert [request for request in asked if request[0] not in ("GET", "HEAD")] == [("POST", "upload")]
+    value = publisher.rehearse(place.candidate()).abilities
+    assert value
+    assert (value.push, value.artifacts[:9], value.referrers[:9]) == ("yes", "not known", "not known")
+    assert [request for request in queries if request[0] not in ("GET", "HEAD")] == [("POST", "upload")]
     place.publish(place.candidate())
     assert publisher.rehearse(place.candidate()).abilities is None
-    found = Publisher(place.registry()).rehearse(place.candidate("b")).abilities
-    assert found
-    assert (found.artifacts, found.referrers[:3]) == (f"yes, as {OURS}-r0.release shows", "no:")
+    value = Publisher(place.registry()).rehearse(place.candidate("b")).abilities
+    assert value
+    assert (value.artifacts, value.referrers[:3]) == (f"yes, as {OURS}-r0.release shows", "no:")
 
 
 def test_a_revision_of_which_an_artifact_is_left_is_not_set_again(place: Place) -> None:
@@ -583,7 +583,7 @@ def test_a_rollback_that_was_killed_holds_nothing_half(place: Place) -> None:
     place.publish(second, keep=True)
     place.forward()
     with pytest.raises(KeyboardInterrupt):
-        shift(place.registry(heard=killed_at(OURS)), TAGS, to=0, back=True)
+        shift(place.registry(message=killed_at(OURS)), TAGS, to=0, back=True)
     assert place.rolling() == {second.digest}
     finished = place.finish()
     assert finished
@@ -594,16 +594,16 @@ def test_tags_that_go_back_are_our_own_alone(place: Place) -> None:
     """Another machine finishes a newer release while this machine moves its tags, and cannot move the last tag."""
     ours, theirs = place.candidate("b"), place.candidate("c")
     place.publish(place.candidate())
-    done: list[bool] = []
+    finished: list[bool] = []
 
-    def heard(method: str, key: str) -> None:
-        if (method, key) == ("PUT", "latest") and not done:
-            done.append(True)
+    def message(method: str, key: str) -> None:
+        if (method, key) == ("PUT", "latest") and not finished:
+            finished.append(True)
             place.publish(theirs, machine="two")
             raise RegistryError("no luck")
 
     with pytest.raises(RegistryError, match="no luck"):
-        place.publish(ours, heard=heard)
+        place.publish(ours, message=message)
     assert place.rolling() == {theirs.digest}
     assert place.record(2).digest == theirs.digest
 
@@ -612,15 +612,15 @@ def test_tags_that_go_back_are_our_own_alone(place: Place) -> None:
 def test_a_tag_that_moved_since_it_was_decided_is_not_written_over(place: Place, at: str) -> None:
     ours, theirs = place.candidate("b"), place.candidate("c")
     place.publish(place.candidate())
-    done: list[bool] = []
+    finished: list[bool] = []
 
-    def heard(method: str, key: str) -> None:
-        if (method, key) == ("HEAD", at) and f"{OURS}-r1.release" in place.store.tags and not done:
-            done.append(True)
+    def message(method: str, key: str) -> None:
+        if (method, key) == ("HEAD", at) and f"{OURS}-r1.release" in place.store.tags and not finished:
+            finished.append(True)
             place.publish(theirs, machine="two")
 
     with pytest.raises(RegistryError, match="Somebody else releases there"):
-        place.publish(ours, heard=heard)
+        place.publish(ours, message=message)
     assert place.rolling() == {theirs.digest}
 
 
@@ -640,22 +640,22 @@ def test_of_two_machines_that_release_at_once_none_is_written_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: tuple[str, str], *, signed: bool
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    first, seen = Place(), set[tuple[bool, bool]]()
+    first, seen_names = Place(), set[tuple[bool, bool]]()
     first.publish(first.candidate(), first.key)
     for order in orders(steps=45):
         place = copy.deepcopy(first)
         signer: Signer = place.key if signed else UNSIGNED
         names = ("one", "two")
         candidates = {name: place.candidate(what, build=name) for name, what in zip(names, inputs, strict=True)}
-        published: dict[str, Published] = {}
+        published: dict[str, Publication] = {}
 
-        def work(name: str, heard: Heard) -> None:
-            published[name] = place.publish(candidates[name], signer, machine=name, heard=heard)  # noqa: B023
+        def work(name: str, message: OnMessage) -> None:
+            published[name] = place.publish(candidates[name], signer, machine=name, message=message)  # noqa: B023
 
-        ended = Turns(order).run({name: partial(work, name) for name in names})
-        assert all(isinstance(error, RegistryError | PublishError | None) for error in ended.values()), ended
-        _expect_true(place, published, order, lost={candidates[name].digest for name in names if ended[name]})
-        seen.add((ended["one"] is None, ended["two"] is None))
+        ends = Turns(order).run({name: partial(work, name) for name in names})
+        assert all(isinstance(error, RegistryError | PublishError | None) for error in ends.values()), ends
+        _expect_true(place, published, order, lost={candidates[name].digest for name in names if ends[name]})
+        seen_names.add((ends["one"] is None, ends["two"] is None))
         for name in names:  # whoever comes again alone finds what to do, or says why not
             try:
                 published[name] = place.publish(candidates[name], signer, machine=name)
@@ -663,22 +663,22 @@ def test_of_two_machines_that_release_at_once_none_is_written_over(
                 assert inputs[0] == inputs[1]
         _expect_true(place, published, order)
         assert len(place.rolling()) == 1
-    assert (True, True) in seen
-    assert seen & {(True, False), (False, True)}
+    assert (True, True) in seen_names
+    assert seen_names & {(True, False), (False, True)}
 
 
 def _expect_true(
-    place: Place, published: Mapping[str, Published], order: list[str], lost: Collection[str] = ()
+    place: Place, published: Mapping[str, Publication], order: list[str], lost: Collection[str] = ()
 ) -> None:
     """Check that each successful release agrees with its tag and its record.
 
     Between its last request and the answer, the slower machine can still overwrite the record of the faster one. Then
     it raises an error, no run promotes the image without a record, and the next run of the faster machine repairs it.
     """
-    said: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for one in published.values():
         tag, digest = str(one.decision.tag), one.decision.digest
-        assert said.setdefault(tag, digest) == digest, f"two images were released as {tag}: {order}"
+        assert lines.setdefault(tag, digest) == digest, f"two images were released as {tag}: {order}"
         assert place.store.tags[tag] == digest, f"{tag} was written over: {order}"
         record = read_record(place.registry(), tag)
         assert record
@@ -714,8 +714,8 @@ def test_one_odd_image_is_a_row_of_the_table_and_the_others_are_released(place: 
         )
         for name, work in works.items()
     ]
-    for ended in (publish_all(due, 2), plan_all(due)):
-        problems = {one.id: one.problem for one in ended}
+    for ends in (publish_all(due, 2), plan_all(due)):
+        problems = {one.id: one.problem for one in ends}
         assert problems.pop("good") == ""
         assert all(
             text.startswith("An unexpected failure: ") and "test_publisher.py:" in text for text in problems.values()

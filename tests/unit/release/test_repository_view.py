@@ -20,7 +20,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def test_of_an_image_that_was_never_released_there_is_nothing(place: Place) -> None:
     standing = Holdings(place.registry()).standing(OURS, TAGS)
-    assert (standing.newest_tag, standing.newest, standing.recorded, standing.taken) == (None, None, False, -1)
+    assert (standing.newest_tag, standing.newest, standing.recorded, standing.last_revision) == (None, None, False, -1)
     assert standing.rolling == dict.fromkeys(TAGS)
 
 
@@ -32,8 +32,8 @@ def test_the_newest_revision_counts_and_its_record(place: Place) -> None:
     assert standing.newest
     assert (str(standing.newest_tag), standing.newest.digest) == (f"{OURS}-r1", second.digest)
     assert standing.newest.labels == second.labels
-    assert (standing.recorded, standing.taken, standing.went_back) == (True, 1, False)
-    assert {held.digest for held in standing.rolling.values() if held} == {first.digest}
+    assert (standing.recorded, standing.last_revision, standing.went_back) == (True, 1, False)
+    assert {holder.digest for holder in standing.rolling.values() if holder} == {first.digest}
     place.store.tags.pop(f"{OURS}-r1.release")
     assert not Holdings(place.registry()).standing(OURS, TAGS).recorded
 
@@ -43,7 +43,7 @@ def test_a_revision_of_which_only_the_record_is_left_is_taken(place: Place) -> N
     place.publish(place.candidate("b"))
     place.store.tags.pop(f"{OURS}-r1")
     standing = Holdings(place.registry()).standing(OURS, TAGS)
-    assert (str(standing.newest_tag), standing.taken) == (f"{OURS}-r0", 1)
+    assert (str(standing.newest_tag), standing.last_revision) == (f"{OURS}-r0", 1)
 
 
 def test_that_somebody_went_back_is_seen(place: Place) -> None:
@@ -58,9 +58,9 @@ def test_what_is_no_image_has_no_labels(place: Place) -> None:
     index = Manifest(data=b'{"manifests": []}', media_type=INDEX)
     registry = place.registry()
     registry.put(index, "latest")
-    held = Holdings(registry).look("latest")
-    assert held
-    assert (held.digest, held.labels) == (index.digest, {})
+    holder = Holdings(registry).look("latest")
+    assert holder
+    assert (holder.digest, holder.labels) == (index.digest, {})
     assert Holdings(registry).look("nothing") is None
     with pytest.raises(RegistryError, match="does not hold sha256:0"):
         Holdings(registry).manifest("sha256:0")
@@ -72,20 +72,20 @@ def test_a_tag_that_is_listed_and_not_served_yet_is_asked_for_again(
 ) -> None:
     """Somebody sets it just now: it is served at the second question, or never."""
     monkeypatch.setattr(repository_view, "_BETWEEN_LOOKS", 0)
-    candidate, asked = place.candidate(), 0
+    candidate, count = place.candidate(), 0
     place.plant(candidate)
 
-    def heard(method: str, key: str) -> None:
-        nonlocal asked
-        asked += (method, key) == ("HEAD", "latest")
-        if asked == looks:
+    def message(method: str, key: str) -> None:
+        nonlocal count
+        count += (method, key) == ("HEAD", "latest")
+        if count == looks:
             place.store.tags["latest"] = candidate.digest
 
-    holdings = Holdings(place.registry(heard=heard))
+    holdings = Holdings(place.registry(message=message))
     if looks == 2:
-        found = holdings.rolling(["latest"], ["latest"])["latest"]
-        assert found
-        assert found.digest == candidate.digest
+        holder = holdings.rolling(["latest"], ["latest"])["latest"]
+        assert holder
+        assert holder.digest == candidate.digest
     else:
         with pytest.raises(RegistryError, match="lists the tag latest, but does not serve it"):
             holdings.rolling(["latest"], ["latest"])

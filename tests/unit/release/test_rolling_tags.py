@@ -14,11 +14,11 @@ from torchbake.release.rolling_tags import move_tags
 TAGS = ("2.13.0-cpu", "2.13", "latest")
 
 
-def made(name: str) -> Manifest:
+def make(name: str) -> Manifest:
     return Small().make({}, [name.encode()])
 
 
-OLD, NEW, THEIRS = made("old"), made("new"), made("theirs")
+OLD, NEW, THEIRS = make("old"), make("new"), make("theirs")
 MOVES = [Move(tag=tag, before=OLD.digest, after=NEW.digest) for tag in TAGS]
 
 
@@ -29,14 +29,14 @@ def store() -> Store:
     return Store(tags=dict.fromkeys(TAGS, OLD.digest), manifests=manifests)
 
 
-def asked(store: Store, what: str, key: str, then: Callable[[], object]) -> MemoryRegistry:
+def ask(store: Store, what: str, key: str, then: Callable[[], object]) -> MemoryRegistry:
     """A registry at which something happens just before a question or a change."""
 
-    def hear(*heard: str) -> None:
-        if heard == (what, key):
+    def hear(*messages: str) -> None:
+        if messages == (what, key):
             then()
 
-    return MemoryRegistry(store, heard=hear)
+    return MemoryRegistry(store, message=hear)
 
 
 def unreachable() -> None:
@@ -57,7 +57,7 @@ def test_what_is_there_already_is_left_alone(store: Store) -> None:
 @pytest.mark.parametrize("tag", TAGS)
 def test_where_one_cannot_be_set_all_are_where_they_were(store: Store, tag: str) -> None:
     with pytest.raises(RegistryError, match="does not answer"):
-        move_tags(asked(store, "PUT", tag, unreachable), NEW, MOVES)
+        move_tags(ask(store, "PUT", tag, unreachable), NEW, MOVES)
     assert store.tags == dict.fromkeys(TAGS, OLD.digest)
 
 
@@ -69,7 +69,7 @@ def test_a_tag_that_was_set_without_an_answer_goes_back_too(store: Store, tag: s
             raise RegistryError("the connection was lost")
 
     with pytest.raises(RegistryError, match="was lost"):
-        move_tags(asked(store, "PUT", tag, lose), NEW, MOVES)
+        move_tags(ask(store, "PUT", tag, lose), NEW, MOVES)
     assert store.tags == dict.fromkeys(TAGS, OLD.digest)
 
 
@@ -79,13 +79,13 @@ def test_an_interrupt_leaves_no_half_of_a_release(store: Store, tag: str) -> Non
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        move_tags(asked(store, "PUT", tag, interrupt), NEW, MOVES)
+        move_tags(ask(store, "PUT", tag, interrupt), NEW, MOVES)
     assert store.tags == dict.fromkeys(TAGS, OLD.digest)
 
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_what_somebody_set_before_us_stays_and_nothing_of_ours_does(store: Store, tag: str) -> None:
-    registry = asked(store, "HEAD", tag, lambda: store.tags.update({tag: THEIRS.digest}))
+    registry = ask(store, "HEAD", tag, lambda: store.tags.update({tag: THEIRS.digest}))
     with pytest.raises(RegistryError, match=f"{tag} was {OLD.digest} just now, and is {THEIRS.digest}"):
         move_tags(registry, NEW, MOVES)
     assert store.tags == {**dict.fromkeys(TAGS, OLD.digest), tag: THEIRS.digest}
@@ -94,7 +94,7 @@ def test_what_somebody_set_before_us_stays_and_nothing_of_ours_does(store: Store
 @pytest.mark.parametrize("tag", TAGS[:-1])
 def test_what_somebody_sets_over_ours_stays_and_nothing_of_ours_does(store: Store, tag: str) -> None:
     """He comes when that tag is ours already, and the last one is not."""
-    registry = asked(store, "PUT", TAGS[-1], lambda: store.tags.update({tag: THEIRS.digest}))
+    registry = ask(store, "PUT", TAGS[-1], lambda: store.tags.update({tag: THEIRS.digest}))
     with pytest.raises(RegistryError, match=f"{tag} was set to {NEW.digest}, and now is {THEIRS.digest}"):
         move_tags(registry, NEW, MOVES)
     assert store.tags == {**dict.fromkeys(TAGS, OLD.digest), tag: THEIRS.digest}
@@ -102,16 +102,16 @@ def test_what_somebody_sets_over_ours_stays_and_nothing_of_ours_does(store: Stor
 
 def test_the_first_error_is_the_one_that_is_told(store: Store) -> None:
     """A registry that is gone takes no tag back either."""
-    gone = False
+    is_gone = False
 
     def hear(what: str, key: str) -> None:
-        nonlocal gone
-        gone = gone or (what, key) == ("PUT", "2.13")
-        if gone:
+        nonlocal is_gone
+        is_gone = is_gone or (what, key) == ("PUT", "2.13")
+        if is_gone:
             raise RegistryError(f"no answer to {what} {key}")
 
     with pytest.raises(RegistryError, match=r"no answer to PUT 2\.13"):
-        move_tags(MemoryRegistry(store, heard=hear), NEW, MOVES)
+        move_tags(MemoryRegistry(store, message=hear), NEW, MOVES)
     assert store.tags["latest"] == OLD.digest
 
 
@@ -128,5 +128,5 @@ def test_what_another_release_of_the_same_image_has_set_stays_where_ours_did_not
         raise RegistryError("the connection was lost")
 
     with pytest.raises(RegistryError, match="was lost"):
-        move_tags(asked(store, "PUT", TAGS[0], lose), NEW, MOVES)
+        move_tags(ask(store, "PUT", TAGS[0], lose), NEW, MOVES)
     assert store.tags[TAGS[-1]] == NEW.digest

@@ -13,13 +13,13 @@ from torchbake.errors import RegistryError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob, Manifest, sha256
 from torchbake.registry.artifact import put_artifact
-from torchbake.registry.cosign import Idle, Signer
+from torchbake.registry.cosign import NoCosign, Signer
 from torchbake.registry.transport import StatusError
-from torchbake.release.candidate import Candidate, Published, Supply
-from torchbake.release.fetched_layers import FetchedLayers, Place
+from torchbake.release.candidate import Candidate, Publication, Supply
+from torchbake.release.fetched_layers import FetchedLayers, ReleaseLocation
 from torchbake.release.publisher import Publisher
 from torchbake.release.shared_layers import LAYERS_TYPE, list_of
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layers import LayerStore, PackedLayer
 
 TORCH, CUDNN, HEADERS, MODULES = (b"torch, packed", b"cudnn, packed", b"headers of torch", b"modules of torch")
 KEYS = {name: f"sha256:{letter * 64}" for name, letter in (("torch", "a"), ("torch again", "b"), ("cudnn", "c"))}
@@ -31,8 +31,8 @@ def blob(data: bytes) -> Blob:
     return Blob(digest=sha256(data), size=len(data), media_type="application/vnd.oci.image.layer.v1.tar+zstd")
 
 
-def packed(layer: bytes, headers: bytes = b"", modules: bytes = b"") -> Packed:
-    return Packed(
+def packed(layer: bytes, headers: bytes = b"", modules: bytes = b"") -> PackedLayer:
+    return PackedLayer(
         layer=Layer(blob=blob(layer), diff_id=sha256(b"unpacked " + layer)), names=("a/b.py",),
         headers=blob(headers) if headers else None, modules=blob(modules) if modules else None,
     )  # fmt: skip
@@ -71,7 +71,7 @@ class Fleet:
         self.layers.add(KEYS["torch again"], packed(TORCH, HEADERS, MODULES), {})
         self.layers.add(UNKNOWN, packed(b"of another image"), {})
 
-    def publish(self, signer: Signer) -> Published:
+    def publish(self, signer: Signer) -> Publication:
         candidate = Candidate(
             id=TAG, digest=self.image.digest, labels=self.small.images[self.image.digest][2], tags=(TAG,), verdict=None
         )
@@ -86,16 +86,16 @@ class Fleet:
 
     def fetched(self, signer: Signer | None = None, registry: MemoryRegistry | None = None) -> FetchedLayers:
         there = registry or MemoryRegistry(self.store)
-        places = [Place(registry=there, tag=tag) for tag in ("not-there", TAG)]
+        places = [ReleaseLocation(registry=there, tag=tag) for tag in ("not-there", TAG)]
         return FetchedLayers(places=places, verifier=signer or self.key, warn=self.warnings.append)
 
     def fetch(self, layers: FetchedLayers, name: str, go_on: Callable[[], object] = lambda: None) -> dict[str, bytes]:
         """The files that came, by name; none if the layer did not come."""
         with tempfile.TemporaryDirectory(dir=self.folder) as work:
-            found = layers.fetch(KEYS.get(name, UNKNOWN), Path(work), go_on)
+            layer = layers.fetch(KEYS.get(name, UNKNOWN), Path(work), go_on)
             files = {path.name: path.read_bytes() for path in Path(work).iterdir()}
-        assert bool(found) == bool(files)
-        assert found is None or {name: blob(data) for name, data in files.items()} == found.files
+        assert bool(layer) == bool(files)
+        assert layer is None or {name: blob(data) for name, data in files.items()} == layer.files
         return files
 
 
@@ -128,17 +128,17 @@ def test_layers_of_a_signed_release_come_whole_under_each_of_their_keys(fleet: F
 
 def test_a_registry_is_asked_for_nothing_before_a_layer_is_wanted(fleet: Fleet) -> None:
     fleet.publish(fleet.key)
-    heard = list[str]()
-    layers = fleet.fetched(registry=MemoryRegistry(fleet.store, heard=lambda _, key: heard.append(key)))
-    assert heard == []
+    messages = list[str]()
+    layers = fleet.fetched(registry=MemoryRegistry(fleet.store, message=lambda _, key: messages.append(key)))
+    assert messages == []
     fleet.fetch(layers, "torch")
-    asked = len(heard)
+    count = len(messages)
     fleet.fetch(layers, "unknown")
-    assert len(heard) == asked  # all lists were read, once
+    assert len(messages) == count  # all lists were read, once
 
 
 def test_a_release_gets_its_list_once_it_is_signed(fleet: Fleet) -> None:
-    fleet.publish(Idle(skip_reason="no key was given"))
+    fleet.publish(NoCosign(skip_reason="no key was given"))
     assert fleet.lists() == []
     assert sha256(HEADERS) not in fleet.store.blobs
     assert fleet.fetch(fleet.fetched(), "torch") == {}
@@ -164,13 +164,13 @@ def test_nothing_comes_unless_image_and_list_are_signed_by_the_key(fleet: Fleet,
 
 
 def test_a_signed_list_of_another_image_does_not_count(fleet: Fleet) -> None:
-    fleet.publish(Idle(skip_reason="no key was given"))
+    fleet.publish(NoCosign(skip_reason="no key was given"))
     other = fleet.small.make({}, [TORCH])
-    made = list_of([other], fleet.layers)
-    assert made
+    item = list_of([other], fleet.layers)
+    assert item
     there = Confusing(fleet.store)
-    listed = put_artifact(there, made, other)
-    fleet.key.sign(there.repository, [fleet.image.digest, listed.digest])
+    manifest = put_artifact(there, item, other)
+    fleet.key.sign(there.repository, [fleet.image.digest, manifest.digest])
     assert fleet.fetch(fleet.fetched(registry=there), "torch") == {}
     assert fleet.warnings == []
 
@@ -193,7 +193,7 @@ def test_a_lost_blob_does_not_keep_the_other_layers_away(fleet: Fleet) -> None:
         if key == sha256(TORCH):
             raise StatusError("example.com answers 404", status=404)
 
-    layers = fleet.fetched(registry=MemoryRegistry(fleet.store, heard=lost))
+    layers = fleet.fetched(registry=MemoryRegistry(fleet.store, message=lost))
     assert fleet.fetch(layers, "torch") == {}
     assert fleet.fetch(layers, "cudnn") == {"layer.tar.zst": CUDNN}
     assert len(fleet.warnings) == 1
@@ -202,18 +202,18 @@ def test_a_lost_blob_does_not_keep_the_other_layers_away(fleet: Fleet) -> None:
 @pytest.mark.parametrize("at", ["HEAD", "GET"])
 def test_a_registry_that_is_away_is_one_warning_and_is_asked_no_more(fleet: Fleet, at: str) -> None:
     fleet.publish(fleet.key)
-    heard = list[str]()
+    messages = list[str]()
 
     def away(method: str, key: str) -> None:
-        heard.append(key)
+        messages.append(key)
         if method == at:
             raise RegistryError("example.com does not answer: connection refused")
 
-    layers = fleet.fetched(registry=MemoryRegistry(fleet.store, heard=away))
+    layers = fleet.fetched(registry=MemoryRegistry(fleet.store, message=away))
     assert fleet.fetch(layers, "torch") == {}
-    asked = len(heard)
+    count = len(messages)
     assert fleet.fetch(layers, "cudnn") == {}
-    assert len(heard) == asked
+    assert len(messages) == count
     (warning,) = fleet.warnings
     assert "example.com does not answer" in warning
 

@@ -17,16 +17,16 @@ from torchbake.engine.export import LayoutSource
 from torchbake.errors import BuildError, EngineError, PublishError
 from torchbake.oci.gzip_layer import gzip_layer
 from torchbake.oci.manifest import Manifest
-from torchbake.oci.variants import Transported
-from torchbake.registry.cosign import Idle, Signer
+from torchbake.oci.variants import CompressionName
+from torchbake.registry.cosign import NoCosign, Signer
 from torchbake.registry.variants import images_of
 from torchbake.release.attestations import supply_of
-from torchbake.release.candidate import Candidate, Published
+from torchbake.release.candidate import Candidate, Publication
 from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
-from torchbake.release.record import Judgement, read_record
+from torchbake.release.record import RecordedVerdict, read_record
 from torchbake.release.repository_view import Holdings
-from torchbake.release.transport import Transport
+from torchbake.release.transport import ImageTransport
 from torchbake.store import gzip_images
 from torchbake.store.layout import Layout
 from torchbake.validate.fetch import Survey
@@ -35,8 +35,8 @@ ID, TAGS = "2.7.1-cpu", ("2.7.1-cpu", "latest")
 LAYERS = (archive(file("base", b"b" * 2**20)), archive(file("upper", b"u" * 999)))
 LABELS = {"org.torchbake.id": ID, "org.torchbake.torch": "2.7.1", "org.torchbake.inputs": "a"}
 CONFIG = {"os": "linux", "architecture": "amd64", "config": {"Labels": LABELS}}
-VERDICT = Judgement(suite="s", started="now", outcome=Outcome.PASSED, counts={"passed": 1})
-UNSIGNED = Idle(skip_reason="no key was given")
+VERDICT = RecordedVerdict(suite="s", started="now", outcome=Outcome.PASSED, counts={"passed": 1})
+UNSIGNED = NoCosign(skip_reason="no key was given")
 # As in a build: a bootstrapped base is not compressed.
 PACKINGS = ("tar", "zstd")
 
@@ -46,34 +46,36 @@ class Place:
 
     def __init__(self, folder: Path, *packings: str) -> None:
         self.folder, self.store = folder, Store()
-        self.built, self.gzip = Layout(folder=folder / "layout"), Layout(folder=folder / "gzip")
+        self.layout, self.gzip = Layout(folder=folder / "layout"), Layout(folder=folder / "gzip")
         (folder / "export").mkdir(parents=True)
         self.digest = put(Layout(folder=folder / "export"), *LAYERS, packing=packings or PACKINGS, config=CONFIG)
-        self.built.take(folder / "export", self.digest)
-        self.config = self.built.get(self.digest).config.digest
+        self.layout.take(folder / "export", self.digest)
+        self.config = self.layout.get(self.digest).config.digest
 
     @property
     def registry(self) -> MemoryRegistry:
         return MemoryRegistry(self.store)
 
-    def transport(self, compression: Transported) -> Transport:
-        source = LayoutSource(layout=self.built)
-        return Transport(compression=compression, built=source, gzip=self.gzip, sent=lambda image: image)
+    def transport(self, compression: CompressionName) -> ImageTransport:
+        source = LayoutSource(layout=self.layout)
+        return ImageTransport(
+            compression=compression, built_images=source, gzip=self.gzip, target_digest=lambda image: image
+        )
 
-    def candidate(self, transport: Transport, *, dry: bool = False) -> Candidate:
+    def candidate(self, transport: ImageTransport, *, dry: bool = False) -> Candidate:
         ready = transport.prepare(self.digest, dry=dry)
         return Candidate(
             id=ID, digest=ready.digest, labels=LABELS, tags=TAGS, verdict=VERDICT, tested=self.digest,
             config=ready.config,
         )  # fmt: skip
 
-    def publish(self, compression: Transported, signer: Signer = UNSIGNED, *, keep: bool = False) -> Published:
+    def publish(self, compression: CompressionName, signer: Signer = UNSIGNED, *, keep: bool = False) -> Publication:
         transport = self.transport(compression)
         supply = supply_of("pytorch", transport, self.folder / "cache", self.folder / "layers")
         publisher = Publisher(self.registry, signer=signer, keep_rolling=keep)
         return publisher.publish(self.candidate(transport), supply, lambda _: None, lambda *_: None)
 
-    def rehearse(self, compression: Transported) -> Published:
+    def rehearse(self, compression: CompressionName) -> Publication:
         return Publisher(self.registry).rehearse(self.candidate(self.transport(compression), dry=True))
 
     def served(self, tag: str = "latest") -> tuple[Manifest, tuple[Manifest, ...]]:
@@ -87,8 +89,8 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-@pytest.mark.parametrize("compression", get_args(Transported))
-def test_each_compression_is_a_whole_release_of_one_config(place: Place, compression: Transported) -> None:
+@pytest.mark.parametrize("compression", get_args(CompressionName))
+def test_each_compression_is_a_whole_release_of_one_config(place: Place, compression: CompressionName) -> None:
     published = place.publish(compression)
     manifest, images = place.served()
     kinds = [[layer.media_type.rpartition(".")[2] for layer in image.layers] for image in images]
@@ -101,14 +103,14 @@ def test_each_compression_is_a_whole_release_of_one_config(place: Place, compres
     assert record
     assert record.digest == manifest.digest == published.decision.digest
     assert record.size == sum(layer.size for layer in images[0].layers)
-    held = Holdings(place.registry).look("latest")
-    assert held
-    assert (held.labels, held.config) == (LABELS, place.config)
+    holder = Holdings(place.registry).look("latest")
+    assert holder
+    assert (holder.labels, holder.config) == (LABELS, place.config)
     assert place.publish(compression).decision.action == "nothing"
 
 
 @pytest.mark.parametrize("compression", ["gzip", "both"])
-def test_a_dry_run_compresses_nothing(place: Place, compression: Transported) -> None:
+def test_a_dry_run_compresses_nothing(place: Place, compression: CompressionName) -> None:
     planned = place.rehearse(compression).decision
     assert not place.gzip.folder.exists()
     assert (planned.action, planned.digest, str(planned.tag)) == ("release", "", f"{ID}-r0")
@@ -134,11 +136,11 @@ def test_an_index_lets_clients_choose_and_has_gzip_first(place: Place) -> None:
     assert second["digest"] == place.digest
 
 
-@pytest.mark.parametrize("first", get_args(Transported))
-def test_another_compression_of_the_config_is_no_other_release(place: Place, first: Transported) -> None:
+@pytest.mark.parametrize("first", get_args(CompressionName))
+def test_another_compression_of_the_config_is_no_other_release(place: Place, first: CompressionName) -> None:
     before = place.publish(first).decision.digest
     tags = dict(place.store.tags)
-    for then in get_args(Transported):
+    for then in get_args(CompressionName):
         published = place.publish(then)
         assert (published.decision.action, published.decision.digest) == ("nothing", before)
         assert published.released_by == ("" if first == then else {"both": "gzip and zstd"}.get(first, first))
@@ -161,7 +163,7 @@ def test_an_index_is_signed_moved_back_and_forth(place: Place) -> None:
     (place.folder / "export").mkdir()
     config = {**CONFIG, "config": {"Labels": {**LABELS, "org.torchbake.inputs": "b"}}}
     place.digest = put(Layout(folder=place.folder / "export"), *LAYERS, packing=PACKINGS, config=config)
-    place.built.take(place.folder / "export", place.digest)
+    place.layout.take(place.folder / "export", place.digest)
     transport = place.transport("gzip")
     candidate = replace(place.candidate(transport), labels=config["config"]["Labels"])  # type: ignore[index]
     supply = supply_of("pytorch", transport, place.folder / "cache", place.folder / "layers")
@@ -181,7 +183,7 @@ def test_a_lost_blob_of_either_image_is_found(place: Place) -> None:
         data = place.store.blobs.pop(lost)
         served = Survey(place.registry).look_up("latest").image
         assert served
-        assert [piece.digest for piece in served.pieces if piece.found is None] == [lost]
+        assert [piece.digest for piece in served.pieces if piece.actual_size is None] == [lost]
         assert served.labels == LABELS
         place.store.blobs[lost] = data
 
@@ -196,29 +198,29 @@ def test_an_index_of_different_images_is_nobodys_release(place: Place) -> None:
     text = index.data.replace(images[1].digest.encode(), other.digest.encode())
     mixed = Manifest(data=text, media_type=index.media_type)
     place.registry.put(mixed, "latest")
-    held = Holdings(place.registry).look("latest")
-    assert held
-    assert (held.labels, held.config) == ({}, "")
+    holder = Holdings(place.registry).look("latest")
+    assert holder
+    assert (holder.labels, holder.config) == ({}, "")
 
 
 def test_a_layer_is_compressed_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed: list[Path] = []
+    pathes: list[Path] = []
 
     def counted(source: Path, target: Path) -> object:
-        packed.append(source)
+        pathes.append(source)
         return gzip_layer(source, target)
 
     monkeypatch.setattr(gzip_images, "gzip_layer", counted)
     for _ in range(2):
         place.transport("gzip").prepare(place.digest)
         place.transport("both").prepare(place.digest)
-    assert len(packed) == len(LAYERS)
+    assert len(pathes) == len(LAYERS)
     (place.folder / "export").mkdir()
     upper = archive(file("other", b"o"))
     other = put(Layout(folder=place.folder / "export"), LAYERS[0], upper, packing=PACKINGS, config=CONFIG)
-    place.built.take(place.folder / "export", other)
+    place.layout.take(place.folder / "export", other)
     place.transport("gzip").prepare(other)
-    assert len(packed) == len(LAYERS) + 1
+    assert len(pathes) == len(LAYERS) + 1
 
 
 def test_the_same_image_gives_the_same_gzip(place: Place) -> None:
@@ -234,27 +236,27 @@ def test_images_that_were_removed_leave_the_layout_of_gzip(place: Place) -> None
     transport.prepare(place.digest)
     transport.tidy()
     assert place.gzip.configs() == {place.config}
-    place.built.tidy([])
+    place.layout.tidy([])
     transport.tidy()
     assert place.gzip.files() == []
 
 
 def _truncated(place: Place) -> None:
-    path = place.built.path(place.built.get(place.digest).layers[1].digest)
+    path = place.layout.path(place.layout.get(place.digest).layers[1].digest)
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-9])
 
 
 def _flipped(place: Place) -> None:
-    damage(place.built.path(place.built.get(place.digest).layers[0].digest), seen=False)
+    damage(place.layout.path(place.layout.get(place.digest).layers[0].digest), is_seen=False)
 
 
 @pytest.mark.parametrize("spoil", [_truncated, _flipped])
 def test_a_damaged_layer_is_not_compressed_again(place: Place, spoil: Callable[[Place], None]) -> None:
-    manifest = place.built.get(place.digest)
+    manifest = place.layout.get(place.digest)
     spoil(place)
     with pytest.raises(BuildError, match=f"{place.digest} cannot be compressed again"):
-        gzip_images.gzip_image(manifest, place.built.blobs, place.gzip)
+        gzip_images.gzip_image(manifest, place.layout.blobs, place.gzip)
     assert place.gzip.entries() == []
 
 
@@ -272,7 +274,7 @@ def test_what_is_sent_unpacks_to_what_a_classic_store_tested(place: Place) -> No
     supply = supply_of("pytorch", transport, place.folder / "cache", place.folder / "layers")
     publish = partial(Publisher(place.registry).publish, candidate, supply, lambda _: None, lambda *_: None)
     content = transport.take_out(candidate.digest, place.folder, lambda _: True)
-    damage(content.images[0].path(content.images[0].manifest.layers[0]), seen=False)
+    damage(content.images[0].path(content.images[0].manifest.layers[0]), is_seen=False)
     with pytest.raises(EngineError):
         publish()
     assert place.store.tags == {}

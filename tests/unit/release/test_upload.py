@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.small import Small
-from tests.unit.registries import Heard, MemoryRegistry, Store
+from tests.unit.registries import MemoryRegistry, OnMessage, Store
 from torchbake.engine.export import Content
 from torchbake.errors import EngineError, RegistryError
 from torchbake.oci.manifest import Blob, Manifest, sha256
@@ -26,17 +26,17 @@ class Post:
     small: Small = field(default_factory=Small)
     others: dict[str, dict[str, bytes]] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)  # layers that were read out of the engine
+    used_names: set[str] = field(default_factory=set)  # layers that were read out of the engine
 
     @property
     def image(self) -> Manifest:
         return self.small.make({"org.torchbake.id": "cpu"}, LAYERS)
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+    def take_out(self, digest: str, folder: Path, select: Callable[[str], bool]) -> Content:
         def noted(name: str) -> bool:
-            chosen = wanted(name)
-            self.taken |= {name} if chosen else set()
-            return chosen
+            is_chosen = select(name)
+            self.used_names |= {name} if is_chosen else set()
+            return is_chosen
 
         return self.small.take_out(digest, folder, noted)
 
@@ -45,11 +45,11 @@ class Post:
         *,
         mounts: Collection[str] = (),
         supply: Supply | None = None,
-        heard: Heard = lambda *_: None,
+        message: OnMessage = lambda *_: None,
         tested: str = "",
     ) -> Parcel:
         candidate = Candidate(id="cpu", digest=self.image.digest, labels={}, tags=("cpu",), verdict=None, tested=tested)
-        registry = Mounting(self.store, heard=heard)
+        registry = Mounting(self.store, message=message)
         registry.others = self.others
         delivery = Delivery(registry, tuple(mounts))
         return delivery.send(candidate, supply or Supply(source=self), lambda _: None, self.count)
@@ -67,10 +67,10 @@ class Mounting(MemoryRegistry):
     others: dict[str, dict[str, bytes]]
 
     def mount(self, blob: Blob, source: str) -> bool:
-        found = self.others.get(source, {}).get(blob.digest)
-        if found is not None:
-            self.store.blobs[blob.digest] = found
-        return found is not None
+        text = self.others.get(source, {}).get(blob.digest)
+        if text is not None:
+            self.store.blobs[blob.digest] = text
+        return text is not None
 
     def upload(self, blob: Blob, path: Path, count: Callable[[int], None] = lambda _: None) -> None:
         super().upload(blob, path)
@@ -87,7 +87,7 @@ def test_everything_that_an_image_needs_is_there_and_no_tag(post: Post) -> None:
     whole = sum(map(len, LAYERS))
     config = post.image.config.size
     assert post.is_whole()
-    assert (parcel.sent.bytes, parcel.sent.layers, parcel.sent.whole) == (whole + config, len(LAYERS) + 1, whole)
+    assert (parcel.count.bytes, parcel.count.layers, parcel.count.whole) == (whole + config, len(LAYERS) + 1, whole)
     assert parcel.manifest.digest == post.image.digest
     assert post.store.tags == {}
     assert post.counted == {blob.digest: blob.size for blob in post.image.blobs}
@@ -97,9 +97,9 @@ def test_what_is_there_is_neither_read_nor_sent_again(post: Post) -> None:
     post.store.blobs[sha256(LAYERS[1])] = LAYERS[1]
     parcel = post.send()
     assert post.is_whole()
-    assert sha256(LAYERS[1]) not in {*post.taken, *post.counted}
-    assert parcel.sent.layers == len(LAYERS)
-    assert post.send().sent.bytes == 0
+    assert sha256(LAYERS[1]) not in {*post.used_names, *post.counted}
+    assert parcel.count.layers == len(LAYERS)
+    assert post.send().count.bytes == 0
 
 
 def test_half_of_a_layer_is_not_taken_for_the_whole_one(post: Post) -> None:
@@ -115,29 +115,29 @@ def test_a_layer_of_another_repository_is_mounted_and_not_sent(post: Post) -> No
     parcel = post.send(mounts=["team/nothing", "team/base"])
     assert post.is_whole()
     assert sha256(LAYERS[0]) not in post.counted
-    assert parcel.sent.layers == len(LAYERS)
+    assert parcel.count.layers == len(LAYERS)
 
 
 def test_what_describes_an_image_gets_the_layers_that_it_must_read(post: Post) -> None:
-    torch, seen = sha256(LAYERS[1]), list[bytes]()
+    torch, seen_names = sha256(LAYERS[1]), list[bytes]()
     post.store.blobs |= {sha256(layer): layer for layer in LAYERS}
 
     def describe(content: Content) -> tuple[Artifact, ...]:
         (layer,) = (blob for blob in content.manifest.layers if blob.digest == torch)
-        seen.append(content.path(layer).read_bytes())
+        seen_names.append(content.path(layer).read_bytes())
         return (Artifact(name="sbom", media_type="application/json", text="{}"),)
 
     supply = Supply(source=post, describe=describe, needs=lambda digest: digest == torch)
     parcel = post.send(supply=supply)
-    assert seen == [LAYERS[1]]
+    assert seen_names == [LAYERS[1]]
     assert [artifact.text for artifact in parcel.artifacts] == ["{}"]
 
 
 def test_another_image_than_the_tested_one_is_not_sent(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     other = post.small.make({"org.torchbake.id": "cpu"}, [b"another"])
 
-    def exchange(_: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
-        return post.small.take_out(other.digest, folder, wanted)
+    def exchange(_: str, folder: Path, select: Callable[[str], bool]) -> Content:
+        return post.small.take_out(other.digest, folder, select)
 
     monkeypatch.setattr(post, "take_out", exchange)
     with pytest.raises(EngineError, match=f"the engine hands out {other.digest}"):
@@ -158,16 +158,16 @@ def test_a_classic_stores_image_is_sent_if_its_layers_are_the_tested_ones(post: 
 def test_a_layer_that_a_registry_had_and_lost_is_told(post: Post) -> None:
     layer = sha256(LAYERS[1])
     post.store.blobs[layer] = LAYERS[1]
-    asked = 0
+    count = 0
 
     def lose(what: str, key: str) -> None:
-        nonlocal asked
-        asked += (what, key) == ("HEAD", layer)
-        if asked == 2:
+        nonlocal count
+        count += (what, key) == ("HEAD", layer)
+        if count == 2:
             post.store.blobs.pop(layer, None)
 
     with pytest.raises(RegistryError, match=f"had {layer}, and no longer has it"):
-        post.send(heard=lose)
+        post.send(message=lose)
 
 
 def test_a_failed_upload_is_the_error_and_leaves_nothing_behind(
@@ -180,7 +180,7 @@ def test_a_failed_upload_is_the_error_and_leaves_nothing_behind(
             raise RegistryError("quota exceeded")
 
     with pytest.raises(RegistryError, match="quota exceeded"):
-        post.send(heard=refuse)
+        post.send(message=refuse)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.registries import Heard
+from tests.unit.registries import OnMessage
 from tests.unit.release.test_publisher import OURS, PARTS, TAGS, UNSIGNED, Place
 from torchbake.errors import RegistryError
 from torchbake.oci.tag_names import ARTIFACTS
@@ -38,19 +38,19 @@ def write(
     signer: Signer = UNSIGNED,
     *,
     keep: bool = False,
-    heard: Heard = lambda *_: None,
+    message: OnMessage = lambda *_: None,
 ) -> list[str]:
     """Write a candidate whose content is there; the tags that were set, in order."""
     parcel = Delivery(place.registry(), ()).send(candidate, place.small.supply, silent, lambda *_: None)
     decision, put = Planner(place.registry(), keep_rolling=keep).decide(candidate), list[str]()
 
     def hear(method: str, key: str) -> None:
-        heard(method, key)
+        message(method, key)
         put.extend([key] if method == "PUT" and not key.startswith("sha256:") else [])
 
-    writer = ReleaseWriter(place.registry(heard=hear), signer)
-    found = record_of(place.registry(), str(decision.tag), decision.digest)
-    writer.release(candidate, decision, parcel, found, silent)
+    writer = ReleaseWriter(place.registry(message=hear), signer)
+    stored = record_of(place.registry(), str(decision.tag), decision.digest)
+    writer.release(candidate, decision, parcel, stored, silent)
     return put
 
 
@@ -73,26 +73,26 @@ def test_a_release_that_keeps_rolling_tags_records_where_they_belong(place: Plac
 def test_all_that_a_record_names_is_signed_before_its_tag_shows_it(place: Place) -> None:
     candidate, signed = place.candidate(), list[set[str]]()
 
-    def heard(method: str, key: str) -> None:
+    def message(method: str, key: str) -> None:
         if (method, key) == ("PUT", RECORD):
             signed.append(place.signed())
 
-    write(place, candidate, place.key, heard=heard)
-    named = {place.store.tags[f"{IMMUTABLE}{part}"] for part in PARTS[:-1]}
-    assert candidate.digest in named
+    write(place, candidate, place.key, message=message)
+    names = {place.store.tags[f"{IMMUTABLE}{part}"] for part in PARTS[:-1]}
+    assert candidate.digest in names
     assert len(signed) == 1
-    assert named | {place.store.tags[RECORD]} == signed[0]
+    assert names | {place.store.tags[RECORD]} == signed[0]
 
 
 def test_nothing_is_recorded_of_an_image_that_is_no_more_under_its_tag(place: Place) -> None:
     theirs = place.candidate(build="theirs")
 
-    def heard(method: str, key: str) -> None:
+    def message(method: str, key: str) -> None:
         if (method, key) == ("PUT", BESIDE[-1]):
             place.plant(theirs)
 
     with pytest.raises(RegistryError, match=f"and now is {theirs.digest}"):
-        write(place, place.candidate(), heard=heard)
+        write(place, place.candidate(), message=message)
     assert RECORD not in place.store.tags
     assert place.rolling() == {None}
 
@@ -101,11 +101,11 @@ def test_a_promotion_writes_rolling_tags_alone(place: Place) -> None:
     first, second, puts = place.candidate(), place.candidate("b"), list[str]()
     place.publish(first)
     place.publish(second, keep=True)
-    begun = place.record(1)
+    record = place.record(1)
     place.store.tags["latest"] = second.digest  # a run that was killed has moved one
-    registry = place.registry(heard=lambda method, key: puts.append(key) if method == "PUT" else None)
+    registry = place.registry(message=lambda method, key: puts.append(key) if method == "PUT" else None)
     ReleaseWriter(registry, UNSIGNED).promote(Planner(place.registry()).decide(second), silent)
-    assert (puts, place.rolling(), place.record(1)) == ([OURS, "2.7"], {second.digest}, begun)
+    assert (puts, place.rolling(), place.record(1)) == ([OURS, "2.7"], {second.digest}, record)
 
 
 def test_what_is_mended_keeps_when_it_was_released_and_what_it_moved(place: Place) -> None:
@@ -131,6 +131,6 @@ def test_a_record_that_may_be_anybodys_is_not_signed(place: Place) -> None:
 def test_without_a_key_what_lies_right_is_not_recorded_anew(place: Place) -> None:
     candidate = place.candidate()
     write(place, candidate)
-    held = copy.deepcopy(place.store)
+    holder = copy.deepcopy(place.store)
     assert write(place, candidate) == []
-    assert place.store == held
+    assert place.store == holder

@@ -3,7 +3,7 @@
 import pytest
 
 from torchbake.errors import RenderError
-from torchbake.matrix.ignored import DockerIgnore
+from torchbake.matrix.dockerignore import DockerIgnore
 from torchbake.render.build_context import ignore_file, own_sources
 
 TEXT = """\
@@ -44,11 +44,13 @@ def test_what_the_projects_own_dockerignore_leaves_out_stays_out() -> None:
     ignore = DockerIgnore(lines=("*", "!src", "**/.env", "layers"))
     lines = ignore_file(["files/.env", "src"], ignore).splitlines()[1:]
     ours = ["!entrypoints", "!images", "!layers"]
-    named = ["!files/.env", "!src"]
-    assert lines == ["*", *ours, *named, *ignore.lines, *ours, "!files/.env", "**/__pycache__"]
+    names = ["!files/.env", "!src"]
+    assert lines == ["*", *ours, *names, *ignore.lines, *ours, "!files/.env", "**/__pycache__"]
     docker = DockerIgnore(lines=tuple(lines))
-    kept = ("files/.env", "src/a", "src/b/c", "layers/own-files", "images/x/Dockerfile")
-    assert [path for path in (*kept, "src/.env", "src/b/.env", "other") if not docker.leaves_out(path)] == [*kept]
+    kept_items = ("files/.env", "src/a", "src/b/c", "layers/own-files", "images/x/Dockerfile")
+    assert [path for path in (*kept_items, "src/.env", "src/b/.env", "other") if not docker.leaves_out(path)] == [
+        *kept_items
+    ]
 
 
 def test_what_only_our_own_stages_take_is_the_users_in_any_other() -> None:

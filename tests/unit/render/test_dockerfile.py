@@ -20,7 +20,7 @@ from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES, FIXED, HARMLESS
-from torchbake.matrix.spec import ImageSpec, Own, OwnFile, Spec, User
+from torchbake.matrix.spec import Additions, ImageSpec, OwnFile, Spec, User
 from torchbake.render import templates as rendering
 from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
 
@@ -32,7 +32,7 @@ def lock(name: str) -> Lock:
     return parse_lock((GOLDEN / "locks" / f"{name}.lock").read_text(), name)
 
 
-OWN = Own(
+OWN = Additions(
     env=(("HF_HOME", "/data/hf"), ("GREETING", 'a "b" $PATH \\ ü'), ("LANG", "de_DE.UTF-8")),
     certificates=("certificates/acme.pem", "certificates/lab/root.v2.crt"),
     files=(
@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cuda-unconstrained": (image(constraints=False), lock("cuda")),
     "cpu-own": (image("2.13.0", "cpu", own=OWN), lock("cpu")),
     "volume-permissions": (init_image(), None),
-    "volume-permissions-own": (init_image(own=Own(labels=OWN.labels, user=User(uid=2000))), None),
+    "volume-permissions-own": (init_image(own=Additions(labels=OWN.labels, user=User(uid=2000))), None),
 }
 PYTORCH = [name for name in CASES if not name.startswith("volume-permissions")]
 
@@ -200,19 +200,19 @@ seen = st.text(st.characters(exclude_categories=("C", "Z")) | st.sampled_from(" 
 
 @given(seen, seen)
 def test_a_value_arrives_as_it_was_written_whatever_it_holds(one: str, other: str) -> None:
-    spec = image(own=Own(env=(("ONE", one), ("TWO", other)), labels=(("one", other), ("two", one))))
+    spec = image(own=Additions(env=(("ONE", one), ("TWO", other)), labels=(("one", other), ("two", one))))
     text = render(spec, lock("cuda"))
     promise = promise_of(text)
     assert (promise.environment["ONE"], promise.environment["TWO"]) == (one, other)
     assert (promise.labels["one"], promise.labels["two"]) == (other, one)
-    plain = image(own=Own(env=(("ONE", ""), ("TWO", "")), labels=(("one", ""), ("two", ""))))
+    plain = image(own=Additions(env=(("ONE", ""), ("TWO", "")), labels=(("one", ""), ("two", ""))))
     assert len(text.splitlines()) == len(render(plain, lock("cuda")).splitlines())
 
 
 def test_ones_own_labels_are_promised_of_what_a_registry_serves() -> None:
-    spec, found = CASES["cpu-own"]
-    assert promised_labels(spec, found).items() >= set(OWN.labels)
-    init = init_image(own=Own(labels=(("com.acme.team", "vision"),)))
+    spec, actual = CASES["cpu-own"]
+    assert promised_labels(spec, actual).items() >= set(OWN.labels)
+    init = init_image(own=Additions(labels=(("com.acme.team", "vision"),)))
     assert promised_labels(init, None)["com.acme.team"] == "vision"
     assert promise_of(render(init, None)).labels["com.acme.team"] == "vision"
 
@@ -237,12 +237,12 @@ def test_the_cpus_labels_have_no_cuda() -> None:
 
 def test_each_wheel_of_the_shared_layers_is_a_layer_of_its_own() -> None:
     for name in PYTORCH:
-        _, found = CASES[name]
-        assert found, name
+        _, actual = CASES[name]
+        assert actual, name
         copied = re.findall(
             r"^COPY --link --from=\w+ /layers/(\S+) ", stage_of(text_of(name), "whole"), flags=re.MULTILINE
         )
-        assert copied == [pin.name for layer in ("nvidia", "torch", "devel") for pin in found.layers[layer]], name
+        assert copied == [pin.name for layer in ("nvidia", "torch", "devel") for pin in actual.layers[layer]], name
 
 
 def test_the_environment_is_what_torch_needs_and_the_rest_above_it_each_by_its_own_part_of_the_lock() -> None:
@@ -270,13 +270,13 @@ def test_without_trim_nothing_is_dropped() -> None:
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_pip_and_uv_keep_torch_and_cudas_wheels_where_the_row_says_so(kind: str) -> None:
-    text, found = text_of(f"{kind}-runtime"), lock(kind)
+    text, actual = text_of(f"{kind}-runtime"), lock(kind)
     documents = dict(re.findall(r"^COPY --chmod=0644 <<EOF (\S+)\n(.*?)^EOF$", text, flags=re.MULTILINE | re.DOTALL))
     files = {path: [line for line in lines.splitlines() if line[0] != "#"] for path, lines in documents.items()}
     variables = promise_of(text).environment
     assert variables["PIP_CONSTRAINT"] == variables["UV_CONSTRAINT"]
-    assert files[variables["PIP_CONSTRAINT"]] == list(found.constraints)
-    assert files[variables["UV_EXCLUDE"]] == list(found.kept)
+    assert files[variables["PIP_CONSTRAINT"]] == list(actual.constraints)
+    assert files[variables["UV_EXCLUDE"]] == list(actual.pins_to_keep)
     assert "PIP_CONSTRAINT= pip install" in documents[variables["PIP_CONSTRAINT"]]
     assert "CONSTRAINT" not in text_of(f"{kind}-unconstrained")
 
@@ -294,7 +294,7 @@ def test_the_indexes_files_are_the_images_and_no_stage_that_installs_has_them() 
 
 
 def test_a_users_own_file_replaces_what_pip_reads() -> None:
-    own = Own(files=(OwnFile(source="files/pip.conf", target="/etc/pip.conf"),))
+    own = Additions(files=(OwnFile(source="files/pip.conf", target="/etc/pip.conf"),))
     text = render(image("2.13.0", "cpu", indexes=("https://wheels.example/cpu",), own=own), lock("cpu"))
     assert text.index("COPY --from=installers") < text.index("/run/own-1 /etc/pip.conf")
 
@@ -354,9 +354,9 @@ def test_drift_is_exit_code_6_with_a_diff_and_changes_nothing(
     before = committed.read_text()
     assert cli.main(["render", "cpu", "--check", "--matrix", str(TOOLKIT / "matrix.yaml")]) == RenderError.exit_code
     assert committed.read_text() == before
-    seen = capsys.readouterr()
-    assert "+# one line more" in seen.out
-    assert "2 of 2" in seen.err
+    seen_names = capsys.readouterr()
+    assert "+# one line more" in seen_names.out
+    assert "2 of 2" in seen_names.err
 
 
 def test_every_committed_dockerfile_is_what_the_matrix_renders(project: Project) -> None:

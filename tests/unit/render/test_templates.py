@@ -54,8 +54,11 @@ def test_what_a_block_holds_has_lines_of_its_own_however_it_is_written(rendered:
             text = rendered(f"{OURS}{{% block {block} %}}{form}{{% endblock %}}")
             lines = text.splitlines()
             added = [line.strip() for line in lines].index("RUN true")
-            kept = lines[:added] + lines[added + 1 :]
-            assert [line for line in kept if line] == [line for line in plain().splitlines() if line], (block, form)
+            kept_items = lines[:added] + lines[added + 1 :]
+            assert [line for line in kept_items if line] == [line for line in plain().splitlines() if line], (
+                block,
+                form,
+            )
 
 
 def test_the_blocks_stand_where_their_names_say(rendered: Write) -> None:

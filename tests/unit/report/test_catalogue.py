@@ -5,9 +5,9 @@ from dataclasses import replace
 from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
 from torchbake.checks.verdict import CheckResult, Outcome, Verdict
 from torchbake.matrix.spec import Spec
-from torchbake.release.record import Judgement, Moved, Record
-from torchbake.report.catalogue import InEngine, InRegistry, Known, change_of, make_catalogue
-from torchbake.report.layer_sharing import Layer
+from torchbake.release.record import Record, RecordedVerdict, TagMove
+from torchbake.report.catalogue import EngineFacts, KnownImages, RegistryFacts, change_of, make_catalogue
+from torchbake.report.layer_sharing import SharedLayer
 from torchbake.report.model import Catalogue
 
 CPU = image("2.13.0", "cpu")
@@ -23,13 +23,13 @@ def digest(letter: str) -> str:
     return f"sha256:{letter * 64}"
 
 
-def layer(name: str, size: int, key: str = "") -> Layer:
-    return Layer(key=key or name, name=name, size=size)
+def layer(name: str, size: int, key: str = "") -> SharedLayer:
+    return SharedLayer(key=key or name, name=name, size=size)
 
 
-def present(letter: str, *layers: Layer, stale: str | None = "") -> InEngine:
+def present(letter: str, *layers: SharedLayer, stale: str | None = "") -> EngineFacts:
     total = sum(one.size for one in layers)
-    return InEngine(digest=digest(letter), uncompressed=total, compressed=total // 3, layers=layers, stale=stale)
+    return EngineFacts(digest=digest(letter), uncompressed=total, compressed=total // 3, layers=layers, stale=stale)
 
 
 def record(tag: str, letter: str, size: int, **versions: str) -> Record:
@@ -37,8 +37,8 @@ def record(tag: str, letter: str, size: int, **versions: str) -> Record:
         state="released", id=CUDA.id, tag=tag, digest=digest(letter), inputs=digest("9"), size=size, layers=2,
         released="2026-11-20T09:00:00+00:00",
         labels={f"org.torchbake.{name}": value for name, value in versions.items()},
-        rolling=(Moved(tag="latest", before=None, after=digest(letter)),),
-        verdict=Judgement(
+        rolling=(TagMove(tag="latest", before=None, after=digest(letter)),),
+        verdict=RecordedVerdict(
             suite=digest("5"), started="2026-11-20T08:00:00+00:00", outcome=Outcome.PASSED,
             counts={"passed": 70, "failed": 1, "not-run": 2},
             not_run={"smoke.nccl": "no GPU", "smoke.tensor[cuda]": "no GPU"},
@@ -61,7 +61,7 @@ def check(name: str, outcome: Outcome = Outcome.PASSED, reason: str = "") -> Che
 
 BASE, SYSTEM = layer("base: debian12", 138_000_000), layer("apt: python3 tini", 52_000_000)
 NEWEST, BEFORE = f"{CUDA.id}-r1", f"{CUDA.id}-r0"
-KNOWN = Known(
+PRESENT = KnownImages(
     registry="registry.example:5000/acme",
     present={
         CPU.id: present("a", BASE, SYSTEM, layer("torch", 579_000_000, "t1"), layer("site packages", 132_000_000)),
@@ -72,13 +72,13 @@ KNOWN = Known(
         INIT.id: present("c", layer("volume-permissions", 82_000), stale=None),
     },
     released={
-        CUDA.id: InRegistry(
+        CUDA.id: RegistryFacts(
             repository="registry.example:5000/acme/pytorch", tag=NEWEST, digest=digest("d"),
             layers=(layer("base: debian12", 48_000_000, "p1"), layer("torch", 700_000_000, "p2")),
             record=record(NEWEST, "d", 748_000_000, torch="2.10.0", cuda="12.8.90", nccl="2.27.5"),
             before=record(BEFORE, "e", 760_000_000, torch="2.10.0", cuda="12.8.57"), packages=93,
         ),
-        INIT.id: InRegistry(
+        INIT.id: RegistryFacts(
             repository="registry.example:5000/acme/volume-permissions", tag="1.0.0-r0", digest=digest("c"),
             layers=(layer("volume-permissions", 43_000, "p3"),), problem="its record is not a release record",
         ),
@@ -94,8 +94,10 @@ KNOWN = Known(
 )  # fmt: skip
 
 
-def catalogue(known: Known = KNOWN, specs: tuple[Spec, ...] = SPECS) -> Catalogue:
-    return make_catalogue(specs, TAGS, known, made="2026-11-21T10:00:00+00:00", matrix="matrix.yaml", selected="")
+def catalogue(known_value: KnownImages = PRESENT, specs: tuple[Spec, ...] = SPECS) -> Catalogue:
+    return make_catalogue(
+        specs, TAGS, known_value, date="2026-11-21T10:00:00+00:00", matrix="matrix.yaml", selection=""
+    )
 
 
 def test_each_image_is_told_with_its_place_its_verdict_and_its_release() -> None:
@@ -115,9 +117,9 @@ def test_each_image_is_told_with_its_place_its_verdict_and_its_release() -> None
 
 
 def test_a_classic_store_has_a_release_under_the_digest_of_its_config() -> None:
-    released = replace(KNOWN.released[INIT.id], digest=digest("d"), config=digest("c"))
+    released = replace(PRESENT.released[INIT.id], digest=digest("d"), config=digest("c"))
     for one, same in ((released, True), (replace(released, config=digest("e")), False)):
-        entries = {entry.id: entry for entry in catalogue(replace(KNOWN, released={INIT.id: one})).images}
+        entries = {entry.id: entry for entry in catalogue(replace(PRESENT, released={INIT.id: one})).images}
         release = entries[INIT.id].release
         assert release
         assert (release.is_engines, entries[INIT.id].compressed == 43_000) == (same, same)
@@ -127,13 +129,13 @@ def test_the_summary_counts_and_tells_what_was_not_asked() -> None:
     summary = catalogue().summary
     assert (summary.images, summary.present, summary.up_to_date) == (4, 3, 1)
     assert (summary.tested, summary.passed, summary.released) == (2, 1, 2)
-    nothing = catalogue(Known(engine="No container engine answers.")).summary
+    nothing = catalogue(KnownImages(engine="No container engine answers.")).summary
     assert (nothing.present, nothing.up_to_date, nothing.tested, nothing.released) == (None, None, None, None)
     assert nothing.on_disk is None
 
 
 def test_a_release_tells_what_it_changed() -> None:
-    changed = change_of(*(KNOWN.released[CUDA.id].record, KNOWN.released[CUDA.id].before))  # type: ignore[arg-type]
+    changed = change_of(*(PRESENT.released[CUDA.id].record, PRESENT.released[CUDA.id].before))  # type: ignore[arg-type]
     assert (changed.since, changed.size, changed.same_digest) == (BEFORE, -12_000_000, False)
     assert changed.versions == {"cuda": ("12.8.57", "12.8.90"), "nccl": (None, "2.27.5")}
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from tests.unit.conftest import check_golden
-from tests.unit.report.test_catalogue import CPU, CUDA, HOSTILE, KNOWN, catalogue, check, layer, present, verdict
+from tests.unit.report.test_catalogue import CPU, CUDA, HOSTILE, PRESENT, catalogue, check, layer, present, verdict
 from torchbake.checks.verdict import Outcome
 from torchbake.core.paths import TOOLKIT
-from torchbake.report.catalogue import Known, make_catalogue
+from torchbake.report.catalogue import KnownImages, make_catalogue
 from torchbake.report.html import anchor, render_page
 
 
@@ -46,26 +46,33 @@ def test_the_page_is_what_it_was() -> None:
 
 def test_the_page_tells_who_signed_a_release() -> None:
     assert "Signed by cosign, with a key." in render_page(catalogue())
-    one = KNOWN.released[CUDA.id]
+    one = PRESENT.released[CUDA.id]
     assert one.record
     unsigned = one.record.model_copy(update={"signature": "not-run: no key was given", "attached": {}})
-    page = render_page(catalogue(replace(KNOWN, released={CUDA.id: replace(one, record=unsigned)})))
+    page = render_page(catalogue(replace(PRESENT, released={CUDA.id: replace(one, record=unsigned)})))
     assert '<span class="not-run">Not signed</span>: no key was given.' in page
     assert "<h5>Attached</h5>" not in page
 
 
 def test_releases_are_counted_where_a_registry_was_asked() -> None:
     assert "<dt>Released</dt>" in render_page(catalogue())
-    assert "<dt>Released</dt>" not in render_page(catalogue(replace(KNOWN, registry="", released={})))
+    assert "<dt>Released</dt>" not in render_page(catalogue(replace(PRESENT, registry="", released={})))
 
 
-@pytest.mark.parametrize("known", [KNOWN, Known(engine="No container engine answers.")], ids=["all", "nothing"])
-def test_the_page_needs_nothing_else(known: Known) -> None:
-    page = render_page(catalogue(known))
+@pytest.mark.parametrize(
+    "known_value", [PRESENT, KnownImages(engine="No container engine answers.")], ids=["all", "nothing"]
+)
+def test_the_page_needs_nothing_else(known_value: KnownImages) -> None:
+    page = render_page(catalogue(known_value))
     assert not re.search(r"https?:|//[a-z]|@import|url\(", page)
     parsed = _Parsed(page)
     assert parsed.open == []
-    loads = [value for _, given in parsed.elements for name, value in given.items() if name in ("src", "href", "data")]
+    loads = [
+        value
+        for _, arguments in parsed.elements
+        for name, value in arguments.items()
+        if name in ("src", "href", "data")
+    ]
     assert all(value and value.startswith(("#", "data:,")) for value in loads)
 
 
@@ -75,39 +82,39 @@ def test_the_page_is_one_that_a_screen_reader_can_walk() -> None:
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
-    ids = [given["id"] for _, given in parsed.elements if "id" in given]
+    ids = [arguments["id"] for _, arguments in parsed.elements if "id" in arguments]
     assert len(ids) == len(set(ids))
-    links = {value for tag, given in parsed.elements if tag == "a" and (value := given.get("href"))}
+    links = {value for tag, arguments in parsed.elements if tag == "a" and (value := arguments.get("href"))}
     assert {link.removeprefix("#") for link in links} <= set(ids)
-    named = {given["aria-labelledby"] for _, given in parsed.elements if "aria-labelledby" in given}
-    assert named <= set(ids)
-    assert all("scope" in given for tag, given in parsed.elements if tag == "th")
-    assert all(given.get("aria-label") for tag, given in parsed.elements if tag == "svg")
+    names = {arguments["aria-labelledby"] for _, arguments in parsed.elements if "aria-labelledby" in arguments}
+    assert names <= set(ids)
+    assert all("scope" in arguments for tag, arguments in parsed.elements if tag == "th")
+    assert all(arguments.get("aria-label") for tag, arguments in parsed.elements if tag == "svg")
     assert {"header", "main", "footer"} <= {tag for tag, _ in parsed.elements}
 
 
 def test_whatever_somebody_writes_is_text() -> None:
     spec = replace(CUDA, repository=HOSTILE, flavor=HOSTILE)
-    there = replace(KNOWN.released[CUDA.id], repository=HOSTILE, tag=HOSTILE, problem=HOSTILE)
-    known = replace(
-        KNOWN, engine=HOSTILE, registry=HOSTILE, released={spec.id: there},
+    there = replace(PRESENT.released[CUDA.id], repository=HOSTILE, tag=HOSTILE, problem=HOSTILE)
+    known_value = replace(
+        PRESENT, engine=HOSTILE, registry=HOSTILE, released={spec.id: there},
         present={spec.id: present("b", layer(HOSTILE, 5), stale=HOSTILE)},
         verdicts={spec.id: verdict("b", check(HOSTILE, Outcome.FAILED, HOSTILE), check("x", Outcome.NOT_RUN, HOSTILE))},
     )  # fmt: skip
     page = render_page(
-        make_catalogue((spec,), {spec.id: (HOSTILE,)}, known, made=HOSTILE, matrix=HOSTILE, selected=HOSTILE)
+        make_catalogue((spec,), {spec.id: (HOSTILE,)}, known_value, date=HOSTILE, matrix=HOSTILE, selection=HOSTILE)
     )
     plain = render_page(catalogue())
     assert page.count("<script") == plain.count("<script") == 1
     assert "alert(1)" in page
     assert "<script>alert" not in page
     assert "49" not in "".join(_Parsed(page).text)
-    assert not any(name.startswith("on") for _, given in _Parsed(page).elements for name in given)
+    assert not any(name.startswith("on") for _, arguments in _Parsed(page).elements for name in arguments)
 
 
 def test_control_characters_and_colours_do_not_reach_the_page() -> None:
     failed = check("x", Outcome.FAILED, "\x1b[31mred\x1b[0m \x00\x07\u202edne \ud800")
-    page = render_page(catalogue(replace(KNOWN, verdicts={CPU.id: verdict("a", failed)})))
+    page = render_page(catalogue(replace(PRESENT, verdicts={CPU.id: verdict("a", failed)})))
     assert "<li>red dne  <span" in page
     page.encode()
 

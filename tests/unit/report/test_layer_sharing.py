@@ -6,29 +6,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.report.test_catalogue import layer
-from torchbake.report.layer_sharing import Layer, Step, break_down, match_steps, name_layers, step_name, stock
+from torchbake.report.layer_sharing import (
+    LayerStep,
+    SharedLayer,
+    break_down,
+    match_steps,
+    name_layers,
+    step_name,
+    stock,
+)
 
 LAYERS = st.lists(
-    st.builds(lambda key, size: Layer(key=f"k{key}", name=f"n{key}", size=size), st.integers(0, 8), st.just(0)),
+    st.builds(lambda key, size: SharedLayer(key=f"k{key}", name=f"n{key}", size=size), st.integers(0, 8), st.just(0)),
     max_size=9,
     unique_by=lambda one: one.key,
 )
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), LAYERS), st.lists(st.integers(0, 10**10), min_size=9, max_size=9))
-def test_own_and_shared_bytes_add_up(images: dict[str, list[Layer]], sizes: list[int]) -> None:
+def test_own_and_shared_bytes_add_up(images: dict[str, list[SharedLayer]], sizes: list[int]) -> None:
     sized = {name: [replace(one, size=sizes[int(one.key[1:])]) for one in layers] for name, layers in images.items()}
     broken = break_down(sized)
-    for name, found in broken.items():
-        assert found.own + found.shared == found.total == sum(one.size for one in sized[name])
-        for share in found.layers:
+    for name, breakdown in broken.items():
+        assert breakdown.own + breakdown.shared == breakdown.total == sum(one.size for one in sized[name])
+        for share in breakdown.layers:
             others = [other for other in sized if other != name and share.key in {one.key for one in sized[other]}]
             assert share.others == len(others)
     once = {one.key: one.size for layers in sized.values() for one in layers}
     together = stock(broken.values())
     assert together.together == sum(once.values())
-    own = sum(found.own for found in broken.values())
-    shared = {share.key: share.size for found in broken.values() for share in found.layers if share.others}
+    own = sum(breakdown.own for breakdown in broken.values())
+    shared = {share.key: share.size for breakdown in broken.values() for share in breakdown.layers if share.others}
     assert together.together == own + sum(shared.values()) <= together.apart
 
 
@@ -50,8 +58,8 @@ def test_a_step_is_told_in_few_words() -> None:
 
 def test_a_history_s_lines_find_their_layers() -> None:
     history = [
-        Step(created_by="mmdebstrap", size=100), Step(created_by="ENV A=1"),
-        Step(created_by="RUN true", size=0), Step(created_by="COPY /layers/torch /pytorch", size=7),
+        LayerStep(created_by="mmdebstrap", size=100), LayerStep(created_by="ENV A=1"),
+        LayerStep(created_by="RUN true", size=0), LayerStep(created_by="COPY /layers/torch /pytorch", size=7),
     ]  # fmt: skip
     two = match_steps(["k1", "k2"], history, base="base: x")
     assert two == (layer("base: x", 100, "k1"), layer("torch", 7, "k2"))

@@ -22,5 +22,5 @@ def test_the_pieces_of_a_bar_fill_it_side_by_side(sizes: list[int]) -> None:
 
 
 def test_a_bar_has_what_is_shared_last_and_from_large_to_small() -> None:
-    found = break_down({"a": [layer("x", 1), layer("y", 5), layer("z", 9)], "b": [layer("z", 9)]})
-    assert [(part.kind, part.size) for part in parts_of(found["a"])] == [("own", 5), ("own", 1), ("shared", 9)]
+    breakdowns = break_down({"a": [layer("x", 1), layer("y", 5), layer("z", 9)], "b": [layer("z", 9)]})
+    assert [(part.kind, part.size) for part in parts_of(breakdowns["a"])] == [("own", 5), ("own", 1), ("shared", 9)]

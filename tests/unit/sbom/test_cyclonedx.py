@@ -19,7 +19,7 @@ from torchbake.oci.manifest import MANIFEST, Manifest, sha256
 from torchbake.sbom.cyclonedx import sbom_text
 from torchbake.sbom.image_scan import contents_in, look_into, sbom_of_contents, unread
 from torchbake.sbom.package_metadata import System
-from torchbake.sbom.packages import Contents, Layer, Package
+from torchbake.sbom.packages import CompressedLayer, ImagePackages, Package
 
 VALIDATOR = JsonStrictValidator(SchemaVersion.V1_6)
 DIGEST = f"sha256:{'a1' * 32}"
@@ -33,10 +33,10 @@ PERL = Package(
 
 
 def sbom(*packages: Package, system: System = DEBIAN, **changes: Any) -> dict[str, Any]:
-    text = sbom_text(Contents(packages=packages, system=system), **(IMAGE | changes))
+    text = sbom_text(ImagePackages(packages=packages, system=system), **(IMAGE | changes))
     assert VALIDATOR.validate_str(text) is None
-    found: dict[str, Any] = json.loads(text)
-    return found
+    matches: dict[str, Any] = json.loads(text)
+    return matches
 
 
 def licensed(*licenses: str, kind: str = "python") -> Any:
@@ -48,16 +48,16 @@ def licensed(*licenses: str, kind: str = "python") -> Any:
 
 
 def test_the_subject_is_the_image_at_its_digest() -> None:
-    found = sbom(TORCH)
-    assert found["metadata"]["component"] == {
+    matches = sbom(TORCH)
+    assert matches["metadata"]["component"] == {
         "type": "container",
         "name": "acme/pytorch",
         "version": "2.13.0-cpu",
         "purl": f"pkg:oci/pytorch@{DIGEST}",
         "bom-ref": f"pkg:oci/pytorch@{DIGEST}",
     }
-    assert found["metadata"]["tools"] == {"components": [{"type": "application", "name": "torchbake"}]}
-    assert (found["bomFormat"], found["specVersion"], found["version"]) == ("CycloneDX", "1.6", 1)
+    assert matches["metadata"]["tools"] == {"components": [{"type": "application", "name": "torchbake"}]}
+    assert (matches["bomFormat"], matches["specVersion"], matches["version"]) == ("CycloneDX", "1.6", 1)
 
 
 def test_a_package_is_named_by_its_url_and_says_where_it_is() -> None:
@@ -92,10 +92,10 @@ def test_a_debian_package_is_of_the_distribution_that_the_image_is(
 
 
 def test_the_image_depends_on_every_package() -> None:
-    found = sbom(PERL, TORCH)
-    edges = {edge["ref"]: edge.get("dependsOn", []) for edge in found["dependencies"]}
-    assert edges.pop(f"pkg:oci/pytorch@{DIGEST}") == sorted(part["bom-ref"] for part in found["components"])
-    assert edges == {part["bom-ref"]: [] for part in found["components"]}
+    matches = sbom(PERL, TORCH)
+    edges = {edge["ref"]: edge.get("dependsOn", []) for edge in matches["dependencies"]}
+    assert edges.pop(f"pkg:oci/pytorch@{DIGEST}") == sorted(part["bom-ref"] for part in matches["components"])
+    assert edges == {part["bom-ref"]: [] for part in matches["components"]}
 
 
 def test_licenses_are_ids_expressions_and_names() -> None:
@@ -154,9 +154,9 @@ PACKAGES = st.builds(
 
 @given(st.lists(PACKAGES, max_size=5, unique_by=lambda one: (one.kind, one.name, one.version)), st.data())
 def test_the_bytes_are_the_same_in_whatever_order_packages_come(packages: list[Package], data: st.DataObject) -> None:
-    text = sbom_text(Contents(packages=tuple(packages), system=DEBIAN), **IMAGE)
+    text = sbom_text(ImagePackages(packages=tuple(packages), system=DEBIAN), **IMAGE)
     shuffled = tuple(data.draw(st.permutations(packages)))
-    assert sbom_text(Contents(packages=shuffled, system=DEBIAN), **IMAGE) == text
+    assert sbom_text(ImagePackages(packages=shuffled, system=DEBIAN), **IMAGE) == text
     assert VALIDATOR.validate_str(text) is None
     components = json.loads(text)["components"]
     assert len({part["bom-ref"] for part in components}) == len(components) == len(packages)
@@ -165,27 +165,29 @@ def test_the_bytes_are_the_same_in_whatever_order_packages_come(packages: list[P
 class FakeSource:
     """An engine with one image that records its requests."""
 
-    def __init__(self, layers: list[Layer]) -> None:
+    def __init__(self, layers: list[CompressedLayer]) -> None:
         described = [{"digest": layer.digest, "size": layer.path.stat().st_size} for layer in layers]
         data = json.dumps({"config": {"digest": sha256(b"{}"), "size": 2}, "layers": described}).encode()
         self.manifest = Manifest(data=data, media_type=MANIFEST)
         self._layers, self.requests = layers, list[list[str]]()
 
-    def take_out(self, digest: str, folder: Path, wanted: Callable[[str], bool]) -> Content:
+    def take_out(self, digest: str, folder: Path, select: Callable[[str], bool]) -> Content:
         assert digest == self.manifest.digest
-        taken = [layer for layer in self._layers if wanted(layer.digest)]
-        self.requests.append([layer.digest for layer in taken])
-        for layer in taken:
+        in_use = [layer for layer in self._layers if select(layer.digest)]
+        self.requests.append([layer.digest for layer in in_use])
+        for layer in in_use:
             (folder / layer.digest.removeprefix("sha256:")).write_bytes(layer.path.read_bytes())
         return Content(manifest=self.manifest, folder=folder)
 
 
 @pytest.fixture
-def layers(tmp_path: Path) -> list[Layer]:
+def layers(tmp_path: Path) -> list[CompressedLayer]:
     return image(tmp_path, {STATUS: BASH}, wheel(), packer="zstd")
 
 
-def test_an_image_is_read_once_and_then_answered_without_its_engine(tmp_path: Path, layers: list[Layer]) -> None:
+def test_an_image_is_read_once_and_then_answered_without_its_engine(
+    tmp_path: Path, layers: list[CompressedLayer]
+) -> None:
     source, cache = FakeSource(layers), tmp_path / "packages"
     first = look_into(source, source.manifest.digest, cache)[1]
     content, second = look_into(source, source.manifest.digest, cache)
@@ -195,7 +197,7 @@ def test_an_image_is_read_once_and_then_answered_without_its_engine(tmp_path: Pa
     assert content.manifest.digest == source.manifest.digest
 
 
-def test_of_the_next_image_only_new_layers_are_taken(tmp_path: Path, layers: list[Layer]) -> None:
+def test_of_the_next_image_only_new_layers_are_taken(tmp_path: Path, layers: list[CompressedLayer]) -> None:
     cache = tmp_path / "packages"
     for count in (1, 2):
         source = FakeSource(layers[:count])
@@ -203,7 +205,7 @@ def test_of_the_next_image_only_new_layers_are_taken(tmp_path: Path, layers: lis
         assert source.requests == [[layers[count - 1].digest]]
 
 
-def test_a_manifest_that_was_damaged_since_is_asked_for_again(tmp_path: Path, layers: list[Layer]) -> None:
+def test_a_manifest_that_was_damaged_since_is_asked_for_again(tmp_path: Path, layers: list[CompressedLayer]) -> None:
     source, cache = FakeSource(layers), tmp_path / "packages"
     look_into(source, source.manifest.digest, cache)
     (note,) = cache.glob("*.manifest.json")
@@ -213,7 +215,9 @@ def test_a_manifest_that_was_damaged_since_is_asked_for_again(tmp_path: Path, la
     assert sha256(note.read_bytes()) == source.manifest.digest
 
 
-def test_without_a_cache_that_can_be_written_every_look_reads_the_layers(tmp_path: Path, layers: list[Layer]) -> None:
+def test_without_a_cache_that_can_be_written_every_look_reads_the_layers(
+    tmp_path: Path, layers: list[CompressedLayer]
+) -> None:
     (tmp_path / "file").touch()
     source = FakeSource(layers)
     for _ in range(2):
@@ -226,7 +230,7 @@ def sbom_of(content: Content, cache: Path | None) -> str:
     return sbom_of_contents(content.manifest, contents, name="acme/pytorch", version="1", created=CREATED)
 
 
-def test_a_release_makes_its_sbom_of_the_content_that_it_has(tmp_path: Path, layers: list[Layer]) -> None:
+def test_a_release_makes_its_sbom_of_the_content_that_it_has(tmp_path: Path, layers: list[CompressedLayer]) -> None:
     cache, manifest = tmp_path / "packages", FakeSource(layers).manifest
     assert all(unread(cache)(layer.digest) for layer in layers)
     whole = Content(manifest=manifest, folder=tmp_path)
@@ -240,7 +244,7 @@ def test_a_release_makes_its_sbom_of_the_content_that_it_has(tmp_path: Path, lay
 
 
 def test_the_library_says_nothing_where_every_line_is_shown(
-    tmp_path: Path, layers: list[Layer], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, layers: list[CompressedLayer], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, logger="py_serializable")

@@ -14,9 +14,9 @@ def test_licenses_are_listed_with_their_packages() -> None:
 
     a, b = package("a", "MIT AND ISC"), package("b", "MIT", "our own")
     c, d = package("c", "MIT OR ISC"), package("d")
-    found = licenses_of([d, c, b, a])
-    assert found.held == (("MIT", (a, b)), ("ISC", (a,)), ("MIT OR ISC", (c,)), ("our own", (b,)))
-    assert found.unsaid == (d,)
+    value = licenses_of([d, c, b, a])
+    assert value.by_license == (("MIT", (a, b)), ("ISC", (a,)), ("MIT OR ISC", (c,)), ("our own", (b,)))
+    assert value.unlicensed == (d,)
 
 
 def test_licenses_at_once_are_those_that_and_joins() -> None:

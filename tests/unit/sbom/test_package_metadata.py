@@ -52,7 +52,7 @@ def test_the_most_exact_of_what_a_wheel_says_is_its_license() -> None:
 
 
 def test_a_name_and_a_version_are_found_in_what_is_there() -> None:
-    for text, folder, named in (
+    for text, folder, names in (
         ("Name: Foo_Bar.baz\nVersion: 1.0+cpu\n", "x-2.dist-info", ("foo-bar-baz", "1.0+cpu")),
         ("\ufeffName: a\r\nVersion: 1\r\n\r\nName: b", "x-2.dist-info", ("a", "1")),
         ("\n\nName: a\nVersion: 1\n", "x-2.dist-info", ("a", "1")),
@@ -65,7 +65,7 @@ def test_a_name_and_a_version_are_found_in_what_is_there() -> None:
         ("Name: a\nName: b\nVersion: 1\n 2\n", "x-2.dist-info", ("a", "12")),
     ):
         wheel = read_wheel(text, folder)
-        assert (wheel.name, wheel.version) == named, text
+        assert (wheel.name, wheel.version) == names, text
 
 
 def test_a_root_is_the_folder_that_the_metadata_are_in() -> None:
@@ -75,8 +75,8 @@ def test_a_root_is_the_folder_that_the_metadata_are_in() -> None:
 
 def test_a_source_package_is_the_package_itself_where_nothing_else_is_said() -> None:
     text = "Package: a\nVersion: 1\n\nPackage: b\nSource: c\nVersion: 2+b1\n\nPackage: d\nSource: e (3)\nVersion: 4\n"
-    found = [(deb.source, deb.source_version) for deb in read_debs(text).packages]
-    assert found == [("a", "1"), ("c", "2+b1"), ("e", "3")]
+    matches = [(deb.source, deb.source_version) for deb in read_debs(text).packages]
+    assert matches == [("a", "1"), ("c", "2+b1"), ("e", "3")]
 
 
 def test_paragraphs_have_folded_fields_and_comments() -> None:

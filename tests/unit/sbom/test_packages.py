@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torchbake.errors import EngineError
 from torchbake.sbom.layer_scan import Findings, read_layer
 from torchbake.sbom.package_metadata import read_debs
-from torchbake.sbom.packages import Contents, Layer, Package, contents_of, packages_in
+from torchbake.sbom.packages import CompressedLayer, ImagePackages, Package, contents_of, packages_in
 
 SITE = "opt/venv/lib/python3.11/site-packages"
 STATUS = "var/lib/dpkg/status"
@@ -56,21 +56,21 @@ def tar(entries: Sequence[tuple[str, str | bytes | Entry]]) -> bytes:
     return file.getvalue()
 
 
-def stored(folder: Path, data: bytes) -> Layer:
+def stored(folder: Path, data: bytes) -> CompressedLayer:
     digest = hashlib.sha256(data).hexdigest()
     (folder / digest).write_bytes(data)
-    return Layer(digest=f"sha256:{digest}", path=folder / digest)
+    return CompressedLayer(digest=f"sha256:{digest}", path=folder / digest)
 
 
-def image(folder: Path, *layers: Tree, packer: str = "tar") -> list[Layer]:
+def image(folder: Path, *layers: Tree, packer: str = "tar") -> list[CompressedLayer]:
     return [stored(folder, PACKERS[packer](tar(list(layer.items())))) for layer in layers]
 
 
-def scan(folder: Path, *layers: Tree) -> Contents:
+def scan(folder: Path, *layers: Tree) -> ImagePackages:
     return packages_in(image(folder, *layers))
 
 
-def names(contents: Contents) -> list[str]:
+def names(contents: ImagePackages) -> list[str]:
     return [f"{package.name} {package.version}" for package in contents.packages]
 
 
@@ -101,9 +101,9 @@ def test_a_zstd_layer_may_be_several_frames_some_of_them_to_be_skipped(tmp_path:
 @pytest.mark.parametrize("prefix", ["", "./", "/"])
 def test_a_path_is_the_same_however_it_is_written(tmp_path: Path, prefix: str) -> None:
     layer: Tree = {f"{prefix}{path}": text for path, text in (wheel() | {STATUS: ZLIB}).items()}
-    gone: Tree = {f"{prefix}{SITE}/.wh.numpy-2.4.6.dist-info": ""}
+    missing: Tree = {f"{prefix}{SITE}/.wh.numpy-2.4.6.dist-info": ""}
     assert names(scan(tmp_path, layer)) == ["zlib1g 1:1.2", "numpy 2.4.6"]
-    assert names(scan(tmp_path, layer, gone)) == ["zlib1g 1:1.2"]
+    assert names(scan(tmp_path, layer, missing)) == ["zlib1g 1:1.2"]
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_the_last_status_is_the_one_that_counts(tmp_path: Path) -> None:
 def test_the_last_entry_of_a_path_within_a_layer_is_the_one_that_counts(tmp_path: Path) -> None:
     newer = BASH.replace("5.2-1+b1", "5.3")
     assert names(packages_in([stored(tmp_path, tar([(STATUS, BASH), (STATUS, newer)]))])) == ["bash 5.3"]
-    gone = tar([(STATUS, BASH), (STATUS, Entry())])
-    assert names(packages_in([stored(tmp_path, gone)])) == []
+    reason = tar([(STATUS, BASH), (STATUS, Entry())])
+    assert names(packages_in([stored(tmp_path, reason)])) == []
 
 
 def test_packages_of_images_without_dpkg_are_in_a_folder_of_their_own(tmp_path: Path) -> None:
@@ -215,11 +215,11 @@ def test_licenses_are_found_through_a_linked_folder_and_a_linked_file(tmp_path: 
         f"{doc}/hard/copyright": Entry(tarfile.LNKTYPE, f"./{doc}/real/copyright"),
         f"{doc}/circle": symlink("../doc/circle"),
     }
-    found = {package.name: package.licenses for package in scan(tmp_path, layer).packages}
-    assert found == dict.fromkeys(("real", "folder", "file", "hard"), ("Zlib",)) | {"circle": ()}
+    matches = {package.name: package.licenses for package in scan(tmp_path, layer).packages}
+    assert matches == dict.fromkeys(("real", "folder", "file", "hard"), ("Zlib",)) | {"circle": ()}
     folder: Tree = {f"{doc}/folder": Entry(), f"{doc}/folder/copyright": f"{DEP5}Files: *\nLicense: Expat\n"}
-    found = {package.name: package.licenses for package in scan(tmp_path, layer, folder).packages}
-    assert (found["real"], found["folder"]) == (("Zlib",), ("MIT",))
+    matches = {package.name: package.licenses for package in scan(tmp_path, layer, folder).packages}
+    assert (matches["real"], matches["folder"]) == (("Zlib",), ("MIT",))
 
 
 def test_metadata_that_is_a_link_elsewhere_is_named_by_its_folder(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_what_is_no_layer_is_an_error_that_names_it(tmp_path: Path, data: bytes)
 
 
 def test_an_empty_layer_and_no_layers_hold_nothing(tmp_path: Path) -> None:
-    assert packages_in(image(tmp_path, {}, packer="zstd")) == packages_in([]) == Contents()
+    assert packages_in(image(tmp_path, {}, packer="zstd")) == packages_in([]) == ImagePackages()
 
 
 def test_what_a_layer_keeps_is_small(tmp_path: Path) -> None:
@@ -305,17 +305,17 @@ PATHS = [
 @given(st.lists(st.lists(st.sampled_from(PATHS), unique=True, max_size=4), max_size=4), st.data())
 def test_layers_read_alone_are_what_unpacking_them_in_turn_gives(stack: list[list[str]], data: st.DataObject) -> None:
     """Against a small model of a file system; the order of entries within a layer has no say."""
-    found = []
+    matches = []
     for layer in stack:
         entries = [path for path in layer if not any(other.startswith(f"{path}/") for other in layer)]
-        found.append((entries, data.draw(st.permutations(entries))))
+        matches.append((entries, data.draw(st.permutations(entries))))
     tree: dict[str, int] = {}
-    for number, (entries, _) in enumerate(found):
+    for number, (entries, _) in enumerate(matches):
         tree = _unpacked(tree, entries, number)
     expected = sorted({Path(path).parent.name[0] for path in tree if path.endswith("METADATA")})
-    read = contents_of(_findings(shuffled) for _, shuffled in found)
+    read = contents_of(_findings(shuffled) for _, shuffled in matches)
     assert sorted(package.name for package in read.packages) == expected
-    assert read == contents_of(_findings(entries) for entries, _ in found)
+    assert read == contents_of(_findings(entries) for entries, _ in matches)
 
 
 def _unpacked(tree: dict[str, int], entries: Sequence[str], number: int) -> dict[str, int]:

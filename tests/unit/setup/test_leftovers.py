@@ -49,9 +49,9 @@ class Systemd:
 
 
 def systemd(monkeypatch: pytest.MonkeyPatch, *running: str, refuses: str = "") -> Systemd:
-    found = Systemd(*running, refuses=refuses)
-    Processes(found).stand_for(monkeypatch, dockerd)
-    return found
+    value = Systemd(*running, refuses=refuses)
+    Processes(value).stand_for(monkeypatch, dockerd)
+    return value
 
 
 def started_by_hand(paths: EnginePaths, *, pid: int = 2**30) -> None:
@@ -161,15 +161,15 @@ def test_what_is_still_mounted_is_not_removed(paths: EnginePaths, monkeypatch: p
 def test_of_systemds_units_only_those_stop_that_setup_started(
     paths: EnginePaths, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
-    found = systemd(monkeypatch, *UNITS.split(), "containerd.service")
+    value = systemd(monkeypatch, *UNITS.split(), "containerd.service")
     paths.state.mkdir(parents=True)
     paths.units.write_text(UNITS)
     assert teardown() == 0
-    assert found.running == {"containerd.service"}
+    assert value.running == {"containerd.service"}
     assert not paths.units.exists()
-    said = " ".join(capsys.readouterr().err.split())
-    assert "is stopped" in said
-    assert "/var/lib/docker" in said
+    output = " ".join(capsys.readouterr().err.split())
+    assert "is stopped" in output
+    assert "/var/lib/docker" in output
 
 
 def test_units_that_do_not_stop_are_told_of_and_can_be_stopped_later(
@@ -180,9 +180,9 @@ def test_units_that_do_not_stop_are_told_of_and_can_be_stopped_later(
     paths.units.write_text(UNITS)
     assert teardown() == SETUP_FAILED
     assert paths.units.read_text() == UNITS
-    found = systemd(monkeypatch, *UNITS.split())
+    value = systemd(monkeypatch, *UNITS.split())
     assert teardown() == 0
-    assert found.running == set()
+    assert value.running == set()
 
 
 def test_who_may_not_is_told_so_and_nothing_is_touched(

@@ -15,9 +15,9 @@ from torchbake.errors import SetupError, UsageError
 from torchbake.setup import plan as hosts
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import (
-    Host,
     Install,
-    Plan,
+    SetupHost,
+    SetupPlan,
     StartDaemon,
     StartUnit,
     WriteFile,
@@ -30,27 +30,27 @@ ENGINE = Capabilities(
     address=DEFAULT, version="26.1.5+dfsg1", store="containerd", driver="overlayfs",
     docker="/usr/bin/docker", buildx="0.13.1",
 )  # fmt: skip
-READY = Host(distro="debian", release="12", root="root", docker="/usr/bin/docker", engine=ENGINE, buildx="0.13.1")
-BARE12 = Host(distro="debian", release="12", root="root", installed=frozenset({"ca-certificates"}))
+READY = SetupHost(distro="debian", release="12", root="root", docker="/usr/bin/docker", engine=ENGINE, buildx="0.13.1")
+BARE12 = SetupHost(distro="debian", release="12", root="root", installed=frozenset({"ca-certificates"}))
 BARE13 = dataclasses.replace(BARE12, release="13")
 UBUNTU = dataclasses.replace(BARE12, distro="ubuntu", release="22.04")
 INSTALLED = frozenset({"docker.io", "docker-cli", "docker-buildx", "iptables", "ca-certificates", "mmdebstrap"})
 STOPPED = dataclasses.replace(READY, engine=None, dockerd="26.1.5", installed=INSTALLED)
 
 
-def change(host: Host, **facts: Any) -> Host:
+def change(host: SetupHost, **facts: Any) -> SetupHost:
     return dataclasses.replace(host, **facts)
 
 
-def plan(host: Host, paths: EnginePaths = PATHS) -> Plan:
+def plan(host: SetupHost, paths: EnginePaths = PATHS) -> SetupPlan:
     return make_plan(host, paths)
 
 
-def packages(host: Host) -> tuple[str, ...]:
+def packages(host: SetupHost) -> tuple[str, ...]:
     return next((step.packages for step in plan(host).steps if isinstance(step, Install)), ())
 
 
-def written(host: Host) -> dict[str, str]:
+def write(host: SetupHost) -> dict[str, str]:
     return {step.path: step.text for step in plan(host).steps if isinstance(step, WriteFile)}
 
 
@@ -64,19 +64,19 @@ def written(host: Host) -> dict[str, str]:
         change(READY, buildx="v0.30.1-desktop.2"),
     ],
 )
-def test_a_working_engine_with_buildx_needs_nothing(host: Host) -> None:
-    assert plan(host) == Plan()
+def test_a_working_engine_with_buildx_needs_nothing(host: SetupHost) -> None:
+    assert plan(host) == SetupPlan()
     assert plan(host).ready
 
 
 def test_debian_12_takes_docker_from_trixie_and_the_rest_from_its_own() -> None:
-    wanted = ("docker.io/trixie", "docker-cli/trixie", "docker-buildx/trixie", "iptables", "mmdebstrap")
-    assert packages(BARE12) == wanted
+    expected_values = ("docker.io/trixie", "docker-cli/trixie", "docker-buildx/trixie", "iptables", "mmdebstrap")
+    assert packages(BARE12) == expected_values
     assert [type(step) for step in plan(BARE12).steps] == [WriteFile, WriteFile, Install, StartDaemon]
 
 
 def test_the_trixie_source_and_pin() -> None:
-    assert written(BARE12) == {
+    assert write(BARE12) == {
         "/etc/apt/sources.list.d/torchbake-trixie.sources": (
             "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: trixie\nComponents: main\n"
             "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
@@ -87,18 +87,18 @@ def test_the_trixie_source_and_pin() -> None:
 
 def test_the_trixie_source_uses_the_hosts_own_mirror() -> None:
     mirrored = change(BARE12, mirror="http://mirror.example/debian")
-    assert "URIs: http://mirror.example/debian\n" in written(mirrored)[hosts.TRIXIE_SOURCE]
+    assert "URIs: http://mirror.example/debian\n" in write(mirrored)[hosts.TRIXIE_SOURCE]
 
 
 def test_files_that_are_there_are_not_written_again() -> None:
-    again = change(BARE12, files=written(BARE12))
-    assert written(again) == {}
+    again = change(BARE12, files=write(BARE12))
+    assert write(again) == {}
     other_mirror = change(again, mirror="http://mirror.example/debian")
-    assert list(written(other_mirror)) == [hosts.TRIXIE_SOURCE]
+    assert list(write(other_mirror)) == [hosts.TRIXIE_SOURCE]
 
 
 def test_a_host_that_has_trixie_already_keeps_its_own_priorities() -> None:
-    assert written(change(BARE12, trixie_known=True)) == {}
+    assert write(change(BARE12, trixie_known=True)) == {}
     assert "docker.io/trixie" in packages(change(BARE12, trixie_known=True))
 
 
@@ -119,9 +119,9 @@ def test_a_host_that_has_trixie_already_keeps_its_own_priorities() -> None:
         (STOPPED, ()),
     ],
 )
-def test_only_what_is_missing_is_installed(host: Host, names: tuple[str, ...]) -> None:
+def test_only_what_is_missing_is_installed(host: SetupHost, names: tuple[str, ...]) -> None:
     assert packages(host) == names
-    assert hosts.TRIXIE_SOURCE not in written(host)
+    assert hosts.TRIXIE_SOURCE not in write(host)
 
 
 def test_an_engine_that_answers_gets_buildx_and_nothing_else() -> None:
@@ -174,7 +174,7 @@ def test_an_own_folder_is_started_by_hand_even_under_systemd() -> None:
 
 def test_a_new_engine_under_systemd_gets_the_containerd_store_before_it_starts() -> None:
     bare = change(BARE13, systemd=True)
-    assert json.loads(written(bare)[hosts.DAEMON_JSON]) == hosts.CONTAINERD_STORE
+    assert json.loads(write(bare)[hosts.DAEMON_JSON]) == hosts.CONTAINERD_STORE
     assert [type(step) for step in plan(bare).steps] == [WriteFile, Install, StartUnit]
 
 
@@ -182,7 +182,7 @@ def test_a_new_engine_under_systemd_gets_the_containerd_store_before_it_starts()
     "facts", [{"files": {hosts.DAEMON_JSON: "{}"}}, {"used_before": True}, {"dockerd": "20.10.24"}]
 )
 def test_settings_and_images_that_exist_are_left_alone(facts: dict[str, Any]) -> None:
-    assert hosts.DAEMON_JSON not in written(change(BARE13, systemd=True, **facts))
+    assert hosts.DAEMON_JSON not in write(change(BARE13, systemd=True, **facts))
 
 
 def test_what_only_a_person_can_do_is_said_and_nothing_is_done() -> None:
@@ -195,11 +195,11 @@ def test_what_only_a_person_can_do_is_said_and_nothing_is_done() -> None:
         (change(READY, engine=dataclasses.replace(ENGINE, version="20.10.24")), "Upgrade that engine"),
         (change(READY, buildx=None, installed=INSTALLED), "see `docker info`"),
         (change(STOPPED, socket="answers"), "see `docker info`"),
-        (Host(system="Darwin"), "Docker Desktop"),
-        (Host(system="Windows"), "WSL"),
-        (Host(distro="fedora", release="43", root="root"), "dnf install moby-engine"),
-        (Host(distro="debian", release="11", root="root"), "docs.docker.com/engine/install"),
-        (Host(distro="ubuntu", release="20.04", root="root"), "docs.docker.com/engine/install"),
+        (SetupHost(system="Darwin"), "Docker Desktop"),
+        (SetupHost(system="Windows"), "WSL"),
+        (SetupHost(distro="fedora", release="43", root="root"), "dnf install moby-engine"),
+        (SetupHost(distro="debian", release="11", root="root"), "docs.docker.com/engine/install"),
+        (SetupHost(distro="ubuntu", release="20.04", root="root"), "docs.docker.com/engine/install"),
         (change(STOPPED, distro="fedora"), "systemctl start docker"),
         (change(READY, distro="fedora", buildx=None), "Install buildx 0.13"),
         (
@@ -226,29 +226,29 @@ def test_an_engine_that_cannot_build_is_left_to_a_person() -> None:
         (dataclasses.replace(ENGINE, kind="Podman", version="4.2.0", store="podman"), "Podman 4.2.0"),
     ):
         for buildx in (None, "0.13.1"):  # to install one would help nothing
-            found = plan(change(READY, engine=engine, buildx=buildx))
-            assert found.steps == ()
-            assert found.problem
-            assert words in found.problem.reason
-            assert found.problem.remedy
+            value = plan(change(READY, engine=engine, buildx=buildx))
+            assert value.steps == ()
+            assert value.problem
+            assert words in value.problem.reason
+            assert value.problem.remedy
 
 
 def test_a_context_without_an_address_is_told_and_no_engine_is_started() -> None:
-    found = plan(change(STOPPED, unknown_address="There is no docker context 'x'."))
-    assert found.steps == ()
-    assert found.problem
-    assert found.problem.reason == "There is no docker context 'x'."
-    assert "DOCKER_CONTEXT" in found.problem.remedy
+    value = plan(change(STOPPED, unknown_address="There is no docker context 'x'."))
+    assert value.steps == ()
+    assert value.problem
+    assert value.problem.reason == "There is no docker context 'x'."
+    assert "DOCKER_CONTEXT" in value.problem.remedy
 
 
 def test_check_shows_the_words_that_commands_are_refused_with(capsys: pytest.CaptureFixture[str]) -> None:
     engine = dataclasses.replace(ENGINE, kind="Podman", version="5.8.6", store="podman", bootstraps=False)
     host = change(READY, engine=engine)
     setup._report(host, plan(host), PATHS, "text")
-    shown, expected = capsys.readouterr(), [problem for need in Need for problem in problems(engine, need)]
+    rows, expected = capsys.readouterr(), [problem for need in Need for problem in problems(engine, need)]
     assert len(expected) == 2
-    assert all(problem.reason.split("(")[0] in " ".join(shown.err.split()) for problem in expected)
-    assert engine.text in shown.out
+    assert all(problem.reason.split("(")[0] in " ".join(rows.err.split()) for problem in expected)
+    assert engine.text in rows.out
     setup._report(host, plan(host), PATHS, "json")
     facts = json.loads(capsys.readouterr().out)
     assert [one["problem"] for one in facts["commands"] if one["problem"]] == [one.reason for one in expected]
@@ -302,8 +302,8 @@ def test_a_folder_that_cannot_hold_an_engine_is_refused(folder: str) -> None:
 
 def test_a_failed_install_shows_what_apt_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def apt(*words: str) -> "subprocess.CompletedProcess[str]":
-        said = "W: no route to mirror.example" if words == ("update",) else "E: Unable to locate package docker.io"
-        return subprocess.CompletedProcess(words, 0 if words == ("update",) else 100, stdout=said)
+        output = "W: no route to mirror.example" if words == ("update",) else "E: Unable to locate package docker.io"
+        return subprocess.CompletedProcess(words, 0 if words == ("update",) else 100, stdout=output)
 
     monkeypatch.setattr(setup, "_apt", apt)
     with pytest.raises(SetupError, match=r"no route to mirror\.example\n.*Unable to locate package docker\.io"):

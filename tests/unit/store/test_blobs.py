@@ -19,15 +19,15 @@ from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
 
 
-@pytest.mark.parametrize("seen", [True, False])
-def test_a_sound_blob_is_read_only_and_a_change_is_noticed(tmp_path: Path, *, seen: bool) -> None:
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_sound_blob_is_read_only_and_a_change_is_noticed(tmp_path: Path, *, is_seen: bool) -> None:
     store = LayerStore(folder=tmp_path)
     keep(store, sha256(b"key"))
     path, blob = store.path(sha256(DATA)), packed(DATA).layer.blob
     assert stat.S_IMODE(path.stat().st_mode) == 0o444
     assert store.holds(blob)
-    damage(path, seen=seen)
-    assert store.holds(blob) is not seen  # a silent change is found by who hashes it
+    damage(path, is_seen=is_seen)
+    assert store.holds(blob) is not is_seen  # a silent change is found by who hashes it
 
 
 def test_a_blob_that_is_written_again_as_it_was_is_sound(tmp_path: Path) -> None:
@@ -54,32 +54,32 @@ def test_an_image_with_a_flipped_bit_is_not_found(tmp_path: Path) -> None:
 
 
 def test_who_waited_for_a_lock_takes_the_new_file(tmp_path: Path) -> None:
-    path, held = tmp_path / "lock", list[str]()
+    path, holders = tmp_path / "lock", list[str]()
 
     def wait() -> None:
         with locked(path, fcntl.LOCK_EX, remove=True):
-            held.append("second")
+            holders.append("second")
             try:
                 with locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                    held.append("third")
+                    holders.append("third")
             except BlockingIOError:
-                held.append("refused")
+                holders.append("refused")
 
     with locked(path, fcntl.LOCK_EX, remove=True):
         thread = threading.Thread(target=wait)
         thread.start()
         time.sleep(0.1)
-        held.append("first")
+        holders.append("first")
     thread.join(10)
-    assert held == ["first", "second", "refused"]
+    assert holders == ["first", "second", "refused"]
     assert not path.exists()
 
 
 def run(action: str, folder: Path) -> str:
     words = (sys.executable, "-m", "tests.unit.store.writers", action, str(folder))
-    done = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.mark.usefixtures("own_processes")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.layouts import PACKERS, Entry, archive, blobs_of, file, put
 from torchbake.errors import BuildError, ReproduceError
-from torchbake.store.diff import Comparison, compare, first_difference
+from torchbake.store.diff import ImageDiff, compare, first_difference
 from torchbake.store.layout import Layout
 
 SAME = archive(file("etc/hostname", b"here"))
@@ -22,7 +22,7 @@ ETC, NOISE = file("etc", type=tarfile.DIRTYPE, mode=0o755), file("etc/noise", b"
 COMPRESSED_DIFFERENTLY = "the same entries, compressed differently"
 
 Put = Callable[..., tuple[Layout, str]]
-Said = Callable[[bytes, bytes], str]
+ReadOutput = Callable[[bytes, bytes], str]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def second(tmp_path: Path) -> Put:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
+def answer(tmp_path_factory: pytest.TempPathFactory) -> ReadOutput:
     """What is said of two layers' files."""
     one, other = (tmp_path_factory.mktemp("layers") / name for name in ("one", "other"))
 
@@ -50,8 +50,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
     return of
 
 
-def told(found: Comparison) -> list[tuple[str, str]]:
-    return [(difference.where, difference.what) for difference in found.differences]
+def report(value: ImageDiff) -> list[tuple[str, str]]:
+    return [(difference.where, difference.what) for difference in value.differences]
 
 
 def marked(first: Put, second: Put) -> list[tuple[Put, Entry]]:
@@ -60,9 +60,9 @@ def marked(first: Put, second: Put) -> list[tuple[Put, Entry]]:
 
 
 def test_equal_images_have_no_differences(first: Put, second: Put) -> None:
-    found = compare(first(SAME, archive(NOISE)), second(SAME, archive(NOISE)))
-    assert (found.differences, found.layers, found.equal) == ((), 2, 2)
-    assert found.digests[0] == found.digests[1]
+    value = compare(first(SAME, archive(NOISE)), second(SAME, archive(NOISE)))
+    assert (value.differences, value.layers, value.equal) == ((), 2, 2)
+    assert value.digests[0] == value.digests[1]
 
 
 # --- layers
@@ -94,71 +94,71 @@ def test_equal_images_have_no_differences(first: Put, second: Put) -> None:
     ids=["content", "size", "mode", "owner", "group", "time", "part of a second", "attributes", "type", "name"],
 )
 def test_a_difference_names_layer_step_and_file(first: Put, second: Put, other: Entry, what: str) -> None:
-    found = compare(first(SAME, archive(ETC, NOISE)), second(SAME, archive(ETC, other)))
-    assert (found.layers, found.equal) == (2, 1)
-    (difference,) = found.differences
+    value = compare(first(SAME, archive(ETC, NOISE)), second(SAME, archive(ETC, other)))
+    assert (value.layers, value.equal) == (2, 1)
+    (difference,) = value.differences
     assert difference.where == "layer 2 (step 2)"
     assert difference.what.startswith(what)
 
 
 def test_a_step_without_a_layer_is_not_counted(first: Put, second: Put) -> None:
     steps = [{"created_by": "ENV", "empty_layer": True}, {"created_by": "COPY a"}, {"created_by": "RUN b"}]
-    found = compare(
+    value = compare(
         *(side(SAME, archive(NOISE, mark), config={"history": steps}) for side, mark in marked(first, second))
     )
-    assert [difference.where for difference in found.differences] == ["layer 2 (RUN b)"]
+    assert [difference.where for difference in value.differences] == ["layer 2 (RUN b)"]
 
 
 def test_a_layer_is_named_by_its_number_where_the_history_is_silent(first: Put, second: Put) -> None:
-    found = compare(*(side(archive(mark), config={"history": []}) for side, mark in marked(first, second)))
-    assert [difference.where for difference in found.differences] == ["layer 1"]
+    value = compare(*(side(archive(mark), config={"history": []}) for side, mark in marked(first, second)))
+    assert [difference.where for difference in value.differences] == ["layer 1"]
 
 
 def test_every_layer_that_differs_is_told(first: Put, second: Put) -> None:
     layers = [(side, archive(mark)) for side, mark in marked(first, second)]
-    found = compare(*(side(layer, SAME, layer) for side, layer in layers))
-    assert [difference.where for difference in found.differences] == ["layer 1 (step 1)", "layer 3 (step 3)"]
-    assert (found.layers, found.equal) == (3, 1)
+    value = compare(*(side(layer, SAME, layer) for side, layer in layers))
+    assert [difference.where for difference in value.differences] == ["layer 1 (step 1)", "layer 3 (step 3)"]
+    assert (value.layers, value.equal) == (3, 1)
 
 
 @pytest.mark.parametrize(("mine", "theirs", "which"), [(2, 1, "first"), (1, 2, "second")])
 def test_a_layer_that_only_one_has_is_told(first: Put, second: Put, mine: int, theirs: int, which: str) -> None:
     steps = {"history": [{"created_by": "one"}, {"created_by": "two"}]}
-    found = compare(*(side(*[SAME] * count, config=steps) for side, count in ((first, mine), (second, theirs))))
-    assert told(found) == [("layer 2 (two)", f"only the {which} has it")]
-    assert (found.layers, found.equal) == (2, 1)
+    value = compare(*(side(*[SAME] * count, config=steps) for side, count in ((first, mine), (second, theirs))))
+    assert report(value) == [("layer 2 (two)", f"only the {which} has it")]
+    assert (value.layers, value.equal) == (2, 1)
 
 
-def test_a_link_to_elsewhere_is_told(said: Said) -> None:
+def test_a_link_to_elsewhere_is_told(answer: ReadOutput) -> None:
     one, other = (archive(file("sh", type=tarfile.SYMTYPE, linkname=name)) for name in ("dash", "bash"))
-    assert said(one, other) == "sh: link dash and bash"
+    assert answer(one, other) == "sh: link dash and bash"
 
 
-def test_only_the_first_of_many_differences_is_told(said: Said) -> None:
+def test_only_the_first_of_many_differences_is_told(answer: ReadOutput) -> None:
     one, other = (archive(ETC, *(file(f"etc/{name}", word) for name in "abc")) for word in (b"1", b"2"))
-    assert said(one, other).startswith("etc/a: content ")
+    assert answer(one, other).startswith("etc/a: content ")
 
 
-def test_the_order_of_files_is_told(said: Said) -> None:
+def test_the_order_of_files_is_told(answer: ReadOutput) -> None:
     one, other = archive(file("a"), file("b")), archive(file("b"), file("a"))
-    assert said(one, other) == "a where the other has b"
+    assert answer(one, other) == "a where the other has b"
 
 
-def test_a_file_that_only_one_has_is_told(said: Said) -> None:
-    assert said(archive(ETC, NOISE), archive(ETC)) == "etc/noise: only the first has it"
-    assert said(archive(ETC), archive(ETC, NOISE)) == "etc/noise: only the second has it"
+def test_a_file_that_only_one_has_is_told(answer: ReadOutput) -> None:
+    assert answer(archive(ETC, NOISE), archive(ETC)) == "etc/noise: only the first has it"
+    assert answer(archive(ETC), archive(ETC, NOISE)) == "etc/noise: only the second has it"
 
 
-def test_a_name_that_is_no_text_can_be_told(said: Said) -> None:
+def test_a_name_that_is_no_text_can_be_told(answer: ReadOutput) -> None:
     name = b"\xff\xfe".decode("utf-8", "surrogateescape")
-    assert said(archive(file(name, b"1")), archive(file(name, b"2"))).encode().startswith(rb"\xff\xfe: content")
+    assert answer(archive(file(name, b"1")), archive(file(name, b"2"))).encode().startswith(rb"\xff\xfe: content")
 
 
 @pytest.mark.parametrize("time", ["1735689600.12345678", "100000000000000000"], ids=["nanoseconds", "no calendar's"])
-def test_a_time_that_no_calendar_holds_can_be_told(said: Said, time: str) -> None:
+def test_a_time_that_no_calendar_holds_can_be_told(answer: ReadOutput, time: str) -> None:
     one, other = (archive(file("a", pax_headers={"mtime": time + digit})) for digit in "12")
-    assert said(one, other).startswith("a: time ")
-    assert f"({time}1) and " in said(one, other)
+    assert answer(one, other).startswith("a: time ")
+    assert f"({time}1) and " in answer(one, other)
 
 
 # --- packing
@@ -166,31 +166,31 @@ def test_a_time_that_no_calendar_holds_can_be_told(said: Said, time: str) -> Non
 
 def test_layers_that_are_packed_otherwise_are_told(first: Put, second: Put) -> None:
     content = archive(file("text", b"torch " * 9999))
-    found = compare(
+    value = compare(
         first(content, packing="gzip", pack=lambda data: gzip.compress(data, 1, mtime=0)),
         second(content, packing="gzip", pack=lambda data: gzip.compress(data, 9, mtime=0)),
     )
-    assert told(found) == [("layer 1 (step 1)", COMPRESSED_DIFFERENTLY)]
-    assert (found.layers, found.equal) == (1, 0)
+    assert report(value) == [("layer 1 (step 1)", COMPRESSED_DIFFERENTLY)]
+    assert (value.layers, value.equal) == (1, 0)
 
 
 def test_gzip_is_not_zstd(first: Put, second: Put) -> None:
-    found = compare(first(SAME, packing="gzip"), second(SAME, packing="zstd"))
-    assert told(found) == [("layer 1 (step 1)", COMPRESSED_DIFFERENTLY)]
+    value = compare(first(SAME, packing="gzip"), second(SAME, packing="zstd"))
+    assert report(value) == [("layer 1 (step 1)", COMPRESSED_DIFFERENTLY)]
 
 
 @pytest.mark.parametrize("packing", PACKERS)
-def test_a_layer_is_read_however_it_is_packed(said: Said, packing: str) -> None:
+def test_a_layer_is_read_however_it_is_packed(answer: ReadOutput, packing: str) -> None:
     pack = PACKERS[packing]
-    assert said(pack(archive(NOISE)), archive(NOISE)) == COMPRESSED_DIFFERENTLY
-    assert said(pack(archive(NOISE)), archive(file("etc/noise", b"two"))).startswith("etc/noise: content")
+    assert answer(pack(archive(NOISE)), archive(NOISE)) == COMPRESSED_DIFFERENTLY
+    assert answer(pack(archive(NOISE)), archive(file("etc/noise", b"two"))).startswith("etc/noise: content")
 
 
-def test_a_layer_of_several_frames_is_read_to_its_end(said: Said) -> None:
+def test_a_layer_of_several_frames_is_read_to_its_end(answer: ReadOutput) -> None:
     whole = archive(NOISE, file("end", b"1"))
     frames = b"".join(map(zstandard.compress, (whole[:700], whole[700:])))
-    assert said(frames, whole) == COMPRESSED_DIFFERENTLY
-    assert said(frames, archive(NOISE, file("end", b"2"))).startswith("end: content")
+    assert answer(frames, whole) == COMPRESSED_DIFFERENTLY
+    assert answer(frames, archive(NOISE, file("end", b"2"))).startswith("end: content")
 
 
 # --- configs
@@ -216,19 +216,19 @@ def test_a_layer_of_several_frames_is_read_to_its_end(said: Said) -> None:
     ids=["label", "created", "only in one", "history", "length"],
 )
 def test_a_difference_of_the_configs_names_the_key(first: Put, second: Put, mine: Any, theirs: Any, what: str) -> None:
-    found = compare(first(SAME, config=mine), second(SAME, config=theirs))
-    assert told(found) == [("config", what)]
-    assert (found.layers, found.equal) == (1, 1)
+    value = compare(first(SAME, config=mine), second(SAME, config=theirs))
+    assert report(value) == [("config", what)]
+    assert (value.layers, value.equal) == (1, 1)
 
 
 def test_what_the_config_repeats_of_a_layer_is_not_told_twice(first: Put, second: Put) -> None:
-    found = compare(*(side(archive(mark)) for side, mark in marked(first, second)))
-    assert [difference.where for difference in found.differences] == ["layer 1 (step 1)"]
+    value = compare(*(side(archive(mark)) for side, mark in marked(first, second)))
+    assert [difference.where for difference in value.differences] == ["layer 1 (step 1)"]
 
 
 def test_configs_that_say_the_same_in_other_words_are_told(first: Put, second: Put) -> None:
-    found = compare(first(SAME, config={"os": "linux", "a": 1}), second(SAME, config={"a": 1, "os": "linux"}))
-    assert [difference.where for difference in found.differences] == ["manifest"]
+    value = compare(first(SAME, config={"os": "linux", "a": 1}), second(SAME, config={"a": 1, "os": "linux"}))
+    assert [difference.where for difference in value.differences] == ["manifest"]
 
 
 # --- what cannot be compared
@@ -243,26 +243,28 @@ def test_an_image_that_is_not_whole_is_an_error(first: Put, second: Put) -> None
 
 @pytest.mark.parametrize("packing", PACKERS)
 @pytest.mark.parametrize("broken", [b"no layer", b"no layer " * 999])
-def test_what_is_no_layer_is_an_error(said: Said, packing: str, broken: bytes) -> None:
+def test_what_is_no_layer_is_an_error(answer: ReadOutput, packing: str, broken: bytes) -> None:
     with pytest.raises(ReproduceError, match="is not a layer"):
-        said(archive(NOISE), PACKERS[packing](broken))
+        answer(archive(NOISE), PACKERS[packing](broken))
 
 
 @pytest.mark.parametrize("packing", ["zstd", "gzip"])
-def test_a_layer_that_ends_early_is_an_error(said: Said, packing: str) -> None:
+def test_a_layer_that_ends_early_is_an_error(answer: ReadOutput, packing: str) -> None:
     big = archive(file("big", bytes(range(256)) * 999))
     with pytest.raises(ReproduceError, match="is not a layer"):
-        said(big, PACKERS[packing](big)[:-200])
+        answer(big, PACKERS[packing](big)[:-200])
 
 
 @given(data=st.data(), packing=st.sampled_from(sorted(PACKERS)))
-def test_a_damaged_layer_is_told_or_an_error_and_nothing_else(said: Said, packing: str, data: st.DataObject) -> None:
+def test_a_damaged_layer_is_told_or_an_error_and_nothing_else(
+    answer: ReadOutput, packing: str, data: st.DataObject
+) -> None:
     headers = {"SCHILY.xattr.user.a": "b", "mtime": "1735689600.5"}
     whole = archive(ETC, NOISE, file("x" * 200, b"x" * 600, pax_headers=headers))
     packed = bytearray(PACKERS[packing](whole))
     packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ReproduceError):
-        assert said(whole, bytes(packed))
+        assert answer(whole, bytes(packed))
 
 
 ENTRIES = st.lists(
@@ -271,10 +273,12 @@ ENTRIES = st.lists(
 
 
 @given(mine=ENTRIES, theirs=ENTRIES)
-def test_layers_are_said_to_differ_just_where_they_do(said: Said, mine: list[Entry], theirs: list[Entry]) -> None:
+def test_layers_are_said_to_differ_just_where_they_do(
+    answer: ReadOutput, mine: list[Entry], theirs: list[Entry]
+) -> None:
     same = [(info.name, info.mode, data) for info, data in mine] == [
         (info.name, info.mode, data) for info, data in theirs
     ]
-    found = said(PACKERS["zstd"](archive(*mine)), archive(*theirs))
-    assert (found == COMPRESSED_DIFFERENTLY) == same
-    assert (said(archive(*theirs), archive(*mine)) == COMPRESSED_DIFFERENTLY) == same
+    text = answer(PACKERS["zstd"](archive(*mine)), archive(*theirs))
+    assert (text == COMPRESSED_DIFFERENTLY) == same
+    assert (answer(archive(*theirs), archive(*mine)) == COMPRESSED_DIFFERENTLY) == same

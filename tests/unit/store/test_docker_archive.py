@@ -33,8 +33,8 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(folder=tmp_path / "layout")
 
 
-def read(layout: Layout, data: bytes, *known: Layout, threads: int | None = 2) -> Manifest:
-    source = SavedArchive(file=io.BytesIO(data), diff_ids=DIFF_IDS, known=known_layers(known), threads=threads)
+def read(layout: Layout, data: bytes, *layouts: Layout, threads: int | None = 2) -> Manifest:
+    source = SavedArchive(file=io.BytesIO(data), diff_ids=DIFF_IDS, layers=known_layers(layouts), threads=threads)
     return source.write(layout)
 
 
@@ -66,26 +66,26 @@ def test_a_layer_that_is_packed_already_is_not_packed_again(form: Form, layout: 
     (tmp_path / "export").mkdir()
     digest = put(Layout(folder=tmp_path / "export"), BASE, packing="gzip")
     base.take(tmp_path / "export", digest)
-    found = base.find(digest)
-    assert found
+    actual = base.find(digest)
+    assert actual
     manifest = read(layout, form(CONFIG, *LAYERS), base)
-    assert manifest.layers[0] == found.layers[0]
-    assert layout.path(found.layers[0].digest).samefile(base.path(found.layers[0].digest))
+    assert manifest.layers[0] == actual.layers[0]
+    assert layout.path(actual.layers[0].digest).samefile(base.path(actual.layers[0].digest))
     assert layout.find(manifest.digest)
 
 
 def test_a_packed_layer_is_not_even_compressed_if_its_name_tells_it(
     form: Form, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, compressed = Layout(folder=tmp_path / "kept"), []
-    kept.take(tmp_path / "export", read(Layout(folder=tmp_path / "export"), form(CONFIG, *LAYERS)).digest)
+    stored_item, compressed = Layout(folder=tmp_path / "kept"), []
+    stored_item.take(tmp_path / "export", read(Layout(folder=tmp_path / "export"), form(CONFIG, *LAYERS)).digest)
 
     def counted(target: Path, file: IO[bytes], *, threads: int) -> Layer:
         compressed.append(target)
         return compress_layer(target, file, threads=threads)
 
     monkeypatch.setattr(docker_archive, "compress_layer", counted)
-    assert layout.find(read(layout, form(CONFIG, *LAYERS), kept).digest)
+    assert layout.find(read(layout, form(CONFIG, *LAYERS), stored_item).digest)
     assert len(compressed) == {saved: 0, saved_before_docker_25: len({BASE, EMPTY, UPPER})}[form]
 
 

@@ -14,16 +14,16 @@ from tests.unit.layouts import damage, sha256
 from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layers import LayerStore, PackedLayer
 
 KEY, OTHER = sha256(b"key"), sha256(b"another key")
 DATA, HEADERS = b"a layer" * 99, b"headers"
 
 
-def packed(*, headers: bool = True) -> Packed:
+def packed(*, headers: bool = True) -> PackedLayer:
     layer = Layer(blob=Blob(digest=sha256(DATA), size=len(DATA), media_type="tar+zstd"), diff_id=sha256(b"archive"))
     aside = Blob(digest=sha256(HEADERS), size=len(HEADERS), media_type="tar+zstd") if headers else None
-    return Packed(layer=layer, names=("nvidia/a.so", "nvidia/b.so"), headers=aside)
+    return PackedLayer(layer=layer, names=("nvidia/a.so", "nvidia/b.so"), headers=aside)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_is_not_whole_is_not_found(store: LayerStore, damage: str) -> None:
 @pytest.mark.parametrize("data", [DATA, HEADERS])
 def test_a_layer_whose_bytes_changed_is_dropped(store: LayerStore, data: bytes) -> None:
     keep(store)
-    damage(store.path(sha256(data)), seen=False)
+    damage(store.path(sha256(data)), is_seen=False)
     assert store.find(KEY) == packed()
     assert store.drop_damaged(time.time() + 9) == []  # not used since
     assert store.drop_damaged(time.time() - 9) == [packed().wheel]
@@ -96,7 +96,7 @@ def test_a_blob_is_hashed_before_it_is_unpacked_here(store: LayerStore) -> None:
     aside = packed().headers
     assert aside
     assert store.sound(aside).read_bytes() == HEADERS
-    damage(store.path(aside.digest), seen=False)
+    damage(store.path(aside.digest), is_seen=False)
     with pytest.raises(BuildError, match="damaged"):
         store.sound(aside)
     assert store.find(KEY) is None
@@ -146,7 +146,7 @@ def keep_of_size(store: LayerStore, name: str, size: int, used: float) -> str:
     with store.turn(key) as work:
         (work / "layer").write_bytes(data)
         names = (f"{name}_x-1.0.dist-info/METADATA",)
-        store.add(key, Packed(layer=layer, names=names), {blob.digest: work / "layer"})
+        store.add(key, PackedLayer(layer=layer, names=names), {blob.digest: work / "layer"})
     os.utime(store.folder / "wheels" / f"{key[7:]}.json", (used, used))
     return key
 
@@ -185,7 +185,7 @@ def test_a_clock_that_was_set_back_makes_no_layer_stay_for_ever(store: LayerStor
     keep_of_size(store, "a", 1000, now + 10**7)  # packed while the clock was wrong
     keep_of_size(store, "b", 1000, now - 10**7)
     used = keep_of_size(store, "c", 1000, now + 10**7)
-    assert [entry.used for entry in store.entries() if entry.name != "b-x 1.0"] == [None, None]
+    assert [entry.last_use for entry in store.entries() if entry.name != "b-x 1.0"] == [None, None]
     assert store.find(used)
     store.tidy(2000)
     assert names(store) == ["c-x 1.0", "b-x 1.0"]

@@ -64,10 +64,10 @@ def locked(layout: Layout) -> Iterator[None]:
 
 def test_a_whole_image_is_found(layout: Layout) -> None:
     digest = put(layout, SHARED, OWN)
-    found = layout.find(digest)
-    assert found
-    assert found.digest == digest
-    assert [layout.path(blob.digest) for blob in found.blobs] == blobs_of(layout, digest)
+    manifest = layout.find(digest)
+    assert manifest
+    assert manifest.digest == digest
+    assert [layout.path(blob.digest) for blob in manifest.blobs] == blobs_of(layout, digest)
 
 
 def test_an_image_that_was_taken_in_is_found_by_its_config(layout: Layout, tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_an_image_that_was_taken_in_is_found_by_its_config(layout: Layout, tmp_p
     assert manifest
     assert export.find(manifest.config.digest) is None  # nothing says that it is an image here
     layout.take(export.folder, digest)
-    found = layout.find(manifest.config.digest)
-    assert found == manifest
+    actual = layout.find(manifest.config.digest)
+    assert actual == manifest
     assert b"".join(layout.archive(manifest.config.digest)) == b"".join(layout.archive(digest))
     layout.tidy([manifest.config.digest])
     assert layout.find(digest) == manifest
@@ -114,9 +114,9 @@ def test_an_image_is_found_by_the_digest_of_its_config(layout: Layout, tmp_path:
     """That is the image's ID in Docker's classic store."""
     digest, other = (exported(layout, tmp_path / "exports", SHARED, layer) for layer in (OWN, OTHER))
     for one in (digest, other):
-        found = layout.find(f"sha256:{blobs_of(layout, one)[-1].name}")
-        assert found
-        assert found.digest == one
+        manifest = layout.find(f"sha256:{blobs_of(layout, one)[-1].name}")
+        assert manifest
+        assert manifest.digest == one
     layout.tidy([f"sha256:{blobs_of(layout, other)[-1].name}"])
     assert (listed(layout), names(layout)) == ([other], all_of(layout, other))
 
@@ -126,9 +126,9 @@ def test_of_one_image_packed_twice_the_later_is_found(layout: Layout, tmp_path: 
         digest = put(Layout(folder=tmp_path / "export"), SHARED, OWN, packing=packing)
         layout.take(tmp_path / "export", digest)
         assert listed(layout) == [digest]
-        found = layout.find(f"sha256:{blobs_of(layout, digest)[-1].name}")
-        assert found
-        assert found.digest == digest
+        manifest = layout.find(f"sha256:{blobs_of(layout, digest)[-1].name}")
+        assert manifest
+        assert manifest.digest == digest
 
 
 def test_packed_layers_are_known_by_what_they_unpack_to(layout: Layout, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_there_is_no_archive_of_an_image_that_is_not_whole(layout: Layout) -> No
 
 
 def test_an_exported_image_is_found_and_listed(layout: Layout) -> None:
-    with layout.written() as exports:
+    with layout.write_lock() as exports:
         digest = exported(layout, exports, SHARED, OWN)
     assert layout.find(digest)
     assert listed(layout) == [digest]
@@ -201,7 +201,7 @@ def test_an_exported_image_is_found_and_listed(layout: Layout) -> None:
 
 
 def test_images_that_share_a_layer_have_it_once(layout: Layout) -> None:
-    with layout.written() as exports:
+    with layout.write_lock() as exports:
         digests = [exported(layout, exports, SHARED, own) for own in (OWN, OTHER)]
     assert listed(layout) == sorted(digests)
     assert all(map(layout.find, digests))
@@ -209,7 +209,7 @@ def test_images_that_share_a_layer_have_it_once(layout: Layout) -> None:
 
 
 def test_a_damaged_layer_is_replaced(layout: Layout) -> None:
-    with layout.written() as exports:
+    with layout.write_lock() as exports:
         digest = exported(layout, exports, SHARED, OWN)
         layer = blobs_of(layout, digest)[0]
         layer.write_bytes(layer.read_bytes()[:-1])
@@ -219,7 +219,7 @@ def test_a_damaged_layer_is_replaced(layout: Layout) -> None:
 
 
 def test_two_runs_have_folders_of_their_own_which_go_with_them(layout: Layout) -> None:
-    with layout.written() as mine, layout.written() as theirs:
+    with layout.write_lock() as mine, layout.write_lock() as theirs:
         assert mine != theirs
         (theirs / "half a layer").write_bytes(b"?")
         digest = exported(layout, mine, SHARED)
@@ -232,30 +232,30 @@ def test_two_runs_have_folders_of_their_own_which_go_with_them(layout: Layout) -
 
 
 def test_tidying_keeps_what_images_need_and_drops_the_rest(layout: Layout) -> None:
-    with layout.written() as exports:
-        kept, gone = (exported(layout, exports, SHARED, own) for own in (OWN, OTHER))
-    needed = all_of(layout, kept)
-    dropped = names(layout) - needed
+    with layout.write_lock() as exports:
+        kept_value, reason = (exported(layout, exports, SHARED, own) for own in (OWN, OTHER))
+    needs = all_of(layout, kept_value)
+    dropped = names(layout) - needs
     size = sum(layout.path(name).stat().st_size for name in dropped)
-    assert layout.tidy([kept]) == size > 0
-    assert names(layout) == needed
-    assert layout.find(kept)
-    assert layout.find(gone) is None
-    assert listed(layout) == [kept]
+    assert layout.tidy([kept_value]) == size > 0
+    assert names(layout) == needs
+    assert layout.find(kept_value)
+    assert layout.find(reason) is None
+    assert listed(layout) == [kept_value]
 
 
 def test_tidying_again_frees_nothing(layout: Layout) -> None:
-    kept = put(layout, SHARED)
+    kept_value = put(layout, SHARED)
     put(layout, OWN)
-    assert layout.tidy([kept]) > 0
-    assert layout.tidy([kept]) == 0
+    assert layout.tidy([kept_value]) > 0
+    assert layout.tidy([kept_value]) == 0
 
 
 def test_tidying_does_not_mind_images_that_are_elsewhere(layout: Layout) -> None:
-    kept = put(layout, SHARED)
-    assert layout.tidy([sha256(b"in the engine only"), kept]) == 0
-    assert layout.find(kept)
-    assert listed(layout) == [kept]
+    kept_value = put(layout, SHARED)
+    assert layout.tidy([sha256(b"in the engine only"), kept_value]) == 0
+    assert layout.find(kept_value)
+    assert listed(layout) == [kept_value]
 
 
 def test_an_image_that_is_not_whole_is_dropped(layout: Layout) -> None:
@@ -278,7 +278,7 @@ def test_nothing_is_tidied_while_somebody_exports(layout: Layout) -> None:
 
 def test_who_writes_is_one_who_exports_until_that_ends_badly(layout: Layout) -> None:
     put(layout, SHARED)
-    with contextlib.suppress(KeyboardInterrupt), layout.written() as exports:
+    with contextlib.suppress(KeyboardInterrupt), layout.write_lock() as exports:
         assert layout.tidy([]) == 0
         raise KeyboardInterrupt
     assert not exports.exists()
@@ -286,16 +286,16 @@ def test_who_writes_is_one_who_exports_until_that_ends_badly(layout: Layout) -> 
 
 
 def test_what_a_killed_run_left_is_dropped(layout: Layout) -> None:
-    kept = put(layout, SHARED)
+    kept_value = put(layout, SHARED)
     left = layout.folder / ".work-killed/target/ingest/1/data"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half a layer")
     for name in (".index.json.a1b2", ".oci-layout.a1b2", "blobs/sha256/.a1b2"):
         (layout.folder / name).write_bytes(b"half a file")
-    layout.tidy([kept])
+    layout.tidy([kept_value])
     assert {path.name for path in layout.folder.glob(".*")} == {".lock"}
     assert set(layout.blobs.iterdir()) == set(layout.files())
-    assert layout.find(kept)
+    assert layout.find(kept_value)
 
 
 def test_there_is_nothing_to_tidy_where_there_is_no_folder(layout: Layout) -> None:
@@ -305,7 +305,7 @@ def test_there_is_nothing_to_tidy_where_there_is_no_folder(layout: Layout) -> No
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", '{"manifests": [{}]}', '{"manifests": 1}'])
 def test_a_damaged_index_is_written_anew(layout: Layout, text: str) -> None:
-    with layout.written() as exports:
+    with layout.write_lock() as exports:
         first = exported(layout, exports, SHARED)
         (layout.folder / "index.json").write_text(text)
         second = exported(layout, exports, OWN)
@@ -321,7 +321,7 @@ def test_tidying_keeps_exactly_what_is_needed(
 ) -> None:
     layout = Layout(folder=tmp_path_factory.mktemp("layout"))
     digests = [put(layout, *(archive(file(str(number))) for number in sorted(image))) for image in images]
-    kept = data.draw(st.sets(st.sampled_from(digests))) if digests else set()
-    needed = all_of(layout, *kept)
-    layout.tidy(kept)
-    assert {f"sha256:{path.name}" for path in layout.blobs.glob("*")} == needed
+    kept_items = data.draw(st.sets(st.sampled_from(digests))) if digests else set()
+    needs = all_of(layout, *kept_items)
+    layout.tidy(kept_items)
+    assert {f"sha256:{path.name}" for path in layout.blobs.glob("*")} == needs

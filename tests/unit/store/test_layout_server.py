@@ -82,8 +82,8 @@ def test_a_part_of_a_blob_is_served(answering: Answering, layout: Layout, digest
     path, _ = blobs_of(layout, digest)
     data, name = path.read_bytes(), f"sha256:{path.name}"
     size = len(data)
-    for wanted, first, last in (("5-9", 5, 9), ("7-", 7, size - 1), (f"{size - 2}-{size + 99}", size - 2, size - 1)):
-        code, headers, body = answering.blob(name, Range=f"bytes={wanted}")
+    for expected, first, last in (("5-9", 5, 9), ("7-", 7, size - 1), (f"{size - 2}-{size + 99}", size - 2, size - 1)):
+        code, headers, body = answering.blob(name, Range=f"bytes={expected}")
         assert (code, body) == (206, data[first : last + 1])
         assert headers["Content-Range"] == f"bytes {first}-{last}/{size}"
     assert answering.blob(name, Range=f"bytes={size}-")[0] == 416

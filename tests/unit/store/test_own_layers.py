@@ -152,17 +152,17 @@ def test_exports_of_the_same_files_are_one_image(site: Site, tmp_path: Path) -> 
 
 def test_another_form_of_layers_has_another_number(site: Site) -> None:
     """Who changes what is written raises FORM, so that all images are built again."""
-    written = site.config(site.write(BUILDKIT))
-    assert (FORM, sha256(json.dumps(written, sort_keys=True).encode())) == (
+    outputs = site.config(site.write(BUILDKIT))
+    assert (FORM, sha256(json.dumps(outputs, sort_keys=True).encode())) == (
         1, "sha256:e905fa20b9ffc64edabbcbacb38b7a0b09135a5bd33b0a91dacfc50a197f6e0b",
     )  # fmt: skip
 
 
 def test_the_config_has_nothing_of_the_builder(site: Site) -> None:
     for image in (BUILDKIT, BUILDAH):
-        found = site.config(site.write(image))
-        assert len(found.pop("rootfs")["diff_ids"]) == 3
-        assert found == {
+        matches = site.config(site.write(image))
+        assert len(matches.pop("rootfs")["diff_ids"]) == 3
+        assert matches == {
             "architecture": "amd64", "os": "linux", "created": CREATED,
             "config": {**SETTINGS, "Env": ["A=1=2", "PATH=/bin"]},
             "history": [
@@ -189,21 +189,21 @@ def test_files_at_mount_points_and_of_containers_stay_if_a_step_wrote_them(site:
 
 
 def test_layers_of_the_base_stay_and_are_compressed_by_zstd(site: Site, tmp_path: Path) -> None:
-    kept = Layout(folder=tmp_path / "base")
+    layout = Layout(folder=tmp_path / "base")
     (tmp_path / "made").mkdir()
     digest = put(Layout(folder=tmp_path / "made"), BASE)
-    kept.take(tmp_path / "made", digest)
-    (blob,) = kept.get(digest).layers
-    manifest = site.write(BUILDAH, base=kept)
+    layout.take(tmp_path / "made", digest)
+    (blob,) = layout.get(digest).layers
+    manifest = site.write(BUILDAH, base=layout)
     assert manifest.layers[0] == blob
-    assert site.exports[-1].path(blob.digest).samefile(kept.path(blob.digest))
-    assert kept.find(digest)
+    assert site.exports[-1].path(blob.digest).samefile(layout.path(blob.digest))
+    assert layout.find(digest)
 
     others = [site.write(BUILDKIT, (packing, "tar", "tar", "tar")) for packing in ("zstd", "gzip", "tar")]
-    assert len({found.digest for found in others}) == 1
-    for found in (manifest, *others):
-        assert {layer.media_type.rpartition("+")[2] for layer in found.layers} == {"zstd"}
-        assert site.config(found)["rootfs"]["diff_ids"][0] == sha256(BASE)
+    assert len({actual.digest for actual in others}) == 1
+    for actual in (manifest, *others):
+        assert {layer.media_type.rpartition("+")[2] for layer in actual.layers} == {"zstd"}
+        assert site.config(actual)["rootfs"]["diff_ids"][0] == sha256(BASE)
 
 
 def without_rootfs(config: dict[str, Any], layout: Layout) -> None:
@@ -254,35 +254,35 @@ def test_a_layer_that_is_no_archive_is_an_error_and_not_kept(site: Site) -> None
 
 def test_a_store_that_is_read_only_still_gives_the_layers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = site.write(BUILDKIT)
-    kept = LayerStore(folder=site.path / "read-only")
+    kept_value = LayerStore(folder=site.path / "read-only")
     monkeypatch.setattr(LayerStore, "is_writable", False)
-    assert site.write(BUILDAH, store=kept) == expected
-    assert not kept.folder.exists()
+    assert site.write(BUILDAH, store=kept_value) == expected
+    assert not kept_value.folder.exists()
 
 
 def test_a_layer_is_written_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = list[Path]()
+    pathes = list[Path]()
 
     def count_written(target: Path, members: Any, *, threads: int) -> Layer:
-        written.append(target)
+        pathes.append(target)
         return write_layer(target, members, threads=threads)
 
     def count_compressed(target: Path, archive: IO[bytes], *, threads: int) -> Layer:
-        written.append(target)
+        pathes.append(target)
         return compress_layer(target, archive, threads=threads)
 
     monkeypatch.setattr(own_layers, "write_layer", count_written)
     monkeypatch.setattr(own_layers, "compress_layer", count_compressed)
     first = site.write(BUILDKIT, "gzip")
-    assert len(written) == 4
+    assert len(pathes) == 4
     assert site.write(BUILDKIT) == first
-    assert len(written) == 4
+    assert len(pathes) == 4
     for blob in first.layers:
         assert site.exports[-1].path(blob.digest).samefile(site.store.path(blob.digest))
 
     # Other bytes of a layer, other mount points, and another time make other layers.
     assert site.write(BUILDAH) == first
-    assert len(written) == 4 + 3
+    assert len(pathes) == 4 + 3
     other = (HistoryStep(STEPS[0].text, (*STEPS[0].mounts, "usr/ping")), *STEPS[1:])
     assert "usr/ping" not in [entry.name for entry in site.entries(site.write(BUILDKIT, steps=other), 1)]
     earlier = site.write(BUILDKIT, epoch=EPOCH - 1)

@@ -35,7 +35,7 @@ def archive(content: str, format: int = tarfile.GNU_FORMAT) -> bytes:
     return packed.getvalue()
 
 
-def written(folder: Path, content: str | bytes = "a root file system", **changes: str) -> str:
+def write(folder: Path, content: str | bytes = "a root file system", **changes: str) -> str:
     """``content`` is the file's, or an archive as it is."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     (folder.parent / "rootfs.tar").write_bytes(content if isinstance(content, bytes) else archive(content))
@@ -56,7 +56,7 @@ def blob(folder: Path, described: dict[str, Any]) -> bytes:
 
 
 def test_the_layout_is_whole_from_the_index_to_the_layer(tmp_path: Path) -> None:
-    digest = written(tmp_path / "layout")
+    digest = write(tmp_path / "layout")
     assert json.loads((tmp_path / "layout/oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
     (described,) = json.loads((tmp_path / "layout/index.json").read_text())["manifests"]
     assert described["digest"] == digest
@@ -70,7 +70,7 @@ def test_the_layout_is_whole_from_the_index_to_the_layer(tmp_path: Path) -> None
 
 
 def test_the_layer_has_each_file_as_it_was(tmp_path: Path) -> None:
-    written(tmp_path / "layout")
+    write(tmp_path / "layout")
     manifest = json.loads(
         blob(tmp_path / "layout", json.loads((tmp_path / "layout/index.json").read_text())["manifests"][0])
     )
@@ -86,36 +86,36 @@ def test_the_layer_has_each_file_as_it_was(tmp_path: Path) -> None:
 
 
 def test_there_is_nothing_else_in_it(tmp_path: Path) -> None:
-    written(tmp_path / "here/layout")
+    write(tmp_path / "here/layout")
     assert len(list((tmp_path / "here/layout/blobs/sha256").iterdir())) == 3
     assert {path.name for path in (tmp_path / "here").iterdir()} == {"layout", "rootfs.tar"}
 
 
 def test_the_same_root_file_system_is_the_same_image(tmp_path: Path) -> None:
-    assert written(tmp_path / "a/layout") == written(tmp_path / "b/layout")
+    assert write(tmp_path / "a/layout") == write(tmp_path / "b/layout")
 
 
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT])
 def test_it_is_the_same_image_whatever_tar_wrote_the_archive(format: int, tmp_path: Path) -> None:
     other = archive("a root file system", format)
     assert other != archive("a root file system")
-    assert written(tmp_path / "a/layout", other) == written(tmp_path / "b/layout")
+    assert write(tmp_path / "a/layout", other) == write(tmp_path / "b/layout")
 
 
 def test_an_archive_that_was_cut_off_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BaseError, match=r"rootfs\.tar: not a root file system"):
-        written(tmp_path / "here/layout", archive("long" * 1000)[:2000])
+        write(tmp_path / "here/layout", archive("long" * 1000)[:2000])
     assert Layout(folder=tmp_path / "here/layout").entries() == []
 
 
 @pytest.mark.parametrize("changes", [{"content": "another"}, {"created": "2026-01-01T00:00:00Z"}, {"created_by": "x"}])
 def test_another_content_time_or_history_is_another_image(changes: dict[str, str], tmp_path: Path) -> None:
-    assert written(tmp_path / "a/layout") != written(tmp_path / "b/layout", **changes)
+    assert write(tmp_path / "a/layout") != write(tmp_path / "b/layout", **changes)
 
 
 def test_a_failure_leaves_the_old_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "here/layout"
-    digest = written(folder)
+    digest = write(folder)
     before = files(folder)
 
     def fail(target: Path, members: object, *, threads: int) -> None:
@@ -124,19 +124,19 @@ def test_a_failure_leaves_the_old_image(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(rootfs_image, "write_layer", fail)
     with pytest.raises(OSError, match="No space"):
-        written(folder, "another")
+        write(folder, "another")
     assert Layout(folder=folder).find(digest)
     assert files(folder) == before
 
 
 def test_the_image_of_other_files_or_one_that_lacks_some_is_replaced(tmp_path: Path) -> None:
     layout = Layout(folder=tmp_path / "layout")
-    first, second = written(layout.folder), written(layout.folder, "other files")
+    first, second = write(layout.folder), write(layout.folder, "other files")
     assert [entry.key for entry in layout.entries()] == [second] != [first]
     complete = files(layout.folder)
     for name in complete:
         (layout.folder / name).unlink()
-        assert written(layout.folder, "other files") == second
+        assert write(layout.folder, "other files") == second
         assert files(layout.folder) == complete
     assert layout.find(second)
 

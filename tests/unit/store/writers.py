@@ -13,7 +13,7 @@ from random import Random
 from tests.unit.layouts import archive, file, put, sha256
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import Blob
-from torchbake.store.layers import LayerStore, Packed
+from torchbake.store.layers import LayerStore, PackedLayer
 from torchbake.store.layout import Layout
 from torchbake.store.verify import verify
 
@@ -21,9 +21,9 @@ KILLS, SHARING = 100, 4
 DATA = b"a layer" * 99
 
 
-def packed(data: bytes) -> Packed:
+def packed(data: bytes) -> PackedLayer:
     blob = Blob(digest=sha256(data), size=len(data), media_type="tar+zstd")
-    return Packed(layer=Layer(blob=blob, diff_id=sha256(b"archive")), names=("nvidia/a.so",))
+    return PackedLayer(layer=Layer(blob=blob, diff_id=sha256(b"archive")), names=("nvidia/a.so",))
 
 
 def keep(store: LayerStore, key: str, data: bytes = DATA) -> None:
@@ -42,7 +42,7 @@ def write_on(folder: Path, seed: int) -> None:
     while True:
         data = random.randbytes(random.randrange(200_000))
         keep(store, sha256(data[:9]), data)
-        with layout.written() as exports:
+        with layout.write_lock() as exports:
             layout.take(exports / "image", put(Layout(folder=exports / "image"), archive(file("a", data[:99]))))
         store.tidy(2_000_000)
         layout.tidy([entry.key for entry in layout.entries()][-5:])
@@ -75,9 +75,9 @@ def kill(folder: Path) -> None:
         time.sleep(random.uniform(0.001, 0.025))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        found = verify(stores(folder), lambda path: None)
-        if found.damages:
-            raise SystemExit(f"{number}: {found.damages}")
+        value = verify(stores(folder), lambda path: None)
+        if value.damages:
+            raise SystemExit(f"{number}: {value.damages}")
     store, layout = stores(folder)
     print(json.dumps({"layers": len(store.entries()), "images": len(layout.entries())}))
     keep(store, sha256(b"key"))

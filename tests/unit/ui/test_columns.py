@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchbake.ui.columns import GAP, filled, is_of_figures, widths
+from torchbake.ui.columns import GAP, fill, is_of_figures, widths
 
 IMAGE = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
 COLUMNS = (("image", IMAGE), ("outcome", "passed"), ("reason", "no GPU here, or none that a container gets"))
@@ -38,7 +38,7 @@ def test_lines_and_wide_characters_are_counted_as_a_terminal_shows_them() -> Non
 
 
 def test_a_column_that_says_nothing_is_left_out() -> None:
-    assert filled([("id", "a", "b"), ("remark", "", ""), ("time", "", "1 s")]) == [0, 2]
+    assert fill([("id", "a", "b"), ("remark", "", ""), ("time", "", "1 s")]) == [0, 2]
 
 
 @pytest.mark.parametrize(

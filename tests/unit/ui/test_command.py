@@ -36,5 +36,5 @@ def test_a_command_is_written_for_its_door(
 
 
 def test_no_other_text_names_nox() -> None:
-    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "nox -s" in path.read_text()}
-    assert found == OF_NOX
+    matches = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "nox -s" in path.read_text()}
+    assert matches == OF_NOX

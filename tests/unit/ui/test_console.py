@@ -17,13 +17,13 @@ ROWS = [
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[str]]:
+def text(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[str]]:
     """The table's lines on a terminal that is so wide; None: in a pipe."""
 
     def show(width: int | None) -> list[str]:
         file = io.StringIO()
-        found = Console(file=file, force_terminal=width is not None, color_system=None, width=width or 500)
-        monkeypatch.setattr(console, "out", lambda: found)
+        value = Console(file=file, force_terminal=width is not None, color_system=None, width=width or 500)
+        monkeypatch.setattr(console, "out", lambda: value)
         console.show_table(COLUMNS, ROWS)
         return [line.rstrip() for line in file.getvalue().splitlines()]
 
@@ -31,9 +31,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[str]]:
 
 
 def test_a_terminal_gets_a_rule_whole_names_and_figures_below_each_other(
-    shown: Callable[[int | None], list[str]],
+    text: Callable[[int | None], list[str]],
 ) -> None:
-    assert shown(80) == [
+    assert text(80) == [
         "image                                    outcome  passed     time",
         "─────────────────────────────────────────────────────────────────",
         "2.10.0-cuda12.8-cudnn9-runtime-debian12  passed       64  235.4 s",
@@ -41,14 +41,14 @@ def test_a_terminal_gets_a_rule_whole_names_and_figures_below_each_other(
     ]
 
 
-def test_nothing_is_lost_on_a_narrow_terminal(shown: Callable[[int | None], list[str]]) -> None:
-    lines = shown(40)
+def test_nothing_is_lost_on_a_narrow_terminal(text: Callable[[int | None], list[str]]) -> None:
+    lines = text(40)
     assert max(map(len, lines)) <= 40
     assert "".join(line.partition("  ")[0] for line in lines[2:5]).startswith(ROWS[0][0])
 
 
-def test_a_pipe_gets_every_column_whole(shown: Callable[[int | None], list[str]]) -> None:
-    head, *rows = shown(None)
+def test_a_pipe_gets_every_column_whole(text: Callable[[int | None], list[str]]) -> None:
+    head, *rows = text(None)
     assert head.split() == [*COLUMNS]
     assert rows[0].split() == ["2.10.0-cuda12.8-cudnn9-runtime-debian12", "passed", "64", "235.4", "s"]
 

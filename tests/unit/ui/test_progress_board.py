@@ -21,11 +21,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def test_a_long_step_is_cut_and_the_rest_of_the_row_is_not(terminal: io.StringIO) -> None:
-    with board(2, doing="testing") as shown:
-        shown.start("another", "begins")
-        shown.start(NAME, "begins")
-        shown.look(NAME, STEP)
-        shown.end("another", "passed", good=True)  # a printed line draws the rows again
+    with board(2, doing="testing") as progress:
+        progress.start("another", "begins")
+        progress.start(NAME, "begins")
+        progress.look(NAME, STEP)
+        progress.end("another", "passed", good=True)  # a printed line draws the rows again
     rows = [line for line in re.split(r"\r|\n|\x1b\[2K", terminal.getvalue()) if "81 %" in line]
     assert rows
     for row in rows:
@@ -34,9 +34,9 @@ def test_a_long_step_is_cut_and_the_rest_of_the_row_is_not(terminal: io.StringIO
 
 
 def test_what_ended_stays_and_an_empty_line_parts_it_from_the_result(terminal: io.StringIO) -> None:
-    with board(1, doing="testing") as shown:
-        shown.start(NAME, "begins")
-        shown.end(NAME, "passed", good=True)
+    with board(1, doing="testing") as progress:
+        progress.start(NAME, "begins")
+        progress.end(NAME, "passed", good=True)
     text = re.sub(r"\x1b\[\?25[lh]", "", terminal.getvalue())
     assert f"✓ {NAME}: passed [1/1]\n" in text
     assert re.search(r"\n\n\Z|\n(\r?\x1b\[2K)+\r?\n\Z", text)

@@ -11,7 +11,7 @@ from entrypoints.pytorch.payloads import expected as payload
 from tests.unit.conftest import cpu_pins, cuda_pins, image, init_image, lock_for
 from torchbake.checks.verdict import CheckResult, Outcome, remedies
 from torchbake.core.problem import Problem, unknown
-from torchbake.engine.runner import Ended
+from torchbake.engine.runner import ContainerEnd
 from torchbake.errors import RegistryError
 from torchbake.oci.labels import VERSIONS as KEYS
 from torchbake.oci.labels import versions_in
@@ -19,15 +19,15 @@ from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest, sha256
 from torchbake.oci.reference import Repository
 from torchbake.oci.tag_names import ImmutableTag
 from torchbake.registry.client import Registry
-from torchbake.registry.transport import StatusError, Transport
+from torchbake.registry.transport import RegistryTransport, StatusError
 from torchbake.release.record import Record
 from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import disagreements, most_exact, parse_expected
-from torchbake.validate.facts import Image, Piece, Revision, Served, Shelf, Signatures
+from torchbake.validate.facts import Piece, Revision, ServedImage, ServedTag, Shelf, Signatures
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import Promise, current_of, judge, judge_reference, promise_of, wrong_labels
 from torchbake.validate.judge_attestations import signed_digests
-from torchbake.validate.pull import Idle, Question, judge_release, not_run
+from torchbake.validate.pull import InspectionRequest, NoInspection, judge_release, not_run
 
 SPEC = image()
 LOCK = lock_for(SPEC, cuda_pins())
@@ -40,10 +40,13 @@ NO_KEY = "no --key and no --identity was given"
 REPOSITORY = "registry.example.com/acme/pytorch"
 
 
-def served(tag: str, digest: str = "sha256:r0", labels: Mapping[str, str] = LABELS) -> Served:
-    pieces = (Piece(digest="sha256:layer", size=10, found=10), Piece(digest="sha256:config", size=2, found=2))
-    found = Image(digest=digest, platforms=("linux/amd64",), labels=labels, pieces=pieces)
-    return Served(tag=tag, digest=digest, image=found)
+def served(tag: str, digest: str = "sha256:r0", labels: Mapping[str, str] = LABELS) -> ServedTag:
+    pieces = (
+        Piece(digest="sha256:layer", size=10, actual_size=10),
+        Piece(digest="sha256:config", size=2, actual_size=2),
+    )
+    actual = ServedImage(digest=digest, platforms=("linux/amd64",), labels=labels, pieces=pieces)
+    return ServedTag(tag=tag, digest=digest, image=actual)
 
 
 def record(number: int, digest: str, inputs: str = "sha256:a", **more: object) -> Record:
@@ -57,13 +60,13 @@ def record(number: int, digest: str, inputs: str = "sha256:a", **more: object) -
 
 def revision(number: int, labels: Mapping[str, str] = LABELS) -> Revision:
     tag, digest = ImmutableTag(name=SPEC.id, revision=number), f"sha256:r{number}"
-    return Revision(tag=tag, served=served(str(tag), digest, labels), record=record(number, digest, labels[INPUTS]))
+    return Revision(tag=tag, tag_answer=served(str(tag), digest, labels), record=record(number, digest, labels[INPUTS]))
 
 
-def shelf(*revisions: Revision, points: Mapping[str, Served] | None = None) -> Shelf:
+def shelf(*revisions: Revision, points: Mapping[str, ServedTag] | None = None) -> Shelf:
     """All rolling tags at the newest revision, but for those of ``points``."""
-    newest = revisions[-1].served if revisions else None
-    tags = {tag: replace(newest, tag=tag) if newest else Served(tag=tag) for tag in TAGS}
+    newest = revisions[-1].tag_answer if revisions else None
+    tags = {tag: replace(newest, tag=tag) if newest else ServedTag(tag=tag) for tag in TAGS}
     return Shelf(repository=REPOSITORY, tags=tags | dict(points or {}), revisions=revisions)
 
 
@@ -75,8 +78,10 @@ def outcomes(checks: tuple[CheckResult, ...], outcome: Outcome) -> dict[str, str
     return {check.id.partition(".")[2]: check.text for check in checks if check.outcome is outcome}
 
 
-def failures(found: Shelf, promise: Promise = PROMISE, known: tuple[str, ...] = (OTHER,)) -> dict[str, dict[str, str]]:
-    judged = judge(promise, found, {}, known)
+def failures(
+    value: Shelf, promise: Promise = PROMISE, known_names: tuple[str, ...] = (OTHER,)
+) -> dict[str, dict[str, str]]:
+    judged = judge(promise, value, {}, known_names)
     failed = {tag: outcomes(checks, Outcome.FAILED) for tag, checks in judged.items()}
     return {tag: checks for tag, checks in failed.items() if checks}
 
@@ -94,7 +99,7 @@ def test_nothing_is_wrong() -> None:
         assert {**outcomes(checks, Outcome.NOT_RUN), **older} == unknown | older
 
 
-def other(tag: str, **labels: str) -> Served:
+def other(tag: str, **labels: str) -> ServedTag:
     own = {"org.torchbake.id": OTHER, "org.torchbake.torch": "2.9.1", "org.torchbake.cuda": "12.8.90", **labels}
     return served(tag, "sha256:other", own)
 
@@ -109,8 +114,8 @@ def test_a_tag_moved_by_hand_is_told_where_it_belongs() -> None:
 
 
 def test_the_next_steps_are_told_once() -> None:
-    moved = {tag: other(tag) for tag in ("latest", "cuda12")} | {"2.10": Served(tag="2.10")}
-    judged = judge(PROMISE, shelf(revision(0), points=moved), {})
+    answers = {tag: other(tag) for tag in ("latest", "cuda12")} | {"2.10": ServedTag(tag="2.10")}
+    judged = judge(PROMISE, shelf(revision(0), points=answers), {})
     steps = remedies(check for checks in judged.values() for check in checks)
     assert steps == (f"Put it there: nox -s promote -- {SPEC.id} --registry registry.example.com/acme --to 0",)
     judged = judge(PROMISE, shelf(), {})
@@ -135,7 +140,7 @@ def test_a_newer_image_that_the_matrix_does_not_know_is_not_judged() -> None:
 
 
 def test_after_a_rollback_the_older_revision_is_the_current_one() -> None:
-    first = revision(0).served
+    first = revision(0).tag_answer
     back = shelf(revision(0), revision(1), points={tag: replace(first, tag=tag) for tag in TAGS})
     assert failures(replace(back, went_back=True)) == {}
     half = shelf(revision(0), revision(1), points={SPEC.id: replace(first, tag=SPEC.id)})
@@ -146,17 +151,17 @@ def test_after_a_rollback_the_older_revision_is_the_current_one() -> None:
 
 def test_a_revision_that_was_overwritten_is_found_and_no_tag_with_it() -> None:
     one = revision(0)
-    found = shelf(one)
-    found = replace(found, revisions=(replace(one, served=replace(other(str(one.tag)), tag=str(one.tag))),))
-    assert failures(found).keys() == {f"{SPEC.id}-r0"}
-    reason = failures(found)[f"{SPEC.id}-r0"]["immutable"]
+    value = shelf(one)
+    value = replace(value, revisions=(replace(one, tag_answer=replace(other(str(one.tag)), tag=str(one.tag))),))
+    assert failures(value).keys() == {f"{SPEC.id}-r0"}
+    reason = failures(value)[f"{SPEC.id}-r0"]["immutable"]
     assert reason == f"{SPEC.id}-r0 was overwritten: r0 was released, and it is {OTHER} (other) now"
 
 
 def test_a_revision_that_is_gone() -> None:
     one = revision(0)
-    found = replace(shelf(one), revisions=(replace(one, served=Served(tag=str(one.tag))),))
-    assert failures(found) == {str(one.tag): {"exists": f"{one.tag} was released on 2026-01-02, and is gone"}}
+    value = replace(shelf(one), revisions=(replace(one, tag_answer=ServedTag(tag=str(one.tag))),))
+    assert failures(value) == {str(one.tag): {"exists": f"{one.tag} was released on 2026-01-02, and is gone"}}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +181,7 @@ def test_a_release_record_that_is_not_what_it_should_be(change: Mapping[str, obj
 
 def test_the_newest_release_is_finished_when_its_own_tag_is_at_it_or_somebody_went_back() -> None:
     old, new = revision(0), revision(1)
-    left = shelf(old, new, points={tag: replace(old.served, tag=tag) for tag in TAGS})
+    left = shelf(old, new, points={tag: replace(old.tag_answer, tag=tag) for tag in TAGS})
     assert failures(left).keys() == {f"{SPEC.id}-r1"}
     reason = failures(left)[f"{SPEC.id}-r1"]["record"]
     assert "was begun at 2026-01-02T03:04:05+00:00, and is not finished" in reason
@@ -186,7 +191,7 @@ def test_the_newest_release_is_finished_when_its_own_tag_is_at_it_or_somebody_we
     for state, finished in (("released", True), ("begun", False)):
         earlier = replace(new, record=record(1, "sha256:r1", state=state))
         assert (failures(replace(left, revisions=(old, earlier))) == {}) == finished
-    silent = Served(tag=SPEC.id, answer_problem=Problem(reason="it does not answer"))
+    silent = ServedTag(tag=SPEC.id, answer_problem=Problem(reason="it does not answer"))
     assert f"{SPEC.id}-r1" not in failures(replace(left, tags={**left.tags, SPEC.id: silent}))
     stranger = other(SPEC.id)
     assert f"{SPEC.id}-r1" not in failures(replace(left, tags={**left.tags, SPEC.id: stranger}))
@@ -199,13 +204,13 @@ def test_an_older_release_that_was_never_finished_is_let_be() -> None:
 
 def test_a_registry_that_lists_no_tags_is_judged_by_the_own_tag() -> None:
     tags = {tag: served(tag) for tag in TAGS} | {"latest": other("latest")}
-    found = Shelf(repository=REPOSITORY, tags=tags, list_problem=Problem(reason="it refuses"))
-    assert failures(found).keys() == {"latest"}
-    own = outcomes(judge(PROMISE, found, {})[SPEC.id], Outcome.NOT_RUN)
+    value = Shelf(repository=REPOSITORY, tags=tags, list_problem=Problem(reason="it refuses"))
+    assert failures(value).keys() == {"latest"}
+    own = outcomes(judge(PROMISE, value, {})[SPEC.id], Outcome.NOT_RUN)
     assert own["rolling"].endswith("it refuses")
-    assert {*signed_digests(found)} == {one.digest for one in tags.values()}
-    unsigned = Signatures(problems={digest: Problem(reason="nobody signed it") for digest in signed_digests(found)})
-    signed = {tag: outcomes(checks, Outcome.FAILED) for tag, checks in judge(PROMISE, found, {}, (), unsigned).items()}
+    assert {*signed_digests(value)} == {one.digest for one in tags.values()}
+    unsigned = Signatures(problems={digest: Problem(reason="nobody signed it") for digest in signed_digests(value)})
+    signed = {tag: outcomes(checks, Outcome.FAILED) for tag, checks in judge(PROMISE, value, {}, (), unsigned).items()}
     assert all("nobody signed it" in checks["signature"] for checks in signed.values())
 
 
@@ -261,12 +266,12 @@ def test_an_init_image_is_promised_by_its_release() -> None:
 
 def test_a_reference_is_judged_by_what_is_expected() -> None:
     one = served("cuda12")
-    wanted = {"torch": "2.10.0", "cuda": "12"}
-    assert outcomes(judge_reference(one, wanted, {}, REPOSITORY), Outcome.FAILED) == {}
+    expected_values = {"torch": "2.10.0", "cuda": "12"}
+    assert outcomes(judge_reference(one, expected_values, {}, REPOSITORY), Outcome.FAILED) == {}
     failed = outcomes(judge_reference(one, {"torch": "2.9.1", "cuda": None}, {}, REPOSITORY), Outcome.FAILED)
     assert failed == {"labels": "by its labels torch is 2.10.0, not 2.9.1; by its labels cuda is 12.8.90, not absent"}
     unlabelled = served("cuda12", labels={})
-    untold = outcomes(judge_reference(unlabelled, wanted, {}, REPOSITORY), Outcome.NOT_RUN)
+    untold = outcomes(judge_reference(unlabelled, expected_values, {}, REPOSITORY), Outcome.NOT_RUN)
     assert untold["labels"] == "no label names a version"
     assert "--expect" in outcomes(judge_reference(one, {}, {}, REPOSITORY), Outcome.NOT_RUN)["labels"]
 
@@ -278,9 +283,9 @@ VERSIONS = st.dictionaries(
 
 @given(VERSIONS, VERSIONS)
 def test_versions_agree_by_the_rules_of_the_payload(
-    expected: dict[str, str | None], found: dict[str, str | None]
+    expected: dict[str, str | None], matches: dict[str, str | None]
 ) -> None:
-    assert bool(disagreements(expected, found)) == bool(payload.disagreements(expected, found))
+    assert bool(disagreements(expected, matches)) == bool(payload.disagreements(expected, matches))
 
 
 @given(VERSIONS)
@@ -295,13 +300,13 @@ def test_what_must_be_inside_never_contradicts_the_promise(versions: dict[str, s
 def test_a_tag_passes_only_where_the_own_tag_is(places: list[str]) -> None:
     """Whatever the tags point at: none but what points at the own tag's revision is good."""
     revisions = tuple(map(revision, range(3)))
-    make: dict[str, Callable[[str], Served]] = {
-        "none": lambda tag: Served(tag=tag),
-        "silent": lambda tag: Served(tag=tag, answer_problem=Problem(reason="…")),
+    make: dict[str, Callable[[str], ServedTag]] = {
+        "none": lambda tag: ServedTag(tag=tag),
+        "silent": lambda tag: ServedTag(tag=tag, answer_problem=Problem(reason="…")),
         "other": other,
     }
     tags = {
-        tag: make[place](tag) if place in make else replace(revisions[int(place[1])].served, tag=tag)
+        tag: make[place](tag) if place in make else replace(revisions[int(place[1])].tag_answer, tag=tag)
         for tag, place in zip(TAGS, places, strict=True)
     }
     failed = failures(replace(shelf(*revisions, points=tags), went_back=True))
@@ -323,32 +328,34 @@ def test_an_expectation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "words"),
+    ("end", "words"),
     [
-        (Ended(name="node0", code=0, stdout="volume-permissions 1.0.0\n"), ""),
-        (Ended(name="node0", code=0, stdout="volume-permissions 1.0.1\n"), "it is 1.0.1, not 1.0.0"),
-        (Ended(name="node0", code=0), "it is of no version"),
-        (Ended(name="node0", code=3, stdout="volume-permissions 1.0.0\n"), "--version ended with 3"),
+        (ContainerEnd(name="node0", code=0, stdout="volume-permissions 1.0.0\n"), ""),
+        (ContainerEnd(name="node0", code=0, stdout="volume-permissions 1.0.1\n"), "it is 1.0.1, not 1.0.0"),
+        (ContainerEnd(name="node0", code=0), "it is of no version"),
+        (ContainerEnd(name="node0", code=3, stdout="volume-permissions 1.0.0\n"), "--version ended with 3"),
     ],
 )
-def test_the_release_that_an_init_image_names(ended: Ended, words: str) -> None:
-    result = judge_release(ended, "1.0.0")
+def test_the_release_that_an_init_image_names(end: ContainerEnd, words: str) -> None:
+    result = judge_release(end, "1.0.0")
     assert (result.outcome is Outcome.PASSED) == (not words)
     assert words in result.reason
 
 
 def test_a_problem_of_its_own_comes_before_the_reason_of_all() -> None:
-    question = Question(
+    question = InspectionRequest(
         repository=Repository(host="h", path="p"), digest="d", labels={}, expected={}, problem=unknown("not whole")
     )  # fmt: skip
-    assert {check.reason for check in Idle(reason="--no-pull").look_into(question, lambda _: None)} == {"not whole"}
+    assert {check.reason for check in NoInspection(reason="--no-pull").look_into(question, lambda _: None)} == {
+        "not whole"
+    }
 
 
 class Fake(Registry):
     """A registry of manifests and blobs in memory; a tag in ``silent`` gets no answer."""
 
     def __init__(self, *, silent: tuple[str, ...] = (), refuses: int = 0) -> None:
-        super().__init__(Transport("h"), Repository(host="h", path="acme/pytorch"))
+        super().__init__(RegistryTransport("h"), Repository(host="h", path="acme/pytorch"))
         self.silent, self.refuses = silent, refuses
         self.manifests: dict[str, Manifest] = {}
         self.blobs: dict[str, bytes] = {}
@@ -373,8 +380,8 @@ class Fake(Registry):
     def digest(self, tag: str) -> str | None:
         if tag in self.silent:
             raise RegistryError("it does not answer")
-        found = self.manifests.get(tag)
-        return found.digest if found else None
+        manifest = self.manifests.get(tag)
+        return manifest.digest if manifest else None
 
     def manifest(self, key: str) -> Manifest | None:
         self.requests.append(key)
@@ -397,37 +404,37 @@ def test_a_survey_asks_for_each_digest_once_and_goes_on_after_silence() -> None:
     registry = Fake(silent=("b",))
     for tag in "abc":
         registry.add(tag, CONFIG)
-    found = Survey(registry).shelf(("a", "b", "c", "d"))
-    assert {tag: (bool(one.image), reason_of(one.answer_problem)) for tag, one in found.tags.items()} == {
+    value = Survey(registry).shelf(("a", "b", "c", "d"))
+    assert {tag: (bool(one.image), reason_of(one.answer_problem)) for tag, one in value.tags.items()} == {
         "a": (True, ""), "b": (False, "it does not answer"), "c": (True, ""), "d": (False, ""),
     }  # fmt: skip
     assert len(registry.requests) == 1
-    assert found.tags["a"].image
-    assert (found.tags["a"].image.labels, found.tags["a"].image.platforms) == ({"a": "b"}, ("linux/amd64",))
+    assert value.tags["a"].image
+    assert (value.tags["a"].image.labels, value.tags["a"].image.platforms) == ({"a": "b"}, ("linux/amd64",))
 
 
 def test_a_survey_of_a_registry_that_lists_no_tags() -> None:
     registry = Fake(refuses=403)
     registry.add("a", CONFIG)
-    found = Survey(registry).shelf(("a",))
-    assert (reason_of(found.list_problem), found.revisions) == ("it refuses to list", ())
-    assert found.tags["a"].image
+    value = Survey(registry).shelf(("a",))
+    assert (reason_of(value.list_problem), value.revisions) == ("it refuses to list", ())
+    assert value.tags["a"].image
 
 
 @pytest.mark.parametrize("status", [429, 500, 504])
 def test_a_registry_that_lists_no_tags_for_now_says_nothing_of_any(status: int) -> None:
     registry = Fake(refuses=status)
     registry.add("a", CONFIG)
-    found = Survey(registry).shelf(("a",))
-    assert reason_of(found.tags["a"].answer_problem) == "it refuses to list"
+    value = Survey(registry).shelf(("a",))
+    assert reason_of(value.tags["a"].answer_problem) == "it refuses to list"
 
 
 def test_a_revision_is_known_by_its_record_when_it_is_gone() -> None:
     registry = Fake()
     registry.add("a-r0", CONFIG)
     registry.add("a-r2.release", CONFIG)
-    found = Survey(registry).shelf(("a",)).revisions
-    assert [(str(one.tag), one.served.digest is None, one.problem is not None) for one in found] == [
+    revisions = Survey(registry).shelf(("a",)).revisions
+    assert [(str(one.tag), one.tag_answer.digest is None, one.problem is not None) for one in revisions] == [
         ("a-r0", False, False), ("a-r2", True, True),
     ]  # fmt: skip
 
@@ -436,9 +443,9 @@ def test_a_revision_is_known_by_its_record_when_it_is_gone() -> None:
 def test_a_config_of_any_shape_is_a_fact(config: bytes) -> None:
     registry = Fake()
     registry.add("a", config)
-    found = Survey(registry).look_up("a").image
-    assert found
-    assert (found.platforms, dict(found.labels)) == ((), {})
+    actual = Survey(registry).look_up("a").image
+    assert actual
+    assert (actual.platforms, dict(actual.labels)) == ((), {})
 
 
 @pytest.mark.parametrize(
@@ -460,13 +467,13 @@ def test_the_image_of_an_index_is_the_one_for_amd64() -> None:
         {"digest": child.digest, "size": len(child.data), "platform": platforms[1]},
     ]
     registry.add("a", CONFIG, mediaType=INDEX, manifests=entries)
-    found = Survey(registry).look_up("a").image
-    assert found
-    assert found.digest == child.digest
+    actual = Survey(registry).look_up("a").image
+    assert actual
+    assert actual.digest == child.digest
     registry.add("b", CONFIG, mediaType=INDEX, manifests=entries[:1])
-    found = Survey(registry).look_up("b").image
-    assert found
-    assert found.platforms == ("linux/arm64",)
+    actual = Survey(registry).look_up("b").image
+    assert actual
+    assert actual.platforms == ("linux/arm64",)
 
 
 def test_the_words_of_the_command_line_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:

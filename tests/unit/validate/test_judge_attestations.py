@@ -34,9 +34,9 @@ from torchbake.errors import SignatureError, UsageError
 from torchbake.oci.manifest import sha256
 from torchbake.oci.tag_names import PROVENANCE, RECORD, SBOM
 from torchbake.registry import cosign as signature
-from torchbake.registry.cosign import Cosign, CosignSigner, CosignVerifier, Idle, Trust
+from torchbake.registry.cosign import Cosign, CosignSigner, CosignVerifier, NoCosign, Trust
 from torchbake.release.provenance import BUILD_TYPE, provenance_text
-from torchbake.validate.facts import Attached, Image, Revision, Served, Shelf, Signatures
+from torchbake.validate.facts import Attachment, Revision, ServedImage, ServedTag, Shelf, Signatures
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import judge, judge_reference
 from torchbake.validate.judge_attestations import signed_digests, signed_parts
@@ -53,21 +53,23 @@ def release(
     *,
     sbom: object = SBOM_TEXT,
     provenance: str = PROVENANCE_OF,
-    changed: Mapping[str, Attached] | None = None,
+    changed: Mapping[str, Attachment] | None = None,
 ) -> Revision:
     """Return a revision with all artifacts, of which ``changed`` were replaced."""
     digest = f"sha256:r{number}"
     texts = {SBOM: json.dumps(sbom), PROVENANCE: provenance.replace('"r0"', f'"r{number}"')}
-    attached = {
-        name: Attached(digest=f"sha256:{name}{number}", subject=digest, data=text.encode())
+    attachments = {
+        name: Attachment(digest=f"sha256:{name}{number}", subject=digest, data=text.encode())
         for name, text in texts.items()
     }
-    written = record(number, digest).model_copy(
-        update={"attached": {name: one.digest for name, one in attached.items()}, "listed": True}
+    output_text = record(number, digest).model_copy(
+        update={"attached": {name: one.digest for name, one in attachments.items()}, "listed": True}
     )
-    attached[RECORD] = Attached(digest=f"sha256:record{number}", subject=digest)
-    listed = frozenset(one.digest for one in attached.values() if one.digest)
-    return replace(revision(number), record=written, attached={**attached, **(changed or {})}, referrers=listed)
+    attachments[RECORD] = Attachment(digest=f"sha256:record{number}", subject=digest)
+    listed = frozenset(one.digest for one in attachments.values() if one.digest)
+    return replace(
+        revision(number), record=output_text, attachments={**attachments, **(changed or {})}, referrers=listed
+    )
 
 
 ODD = Problem(reason="it is something else")
@@ -88,46 +90,46 @@ def test_artifacts_that_are_not_listed_with_their_image_are_named() -> None:
     assert judged(shelf(silent), Outcome.NOT_RUN)[TAG]["referrers"] == "it does not answer"
 
 
-def judged(found: Shelf, outcome: Outcome, signatures: Signatures | None = None) -> dict[str, dict[str, str]]:
+def judged(value: Shelf, outcome: Outcome, signatures: Signatures | None = None) -> dict[str, dict[str, str]]:
     """Reasons of checks that ended so, by tag."""
-    given = (signatures,) if signatures else ()
-    checks = judge(PROMISE, found, {}, (), *given)
+    arguments = (signatures,) if signatures else ()
+    checks = judge(PROMISE, value, {}, (), *arguments)
     return {tag: reasons for tag, reasons in ((tag, outcomes(of, outcome)) for tag, of in checks.items()) if reasons}
 
 
-def failed(found: Shelf) -> dict[str, str]:
+def failed(value: Shelf) -> dict[str, str]:
     """Return the failures of the oldest revision, and check that no other has failures."""
-    wrong = judged(found, Outcome.FAILED)
+    wrong = judged(value, Outcome.FAILED)
     assert wrong.keys() <= {TAG}
     return wrong.get(TAG, {})
 
 
 def test_what_was_released_is_good() -> None:
-    found = shelf(release())
-    assert judged(found, Outcome.FAILED) == {}
-    passed = judged(found, Outcome.PASSED)
+    value = shelf(release())
+    assert judged(value, Outcome.FAILED) == {}
+    passed = judged(value, Outcome.PASSED)
     assert {"sbom", "provenance"} <= passed[TAG].keys()
     assert not any({"sbom", "provenance"} & passed[tag].keys() for tag in TAGS)  # they belong to the release
 
 
 @pytest.mark.parametrize(
-    ("attached", "words"),
+    ("attachment", "words"),
     [
-        (Attached(), "is not there; sbom0 was released"),
+        (Attachment(), "is not there; sbom0 was released"),
         (
-            Attached(digest="sha256:x", subject="sha256:r0", data=b"{}"),
+            Attachment(digest="sha256:x", subject="sha256:r0", data=b"{}"),
             "sbom0 was released, and it is x now",
         ),
         (
-            Attached(digest="sha256:sbom0", problem=ODD),
+            Attachment(digest="sha256:sbom0", problem=ODD),
             "cannot be read: it is something else",
         ),
-        (Attached(digest="sha256:sbom0", subject="sha256:y"), "is of y, not of r0"),
-        (Attached(digest="sha256:sbom0"), "is of nothing, not of r0"),
+        (Attachment(digest="sha256:sbom0", subject="sha256:y"), "is of y, not of r0"),
+        (Attachment(digest="sha256:sbom0"), "is of nothing, not of r0"),
     ],
 )
-def test_an_artifact_that_is_not_the_one_that_was_released(attached: Attached, words: str) -> None:
-    wrong = failed(shelf(release(changed={SBOM: attached})))
+def test_an_artifact_that_is_not_the_one_that_was_released(attachment: Attachment, words: str) -> None:
+    wrong = failed(shelf(release(changed={SBOM: attachment})))
     assert wrong.keys() == {"sbom"}
     first, step = wrong["sbom"].splitlines()
     assert first.startswith(f"{TAG}.sbom ")
@@ -136,7 +138,7 @@ def test_an_artifact_that_is_not_the_one_that_was_released(attached: Attached, w
 
 
 def test_the_artifact_of_an_older_revision_is_put_back_by_hand() -> None:
-    old = release(0, changed={PROVENANCE: Attached(digest="sha256:x")})
+    old = release(0, changed={PROVENANCE: Attachment(digest="sha256:x")})
     wrong = failed(shelf(old, release(1)))
     assert wrong["provenance"].splitlines()[1] == (
         f"Put it there: oras tag {REPOSITORY}@sha256:provenance0 {TAG}.provenance"
@@ -167,15 +169,15 @@ def test_an_sbom_that_is_not_the_images(sbom: object, words: str) -> None:
 
 
 def test_an_sbom_that_nobody_can_walk_through_is_none() -> None:
-    deep = Attached(digest="sha256:sbom0", subject="sha256:r0", data=b"[" * 200_000)
+    deep = Attachment(digest="sha256:sbom0", subject="sha256:r0", data=b"[" * 200_000)
     assert "is not a CycloneDX" in failed(shelf(release(changed={SBOM: deep})))["sbom"]
 
 
 def test_an_image_without_torch_needs_none_in_its_sbom() -> None:
     labels = {key: value for key, value in LABELS.items() if key != "org.torchbake.torch"}
     one = release(sbom={"bomFormat": "CycloneDX"})
-    assert one.served.image
-    bare = replace(one, served=replace(one.served, image=replace(one.served.image, labels=labels)))
+    assert one.tag_answer.image
+    bare = replace(one, tag_answer=replace(one.tag_answer, image=replace(one.tag_answer.image, labels=labels)))
     assert "sbom" in judged(shelf(bare), Outcome.PASSED)[TAG]
 
 
@@ -224,7 +226,7 @@ def test_without_a_record_or_after_an_overwrite_nothing_is_compared() -> None:
     lost = replace(release(), record=None)
     reasons = judged(shelf(lost), Outcome.NOT_RUN)[TAG]
     assert reasons["sbom"] == reasons["provenance"] == "there is no release record to compare with"
-    stranger = replace(release(), served=served(TAG, "sha256:other"))
+    stranger = replace(release(), tag_answer=served(TAG, "sha256:other"))
     reasons = judged(shelf(stranger), Outcome.NOT_RUN)[TAG]
     assert reasons["sbom"] == reasons["provenance"] == "it is not what was released"
 
@@ -238,11 +240,11 @@ def test_everything_of_a_revision_is_to_be_signed_and_each_digest_once() -> None
         "release": "sha256:record0",
     }
     assert signed_parts(one) == parts
-    twice = replace(two, attached={**two.attached, SBOM: one.attached[SBOM]})
+    twice = replace(two, attachments={**two.attachments, SBOM: one.attachments[SBOM]})
     digests = signed_digests(shelf(one, twice))
     assert sorted(digests) == sorted({*parts.values(), "sha256:r1", "sha256:provenance1", "sha256:record1"})
-    gone = replace(one, served=Served(tag=TAG), attached={**one.attached, SBOM: Attached()})
-    assert signed_parts(gone).keys() == {"provenance", "release"}
+    lost_items = replace(one, tag_answer=ServedTag(tag=TAG), attachments={**one.attachments, SBOM: Attachment()})
+    assert signed_parts(lost_items).keys() == {"provenance", "release"}
 
 
 def _signatures(*revisions: Revision, **problems: str) -> Signatures:
@@ -252,15 +254,15 @@ def _signatures(*revisions: Revision, **problems: str) -> Signatures:
 
 
 def test_signatures_that_hold() -> None:
-    found = shelf(release())
-    passed = judged(found, Outcome.PASSED, _signatures(release()))
+    value = shelf(release())
+    passed = judged(value, Outcome.PASSED, _signatures(release()))
     assert passed.keys() == {*TAGS, TAG}
     assert all("signature" in checks for checks in passed.values())
 
 
 def test_an_image_that_is_not_signed_fails_at_each_of_its_tags() -> None:
-    found = shelf(release())
-    wrong = judged(found, Outcome.FAILED, _signatures(release(), r0="not signed"))
+    value = shelf(release())
+    wrong = judged(value, Outcome.FAILED, _signatures(release(), r0="not signed"))
     assert wrong.keys() == {*TAGS, TAG}
     assert {checks["signature"].splitlines()[0] for checks in wrong.values()} == {"image: not signed"}
     assert {checks["signature"].splitlines()[1] for checks in wrong.values()} == {
@@ -305,15 +307,15 @@ def test_what_was_not_asked_is_no_pass() -> None:
 
 
 def test_the_signature_of_a_tag_that_is_at_no_release_is_not_judged() -> None:
-    found = shelf(release(), points={"cuda12": served("cuda12", "sha256:other")})
+    value = shelf(release(), points={"cuda12": served("cuda12", "sha256:other")})
     signatures = _signatures(release())
-    assert judged(found, Outcome.NOT_RUN, signatures)["cuda12"]["signature"] == "it is not a release of this image"
-    assert judged(found, Outcome.FAILED, signatures).keys() == {"cuda12"}
+    assert judged(value, Outcome.NOT_RUN, signatures)["cuda12"]["signature"] == "it is not a release of this image"
+    assert judged(value, Outcome.FAILED, signatures).keys() == {"cuda12"}
 
 
 def test_the_signature_of_any_reference() -> None:
-    image = Image(digest="sha256:child", platforms=("linux/amd64",), labels={}, pieces=())
-    index = Served(tag="v1", digest="sha256:index", image=image)
+    image = ServedImage(digest="sha256:child", platforms=("linux/amd64",), labels={}, pieces=())
+    index = ServedTag(tag="v1", digest="sha256:index", image=image)
 
     def of(problem: str) -> dict[str, Outcome]:
         signatures = Signatures(problems={"sha256:index": Problem(reason=problem) if problem else None})
@@ -327,8 +329,8 @@ def test_the_signature_of_any_reference() -> None:
 
 
 def _survey(registry: Fake) -> Revision:
-    (found,) = Survey(registry).shelf((SPEC.id,)).revisions
-    return found
+    (actual,) = Survey(registry).shelf((SPEC.id,)).revisions
+    return actual
 
 
 def test_a_survey_reads_what_is_attached_to_an_image() -> None:
@@ -337,26 +339,26 @@ def test_a_survey_reads_what_is_attached_to_an_image() -> None:
     text = b'{"bomFormat": "CycloneDX"}'
     registry.blobs[sha256(text)] = text
     layer = {"digest": sha256(text), "size": len(text)}
-    attached = registry.add(f"{TAG}.sbom", b"{}", layers=[layer], subject={"digest": image.digest})
+    manifest = registry.add(f"{TAG}.sbom", b"{}", layers=[layer], subject={"digest": image.digest})
     empty = registry.add(f"{TAG}.provenance", b"{}")
     large = registry.add(f"{TAG}.release", b"{}", layers=[{**layer, "size": 2**40}])
-    found = _survey(registry)
-    assert found.attached[SBOM] == Attached(
-        digest=attached.digest, subject=image.digest, data=b'{"bomFormat": "CycloneDX"}'
+    actual = _survey(registry)
+    assert actual.attachments[SBOM] == Attachment(
+        digest=manifest.digest, subject=image.digest, data=b'{"bomFormat": "CycloneDX"}'
     )
-    assert found.attached[PROVENANCE].digest == empty.digest
-    unread = found.attached[PROVENANCE].problem
+    assert actual.attachments[PROVENANCE].digest == empty.digest
+    unread = actual.attachments[PROVENANCE].problem
     assert unread
     assert "holds nothing" in unread.reason
-    assert (found.attached[RECORD].digest, found.record) == (large.digest, None)
-    assert found.problem
-    assert "exceeds the 64 MiB limit" in found.problem.reason
+    assert (actual.attachments[RECORD].digest, actual.record) == (large.digest, None)
+    assert actual.problem
+    assert "exceeds the 64 MiB limit" in actual.problem.reason
 
 
 def test_a_survey_does_not_ask_for_what_is_not_listed() -> None:
     registry = Fake()
     registry.add(TAG, b'{"os": "linux"}')
-    assert _survey(registry).attached == {}
+    assert _survey(registry).attachments == {}
     assert len(registry.requests) == 1
 
 
@@ -397,7 +399,7 @@ def test_who_signs(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with pytest.raises(SignatureError, match="no --key"):
         signer_of(signing("--require-signature"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert signer_of(signing("--key", "k")) == Idle(skip_reason="cosign is not installed")
+    assert signer_of(signing("--key", "k")) == NoCosign(skip_reason="cosign is not installed")
     with pytest.raises(SignatureError, match="not installed"):
         signer_of(signing("--key", "k", "--require-signature"))
 
@@ -418,7 +420,7 @@ def test_who_verifies(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert verifier_of(verifying("--key", "k")).skip_reason == "cosign is not installed"
 
 
-SAID = "WARNING: Skipping tlog verification\n{error}\nerror during command execution: again\n"
+OUTPUT = "WARNING: Skipping tlog verification\n{error}\nerror during command execution: again\n"
 
 
 @pytest.mark.parametrize(
@@ -437,7 +439,7 @@ SAID = "WARNING: Skipping tlog verification\n{error}\nerror during command execu
 )
 def test_what_cosign_says_is_told_in_our_words(monkeypatch: pytest.MonkeyPatch, error: str, words: str) -> None:
     class Done:
-        returncode, stdout, stderr = 1, "", SAID.format(error=error)
+        returncode, stdout, stderr = 1, "", OUTPUT.format(error=error)
 
     started: list[Mapping[str, Any]] = []
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.validate.test_judge import PROMISE, SPEC, failures, outcomes, revision, served, shelf
 from torchbake.checks.verdict import Outcome
 from torchbake.core.problem import Problem, unknown
-from torchbake.validate.facts import Piece, Served, Shelf
+from torchbake.validate.facts import Piece, ServedTag, Shelf
 from torchbake.validate.judge import judge
 from torchbake.validate.judge_image import SILENT, served_whole
 
@@ -17,9 +17,9 @@ STEPS = ["registry.answers", "registry.exists", "registry.manifest", "registry.b
 
 
 def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
-    found = shelf(revision(0), points={"cuda12": Served(tag="cuda12", answer_problem=NO_ANSWER)})
-    assert failures(found) == {"cuda12": {"answers": "it does not answer"}}
-    rest = outcomes(judge(PROMISE, found, {})["cuda12"], Outcome.NOT_RUN)
+    value = shelf(revision(0), points={"cuda12": ServedTag(tag="cuda12", answer_problem=NO_ANSWER)})
+    assert failures(value) == {"cuda12": {"answers": "it does not answer"}}
+    rest = outcomes(judge(PROMISE, value, {})["cuda12"], Outcome.NOT_RUN)
     assert rest == dict.fromkeys(
         ("exists", "manifest", "blobs", "platform", "rolling", "labels", "signature", "pull", "versions"),
         "the registry did not answer",
@@ -34,8 +34,8 @@ def test_silence_is_told_as_silence_and_hides_no_other_tag() -> None:
     ],
 )
 def test_a_tag_that_serves_no_image(change: Mapping[str, object], check: str, words: str) -> None:
-    found = shelf(revision(0), points={"2.10": replace(served("2.10"), **change)})  # type: ignore[arg-type]
-    (failed,) = failures(found).values()
+    value = shelf(revision(0), points={"2.10": replace(served("2.10"), **change)})  # type: ignore[arg-type]
+    (failed,) = failures(value).values()
     assert failed.keys() == {check}
     assert words in failed[check]
 
@@ -47,7 +47,7 @@ def changed(**changes: object) -> Shelf:
 
 
 def test_blobs_that_are_not_there_or_not_whole() -> None:
-    pieces = tuple(Piece(digest=f"sha256:{size}", size=3, found=size) for size in (None, 2, 3))
+    pieces = tuple(Piece(digest=f"sha256:{size}", size=3, actual_size=size) for size in (None, 2, 3))
     reason = failures(changed(pieces=pieces))["2.10"]["blobs"]
     assert reason.splitlines() == ["2 of 3 blobs: sha256:None is not there", "sha256:2 has 2 bytes, not 3"]
 
@@ -59,23 +59,27 @@ def test_another_platform() -> None:
 
 
 def test_a_config_that_cannot_be_read_fails_once() -> None:
-    found = changed(config_problem=Problem(reason="it is something else"), labels={}, platforms=())
-    assert failures(found) == {"2.10": {"blobs": "it is something else"}}
-    assert "its config cannot be read" in outcomes(judge(PROMISE, found, {})["2.10"], Outcome.NOT_RUN)["labels"]
+    value = changed(config_problem=Problem(reason="it is something else"), labels={}, platforms=())
+    assert failures(value) == {"2.10": {"blobs": "it is something else"}}
+    assert "its config cannot be read" in outcomes(judge(PROMISE, value, {})["2.10"], Outcome.NOT_RUN)["labels"]
 
 
 @pytest.mark.parametrize(
-    ("found", "failed", "stop"),
+    ("answer", "failed", "stop"),
     [
         (served("a"), None, ""),
-        (Served(tag="a", answer_problem=NO_ANSWER), SILENT, "the registry did not answer"),
-        (Served(tag="a"), "registry.exists", "there is no such tag"),
-        (Served(tag="a", digest="sha256:r0", manifest_problem=NO_JSON), "registry.manifest", "its manifest is damaged"),
+        (ServedTag(tag="a", answer_problem=NO_ANSWER), SILENT, "the registry did not answer"),
+        (ServedTag(tag="a"), "registry.exists", "there is no such tag"),
+        (
+            ServedTag(tag="a", digest="sha256:r0", manifest_problem=NO_JSON),
+            "registry.manifest",
+            "its manifest is damaged",
+        ),
     ],
     ids=["whole", "silent", "missing", "damaged"],
 )
-def test_the_first_step_that_fails_stops_those_after_it(found: Served, failed: str | None, stop: str) -> None:
-    checks, why = served_whole(found, Problem(reason="a is not there"))
+def test_the_first_step_that_fails_stops_those_after_it(answer: ServedTag, failed: str | None, stop: str) -> None:
+    checks, why = served_whole(answer, Problem(reason="a is not there"))
     assert [check.id for check in checks] == STEPS
     assert why == (unknown(stop) if stop else None)
     at = STEPS.index(failed) if failed else len(STEPS)

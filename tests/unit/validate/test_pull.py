@@ -8,16 +8,16 @@ from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import Outcome
 from torchbake.oci.reference import Repository
 from torchbake.validate.judge import NOTHING_EXPECTED
-from torchbake.validate.pull import InEngine, Question
+from torchbake.validate.pull import EngineInspection, InspectionRequest
 
 
 @pytest.mark.parametrize("suite", [False, True])
 def test_of_a_suite_that_was_asked_for_it_is_told_that_it_did_not_run(suite: bool) -> None:
-    question = Question(
+    question = InspectionRequest(
         repository=Repository(host="h", path="a/b"), digest="sha256:1", labels={}, expected={}, problem=NOTHING_EXPECTED
     )
     nobody = cast(Any, None)
-    looker = InEngine(engine=nobody, session=Session(), suite=cast(Any, object()) if suite else None)
-    found = {check.id: check.outcome for check in looker.look_into(question, lambda _: None)}
+    looker = EngineInspection(engine=nobody, session=Session(), suite=cast(Any, object()) if suite else None)
+    matches = {check.id: check.outcome for check in looker.look_into(question, lambda _: None)}
     names = ["registry.pull", "registry.versions", *(["registry.suite"] if suite else [])]
-    assert found == dict.fromkeys(names, Outcome.NOT_RUN)
+    assert matches == dict.fromkeys(names, Outcome.NOT_RUN)

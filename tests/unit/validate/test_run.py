@@ -14,22 +14,22 @@ from tests.small import Small
 from tests.unit.conftest import cuda_pins, image, lock_for
 from tests.unit.engines import Box, Daemon
 from tests.unit.processes import interrupt
-from tests.unit.registries import Heard, MemoryRegistry, MemorySigner, Store
-from torchbake.checks.reports import Reports, Tested
+from tests.unit.registries import MemoryRegistry, MemorySigner, OnMessage, Store
+from torchbake.checks.reports import ImageResult, Reports
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.problem import Problem, unknown
 from torchbake.engine.runner import RUN
 from torchbake.errors import EngineError, RegistryError
 from torchbake.oci.reference import Reference
-from torchbake.registry.cosign import Idle as Unsigned
+from torchbake.registry.cosign import NoCosign as Unsigned
 from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
-from torchbake.release.record import Judgement
+from torchbake.release.record import RecordedVerdict
 from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.judge import Inside, promise_of
-from torchbake.validate.pull import PULL, VERSIONS, Idle, Look, Looker, Question
-from torchbake.validate.run import Foreign, Row, Subject, ValidateRun
+from torchbake.validate.pull import PULL, VERSIONS, InspectionRequest, Look, Looker, NoInspection
+from torchbake.validate.run import Foreign, MatrixSubject, ValidateRun, ValidationSubject
 
 PASSED, FAILED, NOT_RUN = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_RUN
 SPEC = image()
@@ -43,15 +43,15 @@ class Eyes(Looker):
     """A looker in memory. ``finds`` are the problems of images by digest; all others pass."""
 
     finds: dict[str, str] = field(default_factory=dict)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[InspectionRequest] = field(default_factory=list)
     during: Callable[[Look], None] = lambda look: look("versions inside")
     stopped: bool = False
 
-    def look_into(self, question: Question, look: Look) -> Inside:
+    def look_into(self, question: InspectionRequest, look: Look) -> Inside:
         self.questions.append(question)
         self.during(look)
-        found = self.finds.get(question.digest)
-        problem = question.problem or (Problem(reason=found) if found else None)
+        text = self.finds.get(question.digest)
+        problem = question.problem or (Problem(reason=text) if text else None)
         return tuple(CheckResult.of(name, problem) for name in (PULL, VERSIONS))
 
     def stop(self) -> None:
@@ -78,23 +78,25 @@ class Place:
         return Reports(folder=self.folder / "reports")
 
     def release(self, layer: str = "one", labels: Mapping[str, str] = LABELS) -> str:
-        made = self.small.make(labels, [layer.encode()])
-        verdict = Judgement(suite="s", started="now", outcome=PASSED, counts={"passed": 1})
-        candidate = Candidate(id=SPEC.id, digest=made.digest, labels=labels, tags=TAGS, verdict=verdict)
+        manifest = self.small.make(labels, [layer.encode()])
+        verdict = RecordedVerdict(suite="s", started="now", outcome=PASSED, counts={"passed": 1})
+        candidate = Candidate(id=SPEC.id, digest=manifest.digest, labels=labels, tags=TAGS, verdict=verdict)
         publisher = Publisher(MemoryRegistry(self.store), signer=self.key)
         publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
-        return made.digest
+        return manifest.digest
 
-    def row(self, heard: Heard = lambda *_: None, **changes: Any) -> Row:
-        given: dict[str, Any] = {"verifier": self.key, "known": frozenset({SPEC.id}), **changes}
-        return Row(promise=promise_of(SPEC, TAGS, LOCK), registry=MemoryRegistry(self.store, heard=heard), **given)
+    def row(self, message: OnMessage = lambda *_: None, **changes: Any) -> MatrixSubject:
+        arguments: dict[str, Any] = {"verifier": self.key, "known_ids": frozenset({SPEC.id}), **changes}
+        return MatrixSubject(
+            promise=promise_of(SPEC, TAGS, LOCK), registry=MemoryRegistry(self.store, message=message), **arguments
+        )
 
     def foreign(self, key: str, **expected: str) -> Foreign:
         registry = MemoryRegistry(self.store)
         reference = Reference(repository=registry.repository, tag=key)
         return Foreign(reference=reference, registry=registry, expected=expected)
 
-    def run(self, *subjects: Subject, jobs: int = 2, engine: bool = True) -> dict[str, Tested]:
+    def run(self, *subjects: ValidationSubject, jobs: int = 2, engine: bool = True) -> dict[str, ImageResult]:
         """Validate the subjects, and return the results by tag."""
         run = ValidateRun(
             looker=self.looker, reports=self.reports, session=self.session,
@@ -109,18 +111,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(folder=tmp_path)
 
 
-def failures(tested: Mapping[str, Tested]) -> dict[str, set[str]]:
-    found = {name: {check.id for check in one.checks if check.outcome is FAILED} for name, one in tested.items()}
-    return {name: checks for name, checks in found.items() if checks}
+def failures(results: Mapping[str, ImageResult]) -> dict[str, set[str]]:
+    matches = {name: {check.id for check in one.checks if check.outcome is FAILED} for name, one in results.items()}
+    return {name: checks for name, checks in matches.items() if checks}
 
 
 def test_what_was_released_is_good_tag_by_tag_and_every_tag_has_its_report(place: Place) -> None:
     digest = place.release()
-    tested = place.run(place.row())
-    assert list(tested) == [*TAGS, f"{SPEC.id}-r0"]
-    assert failures(tested) == {}
-    assert {check.outcome for one in tested.values() for check in one.checks} == {PASSED}
-    for one in tested.values():
+    results = place.run(place.row())
+    assert list(results) == [*TAGS, f"{SPEC.id}-r0"]
+    assert failures(results) == {}
+    assert {check.outcome for one in results.values() for check in one.checks} == {PASSED}
+    for one in results.values():
         assert one.verdict
         assert (one.outcome, one.verdict.digest, one.verdict.id) == (PASSED, digest, SPEC.id)
         assert place.reports.find(one.name, digest) == one.verdict
@@ -158,8 +160,8 @@ def test_a_lost_layer_is_told_of_and_such_an_image_is_not_pulled(place: Place) -
     digest = place.release()
     layer = place.store.manifests[digest].layers[0].digest
     del place.store.blobs[layer]
-    tested = place.run(place.row())
-    assert {"registry.blobs"} <= failures(tested)["latest"]
+    results = place.run(place.row())
+    assert {"registry.blobs"} <= failures(results)["latest"]
     assert isinstance(place.looker, Eyes)
     assert [question.problem for question in place.looker.questions] == [unknown("not all of it is there")]
 
@@ -167,26 +169,26 @@ def test_a_lost_layer_is_told_of_and_such_an_image_is_not_pulled(place: Place) -
 def test_what_is_inside_decides_too(place: Place) -> None:
     digest = place.release()
     place.looker = Eyes(finds={digest: "torch is 2.9.0"})
-    found = failures(place.run(place.row()))
-    assert set(found) == {*TAGS, f"{SPEC.id}-r0"}
-    assert {check for checks in found.values() for check in checks} == {PULL, VERSIONS}
+    matches = failures(place.run(place.row()))
+    assert set(matches) == {*TAGS, f"{SPEC.id}-r0"}
+    assert {check for checks in matches.values() for check in checks} == {PULL, VERSIONS}
 
 
 def test_a_signature_that_is_gone_fails_what_has_none_and_nothing_is_asked_without_a_key(place: Place) -> None:
     place.release()
     place.store.signed.clear()
     assert {"registry.signature"} == {check for checks in failures(place.run(place.row())).values() for check in checks}
-    tested = place.run(place.row(verifier=Unsigned(skip_reason="no key")))
-    assert failures(tested) == {}
-    reasons = {one.reason for tag in tested.values() for one in tag.checks if one.id == "registry.signature"}
+    results = place.run(place.row(verifier=Unsigned(skip_reason="no key")))
+    assert failures(results) == {}
+    reasons = {one.reason for tag in results.values() for one in tag.checks if one.id == "registry.signature"}
     assert reasons == {"no key"}
 
 
 def test_without_a_release_every_tag_of_the_image_is_missing(place: Place) -> None:
-    tested = place.run(place.row())
-    assert list(tested) == list(TAGS)
-    assert all("registry.exists" in checks for checks in failures(tested).values())
-    assert len(failures(tested)) == len(TAGS)
+    results = place.run(place.row())
+    assert list(results) == list(TAGS)
+    assert all("registry.exists" in checks for checks in failures(results).values())
+    assert len(failures(results)) == len(TAGS)
 
 
 def test_a_registry_that_is_silent_fails_every_tag_and_ends_no_other_subject(place: Place) -> None:
@@ -195,12 +197,12 @@ def test_a_registry_that_is_silent_fails_every_tag_and_ends_no_other_subject(pla
     def silence(*_: str) -> None:
         raise RegistryError("it does not answer")
 
-    subjects: list[Subject] = [place.row(silence), place.foreign("2.10")]
-    tested = ValidateRun(looker=place.looker, reports=place.reports, session=place.session, engine=None).run(
+    subjects: list[ValidationSubject] = [place.row(silence), place.foreign("2.10")]
+    results = ValidateRun(looker=place.looker, reports=place.reports, session=place.session, engine=None).run(
         subjects, jobs=1
     )
-    assert [one.outcome for one in tested] == [FAILED] * len(TAGS) + [PASSED]
-    assert {check.id for one in tested[:-1] for check in one.checks if check.outcome is FAILED} == {"registry.answers"}
+    assert [one.outcome for one in results] == [FAILED] * len(TAGS) + [PASSED]
+    assert {check.id for one in results[:-1] for check in one.checks if check.outcome is FAILED} == {"registry.answers"}
 
 
 @pytest.mark.parametrize(("expected", "wrong"), [({"torch": "2.10.0"}, False), ({"torch": "2.9.0"}, True), ({}, False)])
@@ -209,19 +211,19 @@ def test_any_reference_is_judged_by_what_is_expected_of_it(
 ) -> None:
     digest = place.release()
     subject = place.foreign("latest", **expected)
-    tested = place.run(subject)["latest"]
-    assert failures({"latest": tested}) == ({"latest": {"registry.labels"}} if wrong else {})
-    assert tested.verdict
-    assert (tested.name, tested.verdict.id, tested.verdict.digest) == (subject.name, "", digest)
+    result = place.run(subject)["latest"]
+    assert failures({"latest": result}) == ({"latest": {"registry.labels"}} if wrong else {})
+    assert result.verdict
+    assert (result.name, result.verdict.id, result.verdict.digest) == (subject.name, "", digest)
 
 
 def test_a_reference_that_is_not_there_has_a_verdict_and_a_report(place: Place) -> None:
-    tested = place.run(place.foreign("nothing"))["nothing"]
-    assert tested.verdict
-    assert tested.outcome is FAILED
-    assert tested.verdict.digest == "none"
-    assert tested.report
-    assert tested.report.exists()
+    result = place.run(place.foreign("nothing"))["nothing"]
+    assert result.verdict
+    assert result.outcome is FAILED
+    assert result.verdict.digest == "none"
+    assert result.report
+    assert result.report.exists()
 
 
 def test_an_engine_that_fails_is_one_subjects_problem(place: Place) -> None:
@@ -244,11 +246,11 @@ def test_an_engine_that_fails_is_one_subjects_problem(place: Place) -> None:
 
 def test_nobody_looks_inside_where_that_is_not_asked_for(place: Place) -> None:
     place.release()
-    place.looker = Idle(reason="--no-pull was given")
-    tested = place.run(place.row(), engine=False)
-    assert failures(tested) == {}
-    assert {one.outcome for one in tested.values()} == {PASSED}
-    inside = {check.reason for one in tested.values() for check in one.checks if check.id in (PULL, VERSIONS)}
+    place.looker = NoInspection(reason="--no-pull was given")
+    results = place.run(place.row(), engine=False)
+    assert failures(results) == {}
+    assert {one.outcome for one in results.values()} == {PASSED}
+    inside = {check.reason for one in results.values() for check in one.checks if check.id in (PULL, VERSIONS)}
     assert inside == {"--no-pull was given"}
 
 

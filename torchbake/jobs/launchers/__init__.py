@@ -31,7 +31,7 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream:
+class JobStream:
     """An output stream of a job, and the command that follows it.
 
     If the follower ends while ``running`` is true, it was cut off. The command then resumes with the arguments
@@ -45,11 +45,11 @@ class Stream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class JobStatus:
     """The state of a job. ``code`` is None until the job has ended. ``notes`` are shown to the user, each once."""
 
     code: int | None = None
-    streams: Sequence[Stream] = ()
+    streams: Sequence[JobStream] = ()
     notes: Sequence[str] = ()
 
 
@@ -80,7 +80,7 @@ class Launcher(ABC):
         """Return commands that print the state of the job; the first that succeeds counts."""
 
     @abstractmethod
-    def read(self, look: int, output: str) -> Seen:
+    def read(self, look: int, output: str) -> JobStatus:
         """Read the output of the command of `looks` with that number. Raises ValueError or LookupError."""
 
     @abstractmethod

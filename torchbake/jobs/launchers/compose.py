@@ -10,14 +10,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.jobs.launchers import Check, Command, Launcher, Seen, Stream, Tool
+from torchbake.jobs.launchers import Check, Command, JobStatus, JobStream, Launcher, Tool
 from torchbake.jobs.task import Task, grace_of, node_name
 
 _LABEL = "com.docker.compose"
-_ENDED = ("exited", "dead")
+_END_STATES = ("exited", "dead")
 
 
-class Compose(Launcher):
+class ComposeLauncher(Launcher):
     KEEPS = frozenset({"timeouts.job"})
 
     def __init__(self, task: Task, manifest: Path, text: str) -> None:
@@ -27,9 +27,9 @@ class Compose(Launcher):
 
     def checks(self) -> Sequence[Check]:
         name = self._job.name
-        taken = f"There are containers of a project {name} already: docker compose -p {name} down"
+        value = f"There are containers of a project {name} already: docker compose -p {name} down"
         command = ("docker", "ps", "--all", "--quiet", "--filter", f"label={_LABEL}.project={name}")
-        return (Check(command=command, refuse=lambda output: taken if output.strip() else ""),)
+        return (Check(command=command, refuse=lambda output: value if output.strip() else ""),)
 
     def prepare(self) -> Sequence[Command]:
         """Start the whole job: pulls and permissions take long, and `down` removes an incomplete start too."""
@@ -44,14 +44,14 @@ class Compose(Launcher):
         words = ("docker", "ps", "--all", "--no-trunc", "--filter", f"label={_LABEL}.project={self._job.name}")
         return ((*words, "--format", state),)
 
-    def read(self, look: int, output: str) -> Seen:
-        found = {each["service"]: each for each in map(json.loads, output.splitlines())}
-        first = found[node_name(self._job, 0)]
-        code = code_of(first["status"]) if first["state"] in _ENDED else None
-        running = any(each["state"] not in _ENDED for each in found.values())
+    def read(self, look: int, output: str) -> JobStatus:
+        matches = {each["service"]: each for each in map(json.loads, output.splitlines())}
+        first = matches[node_name(self._job, 0)]
+        code = code_of(first["status"]) if first["state"] in _END_STATES else None
+        running = any(each["state"] not in _END_STATES for each in matches.values())
         logs = (*self._compose, "logs", "--follow")
-        stream = Stream(name="logs", command=logs, running=running, again=("--since", "{seconds}s"))
-        return Seen(code=code, streams=(stream,))
+        stream = JobStream(name="logs", command=logs, running=running, again=("--since", "{seconds}s"))
+        return JobStatus(code=code, streams=(stream,))
 
     def cancel(self) -> Sequence[Command]:
         return ((*self._compose, "down", "--timeout", str(grace_of(self._job))),)

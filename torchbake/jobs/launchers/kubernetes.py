@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from torchbake.jobs.launchers import TIMED_OUT, Check, Command, Launcher, Seen, Stream, Tool
+from torchbake.jobs.launchers import TIMED_OUT, Check, Command, JobStatus, JobStream, Launcher, Tool
 from torchbake.jobs.targets._pod import CONTAINER
 from torchbake.jobs.task import Task, grace_of
 
@@ -25,7 +25,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 _SOON = ("ContainerCreating", "PodInitializing")  # normal reasons to wait
 
 
-class Kubernetes(Launcher):
+class KubernetesLauncher(Launcher):
     def __init__(self, task: Task, manifest: Path, text: str) -> None:
         self._job, self._manifest = task.job, str(manifest)
         objects = list(yaml.safe_load_all(text))
@@ -41,7 +41,7 @@ class Kubernetes(Launcher):
         """Refuse if a Job of the name exists: it cannot be changed, and its state would count for this job."""
         names = [name for name in self._objects if name.startswith("job/")]
         command = ("kubectl", "get", *names, "--ignore-not-found", "--output", "name")
-        return (Check(command=command, refuse=_taken),)
+        return (Check(command=command, refuse=_object_of),)
 
     def submit(self) -> Command:
         return ("kubectl", "apply", "--server-side", "--filename", self._manifest)
@@ -49,7 +49,7 @@ class Kubernetes(Launcher):
     def looks(self) -> Sequence[Command]:
         return (("kubectl", "get", "jobs,pods", "--selector", f"{_LABEL}={self._label}", "--output", "json"),)
 
-    def read(self, look: int, output: str) -> Seen:
+    def read(self, look: int, output: str) -> JobStatus:
         items = [item for item in json.loads(output)["items"] if _of_job(item) in self._jobs]
         pods = [item for item in items if item["kind"] == "Pod"]
         pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
@@ -58,23 +58,23 @@ class Kubernetes(Launcher):
         notes = [note for pod in pods for note in _notes(pod)]
         deciding = [item for item in items if _of_job(item) in self._deciding]
         jobs = [item for item in deciding if item["kind"] == "Job"]
-        return Seen(code=code_of(jobs, [pod for pod in pods if pod in deciding]), streams=streams, notes=notes)
+        return JobStatus(code=code_of(jobs, [pod for pod in pods if pod in deciding]), streams=streams, notes=notes)
 
     def _node(self, pod: dict[str, Any]) -> tuple[int, int]:
         """Return the number of the pod's Job, and its index in an Indexed Job."""
         index = int(pod["metadata"].get("annotations", {}).get(_INDEX, 0))
         return self._jobs.index(_of_job(pod)), index
 
-    def _streams(self, pod: dict[str, Any]) -> Iterator[Stream]:
+    def _streams(self, pod: dict[str, Any]) -> Iterator[JobStream]:
         name = pod["metadata"]["name"]
         for status in _containers(pod):
-            running, ended = "running" in status["state"], "terminated" in status["state"]
+            running, is_terminated = "running" in status["state"], "terminated" in status["state"]
             own = status["name"] == CONTAINER
-            failed = ended and bool(status["state"]["terminated"]["exitCode"])
-            if failed or (own and (ended or running)):
+            failed = is_terminated and bool(status["state"]["terminated"]["exitCode"])
+            if failed or (own and (is_terminated or running)):
                 words = ("kubectl", "logs", "--follow", f"pod/{name}", "--container", status["name"])
                 prefix = ("--prefix",) if self._job.most_nodes > 1 or not own else ()
-                yield Stream(
+                yield JobStream(
                     name=f"{name}/{status['name']}", command=(*words, *prefix), running=running,
                     again=("--since", "{seconds}s"),
                 )  # fmt: skip
@@ -91,7 +91,7 @@ def _of_job(item: dict[str, Any]) -> str:
     return str(metadata["name"] if item["kind"] == "Job" else metadata.get("labels", {}).get("job-name", ""))
 
 
-def _taken(output: str) -> str:
+def _object_of(output: str) -> str:
     names = " ".join(line.replace(".batch", "") for line in output.split())
     return f"The cluster has this already: {names}. Remove it first: kubectl delete {names}" if names else ""
 
@@ -106,14 +106,14 @@ def code_of(jobs: Sequence[dict[str, Any]], pods: Sequence[dict[str, Any]]) -> i
         [each for each in job["status"].get("conditions", []) if each["type"] in _ENDS and each["status"] == "True"]
         for job in jobs
     ]
-    failed = [end for found in ends for end in found if end["type"] == "Failed"]
+    failed = [end for matches in ends for end in matches if end["type"] == "Failed"]
     if not failed:
         return 0 if jobs and all(ends) else None
     if any(end.get("reason") == "DeadlineExceeded" for end in failed):
         return TIMED_OUT
     # The cluster marks a pod of a lost node for deletion, so it no longer counts as running.
-    kept = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    if any("running" in status["state"] for pod in kept for status in _containers(pod)):
+    kept_items = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    if any("running" in status["state"] for pod in kept_items for status in _containers(pod)):
         return None
     statuses = [status for pod in pods for status in _containers(pod)]
     codes = [status["state"].get("terminated", {}).get("exitCode", 0) for status in statuses]

@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchbake.errors import JobError
-from torchbake.jobs.launchers import TIMED_OUT, Command, Launcher, Seen, Stream, Tool
+from torchbake.jobs.launchers import TIMED_OUT, Command, JobStatus, JobStream, Launcher, Tool
 from torchbake.jobs.task import NODE_LOST, Task
 
-_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"}
-_ENDED |= {"PREEMPTED", "REVOKED"}
+_END_STATES = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"}
+_END_STATES |= {"PREEMPTED", "REVOKED"}
 # Exit codes by state, as Slurm's code is no help: it is 0:1 for a lost node, as if a SIGHUP had ended the script.
 _CODES = {"COMPLETED": 0, "TIMEOUT": TIMED_OUT, "DEADLINE": TIMED_OUT, "NODE_FAIL": NODE_LOST}
 _CODES_FOR_ZERO = {"CANCELLED": 130, "OUT_OF_MEMORY": 137}  # if Slurm's code is 0, as the script itself did not end
 _FIELD = re.compile(r"(?:^|\s)(JobState|ExitCode|Reason|StdOut)=(\S*)")
 
 
-class Slurm(Launcher):
+class SlurmLauncher(Launcher):
     def __init__(self, task: Task, manifest: Path, text: str) -> None:
         self._manifest, self._id, self._output = manifest, "", ""
         self._cluster: Command = ()
@@ -48,18 +48,20 @@ class Slurm(Launcher):
             (*accounts, "--format", "State,ExitCode"),
         )
 
-    def read(self, look: int, output: str) -> Seen:
-        found = dict(_FIELD.findall(output)) if look == 0 else _of_accounts(output)
-        state, code = found["JobState"], found["ExitCode"]
-        self._output = found.get("StdOut") or self._output
-        ended = code_of(state, code) if state in _ENDED else None
-        notes = [f"job {self._id} {state}" + (f": {found['Reason']}" if found.get("Reason", "None") != "None" else "")]
+    def read(self, look: int, output: str) -> JobStatus:
+        matches = dict(_FIELD.findall(output)) if look == 0 else _of_accounts(output)
+        state, code = matches["JobState"], matches["ExitCode"]
+        self._output = matches.get("StdOut") or self._output
+        exit_code = code_of(state, code) if state in _END_STATES else None
+        notes = [
+            f"job {self._id} {state}" + (f": {matches['Reason']}" if matches.get("Reason", "None") != "None" else "")
+        ]
         if state in ("PENDING", "CONFIGURING") or not self._output:
-            return Seen(code=ended, notes=notes)
+            return JobStatus(code=exit_code, notes=notes)
         # Another machine creates the file, and it is visible here some time later.
         line = 'until [ -e "$0" ]; do sleep 1; done; exec tail -n +1 -f "$0"'
-        log = Stream(name=self._output, command=("sh", "-c", line, self._output))
-        return Seen(code=ended, streams=(log,), notes=notes)
+        log = JobStream(name=self._output, command=("sh", "-c", line, self._output))
+        return JobStatus(code=exit_code, streams=(log,), notes=notes)
 
     def cancel(self) -> Sequence[Command]:
         queue = shlex.join(("squeue", *self._cluster, "--noheader", "--jobs", self._id))

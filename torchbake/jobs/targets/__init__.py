@@ -31,7 +31,7 @@ TARGETS: dict[str, Target] = {
 }
 
 
-def meant(target: Target, job: Job) -> Target:
+def target_of(target: Target, job: Job) -> Target:
     """Return the target that writes the job: `kubernetes: {api: "1.20"}` selects kubernetes-1.20."""
     old = target.NAME == kubernetes.NAME and job.kubernetes.api
     return TARGETS[f"{kubernetes.NAME}-{job.kubernetes.api}"] if old else target

@@ -3,7 +3,7 @@
 from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, OF_PODS, Cannot, cannot, restarts_unless_elastic
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
-from torchbake.jobs.task import claim_of, counts, in_container, master, node_name, ranked
+from torchbake.jobs.task import claim_of, counts, in_container, master, node_name, rank_variables
 from torchbake.jobs.validators import JOB_FOLDER
 
 MOST_NODES = 1000  # a bridge of Linux has 1023 ports
@@ -23,7 +23,7 @@ CANNOT = (
 
 def environment(job: Job, rank: int) -> dict[str, str]:
     """Return a node's variables, without those of secrets."""
-    return in_container(job) | counts(job) | ranked(job, rank) | master(job, node_name(job, 0))
+    return in_container(job) | counts(job) | rank_variables(job, rank) | master(job, node_name(job, 0))
 
 
 def gpus_of(job: Job, rank: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import without_nothing
-from torchbake.jobs.task import NODE_LOST, Task, ranked
+from torchbake.jobs.task import NODE_LOST, Task, rank_variables
 
 # Exit codes of `run` if nodes did not find each other or a node was lost; 143 is SIGTERM, as of a drained node.
 # docs/env-contract.md has them all. Any other code is the script's.
@@ -23,7 +23,7 @@ def head(task: Task) -> str:
 
 def index_of(job: Job) -> dict[str, str]:
     """Return the field with a node's number by the variable of torchrun in a command. `run` needs no such variable."""
-    return dict.fromkeys(ranked(job, ""), _pod.INDEX) if job.command else {}
+    return dict.fromkeys(rank_variables(job, ""), _pod.INDEX) if job.command else {}
 
 
 def job_spec(

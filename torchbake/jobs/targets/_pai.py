@@ -9,7 +9,7 @@ from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, OF_PODS, 
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of
 from torchbake.jobs.targets.shell_text import export
-from torchbake.jobs.task import counts, elastic, master, ranked, variables
+from torchbake.jobs.task import counts, elastic, master, rank_variables, variables
 
 ROLE = "main"
 PORT_LABEL = "master"  # the label by which `run` finds the port that OpenPAI reserved
@@ -66,7 +66,9 @@ def commands(job: Job) -> list[str]:
     lines = [export(name, value) for name, value in env.items()]
     if job.command:  # torchrun does not read OpenPAI's own variables, which `run` does
         port = f"$PAI_PORT_LIST_{ROLE}_0_{PORT_LABEL}"
-        group = master(job, f"$PAI_HOST_IP_{ROLE}_0", port) | ranked(job, "$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX")
+        group = master(job, f"$PAI_HOST_IP_{ROLE}_0", port) | rank_variables(
+            job, "$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
+        )
         lines += [f'export {name}="{value}"' for name, value in group.items()]
     lines += [f"cd {shlex.quote(job.workdir)}"] if job.workdir else []
     is_line = job.words[:2] == ("sh", "-c") and len(job.words) == 3  # which OpenPAI's own shell reads

@@ -26,7 +26,7 @@ _FILES, _SHM, _TMP = "job-files", "shm", "tmp"
 _SMALL = {"cpu": "250m", "memory": "64Mi"}  # volume-permissions uses a few megabytes
 
 
-def named(host: str, last: Callable[[Job], str], *, service: Callable[[Job], bool] = lambda _: True) -> Cannot:
+def host_names(host: str, last: Callable[[Job], str], *, service: Callable[[Job], bool] = lambda _: True) -> Cannot:
     """Names of jobs that are impossible for pods, or for the Service by which they find each other.
 
     The longest host name of a pod is the result of ``last``, and has the form ``host`` in messages.
@@ -55,11 +55,11 @@ def metadata(job: Job, name: str) -> dict[str, Any]:
     return {"name": name, **marks(job)}
 
 
-def queued(job: Job, name: str) -> dict[str, Any]:
+def queue_labels(job: Job, name: str) -> dict[str, Any]:
     """Return the metadata of the object that Kueue admits, with its queue."""
-    found = metadata(job, name)
+    matches = metadata(job, name)
     queue = {_QUEUE: job.queue} if job.queue else {}
-    return found | {"labels": found["labels"] | queue}
+    return matches | {"labels": matches["labels"] | queue}
 
 
 def marks(job: Job) -> dict[str, Any]:
@@ -75,11 +75,11 @@ def without(*keys: str, why: str) -> tuple[Cannot, ...]:
 
 def managers(own: str) -> Cannot:
     """Controllers that an operator of Kubeflow does not accept: all but itself and Kueue's."""
-    taken = (own, "kueue.x-k8s.io/multikueue")
+    used_names = (own, "kueue.x-k8s.io/multikueue")
     return Cannot(
         key="managedBy",
-        why=f"the operator takes {' and '.join(taken)} alone",
-        when=lambda job: job.managed_by not in taken,
+        why=f"the operator takes {' and '.join(used_names)} alone",
+        when=lambda job: job.managed_by not in used_names,
         only="of another controller",
     )
 
@@ -109,8 +109,8 @@ def template(
         "terminationGracePeriodSeconds": grace_of(job),
         "priorityClassName": job.priority,
         "nodeSelector": job.node_selector,
-        "tolerations": [_as_written(each) for each in job.tolerations],
-        "affinity": _as_written(job.affinity),
+        "tolerations": [_as_mapping(each) for each in job.tolerations],
+        "affinity": _as_mapping(job.affinity),
         "imagePullSecrets": [{"name": name} for name in job.pull_secrets],
         "securityContext": _account(task),
         "initContainers": [_permissions(task)] if task.fixed else [],
@@ -128,7 +128,7 @@ def _account(task: Task) -> dict[str, Any]:
     return context | {"seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def _as_written(model: Any) -> dict[str, Any]:
+def _as_mapping(model: Any) -> dict[str, Any]:
     """Return a mapping of the job with its keys, which are those of Kubernetes."""
     mapping: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True)
     return mapping
@@ -137,7 +137,7 @@ def _as_written(model: Any) -> dict[str, Any]:
 def _variables(
     task: Task, env: Mapping[str, str], fields: Mapping[str, str], filled: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    own = [{"name": name, "value": _escaped(value)} for name, value in env.items()]
+    own = [{"name": name, "value": _escape(value)} for name, value in env.items()]
     own += [{"name": name, "value": value} for name, value in filled.items()]
     keys = task.job.secrets.items()
     secrets = {name: {"secretKeyRef": {"name": each.secret, "key": each.key}} for name, each in keys}
@@ -151,7 +151,7 @@ def _container(task: Task, env: list[dict[str, Any]], name: str, port_name: str)
         "name": name,
         "image": task.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": [_escaped(word) for word in job.words],
+        "args": [_escape(word) for word in job.words],
         "workingDir": workdir_of(job),
         "env": env,
         "ports": [{"name": port_name, "containerPort": job.port, **_TCP}] if job.distributed and port_name else [],
@@ -167,23 +167,23 @@ _READY = {"exec": {"command": ["health"]}, "initialDelaySeconds": 5, "periodSeco
 _HARDENED = {"readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape $(NAME), by which Kubernetes expands variables, and $$, which it reads as $."""
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
 def _resources(job: Job) -> dict[str, Any]:
     """Return requests that are limits too, since a node that takes resources of another slows down the whole job."""
-    wanted = job.resources
-    gpu, rdma = {_GPU: str(wanted.gpu)} if wanted.gpu else {}, {wanted.rdma: "1"} if wanted.rdma else {}
-    amounts = without_nothing({"cpu": wanted.cpu, "memory": wanted.memory}) | gpu | rdma
+    resources = job.resources
+    gpu, rdma = {_GPU: str(resources.gpu)} if resources.gpu else {}, {resources.rdma: "1"} if resources.rdma else {}
+    amounts = without_nothing({"cpu": resources.cpu, "memory": resources.memory}) | gpu | rdma
     return {"requests": dict(amounts), "limits": dict(amounts)} if amounts else {}
 
 
 def _permissions(task: Task) -> dict[str, Any]:
     """Return volume-permissions, the only container that runs as root, with three capabilities."""
     paths = [volume.mount_path for volume in task.fixed]
-    names = {name for name, volume in _named(task.job) if volume.permissions}
+    names = {name for name, volume in _named_volumes(task.job) if volume.permissions}
     return {
         "name": "volume-permissions",
         "image": task.init_image,
@@ -202,7 +202,7 @@ def _permissions(task: Task) -> dict[str, Any]:
     }
 
 
-def _named(job: Job) -> list[tuple[str, Volume]]:
+def _named_volumes(job: Job) -> list[tuple[str, Volume]]:
     """Return the job's volumes with their names in the pod."""
     return [(f"volume-{place}", volume) for place, volume in enumerate(job.volumes)]
 
@@ -213,7 +213,7 @@ def _mounts(task: Task) -> list[dict[str, Any]]:
     own.append({"name": _SHM, "mountPath": "/dev/shm"})
     if job.files.folder or job.files.config_map:
         own.append({"name": _FILES, "mountPath": JOB_FOLDER, "readOnly": True})
-    for name, volume in _named(job):
+    for name, volume in _named_volumes(job):
         mount = {"name": name, "mountPath": volume.mount_path, "readOnly": volume.read_only or None}
         own.append(without_nothing(mount))
     return own
@@ -228,7 +228,7 @@ def _volumes(task: Task) -> list[dict[str, Any]]:
         volumes.append({"name": _FILES, "configMap": {"name": files_of(job), "items": items}})
     if job.files.config_map:
         volumes.append({"name": _FILES, "configMap": {"name": job.files.config_map}})
-    for name, volume in _named(job):
+    for name, volume in _named_volumes(job):
         claim = {"persistentVolumeClaim": {"claimName": claim_of(job, volume)}}
         volumes.append({"name": name, **({"hostPath": {"path": volume.host_path}} if volume.host_path else claim)})
     return volumes
@@ -253,11 +253,11 @@ def files_of(job: Job) -> str:
 def surroundings(task: Task) -> list[dict[str, Any]]:
     """Return the objects that pods need: a ConfigMap with the folder's files, and the claims to create."""
     job = task.job
-    found: list[dict[str, Any]] = []
+    matches: list[dict[str, Any]] = []
     if job.files.folder:
         texts, binaries = split_contents(dict(zip(keys_of(task), task.contents.values(), strict=True)))
         files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(job, files_of(job))}
-        found.append(files | without_nothing({"data": texts, "binaryData": binaries}))
+        matches.append(files | without_nothing({"data": texts, "binaryData": binaries}))
     for volume in (volume for volume in job.volumes if volume.size):
         mode = volume.access_mode or ("ReadWriteMany" if job.most_nodes > 1 else "ReadWriteOnce")
         spec = {
@@ -266,8 +266,8 @@ def surroundings(task: Task) -> list[dict[str, Any]]:
             "resources": {"requests": {"storage": volume.size}},
         }
         head = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata(job, claim_of(job, volume))}
-        found.append({**head, "spec": without_nothing(spec)})
-    return found
+        matches.append({**head, "spec": without_nothing(spec)})
+    return matches
 
 
 def split_contents(contents: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, str]]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from torchbake.errors import JobError
-from torchbake.jobs.task import Task, ranked, workdir_of
+from torchbake.jobs.task import Task, rank_variables, workdir_of
 from torchbake.jobs.validators import JOB_FOLDER
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.reference import parse_reference
@@ -100,7 +100,7 @@ def _run(task: Task) -> tuple[str, ...]:
     first = (f"{TOOLBOX}/entrypoint",) if task.ours else ()
     job = task.job
     if job.command and job.distributed and not job.elastic:  # torchrun does not read Slurm's own number of a node
-        (name,) = ranked(job, 0)
+        (name,) = rank_variables(job, 0)
         first = (*first, "sh", "-c", f'export {name}="$SLURM_NODEID"; exec "$@"', "sh")
     return (*first, *job.words)
 

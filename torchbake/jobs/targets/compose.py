@@ -33,8 +33,8 @@ def render(task: Task) -> str:
 def _permissions(task: Task) -> dict[str, Any]:
     mounts = [(*_engine.source_of(task.job, each), each.mount_path, False) for each in task.fixed]
     return {
-        "image": _escaped(task.init_image),
-        "command": ["--owner", task.owner, *(_escaped(each.mount_path) for each in task.fixed)],
+        "image": _escape(task.init_image),
+        "command": ["--owner", task.owner, *(_escape(each.mount_path) for each in task.fixed)],
         "network_mode": "none",
         "cap_drop": ["ALL"],
         "cap_add": list(CAPABILITIES),
@@ -44,28 +44,28 @@ def _permissions(task: Task) -> dict[str, Any]:
 
 
 def _node(task: Task, rank: int) -> dict[str, Any]:
-    job, wanted = task.job, task.job.resources
-    env = {name: _escaped(value) for name, value in _engine.environment(job, rank).items()}
+    job, resources = task.job, task.job.resources
+    env = {name: _escape(value) for name, value in _engine.environment(job, rank).items()}
     secrets = {
         name: f"${{{name}:?is the key {key.key} of the secret {key.secret}}}" for name, key in job.secrets.items()
     }
     # Several nodes get GPUs by number, since each would get the first ones otherwise.
-    count = {"device_ids": _engine.gpus_of(job, rank)} if job.most_nodes > 1 else {"count": wanted.gpu}
+    count = {"device_ids": _engine.gpus_of(job, rank)} if job.most_nodes > 1 else {"count": resources.gpu}
     gpus = {"driver": "nvidia", **count, "capabilities": ["gpu"]}
     node = {
-        "image": _escaped(task.image),
-        "command": [_escaped(word) for word in job.words],
-        "working_dir": _escaped(workdir_of(job)),
+        "image": _escape(task.image),
+        "command": [_escape(word) for word in job.words],
+        "working_dir": _escape(workdir_of(job)),
         "hostname": node_name(job, rank),
         "environment": env | secrets,
         "volumes": [_mount(*mount) for mount in _engine.mounts_of(job, task.folder)],
-        "labels": {name: _escaped(value) for name, value in job.labels.items()},
-        "cpus": cpus_of(wanted.cpu) if wanted.cpu else None,
-        "mem_limit": f"{mebibytes_of(wanted.memory)}m" if wanted.memory else None,
+        "labels": {name: _escape(value) for name, value in job.labels.items()},
+        "cpus": cpus_of(resources.cpu) if resources.cpu else None,
+        "mem_limit": f"{mebibytes_of(resources.memory)}m" if resources.memory else None,
         "shm_size": f"{mebibytes_of(shm_of(job))}m",
-        "devices": ["/dev/infiniband:/dev/infiniband"] if wanted.rdma else None,
-        "ulimits": {"memlock": -1} if wanted.rdma else None,
-        "deploy": {"resources": {"reservations": {"devices": [gpus]}}} if wanted.gpu else None,
+        "devices": ["/dev/infiniband:/dev/infiniband"] if resources.rdma else None,
+        "ulimits": {"memlock": -1} if resources.rdma else None,
+        "deploy": {"resources": {"reservations": {"devices": [gpus]}}} if resources.gpu else None,
         "cap_drop": ["ALL"] if task.ours else [],
         "security_opt": ["no-new-privileges"],
         "stop_grace_period": f"{grace_of(job)}s",
@@ -75,10 +75,10 @@ def _node(task: Task, rank: int) -> dict[str, Any]:
 
 
 def _mount(kind: str, source: str, target: str, read_only: bool) -> dict[str, Any]:
-    mount = {"type": kind, "source": _escaped(source), "target": _escaped(target), "read_only": read_only or None}
+    mount = {"type": kind, "source": _escape(source), "target": _escape(target), "read_only": read_only or None}
     return without_nothing(mount)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape $, by which compose expands variables anywhere in the file."""
     return text.replace("$", "$$")

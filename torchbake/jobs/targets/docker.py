@@ -10,7 +10,7 @@ from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
-from torchbake.jobs.targets.shell_text import wanted
+from torchbake.jobs.targets.shell_text import secret_variable
 from torchbake.jobs.task import CAPABILITIES, Task, grace_of, node_name, shm_of, workdir_of
 
 NAME = "docker"
@@ -30,7 +30,7 @@ def render(task: Task) -> str:
         f"# {job.name}: nodes on one engine: {job.most_nodes}; ends with the job's exit code.",
         "set -eu",
     ]
-    lines += [wanted(name, key, "export it") for name, key in job.secrets.items()]
+    lines += [secret_variable(name, key, "export it") for name, key in job.secrets.items()]
     if last:
         names = " ".join(node_name(job, rank) for rank in range(job.most_nodes))
         removed = f"docker rm --force {names} >/dev/null 2>&1 || true"
@@ -72,15 +72,15 @@ def _node(task: Task, rank: int, option: str = "--rm") -> list[str]:
 
 
 def _resources(job: Job, rank: int) -> list[str]:
-    wanted = job.resources
+    resources = job.resources
     words = ["--shm-size", f"{mebibytes_of(shm_of(job))}m"]
-    words += ["--cpus", f"{cpus_of(wanted.cpu):g}"] if wanted.cpu else []
-    words += ["--memory", f"{mebibytes_of(wanted.memory)}m"] if wanted.memory else []
-    words += ["--device", "/dev/infiniband", "--ulimit", "memlock=-1:-1"] if wanted.rdma else []
-    if not wanted.gpu:
+    words += ["--cpus", f"{cpus_of(resources.cpu):g}"] if resources.cpu else []
+    words += ["--memory", f"{mebibytes_of(resources.memory)}m"] if resources.memory else []
+    words += ["--device", "/dev/infiniband", "--ulimit", "memlock=-1:-1"] if resources.rdma else []
+    if not resources.gpu:
         return words
     several = f'"device={",".join(_engine.gpus_of(job, rank))}"'  # docker parses the value as CSV, with quotes
-    return [*words, "--gpus", several if job.most_nodes > 1 else str(wanted.gpu)]
+    return [*words, "--gpus", several if job.most_nodes > 1 else str(resources.gpu)]
 
 
 def _mount(kind: str, source: str, target: str, *, read_only: bool) -> list[str]:

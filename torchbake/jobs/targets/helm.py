@@ -87,10 +87,10 @@ def _files(task: Task) -> dict[str, Any]:
 
 
 def _resources(job: Job) -> dict[str, Any]:
-    wanted = job.resources
-    amounts = without_nothing({"cpu": wanted.cpu, "memory": wanted.memory})
+    resources = job.resources
+    amounts = without_nothing({"cpu": resources.cpu, "memory": resources.memory})
     both = {"requests": dict(amounts), "limits": dict(amounts)} if amounts else {}
-    return {"resources": both, "gpu": wanted.gpu or None, "rdma": wanted.rdma, "shmSize": shm_of(job)}
+    return {"resources": both, "gpu": resources.gpu or None, "rdma": resources.rdma, "shmSize": shm_of(job)}
 
 
 def _volumes(task: Task, pod: dict[str, Any]) -> dict[str, Any]:

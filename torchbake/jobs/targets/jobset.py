@@ -22,7 +22,7 @@ def master_host(job: Job) -> str:
 
 
 # JobSet adds five letters to the longest host name before it checks the length.
-HOSTS = _pod.named(f"NAME-{NODE}-0-NUMBER-xxxxx", lambda job: f"{master_host(job)[:-1]}{job.most_nodes - 1}-xxxxx")
+HOSTS = _pod.host_names(f"NAME-{NODE}-0-NUMBER-xxxxx", lambda job: f"{master_host(job)[:-1]}{job.most_nodes - 1}-xxxxx")
 CANNOT: tuple[Cannot, ...] = (
     HOSTS,
     Cannot(key="gang", why="a JobSet has no gangs; name a queue of Kueue by `queue`, or use trainjob"),
@@ -44,7 +44,7 @@ def objects(task: Task) -> list[dict[str, Any]]:
         "managedBy": job.managed_by,
     }
     spec = jobset_spec(job, job_spec(job, template, indexed=True, own=False), {}) | without_nothing(lifecycle)
-    metadata = _pod.queued(job, job.name)
+    metadata = _pod.queue_labels(job, job.name)
     jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
     return [*_pod.surroundings(task), jobset]
 

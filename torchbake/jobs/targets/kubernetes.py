@@ -9,14 +9,16 @@ from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets._job import head, index_of, job_spec
 from torchbake.jobs.targets.yaml_text import documents
-from torchbake.jobs.task import Task, counts, in_container, master, ranked
+from torchbake.jobs.task import Task, counts, in_container, master, rank_variables
 
 NAME = "kubernetes"
 ABOUT = "a Job, or an Indexed Job with a headless Service, with its ConfigMap and claims"
 MOST_NODES = 100_000  # completions of an Indexed Job
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
-    _pod.named("NAME-NUMBER", lambda job: f"{job.name}-{job.most_nodes - 1}", service=lambda job: job.most_nodes > 1),
+    _pod.host_names(
+        "NAME-NUMBER", lambda job: f"{job.name}-{job.most_nodes - 1}", service=lambda job: job.most_nodes > 1
+    ),
     Cannot(key="gang", why="Kubernetes places each pod by itself; name a queue of Kueue by `queue`, or use pytorchjob"),
 )
 NEEDS: tuple[Needs, ...] = ()
@@ -31,7 +33,7 @@ def objects(task: Task) -> list[dict[str, Any]]:
     # Kubernetes sets this label on a Job's pods.
     service = [_pod.service(job, {"job-name": job.name})] if several else []
     env = in_container(job) | counts(job) | master(job, f"{job.name}-0.{job.name}")
-    env |= ranked(job, 0) if job.command and not several else {}
+    env |= rank_variables(job, 0) if job.command and not several else {}
     template = _pod.template(
         task,
         env,
@@ -40,6 +42,6 @@ def objects(task: Task) -> list[dict[str, Any]]:
         restartPolicy="Never",
         subdomain=job.name if several else None,
     )
-    spec, metadata = job_spec(job, template, indexed=several), _pod.queued(job, job.name)
+    spec, metadata = job_spec(job, template, indexed=several), _pod.queue_labels(job, job.name)
     whole = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
     return [*_pod.surroundings(task), *service, whole]

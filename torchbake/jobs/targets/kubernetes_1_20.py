@@ -9,14 +9,16 @@ from typing import Any
 from torchbake.jobs.expressible import Cannot, Needs, restarts_unless_elastic
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import Task, counts, in_container, master, node_name, ranked
+from torchbake.jobs.task import Task, counts, in_container, master, node_name, rank_variables
 
 NAME = "kubernetes-1.20"
 ABOUT = "a Job for each node and a headless Service, for clusters before 1.26, with its ConfigMap and claims"
 MOST_NODES = 1000  # the Endpoints of a Service
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
-    _pod.named("NAME-NUMBER", lambda job: node_name(job, job.most_nodes - 1), service=lambda job: job.most_nodes > 1),
+    _pod.host_names(
+        "NAME-NUMBER", lambda job: node_name(job, job.most_nodes - 1), service=lambda job: job.most_nodes > 1
+    ),
     restarts_unless_elastic(
         "a Job cannot tell a lost node from a failed script before Kubernetes 1.26; use kubernetes, or make the "
         "job elastic"
@@ -43,7 +45,7 @@ def objects(task: Task) -> list[dict[str, Any]]:
 def _job(task: Task, rank: int) -> dict[str, Any]:
     job = task.job
     name = node_name(job, rank)
-    env = in_container(job) | counts(job) | ranked(job, rank) | master(job, f"{node_name(job, 0)}.{job.name}")
+    env = in_container(job) | counts(job) | rank_variables(job, rank) | master(job, f"{node_name(job, 0)}.{job.name}")
     hosts: dict[str, Any] = {"hostname": name, "subdomain": job.name} if job.most_nodes > 1 else {}
     spec = {
         "backoffLimit": 0,

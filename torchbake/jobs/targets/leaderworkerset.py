@@ -13,7 +13,7 @@ from torchbake.jobs import model
 from torchbake.jobs.expressible import Cannot, Needs
 from torchbake.jobs.targets import _pod
 from torchbake.jobs.targets.yaml_text import documents
-from torchbake.jobs.task import Task, counts, in_container, master, ranked
+from torchbake.jobs.task import Task, counts, in_container, master, rank_variables
 
 NAME = "leaderworkerset"
 ABOUT = "a LeaderWorkerSet for programs that serve without end, with its ConfigMap and claims"
@@ -21,7 +21,7 @@ MOST_NODES = model.MOST_NODES
 CARRIES_FILES = True
 _HASH = "x" * 10  # of a StatefulSet's revision, in a label of its pods
 CANNOT: tuple[Cannot, ...] = (
-    _pod.named(f"NAME-0-{_HASH}", lambda job: f"{job.name}-0-{_HASH}"),
+    _pod.host_names(f"NAME-0-{_HASH}", lambda job: f"{job.name}-0-{_HASH}"),
     Cannot(key="elastic", why="a group has a fixed size; write `nodes`"),
     Cannot(key="restarts", why="a group restarts whenever a container ends, and never completes; use jobset"),
     Cannot(key="timeouts.job", why="a group runs without end; use jobset"),
@@ -42,7 +42,7 @@ def render(task: Task) -> str:
 def objects(task: Task) -> list[dict[str, Any]]:
     job = task.job
     env = in_container(job) | counts(job)
-    fields = dict.fromkeys(ranked(job, ""), _INDEX)
+    fields = dict.fromkeys(rank_variables(job, ""), _INDEX)
     leader = master(job, "$(LWS_LEADER_ADDRESS)")
     template = _pod.template(task, env, fields=fields, filled=leader, restartPolicy="Always")
     group = {
@@ -54,7 +54,7 @@ def objects(task: Task) -> list[dict[str, Any]]:
             "workerTemplate": template,  # for the leader too
         },
     }
-    metadata = _pod.queued(job, job.name)
+    metadata = _pod.queue_labels(job, job.name)
     api = "leaderworkerset.x-k8s.io/v1"
     return [
         *_pod.surroundings(task),

@@ -15,14 +15,14 @@ NEEDS: tuple[Needs, ...] = _pai.NEEDS
 
 
 def render(task: Task) -> str:
-    job, wanted = task.job, task.job.resources
+    job, demand = task.job, task.job.resources
     resources = {
         "cpu": _pai.cpus(job),
-        "memoryMB": mebibytes_of(wanted.memory or "1Gi"),
-        "gpu": wanted.gpu,
+        "memoryMB": mebibytes_of(demand.memory or "1Gi"),
+        "gpu": demand.gpu,
         "ports": {_pai.PORT_LABEL: 1} if job.distributed else None,
     }
-    options = {"shmMB": mebibytes_of(shm_of(job)), "infiniband": True if wanted.rdma else None}
+    options = {"shmMB": mebibytes_of(shm_of(job)), "infiniband": True if demand.rdma else None}
     role = {
         "instances": job.most_nodes,
         # One failed task ends the job, and the first complete task ends an elastic job.

@@ -18,7 +18,7 @@ ABOUT = "a PyTorchJob of Kubeflow's training operator, with its ConfigMap and cl
 MOST_NODES = model.MOST_NODES
 CARRIES_FILES = True
 CANNOT: tuple[Cannot, ...] = (
-    _pod.named("NAME-worker-NUMBER", lambda job: f"{job.name}-worker-{job.most_nodes}"),
+    _pod.host_names("NAME-worker-NUMBER", lambda job: f"{job.name}-worker-{job.most_nodes}"),
     restarts_unless_elastic(
         "the operator cannot tell a lost node from a failed script; use kubernetes, or make the job elastic"
     ),
@@ -52,7 +52,7 @@ def objects(task: Task) -> list[dict[str, Any]]:
         "runPolicy": _policy(job),  # which the operator requires
         "pytorchReplicaSpecs": replicas | ({"Worker": _replicas(task, workers)} if workers else {}),
     }
-    metadata = _pod.queued(job, job.name)
+    metadata = _pod.queue_labels(job, job.name)
     api = "kubeflow.org/v1"
     return [
         *_pod.surroundings(task),

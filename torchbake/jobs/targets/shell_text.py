@@ -10,6 +10,6 @@ def export(name: str, value: str) -> str:
     return f"export {name}={shlex.quote(value)}"
 
 
-def wanted(name: str, key: SecretKey, what: str) -> str:
+def secret_variable(name: str, key: SecretKey, what: str) -> str:
     """Return the line that ends the script if the variable of a secret is not set."""
     return f': "${{{name}:?is the key {key.key} of the secret {key.secret}: {what}}}"'

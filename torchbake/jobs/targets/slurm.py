@@ -16,7 +16,7 @@ from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, Cannot, N
 from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets._slurm_runtimes import HOSTS, RUNTIMES
-from torchbake.jobs.targets.shell_text import export, wanted
+from torchbake.jobs.targets.shell_text import export, secret_variable
 from torchbake.jobs.task import NODE_LOST, Task, counts, elastic, grace_of, in_container, master
 
 NAME = "slurm"
@@ -84,7 +84,7 @@ def render(task: Task) -> str:
         *(f"#SBATCH --{option}" for option in _options(job)),
         f"# {job.name}: sbatch FILE; it ends with the job's exit code.",
         "set -euo pipefail",
-        *(wanted(name, key, "export it before sbatch") for name, key in job.secrets.items()),
+        *(secret_variable(name, key, "export it before sbatch") for name, key in job.secrets.items()),
         *_restart_limit(job),
         *runtime.before(task),
         *(export(name, value) for name, value in env.items()),

@@ -16,7 +16,17 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.quantities import cpus_of, mebibytes_of
 from torchbake.jobs.targets import _engine
 from torchbake.jobs.targets.yaml_text import documents, without_nothing
-from torchbake.jobs.task import Task, claim_of, counts, grace_of, in_container, master, ranked, shm_of, workdir_of
+from torchbake.jobs.task import (
+    Task,
+    claim_of,
+    counts,
+    grace_of,
+    in_container,
+    master,
+    rank_variables,
+    shm_of,
+    workdir_of,
+)
 
 NAME = "swarm"
 ABOUT = "a stack file with a service for each node, for docker stack deploy"
@@ -78,16 +88,16 @@ def _secrets(job: Job) -> dict[str, str]:
 
 def _service(task: Task, rank: int) -> dict[str, Any]:
     job = task.job
-    env = in_container(job) | counts(job) | ranked(job, rank) | master(job, _service_of(0))
+    env = in_container(job) | counts(job) | rank_variables(job, rank) | master(job, _service_of(0))
     service = {
-        "image": _escaped(task.image),
-        "command": [_escaped(word) for word in _command(job)],
-        "working_dir": _escaped(workdir_of(job)),
+        "image": _escape(task.image),
+        "command": [_escape(word) for word in _command(job)],
+        "working_dir": _escape(workdir_of(job)),
         "hostname": _service_of(rank),
-        "environment": {name: _filled(value) for name, value in env.items()},
+        "environment": {name: _fill(value) for name, value in env.items()},
         "secrets": [{"source": source, "target": name} for name, source in _secrets(job).items()],
         "volumes": _mounts(task),
-        "labels": {name: _escaped(value) for name, value in job.labels.items()},
+        "labels": {name: _escape(value) for name, value in job.labels.items()},
         "cap_drop": ["ALL"] if task.ours else [],
         "healthcheck": {"disable": True},
         "stop_grace_period": f"{grace_of(job)}s",
@@ -111,7 +121,7 @@ def _deploy(job: Job) -> dict[str, Any]:
         "replicas": 1,
         "endpoint_mode": "dnsrr",
         "restart_policy": {"condition": "none"},
-        "labels": {name: _escaped(value) for name, value in job.labels.items()},
+        "labels": {name: _escape(value) for name, value in job.labels.items()},
         "placement": without_nothing({"constraints": constraints}),
         "resources": _resources(job),
     }
@@ -120,12 +130,12 @@ def _deploy(job: Job) -> dict[str, Any]:
 
 def _resources(job: Job) -> dict[str, Any]:
     """Return reservations that are limits too. Each machine's engine must advertise its GPUs under this name."""
-    wanted = job.resources
+    resources = job.resources
     amounts = without_nothing({
-        "cpus": f"{cpus_of(wanted.cpu):g}" if wanted.cpu else None,
-        "memory": f"{mebibytes_of(wanted.memory)}M" if wanted.memory else None,
+        "cpus": f"{cpus_of(resources.cpu):g}" if resources.cpu else None,
+        "memory": f"{mebibytes_of(resources.memory)}M" if resources.memory else None,
     })  # fmt: skip
-    gpus = [{"discrete_resource_spec": {"kind": "NVIDIA-GPU", "value": wanted.gpu}}] if wanted.gpu else None
+    gpus = [{"discrete_resource_spec": {"kind": "NVIDIA-GPU", "value": resources.gpu}}] if resources.gpu else None
     return without_nothing({"limits": amounts, "reservations": without_nothing({**amounts, "generic_resources": gpus})})
 
 
@@ -134,17 +144,17 @@ def _mounts(task: Task) -> list[dict[str, Any]]:
     mounts = [{"type": "tmpfs", "target": "/dev/shm", "tmpfs": {"size": mebibytes_of(shm_of(task.job)) * 1024**2}}]
     for kind, source, target, read_only in _engine.mounts_of(task.job, task.folder):
         # The name of a volume is a key of the stack file, which has no templates.
-        name = _filled(source) if kind == "bind" else source
-        mount = {"type": kind, "source": name, "target": _filled(target), "read_only": read_only or None}
+        name = _fill(source) if kind == "bind" else source
+        mount = {"type": kind, "source": name, "target": _fill(target), "read_only": read_only or None}
         mounts.append(without_nothing(mount))
     return mounts
 
 
-def _filled(text: str) -> str:
+def _fill(text: str) -> str:
     """Escape the templates of Swarm, and the variables of the stack file."""
-    return _escaped(text.replace("{{", '{{"{{"}}'))
+    return _escape(text.replace("{{", '{{"{{"}}'))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape $, by which a stack file expands variables anywhere."""
     return text.replace("$", "$$")

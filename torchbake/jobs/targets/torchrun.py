@@ -20,7 +20,7 @@ from torchbake.jobs.expressible import (
     restarts_unless_elastic,
 )
 from torchbake.jobs.model import Job
-from torchbake.jobs.targets.shell_text import export, wanted
+from torchbake.jobs.targets.shell_text import export, secret_variable
 from torchbake.jobs.task import Task, grace_of, variables
 
 NAME = "torchrun"
@@ -59,7 +59,7 @@ def render(task: Task) -> str:
         f"# {job.name}, on {job.most_nodes} bare hosts: {command}",
         f"# Their Python needs the packages of this image: {task.image}",
         "set -eu",
-        *(wanted(name, key, "export it on each host") for name, key in job.secrets.items()),
+        *(secret_variable(name, key, "export it on each host") for name, key in job.secrets.items()),
         *(_place(job) if job.most_nodes > 1 else []),
         *(export(name, value) for name, value in _environment(task).items()),
         *(_rendezvous(job) if job.distributed else []),
@@ -84,8 +84,8 @@ def _place(job: Job) -> list[str]:
 
 def _environment(task: Task) -> dict[str, str]:
     """Return the variables of `run`: scripts read some of them, and the user may start `run` in torchrun's place."""
-    found = variables(task.job)
-    return found | {"JOB_DIR": str(task.folder)} if task.folder and not task.job.command else found
+    matches = variables(task.job)
+    return matches | {"JOB_DIR": str(task.folder)} if task.folder and not task.job.command else matches
 
 
 def _rendezvous(job: Job) -> list[str]:

@@ -111,7 +111,7 @@ def _job(task: Task) -> dict[str, Any]:
         "trainer": counted,
     }
     spec |= _on_runtime(task, counted) if existing else {}
-    metadata = _pod.queued(job, job.name)
+    metadata = _pod.queue_labels(job, job.name)
     return {"apiVersion": _API, "kind": "TrainJob", "metadata": metadata, "spec": without_nothing(spec)}
 
 

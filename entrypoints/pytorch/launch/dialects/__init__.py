@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from . import bitnami, indexed_job, mpi, native, openpai, pytorchjob, slurm, torchrun, trainjob, values, worker
-from .settings import Fact, Rank, Settings
+from .settings import Fact, JobSettings, RankSettings
 
-__all__ = ["DIALECTS", "TAKES", "Dialect", "Fact", "Rank", "Settings", "detect", "merge", "values"]
+__all__ = ["DIALECTS", "TAKES", "Dialect", "Fact", "JobSettings", "RankSettings", "detect", "merge", "values"]
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ class Dialect(Protocol):
     NAME: str
     VARIABLES: tuple[str, ...]
 
-    def read(self, env: Mapping[str, str]) -> Settings | None:
+    def read(self, env: Mapping[str, str]) -> JobSettings | None:
         """Read the launcher's settings; None if it has not started `run`. Raises LaunchError for a wrong value."""
 
 
@@ -30,10 +30,10 @@ DIALECTS: tuple[Dialect, ...] = (
 TAKES: Mapping[str, tuple[str, ...]] = {module.NAME: module.TAKES for module in (mpi, pytorchjob, trainjob, bitnami)}
 
 
-def detect(env: Mapping[str, str]) -> tuple[Settings, ...]:
+def detect(env: Mapping[str, str]) -> tuple[JobSettings, ...]:
     """Read the settings of each launcher that is recognised, the user's first; inside a rank only the rank's."""
     left: dict[str, str] = dict(env)
-    detected: list[Settings] = []
+    detected: list[JobSettings] = []
     for dialect in DIALECTS:
         settings = dialect.read(left)
         if settings is None:
@@ -46,9 +46,9 @@ def detect(env: Mapping[str, str]) -> tuple[Settings, ...]:
     return tuple(detected)
 
 
-def merge(detected: Sequence[Settings]) -> Settings:
+def merge(detected: Sequence[JobSettings]) -> JobSettings:
     """Merge the settings of several dialects. Raises LaunchError (CONFLICT) if two variables differ."""
-    return Settings(
+    return JobSettings(
         dialect=", ".join(each.dialect for each in detected),
         nnodes=_one(each.nnodes for each in detected),
         node_rank=_one(each.node_rank for each in detected),
@@ -66,8 +66,8 @@ def merge(detected: Sequence[Settings]) -> Settings:
 
 def _one(facts: Iterable[Fact[T] | None]) -> Fact[T] | None:
     """Return the value on which all certain facts agree; without one the first guess."""
-    known = [fact for fact in facts if fact]
-    certain = [fact for fact in known if not fact.guess]
+    facts_present = [fact for fact in facts if fact]
+    certain = [fact for fact in facts_present if not fact.guess]
     for other in certain[1:]:
         values.agree(certain[0], other)
-    return next(iter(certain or known), None)
+    return next(iter(certain or facts_present), None)

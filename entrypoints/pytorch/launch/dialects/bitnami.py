@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 
 from . import values
-from .settings import Fact, Settings
+from .settings import Fact, JobSettings
 
 NAME = "bitnami"
 VARIABLES: tuple[str, ...] = ("WORLD_SIZE", "RANK", "POD_NAME", "MASTER_ADDR", "MASTER_PORT")
@@ -31,12 +31,12 @@ _COUNTED_ELSEWHERE = (
 )
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None without WORLD_SIZE, or if another variable counts the nodes."""
     nodes = values.whole(env, "WORLD_SIZE", least=1)
     if nodes is None or values.first_set(env, *_COUNTED_ELSEWHERE):
         return None
-    return Settings(
+    return JobSettings(
         dialect=NAME,
         nnodes=nodes,
         node_rank=values.whole(env, "RANK") or _ordinal(env),
@@ -46,10 +46,10 @@ def read(env: Mapping[str, str]) -> Settings | None:
 
 
 def _ordinal(env: Mapping[str, str]) -> Fact[int] | None:
-    found = re.fullmatch(r"(.+)-([0-9]{1,9})", values.text(env, "POD_NAME"))
-    if not found:
+    match = re.fullmatch(r"(.+)-([0-9]{1,9})", values.text(env, "POD_NAME"))
+    if not match:
         return None
-    name, ordinal = found[1], int(found[2])
+    name, ordinal = match[1], int(match[2])
     master = values.text(env, "MASTER_ADDR").partition(".")[0]
     after_master = name.endswith("-worker") and master != f"{name}-0"
     return Fact(value=ordinal + after_master, variable="POD_NAME", guess=True)

@@ -13,13 +13,13 @@ import re
 from collections.abc import Mapping
 
 from . import values
-from .settings import Settings
+from .settings import JobSettings
 
 NAME = "indexed-job"
 VARIABLES: tuple[str, ...] = ("JOB_COMPLETION_INDEX", "NNODES", "WORLD_SIZE", "HOSTNAME")
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None outside of an Indexed Job, or without a number of nodes."""
     index = values.whole(env, "JOB_COMPLETION_INDEX")
     nodes = values.whole(env, "NNODES", least=1) or values.whole(env, "WORLD_SIZE", least=1)
@@ -28,4 +28,4 @@ def read(env: Mapping[str, str]) -> Settings | None:
     hostname = values.text(env, "HOSTNAME")
     job = hostname.removesuffix(f"-{index.value}") if re.fullmatch(r"[a-z0-9.-]+", hostname) else "JOB"
     hint = f", in an Indexed Job {job}-0.SERVICE with the headless service that its pods' subdomain names"
-    return Settings(dialect=NAME, node_rank=index, master_hint=hint)
+    return JobSettings(dialect=NAME, node_rank=index, master_hint=hint)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from ..launch_error import Code, LaunchError
 from . import slurm, values
-from .settings import Fact, Rank, Settings
+from .settings import Fact, JobSettings, RankSettings
 
 NAME = "mpi"
 # For each launcher the variables of world size, rank, local world size and local rank.
@@ -40,7 +40,7 @@ _COUNTED_ELSEWHERE = (
 _HINT = ", the host of rank 0 (mpirun -x MASTER_ADDR=HOST; mpiexec -genv MASTER_ADDR HOST)"
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None outside of an MPI launcher, and for MODE=standalone."""
     if values.text(env, "MODE") == "standalone":
         return None
@@ -61,22 +61,22 @@ def _number(env: Mapping[str, str], name: str) -> Fact[int]:
     return Fact(value=values.number(name, values.text(env, name)), variable=name)
 
 
-def _node(size: Fact[int], rank: Fact[int], local_size: Fact[int], of_nodes: str) -> Settings:
+def _node(size: Fact[int], rank: Fact[int], local_size: Fact[int], of_nodes: str) -> JobSettings:
     if local_size.value > 1:
         why = (
             f"processes of the MPI launcher are on this node, and {of_nodes} makes each of them a node: "
             f"start one on each (mpirun --map-by ppr:1:node, mpiexec -ppn 1), or unset {of_nodes} and each is a rank."
         )
         raise values.bad(local_size.variable, local_size.value, why)
-    return Settings(dialect=NAME, nnodes=size, node_rank=rank, master_hint=_HINT)
+    return JobSettings(dialect=NAME, nnodes=size, node_rank=rank, master_hint=_HINT)
 
 
 def _rank(
     env: Mapping[str, str], size: Fact[int], rank: Fact[int], local_size: Fact[int], local_rank: Fact[int]
-) -> Settings:
+) -> JobSettings:
     values.agree(size, values.whole(env, "WORLD_SIZE", least=1), "this is a rank of an MPI launcher")
     values.agree(rank, values.whole(env, "RANK"), "this is a rank of an MPI launcher")
-    return Settings(
+    return JobSettings(
         dialect=NAME,
         nnodes=Fact(value=-(-size.value // local_size.value), variable=size.variable),
         node_rank=Fact(value=rank.value // local_size.value, variable=rank.variable),
@@ -85,7 +85,7 @@ def _rank(
         master_port=values.port(env, "MASTER_PORT"),
         distributed=True,
         already_rank=True,
-        own=Rank(
+        own=RankSettings(
             rank=rank.value,
             world_size=size.value,
             local_rank=local_rank.value,

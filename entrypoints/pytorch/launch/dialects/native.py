@@ -9,7 +9,7 @@ it is the same for all processes that `run` starts.
 from collections.abc import Mapping
 
 from . import values
-from .settings import Fact, Settings
+from .settings import Fact, JobSettings
 
 NAME = "native"
 VARIABLES: tuple[str, ...] = (
@@ -17,13 +17,13 @@ VARIABLES: tuple[str, ...] = (
 )
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None if none of these variables is set."""
     if not values.first_set(env, *VARIABLES):
         return None
     own, bare = values.whole(env, "NODE_RANK"), values.whole(env, "RANK")
     elastic = values.node_range(env, "ELASTIC")
-    return Settings(
+    return JobSettings(
         dialect=NAME,
         nnodes=values.whole(env, "NNODES", least=1),
         node_rank=values.agree(own, bare, "RANK without LOCAL_RANK is the rank of the node"),

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from ..launch_error import Code, LaunchError
 from . import values
-from .settings import Fact, Settings
+from .settings import Fact, JobSettings
 
 NAME = "openpai"
 VARIABLES: tuple[str, ...] = (
@@ -34,7 +34,7 @@ VARIABLES: tuple[str, ...] = (
 _INDEX = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None outside of an OpenPAI task."""
     role, index = values.text(env, "PAI_CURRENT_TASK_ROLE_NAME"), values.whole(env, _INDEX)
     if not role or index is None:
@@ -46,7 +46,7 @@ def read(env: Mapping[str, str]) -> Settings | None:
     here = roles.index(role)
     if index.value >= counts[here]:
         raise values.bad(_INDEX, index.value, f"is out of range: this role has {counts[here]} tasks; correct either.")
-    return Settings(
+    return JobSettings(
         dialect=NAME,
         nnodes=Fact(value=sum(counts), variable="PAI_TASK_ROLE_TASK_COUNT_*"),
         node_rank=Fact(value=sum(counts[:here]) + index.value, variable=_INDEX),
@@ -58,12 +58,12 @@ def read(env: Mapping[str, str]) -> Settings | None:
 def _count(env: Mapping[str, str], role: str) -> int:
     if not re.fullmatch(r"[A-Za-z0-9._~-]+", role):
         raise values.bad("PAI_TASK_ROLE_LIST", role, "is not the name of a task role: separate names with commas.")
-    found = values.whole(env, f"PAI_TASK_ROLE_TASK_COUNT_{role}", least=1)
-    if found is None:
+    fact = values.whole(env, f"PAI_TASK_ROLE_TASK_COUNT_{role}", least=1)
+    if fact is None:
         raise LaunchError(
             Code.BAD_VALUE, f"PAI_TASK_ROLE_TASK_COUNT_{role} is not set: give the role's number of tasks."
         )
-    return found.value
+    return fact.value
 
 
 def _host(env: Mapping[str, str], role: str) -> Fact[str] | None:

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import torchrun, values
-from .settings import Fact, Settings
+from .settings import Fact, JobSettings
 
 NAME = "pytorchjob"
 VARIABLES: tuple[str, ...] = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *torchrun.VARIABLES)
 TAKES = VARIABLES
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None without RANK and WORLD_SIZE, or without PET_ variables."""
     twins = values.first_set(env, "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
     pet = torchrun.read(env)
@@ -42,7 +42,7 @@ def read(env: Mapping[str, str]) -> Settings | None:
     )
 
 
-def _nodes(pet: Settings, world: Fact[int] | None, counted: int) -> Fact[int] | None:
+def _nodes(pet: JobSettings, world: Fact[int] | None, counted: int) -> Fact[int] | None:
     """Return the number of nodes, checked against WORLD_SIZE as the operator computes it."""
     nodes = pet.nnodes
     if world is None or (nodes and nodes.value * counted == world.value):

@@ -20,7 +20,7 @@ class Fact(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rank:
+class RankSettings:
     """A rank that a launcher without torch's variables has started."""
 
     rank: int
@@ -34,7 +34,7 @@ class Rank:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class JobSettings:
     """The settings of a job in one dialect; None where it sets nothing."""
 
     dialect: str
@@ -48,4 +48,4 @@ class Settings:
     distributed: bool = False  # The launcher starts only distributed jobs, even with one process.
     master_hint: str = ""  # The right MASTER_ADDR for an error message.
     already_rank: bool = False  # This process is a rank, and starts no others.
-    own: Rank | None = None  # That rank, if torch's variables are not all set.
+    own: RankSettings | None = None  # That rank, if torch's variables are not all set.

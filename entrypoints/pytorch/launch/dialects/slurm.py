@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 from . import values
-from .settings import Fact, Settings
+from .settings import Fact, JobSettings
 
 NAME = "slurm"
 VARIABLES: tuple[str, ...] = (
@@ -24,7 +24,7 @@ VARIABLES: tuple[str, ...] = (
 )
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None outside of a Slurm job."""
     nodes = values.whole(
         env, values.first_set(env, "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"), least=1
@@ -37,7 +37,7 @@ def read(env: Mapping[str, str]) -> Settings | None:
         why = "but SLURM_NODEID is not set: start `run` on every node with `srun --ntasks-per-node=1`."
         raise values.bad(nodes.variable, nodes.value, why)
     gpus = values.whole(env, "SLURM_GPUS_ON_NODE")
-    return Settings(
+    return JobSettings(
         dialect=NAME,
         nnodes=nodes,
         node_rank=node,
@@ -76,7 +76,7 @@ _HOSTS = re.compile(r"(?:[A-Za-z0-9._-]+|" + _GROUP.pattern + r")+")
 
 def first_host(variable: str, hosts: str) -> str:
     """Return the first host of a list such as ``gpu[01-03,07],login1`` (gpu01)."""
-    found = _HOSTS.match(hosts)
-    if not found or hosts[found.end() :][:1] not in ("", ","):
+    match = _HOSTS.match(hosts)
+    if not match or hosts[match.end() :][:1] not in ("", ","):
         raise values.bad(variable, hosts, "is not a list of hosts such as gpu[01-03,07]: set MASTER_ADDR to node 0.")
-    return values.host(variable, _GROUP.sub(r"\1", found[0]))
+    return values.host(variable, _GROUP.sub(r"\1", match[0]))

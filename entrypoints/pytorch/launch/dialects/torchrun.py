@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 from . import values
-from .settings import Fact, Settings
+from .settings import Fact, JobSettings
 
 NAME = "torchrun"
 VARIABLES: tuple[str, ...] = (
@@ -22,7 +22,7 @@ VARIABLES: tuple[str, ...] = (
 )
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None if none of these variables is set."""
     if not values.first_set(env, *VARIABLES):
         return None
@@ -32,7 +32,7 @@ def read(env: Mapping[str, str]) -> Settings | None:
         raise values.bad("PET_RDZV_BACKEND", backend, "is not supported: set it to c10d or static.")
     elastic = nodes is not None and (nodes[0] < nodes[1] or backend == "c10d")
     address, port = _place(env, elastic=elastic or backend == "c10d")
-    return Settings(
+    return JobSettings(
         dialect=NAME,
         nnodes=Fact(value=nodes[1], variable="PET_NNODES") if nodes and not elastic else None,
         node_rank=None if elastic else values.whole(env, "PET_NODE_RANK"),

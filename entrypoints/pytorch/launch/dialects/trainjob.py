@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import torchrun, values
-from .settings import Settings
+from .settings import JobSettings
 
 NAME = "trainjob"
 VARIABLES: tuple[str, ...] = (
@@ -21,7 +21,7 @@ VARIABLES: tuple[str, ...] = (
 TAKES: tuple[str, ...] = (*torchrun.VARIABLES, "JOB_COMPLETION_INDEX")
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None outside of an Indexed Job, or without PET_NNODES or PET_NODE_RANK."""
     index = values.whole(env, "JOB_COMPLETION_INDEX")
     if not index or not values.text(env, "PET_NNODES") or not values.text(env, "PET_NODE_RANK"):

@@ -91,8 +91,8 @@ def host(variable: str, value: str) -> str:
     """Check a host's name or IP address, and return it without the brackets of IPv6 in URLs."""
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     # Python accepts any text as the zone of an IPv6 address; accept only the name of an interface.
-    named = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}"
-    if re.fullmatch(named, bare) or (is_ip(bare) and re.fullmatch(rf"[0-9A-Fa-f:.]+(%{named})?", bare)):
+    name = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}"
+    if re.fullmatch(name, bare) or (is_ip(bare) and re.fullmatch(rf"[0-9A-Fa-f:.]+(%{name})?", bare)):
         return bare
     raise bad(variable, value, "is not a host name or an IP address: give node 0's alone, without scheme or port.")
 
@@ -154,10 +154,10 @@ def is_ip(value: str) -> bool:
 
 def is_loopback(value: str) -> bool:
     """Return True for a name or address by which a host reaches itself."""
-    found = _ip(value)
-    if found is None:
+    ip_address = _ip(value)
+    if ip_address is None:
         return value.lower().rstrip(".") in _SELF
-    inner = getattr(found, "ipv4_mapped", None) or found
+    inner = getattr(ip_address, "ipv4_mapped", None) or ip_address
     return bool(inner.is_loopback or inner.is_unspecified)
 
 

@@ -9,7 +9,7 @@ Source: pytorch/pytorch: torch/distributed/elastic/agent/server/local_elastic_ag
 from collections.abc import Mapping
 
 from . import values
-from .settings import Fact, Settings
+from .settings import Fact, JobSettings
 
 NAME = "torchrun-worker"
 VARIABLES: tuple[str, ...] = (
@@ -18,7 +18,7 @@ VARIABLES: tuple[str, ...] = (
 )
 
 
-def read(env: Mapping[str, str]) -> Settings | None:
+def read(env: Mapping[str, str]) -> JobSettings | None:
     """Return None outside of a rank."""
     rank, local = values.whole(env, "RANK"), values.whole(env, "LOCAL_RANK")
     if rank is None or local is None:
@@ -32,7 +32,7 @@ def read(env: Mapping[str, str]) -> Settings | None:
         values.check_below(local, size)
     group = values.whole(env, "GROUP_RANK")
     groups = values.whole(env, "GROUP_WORLD_SIZE", least=1)
-    return Settings(
+    return JobSettings(
         dialect=NAME,
         nnodes=groups or Fact(value=-(-world.value // size.value), variable="WORLD_SIZE"),
         node_rank=group or Fact(value=rank.value // size.value, variable="RANK"),

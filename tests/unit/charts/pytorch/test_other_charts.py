@@ -19,14 +19,14 @@ SMOKE = ["run", "/opt/torchbake/smoke", "ddp"]
 
 def with_our_images(values: Mapping[str, Any]) -> dict[str, Any]:
     """The file as somebody changes it who has read the error."""
-    kept = {key: value for key, value in values.items() if key != "image"}
-    fixed = {key: value for key, value in kept.get("volumePermissions", {}).items() if key != "image"}
-    return {**kept, "volumePermissions": fixed}
+    kept_items = {key: value for key, value in values.items() if key != "image"}
+    fixed = {key: value for key, value in kept_items.get("volumePermissions", {}).items() if key != "image"}
+    return {**kept_items, "volumePermissions": fixed}
 
 
 AGES = {age: with_our_images(values) for age, values in FILES.items()}
 # By age: what is in the output, each anywhere.
-FOUND: dict[str, list[Any]] = {
+ACTUAL: dict[str, list[Any]] = {
     "2019-first": [
         {"completions": 4}, ["run", "mnist.py", "--epochs", "2"], {"accessModes": ["ReadWriteOnce"]},
         {"storageClassName": ""}, {"mountPath": "/bitnami/pytorch"}, "docker.io/bitnami/git:latest",
@@ -100,8 +100,8 @@ def test_kubernetes_takes_a_file_of_each_age(age: str, version: str) -> None:
 
 @pytest.mark.parametrize("age", AGES)
 def test_a_file_of_each_age_means_what_it_meant(age: str) -> None:
-    found = [*objects(AGES[age]).values()]
-    assert [wanted for wanted in FOUND[age] if not holds(found, wanted)] == []
+    matches = [*objects(AGES[age]).values()]
+    assert [expected for expected in ACTUAL[age] if not holds(matches, expected)] == []
 
 
 def test_another_name_makes_the_same_objects() -> None:
@@ -146,9 +146,11 @@ def test_another_volume_permissions_is_refused_if_it_runs() -> None:
 
 
 def test_every_template_settles_values_first() -> None:
-    made = [file for file in CHART.glob("templates/*") if file.suffix != ".tpl"]
-    assert [file.name for file in made if not file.read_text().startswith('{{- include "pytorch.settle" . -}}\n')] == []
-    assert len(made) >= 10
+    pathes = [file for file in CHART.glob("templates/*") if file.suffix != ".tpl"]
+    assert [
+        file.name for file in pathes if not file.read_text().startswith('{{- include "pytorch.settle" . -}}\n')
+    ] == []
+    assert len(pathes) >= 10
 
 
 @pytest.mark.parametrize("adapt", ["auto", "disabled"])
@@ -159,14 +161,14 @@ def test_a_cluster_that_is_no_openshift_changes_no_user(adapt: str) -> None:
 
 
 def test_the_one_example_is_a_smoke_test_of_four_nodes() -> None:
-    found = objects({"mode": "distributed", "worldSize": 4})
-    assert one(found, "Job")["spec"]["completions"] == 4
-    assert holds([one(found, "Job")], SMOKE)
-    assert env(found)["NNODES"] == "4"
+    matches = objects({"mode": "distributed", "worldSize": 4})
+    assert one(matches, "Job")["spec"]["completions"] == 4
+    assert holds([one(matches, "Job")], SMOKE)
+    assert env(matches)["NNODES"] == "4"
 
 
 def test_every_key_of_the_table_leads_to_a_parameter() -> None:
     assert {*TABLE["same"].values()} <= {*OTHERS}
     assert not {*TABLE["refused"]} & {*OTHERS}
-    assert FOUND.keys() == FILES.keys()
+    assert ACTUAL.keys() == FILES.keys()
     assert {*TABLE["empty"]} <= {*OTHERS} | {name.rpartition(".")[0] for name in OTHERS}

@@ -200,7 +200,7 @@ for kind, command, beside in PROBES:
             OTHERS[f"{kind}.{key}"] = (17, beside, {kind: {"exec": {"command": command}, key: 17}})
 OTHERS["startupProbe.enabled"] = (True, {}, {"startupProbe": {"exec": {"command": LIVE}}})
 # These take something away.
-GONE = {
+MISSING = {
     "persistence.enabled": "PersistentVolumeClaim",
     "livenessProbe.enabled": "livenessProbe",
     "readinessProbe.enabled": "readinessProbe",
@@ -210,7 +210,7 @@ GONE = {
     "account": "fsGroup",
 }
 # If one of these is empty, the chart refuses the values that need it.
-NEEDED = {"cloneFilesFromGit.repository", "nodeAffinityPreset.key", "nodeAffinityPreset.values"}
+NEEDS = {"cloneFilesFromGit.repository", "nodeAffinityPreset.key", "nodeAffinityPreset.values"}
 FIRST = {"elastic": "1.31"}  # Kubernetes that knows it, where 1.28 does not
 
 
@@ -228,23 +228,23 @@ def values_of(parameter: str) -> dict[str, Any]:
     return merged(beside, at(parameter, value))
 
 
-def holds(whole: Any, wanted: Any) -> bool:
+def holds(whole: Any, expected: Any) -> bool:
     """Return True if the value contains a text, a list, or the entries of a mapping."""
-    if isinstance(wanted, dict) and isinstance(whole, dict) and _within(whole, wanted):
+    if isinstance(expected, dict) and isinstance(whole, dict) and _within(whole, expected):
         return True
-    if whole == wanted:
+    if whole == expected:
         return True
     parts = whole.values() if isinstance(whole, dict) else whole if isinstance(whole, list) else ()
-    return any(holds(part, wanted) for part in parts) or (isinstance(whole, dict) and wanted in [*whole])
+    return any(holds(part, expected) for part in parts) or (isinstance(whole, dict) and expected in [*whole])
 
 
-def _within(whole: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def _within(whole: Mapping[str, Any], expected_values: Mapping[str, Any]) -> bool:
     """Return True if the mapping has all entries, and inner mappings all of theirs."""
 
     def same(found: Any, value: Any) -> bool:
         return found == value or (isinstance(value, dict) and isinstance(found, dict) and _within(found, value))
 
-    return all(key in whole and same(whole[key], value) for key, value in wanted.items())
+    return all(key in whole and same(whole[key], value) for key, value in expected_values.items())
 
 
 def test_every_parameter_is_tried() -> None:
@@ -253,14 +253,14 @@ def test_every_parameter_is_tried() -> None:
 
 def test_another_value_than_the_default_is_found_in_the_output() -> None:
     wrong = []
-    for parameter, (value, beside, wanted) in OTHERS.items():
+    for parameter, (value, beside, expected) in OTHERS.items():
         assert value != DEFAULTS[parameter], parameter
-        without = {} if parameter in NEEDED else merged(beside, at(parameter, DEFAULTS[parameter]))
+        without = {} if parameter in NEEDS else merged(beside, at(parameter, DEFAULTS[parameter]))
         before, after = [*objects(without).values()], [*objects(values_of(parameter)).values()]
-        if parameter in GONE:
-            right = holds(before, GONE[parameter]) and not holds(after, GONE[parameter])
+        if parameter in MISSING:
+            right = holds(before, MISSING[parameter]) and not holds(after, MISSING[parameter])
         else:
-            right = holds(after, wanted) and not holds(before, wanted)
+            right = holds(after, expected) and not holds(before, expected)
         if not right:
             wrong.append(parameter)
     assert wrong == []

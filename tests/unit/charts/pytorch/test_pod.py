@@ -36,16 +36,16 @@ def test_a_job_without_a_gpu_sees_none(values: dict[str, Any], void: bool) -> No
 
 
 def test_a_users_own_choice_of_gpus_counts() -> None:
-    found = objects({"extraEnvVars": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]})
-    named = [each["value"] for each in container(found)["env"] if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
-    assert named == ["all"]
+    matches = objects({"extraEnvVars": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]})
+    names = [each["value"] for each in container(matches)["env"] if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
+    assert names == ["all"]
 
 
 @pytest.mark.parametrize("tag", [9, 20240101, "9"])
 def test_a_tag_that_is_a_number_is_that_tag(tag: object) -> None:
-    found = objects(merged(KINDS["git over ssh"], {"image": {"tag": tag}, "git": {"tag": tag}}))
-    assert container(found)["image"] == f"docker.io/torchbake/pytorch:{tag}"
-    assert pod(found)["initContainers"][0]["image"] == f"docker.io/team/git:{tag}"
+    matches = objects(merged(KINDS["git over ssh"], {"image": {"tag": tag}, "git": {"tag": tag}}))
+    assert container(matches)["image"] == f"docker.io/torchbake/pytorch:{tag}"
+    assert pod(matches)["initContainers"][0]["image"] == f"docker.io/team/git:{tag}"
     assert env(objects(merged(SCRIPT, {"cloneFilesFromGit": {"enabled": True, "repository": "a", "revision": tag}})))[
         "GIT_REVISION"
     ] == str(tag)
@@ -53,17 +53,17 @@ def test_a_tag_that_is_a_number_is_that_tag(tag: object) -> None:
 
 @pytest.mark.parametrize("values", [{"command": ["python"]}, {"diagnosticMode": {"enabled": True}, **GROUP}])
 def test_another_command_is_not_asked_as_run_is(values: dict[str, Any]) -> None:
-    found = container(objects(merged(values, {"startupProbe": {"enabled": True}})))
-    assert not [key for key in found if key.endswith("Probe")]
+    value = container(objects(merged(values, {"startupProbe": {"enabled": True}})))
+    assert not [key for key in value if key.endswith("Probe")]
     probe = {"exec": {"command": ["true"]}}
     own = container(objects(merged(values, {"customReadinessProbe": probe})))
     assert ("readinessProbe" in own) == ("command" in values)
 
 
 def test_a_pods_labels_keep_it_in_its_group() -> None:
-    found = one(objects(merged(SERVICE, {"podLabels": {"app.kubernetes.io/name": "other", "a": "b"}})), "StatefulSet")
-    labels = found["spec"]["template"]["metadata"]["labels"]
-    assert found["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    value = one(objects(merged(SERVICE, {"podLabels": {"app.kubernetes.io/name": "other", "a": "b"}})), "StatefulSet")
+    labels = value["spec"]["template"]["metadata"]["labels"]
+    assert value["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert labels["a"] == "b"
 
 

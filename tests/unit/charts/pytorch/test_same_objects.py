@@ -43,13 +43,13 @@ def meaning(value: Any) -> Any:
         return [meaning(each) for each in value]
     if not isinstance(value, dict):
         return value
-    found = {key: meaning(each) for key, each in value.items() if key not in HELMS}
-    if BY_HELM in found:
-        found[BY_HELM] = {"Helm": "torchbake"}.get(found[BY_HELM], found[BY_HELM])
+    matches = {key: meaning(each) for key, each in value.items() if key not in HELMS}
+    if BY_HELM in matches:
+        matches[BY_HELM] = {"Helm": "torchbake"}.get(matches[BY_HELM], matches[BY_HELM])
     for key, name in (("env", "name"), ("items", "key")):
-        if key in found:
-            found[key] = sorted(found[key], key=lambda each: each[name])
-    return found
+        if key in matches:
+            matches[key] = sorted(matches[key], key=lambda each: each[name])
+    return matches
 
 
 def of_chart(task: Task) -> Objects:

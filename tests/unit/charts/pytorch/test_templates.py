@@ -63,10 +63,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 def contracts(values: dict[str, Any]) -> list[Contract]:
     """Return the contract of `run` in each pod, with the variables that Kubernetes adds."""
-    found = objects(values)
-    owner = next(each for each in found.values() if each["kind"] in ("Job", "StatefulSet"))
+    matches = objects(values)
+    owner = next(each for each in matches.values() if each["kind"] in ("Job", "StatefulSet"))
     count = owner["spec"].get("completions") or owner["spec"].get("replicas", 1)
-    name, own = owner["metadata"]["name"], env(found)
+    name, own = owner["metadata"]["name"], env(matches)
     assert set(own) >= {"MASTER_PORT"}
     extra = {"JOB_COMPLETION_INDEX": "{}"} if owner["spec"].get("completionMode") else {"POD_NAME": name + "-{}"}
     more = {key: text for key, text in extra.items() if key in own or key == "JOB_COMPLETION_INDEX"}
@@ -95,38 +95,38 @@ def test_pod_security_restricted_takes_it(case: str) -> None:
 @pytest.mark.parametrize(("processes", "expected"), [("", 1), (2, 2), ("auto", 8)])
 def test_nodes_are_one_master_and_the_rest_workers(kind: str, processes: object, expected: int) -> None:
     values = merged(GROUP, {"kind": kind, "processesPerNode": processes})
-    found, name = contracts(values), objects(values)
-    assert [each.node_rank for each in found] == [0, 1, 2, 3]
-    assert {(each.nnodes, each.nproc_per_node, each.master_port) for each in found} == {(4, expected, 49875)}
+    matches, name = contracts(values), objects(values)
+    assert [each.node_rank for each in matches] == [0, 1, 2, 3]
+    assert {(each.nnodes, each.nproc_per_node, each.master_port) for each in matches} == {(4, expected, 49875)}
     owner = one(name, {"job": "Job", "statefulset": "StatefulSet"}[kind])["metadata"]["name"]
     service = one(name, "Service")
-    assert {each.master_addr for each in found[1:]} == {f"{owner}-0.{service['metadata']['name']}"}
+    assert {each.master_addr for each in matches[1:]} == {f"{owner}-0.{service['metadata']['name']}"}
     assert service["spec"]["publishNotReadyAddresses"] is True
 
 
 @pytest.mark.parametrize("kind", ["job", "statefulset"])
 def test_an_elastic_group_has_a_range_and_starts_the_most(kind: str) -> None:
-    found = contracts(merged(SCRIPT, {"mode": "distributed", "elastic": "2:3", "kind": kind, "restarts": 5}))
-    assert len(found) == 3
-    assert {(each.elastic, each.max_restarts) for each in found} == {((2, 3), 5)}
+    matches = contracts(merged(SCRIPT, {"mode": "distributed", "elastic": "2:3", "kind": kind, "restarts": 5}))
+    assert len(matches) == 3
+    assert {(each.elastic, each.max_restarts) for each in matches} == {((2, 3), 5)}
 
 
 def test_a_statefulset_starts_all_pods_at_once_and_always_again() -> None:
-    found = one(objects(SERVICE), "StatefulSet")["spec"]
-    assert found["podManagementPolicy"] == "Parallel"
-    assert found["template"]["spec"]["restartPolicy"] == "Always"
-    assert found["selector"]["matchLabels"].items() <= found["template"]["metadata"]["labels"].items()
-    assert one(objects(SERVICE), "Service")["spec"]["selector"] == found["selector"]["matchLabels"]
+    value = one(objects(SERVICE), "StatefulSet")["spec"]
+    assert value["podManagementPolicy"] == "Parallel"
+    assert value["template"]["spec"]["restartPolicy"] == "Always"
+    assert value["selector"]["matchLabels"].items() <= value["template"]["metadata"]["labels"].items()
+    assert one(objects(SERVICE), "Service")["spec"]["selector"] == value["selector"]["matchLabels"]
 
 
 def test_production_is_four_nodes_that_share_a_claim() -> None:
-    found = objects(PRODUCTION)
-    assert one(found, "Job")["spec"]["completions"] == 4
-    assert one(found, "PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteMany"]
-    assert one(found, "PodDisruptionBudget")["spec"]["minAvailable"] == 4
-    labels = one(found, "Job")["spec"]["template"]["metadata"]["labels"]
-    (spread,) = pod(found)["topologySpreadConstraints"]
-    for selector in (spread["labelSelector"], one(found, "NetworkPolicy")["spec"]["podSelector"]):
+    matches = objects(PRODUCTION)
+    assert one(matches, "Job")["spec"]["completions"] == 4
+    assert one(matches, "PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert one(matches, "PodDisruptionBudget")["spec"]["minAvailable"] == 4
+    labels = one(matches, "Job")["spec"]["template"]["metadata"]["labels"]
+    (spread,) = pod(matches)["topologySpreadConstraints"]
+    for selector in (spread["labelSelector"], one(matches, "NetworkPolicy")["spec"]["podSelector"]):
         assert selector["matchLabels"].items() <= labels.items()
 
 
@@ -140,28 +140,28 @@ def test_production_is_four_nodes_that_share_a_claim() -> None:
     ids=["ConfigMap", "files", "git"],
 )
 def test_a_config_map_comes_before_files_and_those_before_git(values: dict[str, Any], source: Any) -> None:
-    found = objects(values)
-    mounted = [each["configMap"]["name"] for each in pod(found)["volumes"] if "configMap" in each]
+    matches = objects(values)
+    mounted = [each["configMap"]["name"] for each in pod(matches)["volumes"] if "configMap" in each]
     assert mounted == ([source["name"]] if source else [])
-    assert ("GIT_REPOSITORY" in env(found)) == (source is None)
-    assert ("JOB_DIR" in env(found)) == (source is not None)
+    assert ("GIT_REPOSITORY" in env(matches)) == (source is None)
+    assert ("JOB_DIR" in env(matches)) == (source is not None)
 
 
 def test_an_own_git_image_clones_before_the_job_starts() -> None:
-    found = objects(KINDS["git over ssh"])
-    (git,) = pod(found)["initContainers"]
+    matches = objects(KINDS["git over ssh"])
+    (git,) = pod(matches)["initContainers"]
     assert {"GIT_REPOSITORY", "GIT_REVISION", "GIT_SSH_COMMAND"} <= {each["name"] for each in git["env"]}
-    assert "GIT_REPOSITORY" not in env(found)
-    assert env(found)["JOB_DIR"] == "/job"
-    (mount,) = [each for each in container(found)["volumeMounts"] if each["mountPath"] == "/job"]
+    assert "GIT_REPOSITORY" not in env(matches)
+    assert env(matches)["JOB_DIR"] == "/job"
+    (mount,) = [each for each in container(matches)["volumeMounts"] if each["mountPath"] == "/job"]
     assert (mount["subPath"], mount["readOnly"]) == ("job", True)
-    assert not [each for each in container(found)["volumeMounts"] if each["name"] == "git-ssh"]
+    assert not [each for each in container(matches)["volumeMounts"] if each["name"] == "git-ssh"]
 
 
 def test_a_key_of_ssh_is_where_the_images_own_git_looks() -> None:
-    found = objects(GIT)
-    (mount,) = [each for each in container(found)["volumeMounts"] if each["name"] == "git-ssh"]
-    assert f"UserKnownHostsFile={mount['mountPath']}/known_hosts" in env(found)["GIT_SSH_COMMAND"]
+    matches = objects(GIT)
+    (mount,) = [each for each in container(matches)["volumeMounts"] if each["name"] == "git-ssh"]
+    assert f"UserKnownHostsFile={mount['mountPath']}/known_hosts" in env(matches)["GIT_SSH_COMMAND"]
 
 
 def job_name(values: dict[str, Any]) -> str:
@@ -205,8 +205,8 @@ def test_impossible_values_are_refused_with_their_place() -> None:
 
 @pytest.mark.parametrize("case", KINDS)
 def test_notes_name_what_there_is(case: str) -> None:
-    notes, found = render(KINDS[case])["NOTES.txt"], objects(KINDS[case])
-    owner = next(each for each in found.values() if each["kind"] in ("Job", "StatefulSet"))
+    notes, matches = render(KINDS[case])["NOTES.txt"], objects(KINDS[case])
+    owner = next(each for each in matches.values() if each["kind"] in ("Job", "StatefulSet"))
     assert owner["metadata"]["name"] in notes.splitlines()[0]
     assert "kubectl logs --namespace team" in notes
     assert "%!" not in notes
@@ -241,8 +241,8 @@ def test_without_a_script_the_image_tests_itself_on_all_nodes(values: dict[str, 
 
 
 def test_the_images_own_test_waits_for_no_claim_and_keeps_it() -> None:
-    found = objects({"mode": "distributed", "worldSize": 4, "volumePermissions": {"enabled": True}})
-    assert one(found, "PersistentVolumeClaim")
-    assert not [each for each in pod(found)["volumes"] if "persistentVolumeClaim" in each]
-    assert "initContainers" not in pod(found)
+    matches = objects({"mode": "distributed", "worldSize": 4, "volumePermissions": {"enabled": True}})
+    assert one(matches, "PersistentVolumeClaim")
+    assert not [each for each in pod(matches)["volumes"] if "persistentVolumeClaim" in each]
+    assert "initContainers" not in pod(matches)
     assert [each for each in pod(objects(GROUP))["volumes"] if "persistentVolumeClaim" in each]

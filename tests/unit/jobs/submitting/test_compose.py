@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.jobs.cases import task_of, text_of
-from torchbake.jobs.launchers.compose import Compose, code_of
+from torchbake.jobs.launchers.compose import ComposeLauncher, code_of
 
 TASK = task_of(text_of("gpus"))
-COMPOSE = Compose(TASK, Path("/tmp/x/mnist"), "")
+COMPOSE = ComposeLauncher(TASK, Path("/tmp/x/mnist"), "")
 
 
 def containers(**statuses: str) -> str:
@@ -32,9 +32,9 @@ def containers(**statuses: str) -> str:
     ],
 )
 def test_it_ends_as_node_0_ends(output: str, code: int | None, running: bool) -> None:
-    seen = COMPOSE.read(0, output)
-    assert seen.code == code
-    assert [stream.running for stream in seen.streams] == [running]
+    status = COMPOSE.read(0, output)
+    assert status.code == code
+    assert [stream.running for stream in status.streams] == [running]
 
 
 def test_a_project_without_node_0_cannot_be_read() -> None:

@@ -8,15 +8,15 @@ import pytest
 
 from tests.unit.jobs.cases import task_of, text_of
 from torchbake.jobs.expressible import Target
-from torchbake.jobs.launchers.kubernetes import Kubernetes
+from torchbake.jobs.launchers.kubernetes import KubernetesLauncher
 from torchbake.jobs.targets import TARGETS, kubernetes
 
 OLD = TARGETS["kubernetes-1.20"]
 
 
-def launcher(case: str = "ddp", target: Target = kubernetes) -> Kubernetes:
+def launcher(case: str = "ddp", target: Target = kubernetes) -> KubernetesLauncher:
     task = task_of(text_of(case))
-    return Kubernetes(task, Path("/tmp/x/mnist"), target.render(task))
+    return KubernetesLauncher(task, Path("/tmp/x/mnist"), target.render(task))
 
 
 def job(end: str = "", reason: str = "", name: str = "mnist") -> dict[str, Any]:
@@ -25,10 +25,10 @@ def job(end: str = "", reason: str = "", name: str = "mnist") -> dict[str, Any]:
 
 
 def pod(
-    index: int, *states: dict[str, Any], of: str = "mnist", init: dict[str, Any] | None = None, made: str = "T0"
+    index: int, *states: dict[str, Any], of: str = "mnist", init: dict[str, Any] | None = None, text: str = "T0"
 ) -> dict[str, Any]:
     metadata = {
-        "name": f"{of}-{index}-x1y2z", "labels": {"job-name": of}, "creationTimestamp": made,
+        "name": f"{of}-{index}-x1y2z", "labels": {"job-name": of}, "creationTimestamp": text,
         "annotations": {"batch.kubernetes.io/job-completion-index": str(index)},
     }  # fmt: skip
     status: dict[str, Any] = {"containerStatuses": [{"name": "pytorch", "state": state} for state in states]}
@@ -41,7 +41,7 @@ def going(pod: dict[str, Any]) -> dict[str, Any]:
     return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "T9"}}
 
 
-def ended(code: int) -> dict[str, Any]:
+def end_of(code: int) -> dict[str, Any]:
     return {"terminated": {"exitCode": code}}
 
 
@@ -60,19 +60,22 @@ def test_it_ends_as_the_cluster_says_with_the_code_of_the_script() -> None:
     for items, code in (
         ((), None),
         ((job(), pod(0, RUNNING)), None),
-        ((job(), pod(0, ended(3)), pod(1, RUNNING)), None),  # the cluster has not judged it yet
-        ((job("SuccessCriteriaMet"), pod(0, ended(0))), None),
-        ((job("Complete"), pod(0, ended(0))), 0),
-        ((job("Failed"), pod(0, ended(143)), pod(1, ended(7)), pod(2, ended(9))), 7),
-        ((job("Failed"), pod(0, ended(137))), 137),
-        ((job("Failed"), pod(0, waiting("PodInitializing"), init=ended(4))), 4),
-        ((job("Failed", "DeadlineExceeded"), pod(0, ended(143))), 124),
+        ((job(), pod(0, end_of(3)), pod(1, RUNNING)), None),  # the cluster has not judged it yet
+        ((job("SuccessCriteriaMet"), pod(0, end_of(0))), None),
+        ((job("Complete"), pod(0, end_of(0))), 0),
+        ((job("Failed"), pod(0, end_of(143)), pod(1, end_of(7)), pod(2, end_of(9))), 7),
+        ((job("Failed"), pod(0, end_of(137))), 137),
+        ((job("Failed"), pod(0, waiting("PodInitializing"), init=end_of(4))), 4),
+        ((job("Failed", "DeadlineExceeded"), pod(0, end_of(143))), 124),
         ((job("Failed"),), 1),
-        ((job("Failed"), pod(0, ended(5), of="other")), 1),  # of another job with the same label
+        ((job("Failed"), pod(0, end_of(5), of="other")), 1),  # of another job with the same label
         ((job("Complete", name="other"), pod(0, RUNNING)), None),
-        ((job("Failed"), pod(0, RUNNING), pod(1, ended(7))), None),  # it may know better
-        ((job("Failed"), going(pod(0, RUNNING)), pod(1, ended(7))), 7),
-        ((job("Failed"), pod(0, ended(5), made="T2"), pod(0, ended(89), made="T3"), pod(0, ended(4), made="T1")), 89),
+        ((job("Failed"), pod(0, RUNNING), pod(1, end_of(7))), None),  # it may know better
+        ((job("Failed"), going(pod(0, RUNNING)), pod(1, end_of(7))), 7),
+        (
+            (job("Failed"), pod(0, end_of(5), text="T2"), pod(0, end_of(89), text="T3"), pod(0, end_of(4), text="T1")),
+            89,
+        ),
     ):
         assert launcher().read(0, output(*items)).code == code, (items, code)
 
@@ -87,18 +90,18 @@ def of_nodes(*nodes: tuple[str, dict[str, Any]]) -> str:
     return output(*reversed([*jobs, *pods]))
 
 
-DONE, FAILED = ("Complete", ended(0)), "Failed"
+FINAL, FAILED = ("Complete", end_of(0)), "Failed"
 
 
 @pytest.mark.parametrize(
     ("nodes", "code"),
     [
-        ((DONE, DONE, DONE, DONE), 0),
-        ((DONE, DONE, DONE, ("", RUNNING)), None),
-        ((("", RUNNING), DONE, DONE, (FAILED, ended(7))), None),
-        (((FAILED, ended(9)), (FAILED, ended(7)), (FAILED, ended(7)), (FAILED, ended(7))), 9),
-        (((FAILED, ended(137)), (FAILED, ended(84)), (FAILED, ended(84)), (FAILED, ended(84))), 84),
-        ((("", waiting("ImagePullBackOff")), *[(FAILED, ended(83))] * 3), 83),
+        ((FINAL, FINAL, FINAL, FINAL), 0),
+        ((FINAL, FINAL, FINAL, ("", RUNNING)), None),
+        ((("", RUNNING), FINAL, FINAL, (FAILED, end_of(7))), None),
+        (((FAILED, end_of(9)), (FAILED, end_of(7)), (FAILED, end_of(7)), (FAILED, end_of(7))), 9),
+        (((FAILED, end_of(137)), (FAILED, end_of(84)), (FAILED, end_of(84)), (FAILED, end_of(84))), 84),
+        ((("", waiting("ImagePullBackOff")), *[(FAILED, end_of(83))] * 3), 83),
     ],
 )
 def test_jobs_of_a_pod_each_end_together(nodes: tuple[tuple[str, dict[str, Any]], ...], code: int | None) -> None:
@@ -108,9 +111,9 @@ def test_jobs_of_a_pod_each_end_together(nodes: tuple[tuple[str, dict[str, Any]]
 @pytest.mark.parametrize(
     ("nodes", "code"),
     [
-        ((("", RUNNING), (FAILED, ended(7)), ("", RUNNING)), None),
-        ((DONE, (FAILED, ended(7)), ("", RUNNING)), 0),
-        (((FAILED, ended(9)), (FAILED, ended(7)), ("", RUNNING)), 9),
+        ((("", RUNNING), (FAILED, end_of(7)), ("", RUNNING)), None),
+        ((FINAL, (FAILED, end_of(7)), ("", RUNNING)), 0),
+        (((FAILED, end_of(9)), (FAILED, end_of(7)), ("", RUNNING)), 9),
     ],
 )
 def test_an_elastic_job_of_them_ends_as_its_node_0_ends(
@@ -124,17 +127,17 @@ def test_each_pod_that_has_begun_is_followed_by_its_name() -> None:
         job(),
         pod(0, RUNNING),
         pod(1, waiting("ContainerCreating")),
-        pod(2, ended(0)),
+        pod(2, end_of(0)),
         pod(0, RUNNING, of="other"),
     )
-    seen = launcher().read(0, output(*items))
-    assert [(stream.name, stream.running) for stream in seen.streams] == [
+    status = launcher().read(0, output(*items))
+    assert [(stream.name, stream.running) for stream in status.streams] == [
         ("mnist-0-x1y2z/pytorch", True),
         ("mnist-2-x1y2z/pytorch", False),
     ]
-    assert all("--prefix" in stream.command for stream in seen.streams)
+    assert all("--prefix" in stream.command for stream in status.streams)
     assert "--prefix" not in launcher("standalone").read(0, output(job(), pod(0, RUNNING))).streams[0].command
-    failed = launcher().read(0, output(job(), pod(0, waiting("PodInitializing"), init=ended(4))))
+    failed = launcher().read(0, output(job(), pod(0, waiting("PodInitializing"), init=end_of(4))))
     assert [stream.name for stream in failed.streams] == ["mnist-0-x1y2z/volume-permissions"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from entrypoints.pytorch.launch.launch_error import Code
 from tests.unit.jobs.cases import task_of, text_of
 from torchbake.errors import JobError
-from torchbake.jobs.launchers.slurm import Slurm, code_of
+from torchbake.jobs.launchers.slurm import SlurmLauncher, code_of
 
 # The output of scontrol 24.11 on one line, without fields that are not read.
 LINE = (
@@ -19,8 +19,8 @@ LINE = (
 
 
 @pytest.fixture
-def slurm() -> Slurm:
-    launcher = Slurm(task_of(text_of("ddp")), Path("/tmp/x/mnist"), "")
+def slurm() -> SlurmLauncher:
+    launcher = SlurmLauncher(task_of(text_of("ddp")), Path("/tmp/x/mnist"), "")
     launcher.submitted("7\n")
     return launcher
 
@@ -34,7 +34,7 @@ def line(state: str, code: str = "0:0", reason: str = "None") -> str:
     [("7\n", ("7",)), ("7;east\n", ("--clusters", "east", "7")), ("welcome to the site\n7\n", ("7",))],
 )
 def test_the_jobs_number_and_its_cluster_are_read(output: str, words: tuple[str, ...]) -> None:
-    launcher = Slurm(task_of(text_of("ddp")), Path("mnist"), "")
+    launcher = SlurmLauncher(task_of(text_of("ddp")), Path("mnist"), "")
     assert launcher.cancel() == ()  # nothing has been submitted
     launcher.submitted(output)
     assert launcher.cancel()[0] == ("scancel", *words)
@@ -42,7 +42,7 @@ def test_the_jobs_number_and_its_cluster_are_read(output: str, words: tuple[str,
         launcher.submitted("queue full")
 
 
-def test_the_controller_says_how_it_ends(slurm: Slurm) -> None:
+def test_the_controller_says_how_it_ends(slurm: SlurmLauncher) -> None:
     for state, code, expected in (
         ("PENDING", "0:0", None),
         ("RUNNING", "0:0", None),
@@ -61,7 +61,7 @@ def test_the_controller_says_how_it_ends(slurm: Slurm) -> None:
         assert slurm.read(0, line(state, code)).code == expected, state
 
 
-def test_the_accounts_say_it_when_the_controller_has_forgotten(slurm: Slurm) -> None:
+def test_the_accounts_say_it_when_the_controller_has_forgotten(slurm: SlurmLauncher) -> None:
     assert slurm.read(1, "CANCELLED by 1500|0:15\n").code == 143
     assert slurm.read(1, "FAILED|3:0\n").code == 3
     with pytest.raises(LookupError):
@@ -70,14 +70,14 @@ def test_the_accounts_say_it_when_the_controller_has_forgotten(slurm: Slurm) -> 
         slurm.read(0, "slurm_load_jobs error: Invalid job id specified")
 
 
-def test_its_output_is_shown_once_it_has_begun(slurm: Slurm) -> None:
+def test_its_output_is_shown_once_it_has_begun(slurm: SlurmLauncher) -> None:
     assert slurm.read(0, line("PENDING", reason="Resources")).streams == ()
     (stream,) = slurm.read(0, line("RUNNING")).streams
     assert stream.command[-1] == stream.name == "/home/ann/slurm-7.out"
     assert slurm.read(1, "FAILED|3:0\n").streams == (stream,)
 
 
-def test_what_it_waits_for_is_told(slurm: Slurm) -> None:
+def test_what_it_waits_for_is_told(slurm: SlurmLauncher) -> None:
     assert slurm.read(0, line("PENDING", reason="Resources")).notes == ["job 7 PENDING: Resources"]
     assert slurm.read(0, line("RUNNING")).notes == ["job 7 RUNNING"]
 

@@ -7,7 +7,7 @@ import yaml
 from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
 from tests.unit.jobs.pods import pods_of
 from tests.unit.jobs.targets.test_kubernetes import POWERFUL, unrestricted
-from torchbake.jobs.expressible import OfKubernetes, unsaid
+from torchbake.jobs.expressible import OfKubernetes, unsupported_keys
 from torchbake.jobs.targets import TARGETS, jobset, kubernetes
 
 OF_KUBERNETES = [name for name, target in TARGETS.items() if isinstance(target, OfKubernetes)]
@@ -15,11 +15,11 @@ OF_KUBERNETES = [name for name, target in TARGETS.items() if isinstance(target, 
 
 def job_spec(manifest: str) -> Any:
     """Return the spec of the Job, without its pods."""
-    *_, found = yaml.safe_load_all(manifest)
-    if found["kind"] == "JobSet":
-        (replicated,) = found["spec"]["replicatedJobs"]
-        found = replicated["template"]
-    return {key: value for key, value in found["spec"].items() if key != "template"}
+    *_, actual = yaml.safe_load_all(manifest)
+    if actual["kind"] == "JobSet":
+        (replicated,) = actual["spec"]["replicatedJobs"]
+        actual = replicated["template"]
+    return {key: value for key, value in actual["spec"].items() if key != "template"}
 
 
 def test_its_job_ends_and_restarts_as_a_job_of_kubernetes_does() -> None:
@@ -29,8 +29,8 @@ def test_its_job_ends_and_restarts_as_a_job_of_kubernetes_does() -> None:
 
 
 def test_pods_have_names_before_they_are_ready() -> None:
-    (found,) = yaml.safe_load_all(jobset.render(task_of(text_of("ddp"))))
-    assert found["spec"]["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
+    (value,) = yaml.safe_load_all(jobset.render(task_of(text_of("ddp"))))
+    assert value["spec"]["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
 
 
 def test_the_targets_of_kubernetes_kind_are_known() -> None:
@@ -40,9 +40,9 @@ def test_the_targets_of_kubernetes_kind_are_known() -> None:
 def test_pods_pass_pod_security_restricted() -> None:
     for target in OF_KUBERNETES:
         for case in {*CASES} - POWERFUL:
-            found = pods_of(TARGETS[target].render(task_of(text_of(case))))
-            assert found, (target, case)
-            assert [problem for pod in found for problem in unrestricted(pod)] == [], (target, case)
+            matches = pods_of(TARGETS[target].render(task_of(text_of(case))))
+            assert matches, (target, case)
+            assert [problem for pod in matches for problem in unrestricted(pod)] == [], (target, case)
 
 
 def test_exit_codes_are_those_of_the_pods_own_container() -> None:
@@ -57,7 +57,7 @@ def test_exit_codes_are_those_of_the_pods_own_container() -> None:
 def test_a_name_that_no_service_can_have_is_refused() -> None:
     digit = job_of(LEAST.replace("mnist", "3d-unet") + "nodes: 2\n")
     for target in OF_KUBERNETES:
-        assert [place for place, _ in unsaid(digit, TARGETS[target])] == [("name",)], target
+        assert [place for place, _ in unsupported_keys(digit, TARGETS[target])] == [("name",)], target
 
 
 def test_a_name_too_long_for_a_jobsets_pods_is_refused() -> None:
@@ -65,8 +65,8 @@ def test_a_name_too_long_for_a_jobsets_pods_is_refused() -> None:
     for nodes, end in ((1, "-node-0-0-abcde"), (11, "-node-0-10-abcde")):
         fits, too_long = (LEAST.replace("mnist", "m" * (63 - len(end) + more)) + f"nodes: {nodes}\n" for more in (0, 1))
         for target in ("jobset", "trainjob"):
-            assert unsaid(job_of(fits), TARGETS[target]) == []
-            assert unsaid(job_of(too_long), TARGETS[target])
+            assert unsupported_keys(job_of(fits), TARGETS[target]) == []
+            assert unsupported_keys(job_of(too_long), TARGETS[target])
 
 
 def uids(manifest: str) -> set[str]:
@@ -76,7 +76,7 @@ def uids(manifest: str) -> set[str]:
 
 def test_an_account_of_the_cluster_names_no_uid() -> None:
     for target in (*OF_KUBERNETES, "helm"):
-        assert unsaid(job_of(LEAST + "account: cluster"), TARGETS[target]) == []
+        assert unsupported_keys(job_of(LEAST + "account: cluster"), TARGETS[target]) == []
         text = TARGETS[target].render(task_of(LEAST + "account: cluster"))
         assert "1001" not in text, target
         if target != "helm":
@@ -114,6 +114,6 @@ def test_operators_of_kubeflow_know_their_managers() -> None:
         ("trainjob", "trainer.kubeflow.org/trainjob-controller"),
     ):
         for manager in ("kueue.x-k8s.io/multikueue", own):
-            assert unsaid(job_of(LEAST + f"managedBy: {manager}"), TARGETS[target]) == []
-        ((place, _),) = unsaid(job_of(LEAST + "managedBy: example.com/mine"), TARGETS[target])
+            assert unsupported_keys(job_of(LEAST + f"managedBy: {manager}"), TARGETS[target]) == []
+        ((place, _),) = unsupported_keys(job_of(LEAST + "managedBy: example.com/mine"), TARGETS[target])
         assert place == ("managedBy",)

@@ -8,7 +8,7 @@ import yaml
 
 from entrypoints.pytorch.launch.launch_error import Code
 from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
-from torchbake.jobs.expressible import unsaid
+from torchbake.jobs.expressible import unsupported_keys
 from torchbake.jobs.targets import kubernetes
 
 POWERFUL = {"everything"}  # has hostPath, and volume-permissions
@@ -39,7 +39,7 @@ def unrestricted(spec: Any) -> Iterator[str]:
             "add": set(own.get("capabilities", {}).get("add", ())) <= {"NET_BIND_SERVICE"},
             "privileged": not own.get("privileged"),
         }
-        yield from (f"{container['name']}: {rule}" for rule, kept in rules.items() if not kept)
+        yield from (f"{container['name']}: {rule}" for rule, kept_value in rules.items() if not kept_value)
 
 
 @pytest.mark.parametrize("case", sorted(set(CASES) - POWERFUL))
@@ -95,8 +95,8 @@ def test_kubernetes_expands_no_variable_in_texts_of_the_job() -> None:
 
 
 def test_files_keep_their_paths_though_keys_have_no_slashes() -> None:
-    found = objects(text_of("standalone"))
-    config, (volume,) = found["ConfigMap"], [v for v in pod(text_of("standalone"))["volumes"] if "configMap" in v]
+    matches = objects(text_of("standalone"))
+    config, (volume,) = matches["ConfigMap"], [v for v in pod(text_of("standalone"))["volumes"] if "configMap" in v]
     keys = {**config["data"], **config["binaryData"]}
     assert {item["path"] for item in volume["configMap"]["items"]} == {"train.py", "data/labels.bin", "odd name.txt"}
     assert {item["key"] for item in volume["configMap"]["items"]} == set(keys)
@@ -111,9 +111,9 @@ def test_two_paths_of_one_key_are_told_apart() -> None:
 
 def test_a_name_too_long_for_a_pods_host_is_refused() -> None:
     name = "m" * 62
-    assert unsaid(job_of(LEAST.replace("mnist", name)), kubernetes)
-    assert not unsaid(job_of(LEAST.replace("mnist", "m" * 61)), kubernetes)
-    assert unsaid(job_of(LEAST.replace("mnist", "m" * 61) + "nodes: 11"), kubernetes)
+    assert unsupported_keys(job_of(LEAST.replace("mnist", name)), kubernetes)
+    assert not unsupported_keys(job_of(LEAST.replace("mnist", "m" * 61)), kubernetes)
+    assert unsupported_keys(job_of(LEAST.replace("mnist", "m" * 61) + "nodes: 11"), kubernetes)
 
 
 @pytest.mark.parametrize(("nodes", "mode"), [(1, "ReadWriteOnce"), (2, "ReadWriteMany")])

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
-from torchbake.jobs.expressible import unsaid
+from torchbake.jobs.expressible import unsupported_keys
 from torchbake.jobs.targets import kubernetes_1_20 as target
 
 
@@ -21,9 +21,9 @@ def jobs(text: str) -> list[Any]:
 def test_each_node_is_a_job_whose_pod_has_a_name_in_the_service() -> None:
     (service,) = [each for each in objects(text_of("ddp")) if each["kind"] == "Service"]
     assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
-    found = jobs(text_of("ddp"))
-    assert [job["metadata"]["name"] for job in found] == ["mnist-0", "mnist-1", "mnist-2", "mnist-3"]
-    for job in found:
+    matches = jobs(text_of("ddp"))
+    assert [job["metadata"]["name"] for job in matches] == ["mnist-0", "mnist-1", "mnist-2", "mnist-3"]
+    for job in matches:
         pod = job["spec"]["template"]
         assert pod["spec"]["hostname"] == job["metadata"]["name"]
         assert pod["spec"]["subdomain"] == service["metadata"]["name"]
@@ -31,8 +31,8 @@ def test_each_node_is_a_job_whose_pod_has_a_name_in_the_service() -> None:
 
 
 def test_the_service_finds_the_pods_also_by_a_label_of_the_users() -> None:
-    found = objects(LEAST + "nodes: 2\nlabels: {app.kubernetes.io/name: vision}")
-    assert found[0]["spec"]["selector"] == {"app.kubernetes.io/name": "vision"}
+    matches = objects(LEAST + "nodes: 2\nlabels: {app.kubernetes.io/name: vision}")
+    assert matches[0]["spec"]["selector"] == {"app.kubernetes.io/name": "vision"}
 
 
 def test_one_node_is_a_plain_job() -> None:
@@ -43,13 +43,13 @@ def test_one_node_is_a_plain_job() -> None:
 
 def test_no_pod_restarts() -> None:
     assert {job["spec"]["backoffLimit"] for job in jobs(text_of("ddp"))} == {0}
-    ((place, _),) = unsaid(job_of(LEAST + "restarts: 2"), target)
+    ((place, _),) = unsupported_keys(job_of(LEAST + "restarts: 2"), target)
     assert place == ("restarts",)
-    assert unsaid(job_of(LEAST + "elastic: 1:2\nrestarts: 2"), target) == []
+    assert unsupported_keys(job_of(LEAST + "elastic: 1:2\nrestarts: 2"), target) == []
 
 
 @pytest.mark.parametrize(("more", "characters"), [("", 63), ("nodes: 10", 61), ("nodes: 11", 60)])
 def test_a_name_too_long_for_a_pods_host_is_refused(more: str, characters: int) -> None:
-    assert not unsaid(job_of(LEAST.replace("mnist", "m" * characters) + more), target)
+    assert not unsupported_keys(job_of(LEAST.replace("mnist", "m" * characters) + more), target)
     if characters < 63:
-        assert unsaid(job_of(LEAST.replace("mnist", "m" * (characters + 1)) + more), target)
+        assert unsupported_keys(job_of(LEAST.replace("mnist", "m" * (characters + 1)) + more), target)

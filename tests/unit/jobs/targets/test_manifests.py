@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.unit.conftest import check_golden
 from tests.unit.jobs.cases import LEAST, task_of, text_of
 from torchbake.errors import JobError
-from torchbake.jobs.expressible import Target, known_keys, said, unsaid
+from torchbake.jobs.expressible import Target, keys_of, known_keys, unsupported_keys
 from torchbake.jobs.model import SECTIONS, Job
-from torchbake.jobs.targets import TARGETS, meant, yaml_text
+from torchbake.jobs.targets import TARGETS, target_of, yaml_text
 
 GOLDEN = Path(__file__).parents[2] / "golden/jobs"
 SUFFIXES = {"docker": "sh", "openpai-v1": "json", "slurm": "sh", "torchrun": "sh"}
@@ -162,10 +162,10 @@ def test_a_target_writes_or_refuses_each_key() -> None:
     wrong = []
     for key, (less, more) in OTHER_VALUES.items():
         before, after = task_of(with_line(key, less)), task_of(with_line(key, more))
-        assert key in {path for _, path in said(after.job)}, key
+        assert key in {path for _, path in keys_of(after.job)}, key
         for name, target in TARGETS.items():
-            refused = is_refused(key, after.job, meant(target, after.job))
-            changes = meant(target, before.job).render(before) != meant(target, after.job).render(after)
+            refused = is_refused(key, after.job, target_of(target, after.job))
+            changes = target_of(target, before.job).render(before) != target_of(target, after.job).render(after)
             if (changes or refused) is (key.partition(".")[0] in {*SECTIONS} - {name}):
                 wrong.append((name, key))
     assert wrong == [], "dropped in silence, or said to another"
@@ -173,16 +173,16 @@ def test_a_target_writes_or_refuses_each_key() -> None:
 
 def is_refused(key: str, job: Job, target: Target) -> bool:
     """Return True if the target refuses this key, or a mapping that contains it."""
-    places = {location for location, path in said(job) if key == path or key.startswith((f"{path}.", f"{path}["))}
-    return any(location in places for location, _ in unsaid(job, target))
+    places = {location for location, path in keys_of(job) if key == path or key.startswith((f"{path}.", f"{path}["))}
+    return any(location in places for location, _ in unsupported_keys(job, target))
 
 
 def test_a_target_declares_keys_of_the_model() -> None:
     for name, target in TARGETS.items():
-        refused, needed = [no.key for no in target.CANNOT], [need.key for need in target.NEEDS]
-        assert {*refused, *needed} <= set(known_keys()), name
+        refused, needs = [no.key for no in target.CANNOT], [need.key for need in target.NEEDS]
+        assert {*refused, *needs} <= set(known_keys()), name
         assert len(set(refused)) == len(refused), name
-        assert {no.key for no in target.CANNOT if not no.only}.isdisjoint(needed), name
+        assert {no.key for no in target.CANNOT if not no.only}.isdisjoint(needs), name
 
 
 WORDS = ("", "0", "-1", "1e9", "9" * 30, "a b", "$(A)", "<% x", "a\nb", "ä", "\0", "auto", "[", "../..")
@@ -217,4 +217,4 @@ def test_any_value_is_written_or_reported_and_no_traceback(place: tuple[str | in
     with written_by_libyaml():
         for target in TARGETS.values():
             assert target.render(task)
-            unsaid(task.job, target)
+            unsupported_keys(task.job, target)

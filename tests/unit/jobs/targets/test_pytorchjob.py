@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.unit.jobs.cases import LEAST, job_of, printed_job, task_of, text_of
-from torchbake.jobs.expressible import unsaid
+from torchbake.jobs.expressible import unsupported_keys
 from torchbake.jobs.targets import pytorchjob
 from torchbake.jobs.task import Task
 
@@ -25,9 +25,9 @@ def spec(text: str) -> Any:
     [("standalone", {"Master": 1}), ("ddp", {"Master": 1, "Worker": 3}), ("elastic", {"Worker": 3})],
 )
 def test_a_master_and_the_rest_are_workers(case: str, replicas: dict[str, int]) -> None:
-    found = spec(text_of(case))["pytorchReplicaSpecs"]
-    assert {role: each["replicas"] for role, each in found.items()} == replicas
-    assert {each["restartPolicy"] for each in found.values()} == {"Never"}
+    value = spec(text_of(case))["pytorchReplicaSpecs"]
+    assert {role: each["replicas"] for role, each in value.items()} == replicas
+    assert {each["restartPolicy"] for each in value.values()} == {"Never"}
 
 
 def test_processes_are_a_text_as_the_operators_api_has_them() -> None:
@@ -46,21 +46,21 @@ def test_variables_of_the_operator_are_not_written(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["standalone", "everything"])
 def test_what_the_operators_api_requires_is_there(case: str) -> None:
-    found = spec(text_of(case))
-    assert found["pytorchReplicaSpecs"]
-    assert found["runPolicy"]["cleanPodPolicy"] == "Running"
+    value = spec(text_of(case))
+    assert value["pytorchReplicaSpecs"]
+    assert value["runPolicy"]["cleanPodPolicy"] == "Running"
 
 
 def test_restarts_are_an_elastic_jobs_alone() -> None:
     assert spec(LEAST + "elastic: 1:2\nrestarts: 7")["elasticPolicy"]["maxRestarts"] == 7
-    assert unsaid(job_of(LEAST + "elastic: 1:2\nrestarts: 7"), pytorchjob) == []
-    (problem,) = unsaid(job_of(LEAST + "nodes: 2\nrestarts: 7"), pytorchjob)
+    assert unsupported_keys(job_of(LEAST + "elastic: 1:2\nrestarts: 7"), pytorchjob) == []
+    (problem,) = unsupported_keys(job_of(LEAST + "nodes: 2\nrestarts: 7"), pytorchjob)
     assert problem[0] == ("restarts",)
 
 
 def test_a_name_too_long_for_a_workers_host_is_refused() -> None:
-    assert not unsaid(job_of(LEAST.replace("mnist", "m" * 54)), pytorchjob)
-    assert unsaid(job_of(LEAST.replace("mnist", "m" * 55)), pytorchjob)
+    assert not unsupported_keys(job_of(LEAST.replace("mnist", "m" * 54)), pytorchjob)
+    assert unsupported_keys(job_of(LEAST.replace("mnist", "m" * 55)), pytorchjob)
 
 
 # The example of PyTorchJob's page.
@@ -95,22 +95,22 @@ spec:
 OURS = printed_job("pytorch-training")  # as docs/jobs.md has it
 
 
-def covers(made: Any, wanted: Any) -> bool:
+def covers(item: Any, expected: Any) -> bool:
     """Compare a manifest with one that has fewer fields. Kubernetes takes an amount as a number and as a text."""
-    if isinstance(wanted, dict):
-        return all(key in made and covers(made[key], value) for key, value in wanted.items())
-    if isinstance(wanted, list):
-        return len(made) == len(wanted) and all(map(covers, made, wanted))
-    return str(made) == str(wanted)
+    if isinstance(expected, dict):
+        return all(key in item and covers(item[key], value) for key, value in expected.items())
+    if isinstance(expected, list):
+        return len(item) == len(expected) and all(map(covers, item, expected))
+    return str(item) == str(expected)
 
 
 def test_the_example_of_its_page_is_written_field_by_field() -> None:
     job = job_of(OURS)
-    assert unsaid(job, pytorchjob) == []
-    (made,) = pytorchjob.objects(Task(job=job, image=job.image, ours=False))
-    assert covers(made, yaml.safe_load(PAGE))
-    assert not covers(made, yaml.safe_load(PAGE.replace("replicas: 3", "replicas: 2")))
-    for replica in made["spec"]["pytorchReplicaSpecs"].values():
+    assert unsupported_keys(job, pytorchjob) == []
+    (items,) = pytorchjob.objects(Task(job=job, image=job.image, ours=False))
+    assert covers(items, yaml.safe_load(PAGE))
+    assert not covers(items, yaml.safe_load(PAGE.replace("replicas: 3", "replicas: 2")))
+    for replica in items["spec"]["pytorchReplicaSpecs"].values():
         (container,) = replica["template"]["spec"]["containers"]
         assert replica["restartPolicy"] == "Never"
         assert container["args"] == ["sh", "-c", "torchrun train.py"]

@@ -13,7 +13,7 @@ from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
 from tests.unit.jobs.launchers import of_slurm, srun_of
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import JobError
-from torchbake.jobs.expressible import impossible, unsaid
+from torchbake.jobs.expressible import impossible, unsupported_keys
 from torchbake.jobs.targets import slurm
 from torchbake.jobs.task import Task
 
@@ -152,15 +152,15 @@ def test_apptainer_mounts_what_the_job_names_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "shown"),
+    ("image", "text"),
     [
         ("h:5000/team/pytorch:cpu", "h:5000#team/pytorch:cpu"),
         ("team/pytorch:cpu", "team/pytorch:cpu"),
         (f"ghcr.io/team/pytorch:cpu@sha256:{'0' * 64}", f"ghcr.io#team/pytorch@sha256:{'0' * 64}"),
     ],
 )
-def test_pyxis_names_the_registry_as_enroot_does(image: str, shown: str) -> None:
-    assert f"--container-image={shown}" in srun(task_of(LEAST.replace(job_of(LEAST).image, image) + PYXIS))
+def test_pyxis_names_the_registry_as_enroot_does(image: str, text: str) -> None:
+    assert f"--container-image={text}" in srun(task_of(LEAST.replace(job_of(LEAST).image, image) + PYXIS))
 
 
 def test_pyxis_mounts_the_files_and_leaves_home_out() -> None:
@@ -187,12 +187,12 @@ def test_a_bundle_gets_the_path_variable_of_the_image() -> None:
 
 def refused(more: str) -> dict[Any, str]:
     job = job_of(LEAST + more)
-    return dict([*unsaid(job, slurm), *impossible(job, slurm)])
+    return dict([*unsupported_keys(job, slurm), *impossible(job, slurm)])
 
 
 def test_a_bundles_mounts_are_its_own() -> None:
-    found = refused(OCI + "files: {folder: .}\nvolumes: [{hostPath: /a, mountPath: /b}]")
-    assert {("files", "folder"), ("volumes",)} <= set(found)
+    matches = refused(OCI + "files: {folder: .}\nvolumes: [{hostPath: /a, mountPath: /b}]")
+    assert {("files", "folder"), ("volumes",)} <= set(matches)
     assert not refused(PYXIS + "files: {folder: .}\nvolumes: [{hostPath: /a, mountPath: /b}]")
 
 

@@ -10,7 +10,7 @@ from tests.job_scripts import HOSTILE
 from tests.job_scripts import task_of as hostile
 from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
 from tests.unit.jobs.launchers import of_swarm
-from torchbake.jobs.expressible import impossible, unsaid
+from torchbake.jobs.expressible import impossible, unsupported_keys
 from torchbake.jobs.targets import swarm
 
 # Keys that `docker stack deploy` ignores with a warning, or refuses: docker/cli, cli/compose/types/types.go.
@@ -28,18 +28,18 @@ def stack(text: str) -> Any:
 
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_is_said_that_a_stack_passes_over(case: str) -> None:
-    found = stack(text_of(case))
-    assert found["version"] == "3.8"
-    assert "name" not in found
-    for service in found["services"].values():
+    value = stack(text_of(case))
+    assert value["version"] == "3.8"
+    assert "name" not in value
+    for service in value["services"].values():
         assert PASSED_OVER.isdisjoint(service)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_nodes_meet_on_an_overlay_network_and_never_restart(case: str) -> None:
-    found = stack(text_of(case))
-    assert found["networks"]["default"]["driver"] == "overlay"
-    for name, service in found["services"].items():
+    value = stack(text_of(case))
+    assert value["networks"]["default"]["driver"] == "overlay"
+    for name, service in value["services"].items():
         assert service["hostname"] == name
         assert service["healthcheck"] == {"disable": True}  # Swarm names no task that is not healthy
         deploy = service["deploy"]
@@ -64,9 +64,9 @@ def test_resources_are_reserved_and_no_more() -> None:
 
 
 def test_secrets_of_swarm_become_variables_before_run() -> None:
-    found = stack(text_of("everything"))
-    assert set(found["secrets"]) == {"hub.token", "job.token"}
-    service = found["services"]["node-0"]
+    value = stack(text_of("everything"))
+    assert set(value["secrets"]) == {"hub.token", "job.token"}
+    service = value["services"]["node-0"]
     assert {"source": "hub.token", "target": "HF_TOKEN"} in service["secrets"]
     shell, option, script, _, *command = [word.replace("$$", "$") for word in service["command"]]
     assert (shell, option) == ("sh", "-c")
@@ -100,13 +100,13 @@ def test_values_are_neither_variables_nor_templates() -> None:
 )
 def test_what_swarm_would_not_take_is_refused(more: str, at: tuple[str]) -> None:
     text = LEAST.partition("\n")[2] + more if more.startswith("name") else LEAST + more
-    assert [location for location, _ in unsaid(job_of(text), swarm)] == [at]
+    assert [location for location, _ in unsupported_keys(job_of(text), swarm)] == [at]
 
 
 def test_what_swarm_takes_is_not() -> None:
     for more in ("nodeSelector: {zone: a}", "secrets: {A: {secret: s, key: token}}"):
-        assert not unsaid(job_of(LEAST + more), swarm)
-    assert not unsaid(job_of(LEAST.replace("mnist", "m" * 56)), swarm)
+        assert not unsupported_keys(job_of(LEAST + more), swarm)
+    assert not unsupported_keys(job_of(LEAST.replace("mnist", "m" * 56)), swarm)
 
 
 def test_a_network_has_so_many_addresses() -> None:

@@ -8,7 +8,7 @@ from tests.job_scripts import FOLDER, HOSTILE
 from tests.job_scripts import task_of as hostile
 from tests.unit.jobs.cases import LEAST, job_of, task_of, text_of
 from tests.unit.jobs.launchers import of_torchrun
-from torchbake.jobs.expressible import unsaid
+from torchbake.jobs.expressible import unsupported_keys
 from torchbake.jobs.targets import torchrun
 
 BARE = "name: a\nimage: b:1\nscript: c.py\n"
@@ -63,9 +63,9 @@ def test_the_first_gpus_are_taken_unless_the_host_says_others() -> None:
 
 
 def test_what_a_bare_host_cannot_do_is_refused() -> None:
-    assert not unsaid(job_of(BARE + "nodes: 2\nfiles: {folder: .}\nresources: {gpu: 2}"), torchrun)
-    auto = unsaid(job_of(BARE + "processes: auto"), torchrun)
+    assert not unsupported_keys(job_of(BARE + "nodes: 2\nfiles: {folder: .}\nresources: {gpu: 2}"), torchrun)
+    auto = unsupported_keys(job_of(BARE + "processes: auto"), torchrun)
     assert [at for at, _ in auto] == [("processes",)]
-    assert not unsaid(job_of(BARE + "processes: auto\nresources: {gpu: 2}"), torchrun)
-    git = unsaid(job_of(BARE + "files: {git: {repository: a}}"), torchrun)
+    assert not unsupported_keys(job_of(BARE + "processes: auto\nresources: {gpu: 2}"), torchrun)
+    git = unsupported_keys(job_of(BARE + "files: {git: {repository: a}}"), torchrun)
     assert [at for at, _ in git] == [("files", "git")]

@@ -7,7 +7,7 @@ import yaml
 
 from tests.unit.jobs.cases import CASES, LEAST, job_of, task_of, text_of
 from tests.unit.jobs.pods import pods_of, variables_of
-from torchbake.jobs.expressible import unsaid
+from torchbake.jobs.expressible import unsupported_keys
 from torchbake.jobs.targets import trainjob
 
 # Variables of Trainer, which a manifest must not set too.
@@ -28,15 +28,15 @@ def test_variables_that_trainer_sets_or_refuses_are_not_written() -> None:
 
 
 def test_the_runtime_is_of_the_jobs_namespace_and_counts_nothing() -> None:
-    found = objects(text_of("ddp"))
-    assert found["TrainJob"]["spec"]["trainer"] == {"numNodes": 4, "numProcPerNode": 2}
-    (node,) = found["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"]
+    matches = objects(text_of("ddp"))
+    assert matches["TrainJob"]["spec"]["trainer"] == {"numNodes": 4, "numProcPerNode": 2}
+    (node,) = matches["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"]
     assert not {"completions", "parallelism"} & set(node["template"]["spec"])
 
 
 def test_each_gpu_has_a_process_where_it_is_auto() -> None:
     text = LEAST.replace("8Gi}", "8Gi, gpu: 4}") + "processes: auto\n"
-    assert unsaid(job_of(text), trainjob) == []
+    assert unsupported_keys(job_of(text), trainjob) == []
     assert objects(text)["TrainJob"]["spec"]["trainer"]["numProcPerNode"] == 4
 
 
@@ -44,15 +44,15 @@ def test_each_gpu_has_a_process_where_it_is_auto() -> None:
     ("more", "key"), [("elastic: 1:2", "elastic"), ("processes: auto", "processes"), ("port: 5000", "port")]
 )
 def test_what_trainer_decides_by_itself_is_refused(more: str, key: str) -> None:
-    ((place, _),) = unsaid(job_of(LEAST + more), trainjob)
+    ((place, _),) = unsupported_keys(job_of(LEAST + more), trainjob)
     assert place == (key,)
-    assert unsaid(job_of(LEAST + "processes: 2\nport: 29500"), trainjob) == []
+    assert unsupported_keys(job_of(LEAST + "processes: 2\nport: 29500"), trainjob) == []
 
 
 def test_on_a_runtime_of_the_cluster_the_job_brings_the_rest() -> None:
-    found = objects(text_of("runtime"))
-    assert set(found) == {"ConfigMap", "TrainJob"}
-    spec = found["TrainJob"]["spec"]
+    matches = objects(text_of("runtime"))
+    assert set(matches) == {"ConfigMap", "TrainJob"}
+    spec = matches["TrainJob"]["spec"]
     assert spec["runtimeRef"] == {"kind": "ClusterTrainingRuntime", "name": "torch-distributed"}
     assert spec["activeDeadlineSeconds"] == 86400
     assert (spec["trainer"]["args"], spec["trainer"]["numNodes"]) == (["run", "train.py"], 2)
@@ -83,9 +83,9 @@ def test_an_existing_runtime_is_patched_with_each_key_of_the_pod() -> None:
 def test_what_a_runtime_of_the_cluster_decides_is_refused() -> None:
     there = LEAST + "trainjob: {runtimeRef: {name: torch-distributed}}\n"
     for line in ("workdir: /a", "restarts: 1", "priority: a", "gang: {}"):
-        ((place, _),) = unsaid(job_of(there + line), trainjob)
+        ((place, _),) = unsupported_keys(job_of(there + line), trainjob)
         assert place == (line.partition(":")[0],)
-        assert unsaid(job_of(LEAST + line), trainjob) == []
+        assert unsupported_keys(job_of(LEAST + line), trainjob) == []
 
 
 def test_a_gang_names_one_scheduler() -> None:
@@ -95,5 +95,5 @@ def test_a_gang_names_one_scheduler() -> None:
         ("gang: {scheduler: volcano}", {"volcano": {}}),
     ):
         assert objects(LEAST + line)["TrainingRuntime"]["spec"]["podGroupPolicy"] == policy
-    both = unsaid(job_of(LEAST + "gang: {scheduler: volcano, scheduleTimeoutSeconds: 5}"), trainjob)
+    both = unsupported_keys(job_of(LEAST + "gang: {scheduler: volcano, scheduleTimeoutSeconds: 5}"), trainjob)
     assert [place for place, _ in both] == [("gang", "scheduleTimeoutSeconds")]
