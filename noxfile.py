@@ -80,8 +80,8 @@ def lint(session: nox.Session) -> None:
     session.run("check-jsonschema", "--builtin-schema", "vendor.github-issue-config", *forms[2:])
     session.run("shellcheck", *map(str, sorted(path.glob("*.sh"))))
     session.run("python", "-m", "tests.job_scripts", str(path))
-    scripts = sorted(path.glob("job-*.sh"))
-    session.run("shellcheck", "--exclude=SC2016", *map(str, scripts))  # a $ in a value must stay as it is
+    job_scripts = sorted(path.glob("job-*.sh"))
+    session.run("shellcheck", "--exclude=SC2016", *map(str, job_scripts))  # a $ in a value must stay as it is
     collections = (path / "collections").resolve()  # Ansible finds the collection there by its name
     collection = collections / "ansible_collections/torchbake/pytorch"
     collection.parent.mkdir(parents=True, exist_ok=True)

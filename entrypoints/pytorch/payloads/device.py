@@ -50,7 +50,7 @@ def _first_sentence(error: Exception) -> str:
 def threads() -> int:
     """Return the number of threads for small sizes: torch's default, at most 4 and this rank's share of the CPUs."""
     share = cpus.look().usable // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, min(torch.get_num_threads(), _MOST_THREADS, share))
+    return int(max(1, min(torch.get_num_threads(), _MOST_THREADS, share)))
 
 
 def facts(device: torch.device) -> dict[str, Any]:

@@ -35,9 +35,9 @@ def check(checks: Checks, options: "PayloadOptions") -> None:
             _linalg(device, dtype)
         with checks(f"fft-{name_of(dtype)}"):
             _fft(device, dtype)
-    for name, test in (("sparse", _sparse), ("integers", _integers), ("random", _random)):
+    for name, on_device in (("sparse", _sparse), ("integers", _integers), ("random", _random)):
         with checks(name):
-            test(device)
+            on_device(device)
     checks.figures |= facts(device)
 
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from kubernetes_validate import utils  # type: ignore[import-untyped]
+from kubernetes_validate import utils  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 from torchbake.jobs.kubernetes_schema import check_manifest
 
