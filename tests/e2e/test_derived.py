@@ -1,4 +1,4 @@
-"""An image that is FROM one of ours is tested as such: what it adds is its own, and what it breaks is found."""
+"""Checks of an image that is FROM one of ours: its additions pass, and its damage to our content is detected."""
 
 import json
 import subprocess
@@ -62,7 +62,7 @@ def broken(base: str) -> Iterator[str]:
 
 
 def said_of(ref: str, *words: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """What `test` says of the image, and of each check."""
+    """Return the result of `test` for the image, and the results of its checks by id."""
     process = torchbake("test", "--image", ref, "--format", "json", *words)
     assert process.stdout, process.stderr
     (image,) = json.loads(process.stdout)["images"]
@@ -70,7 +70,7 @@ def said_of(ref: str, *words: str) -> tuple[dict[str, Any], dict[str, dict[str, 
 
 
 def test_it_passes_with_its_smoke_tests_and_without_a_waiver(own: str, base: str) -> None:
-    """Of the smoke tests the first, as what else they look at is the base's."""
+    """Run only the `smoke.t*` checks, as the other smoke tests check content of the base."""
     image, checks = said_of(own, "--skip", "smoke.[!t]*")
     assert [check for check in checks.values() if check["outcome"] == "failed"] == []
     assert image["outcome"] == "passed"

@@ -18,18 +18,18 @@ from tests.e2e.nodes import Job, new_job
 pytestmark = pytest.mark.entrypoints
 
 FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
-# What belongs to the launcher's host or to its own image, not to ours.
+# Variables of the launcher's host or of its image, which a container of ours must not get.
 NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}
 EXPECTED = [(rank, rank % 2) for rank in range(6)]
-# One for each way in which ranks come to their variables: ranks that `run` starts, at a name and at an address, with
-# processes counted by `auto`; torchrun around `run`; and a process manager.
+# One fixture for each source of the ranks' variables. `run` starts the ranks at a name, at an address, and with the
+# number of processes from `auto`. Then torchrun starts `run` in each rank, and a process manager starts the ranks.
 WITH_TORCH = {"native", "openpai", "pytorchjob-auto", "torchrun-worker", "mpi-openmpi"}
 TRAINING, MEETING = "/job/fit.py", "/job/meet.py"
 parameters: set[str] = set()
 
 
 def found_by(job: Job) -> list[dict[str, Any]]:
-    """What each rank printed, by rank."""
+    """Return the JSON line of each rank, sorted by rank."""
     codes = job.ends()
     words = [container.logs().decode() for container in job.containers]
     assert codes == [0] * len(job.containers), "\n".join(words)[-3000:]
@@ -65,7 +65,7 @@ def test_each_launcher_starts_the_same_job(
 
 
 def ranks_of(path: Path, script: str, engine: docker.DockerClient, image: str) -> list[dict[str, Any]]:
-    """What each rank of a job under this launcher's environment printed."""
+    """Run a job under this launcher's environment, and return the JSON line of each rank."""
     fixture = json.loads(path.read_text())
     if path.stem == "torchrun-worker":
         return started_by_torchrun(script, engine, image)
@@ -76,7 +76,7 @@ def ranks_of(path: Path, script: str, engine: docker.DockerClient, image: str) -
     address = contract.master_addr
     is_ip = address.replace(".", "").isdigit()
     subnet = f"{address.rpartition('.')[0]}.0/24" if is_ip else None
-    # What `auto` counts: device files, which need no GPU behind them.
+    # `auto` counts device files, which need no GPU behind them.
     devices = tuple(f"/dev/null:/dev/nvidia{index}" for index in range(fixture["gpus"]))
     settings = {"RENDEZVOUS_TIMEOUT": 30, "NODE_RANK": None}
     with new_job(engine, image, 3, settings, subnet=subnet) as job:

@@ -1,4 +1,4 @@
-"""What one node or rank knows reaches all at once: `run` as processes on this host, as in test_run.py."""
+"""A failure of one node or rank ends all nodes at once: `run` as processes on this host, as in test_run.py."""
 
 # ruff: noqa: F811 - fixtures of another module are imported, and asked for by name
 
@@ -21,7 +21,7 @@ from tests.e2e.test_run import RUN, Start, address, job, script, start, wait_for
 pytestmark = pytest.mark.entrypoints
 
 Script = Callable[[str], str]
-LATE = 300  # what nobody may wait for
+LATE = 300  # seconds; no node may wait that long
 
 
 def _ends_soon(began: float) -> None:
@@ -51,7 +51,7 @@ def test_a_node_without_a_temporary_folder_ends_all(start: Start, script: Script
 
 
 def test_two_nodes_zero_are_told_of_each_other(start: Start, script: Script, address: str, port: int) -> None:
-    """The second listens on a port of its own, as on another host; MASTER_ADDR leads both to the first."""
+    """The second node 0 listens on another port, as if on another host; MASTER_ADDR leads both to the first."""
     began = time.monotonic()
     first = start(script("print('started')"), **job(address, port, 2)[0])
     inside = "import sys; sys.path.insert(0, sys.argv[1])\nfrom launch import gather, contract\n" + (
@@ -166,7 +166,7 @@ def test_a_log_that_takes_nothing_ends_no_job(script: Script, address: str, port
 
 
 def test_a_state_that_cannot_be_written_ends_no_job(start: Start, script: Script, address: str, port: int) -> None:
-    """Its folder is gone, which is no better than full, and needs no file system of its own."""
+    """Delete the folder of the state: writes fail as on a full disk, without an extra file system."""
     text = (
         "import glob, shutil\nfor folder in glob.glob(os.environ['TMPDIR'] + '/torchbake-run-*'):\n"
         "    shutil.rmtree(folder, ignore_errors=True)  # the other rank does so too\n"

@@ -138,7 +138,7 @@ def weights(process: Completed) -> str:
 
 @pytest.fixture
 def derived(tmp_path: Path, engine: docker.DockerClient) -> Iterator[str]:
-    """The image of job-onnx.yaml under another name, as that one may be somebody's."""
+    """The image of job-onnx.yaml under another name, as a user of this engine may have one under the original name."""
     hand_in(tmp_path)
     ref = "torchbake-test/pytorch-onnx:2.13.0"
     process = build_derived((FOLDER / "export/Dockerfile").read_text(), ref, tmp_path)

@@ -30,13 +30,13 @@ Run = Callable[..., str]
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where images are derived: those that they begin with, and a folder with the secrets and a uv."""
+    """The base images of derived images, by row, and a folder with the builds' secrets and uv."""
 
     refs: dict[str, str]
     folder: Path
 
     def build(self, dockerfile: str, tag: str) -> Completed:
-        """As the page has it, but for the names of images and what this host must hand in."""
+        """Build a Dockerfile of the page with this host's base images, secrets and uv."""
         for page, row in (("2.13.0-cpu-devel", DEVEL), ("2.13.0-cpu-runtime", CPU)):
             dockerfile = dockerfile.replace(f"ghcr.io/acme/pytorch:{page}", self.refs[row])
         return build_derived(dockerfile, tag, self.folder)

@@ -195,7 +195,7 @@ CHILD = """
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[tuple[int, int]]:
-    """A process that runs CHILD by `run`, on a terminal of its own: its pid, and the terminal."""
+    """Run CHILD through `run` on a new terminal; yield the process's pid and the terminal's descriptor."""
     (tmp_path / "child.py").write_text(textwrap.dedent(CHILD))
     (tmp_path / "parent.py").write_text(
         "import os, sys, pathlib\nfrom torchbake.environment import run\n"

@@ -26,7 +26,7 @@ def ref(built: dict[str, dict[str, Any]]) -> str:
 
 @pytest.fixture(scope="module")
 def value(engine: docker.DockerClient, ref: str) -> GpuAccess:
-    """What containers really get here."""
+    """The GPU access that containers of this engine really have."""
     ours = Engine(engine)
     return probe(ours, ref, look_for_gpu(ours), Session())
 

@@ -73,7 +73,7 @@ def registry_at(server: Hostile, login: Login | None = LOGIN) -> Registry:
 
 
 def once_logged_in(answer: Answering, challenge: str = 'Basic realm="x"') -> Answering:
-    """Whoever has no login is asked for one."""
+    """Ask for a login if a request has none, and otherwise answer it."""
 
     def answering(message: OnMessage) -> Reply | None:
         return answer(message) if message.authorization else reply(401, WWW_Authenticate=challenge)
@@ -82,7 +82,7 @@ def once_logged_in(answer: Answering, challenge: str = 'Basic realm="x"') -> Ans
 
 
 def refused(registry: Registry, work: Callable[[Registry], object] = Registry.tags) -> RegistryError:
-    """The one error that there may be, which names the registry and is a sentence."""
+    """Return the error of ``work``, which must be one short line that names the registry."""
     with pytest.raises(RegistryError) as caught:
         work(registry)
     assert registry.repository.host in caught.value.message
@@ -91,7 +91,7 @@ def refused(registry: Registry, work: Callable[[Registry], object] = Registry.ta
     return caught.value
 
 
-# Who gets a login
+# Protection of the login
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -254,7 +254,7 @@ def test_a_proxy_of_the_environment_is_used(clear: Hostile, monkeypatch: pytest.
     assert Registry(transport, Repository(host="reg.example.com", path="t/x")).tags() == ("one",)
 
 
-# What its answers cost
+# Limits of time and memory
 
 
 def test_a_list_without_end_ends(clear: Hostile) -> None:
@@ -324,7 +324,7 @@ def test_redirects_without_end_are_refused(method: str, clear: Hostile) -> None:
     assert len(clear.messages) < 20
 
 
-# What its answers do
+# Malformed and malicious answers
 
 DEEP = b"[" * 100_000
 NONSENSE = [

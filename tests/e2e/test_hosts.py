@@ -1,7 +1,8 @@
 """PyTorch on bare hosts, by the collection as it is built and installed: two machines with sshd, Debian 12 and 13.
 
-Both get PyTorch once; every other test is about what is there by then. The first gets the CPU image's wheels, one of
-them carried over; the second a small lock, with a stand-in for torch: Ansible does the same with it, in seconds.
+Both hosts get PyTorch once, and the other tests check that installation. The first host gets the wheels of the CPU
+image, one of them from a wheelhouse instead of the index. The second host gets a small lock with a stand-in for torch:
+Ansible runs the same tasks with it in seconds.
 """
 
 import contextlib
@@ -123,7 +124,7 @@ def checked(fresh: Plays) -> tuple[Play, bool]:
 
 @pytest.fixture(scope="module")
 def cut_off(fresh: Plays, checked: object) -> str:
-    """What there is on the first host after everything was killed while uv installed."""
+    """Kill everything on the first host while uv installs, and return the parts of the project that exist then."""
     box = fresh.boxes.boxes[0]
     running = subprocess.Popen(
         fresh.command("apply", "--limit", OLDER), env=fresh.env(), cwd=fresh.boxes.folder, start_new_session=True,
@@ -339,7 +340,7 @@ def test_python_that_is_missing_is_installed_without_python(fresh: Plays, engine
 def test_a_python_that_the_host_has_not_is_downloaded_by_uv(
     fresh: Plays, engine: docker.DockerClient, gateway: str, tmp_path: Path
 ) -> None:
-    """Ubuntu 24.04 has no Python 3.11: a mirror has Debian's, where uv looks for those that are built for it."""
+    """Ubuntu 24.04 has no Python 3.11: a mirror serves Debian's under the URL path of uv's own builds."""
     with (
         new_boxes(engine, {"donor": BOOKWORM, "ubuntu": NOBLE}) as boxes,
         index_of(tmp_path, gateway) as (url, seen_names),

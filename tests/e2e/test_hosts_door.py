@@ -1,6 +1,6 @@
-"""The command `host` on machines with sshd: what `apply` says of each host, smoke tests by ssh, and Ctrl-C.
+"""The command `host` on machines with sshd: the results of `apply` for each host, smoke tests by ssh, and Ctrl-C.
 
-What the roles do is tested by tests/e2e/test_hosts.py. DDP wants two machines: its ranks refuse to be in one place.
+tests/e2e/test_hosts.py tests the roles. The DDP smoke test needs two machines: its ranks refuse to share a machine.
 """
 
 import json
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
 
 @pytest.fixture(scope="module")
 def installed(desk: Desk) -> Completed:
-    """The first host gets PyTorch; the second is its copy from then on, as another installation takes half a minute."""
+    """Install PyTorch on the first host and copy its files to the second: another installation takes half a minute."""
     process = desk.host("apply", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
     source, target = (box.container.name for box in desk.boxes.boxes)
     here = "--exclude=etc/hosts --exclude=etc/hostname --exclude=etc/resolv.conf"  # files of docker's, each its own

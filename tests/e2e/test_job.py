@@ -44,7 +44,7 @@ def test_the_script_ends_as_the_job_ends_and_leaves_nothing(
     assert display.returncode == 0, display.stderr
     process = subprocess.run(["sh"], input=display.stdout, capture_output=True, text=True, timeout=SLOW, check=False)
     assert process.returncode == code, process.stdout + process.stderr
-    if code == 0:  # node 0 is in the foreground: its ranks are those that are shown
+    if code == 0:  # node 0 is in the foreground: only its ranks are shown
         matches = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
         assert [(each["world"], each["sum"]) for each in matches] == [(4, 6)] * 2
     assert not {name for name in container_names(engine) if name.startswith(NAME)}
@@ -87,7 +87,7 @@ def find(node: Any, key: str) -> Iterator[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """Where jobs run, and by which image."""
+    """The engine and the image of the jobs."""
 
     engine: docker.DockerClient
     image: str

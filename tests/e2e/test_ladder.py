@@ -1,7 +1,7 @@
 """The ladder of failures, on real containers: each rung ends in bounded time, non-zero, with a named cause.
 
-Prints the table that docs/ddp.md keeps. Times are measured from the fault to the end of the last container, by the
-engine's own clock; for faults that are there from the start, from the start of the last container.
+Prints the table of docs/ddp.md. A time runs from the fault to the end of the last container, by the engine's clock. If
+the fault exists from the start, the time runs from the start of the last container.
 """
 
 import contextlib
@@ -202,7 +202,7 @@ def test_sigterm_reaches_every_rank(job: Job, ladder: Callable[..., None], victi
 
 
 def _paused(container: Container) -> bool:
-    """Whether it could be paused: on a machine with much else to do the kernel may be too slow for runc."""
+    """Pause the container. Return False if runc gives up, as it does if a busy machine's kernel is too slow."""
     with contextlib.suppress(docker.errors.APIError):
         container.pause()
         return True

@@ -1,9 +1,9 @@
 """The same job on real launchers: the same result, and a failing rank's exit code.
 
-By what `job show` writes for them, and by `job run`, which Ctrl-C ends in good order too.
+Each launcher runs the output of `job show`, and then the same job through `job run`, which also ends cleanly on Ctrl-C.
 
-docker and compose run on the engine that is here; Slurm in machines of its own, which are made of Debian's packages.
-Swarm is in tests/clusters.
+docker and compose run on this host's engine; Slurm runs in machines that the test makes from Debian packages. Swarm is
+in tests/clusters.
 """
 
 import subprocess
@@ -50,7 +50,7 @@ Launch = Callable[[tuple[str, ...]], Ended]
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    """The one image that is needed here."""
+    """The CPU image's reference."""
     return ref_of(CPU)
 
 

@@ -76,7 +76,7 @@ def write_stack(folder: Path) -> Path:
 
 
 def torch_files(version: str, whole: bytes) -> dict[str, bytes]:
-    """What a wheel of torch holds; of any two versions all files have the same size."""
+    """Return the files of a torch wheel. Each file has the same size in all versions."""
     return {
         "torch/__init__.py": f"__version__ = '{version}'\n".encode(),
         "torch/run.py": b"def main():\n    print('run')\n",
@@ -109,7 +109,7 @@ def make_site(folder: Path, wheels: Path, bases: Path) -> "Site":
 
 
 class Site:
-    """A project of its own, with its own store of layers."""
+    """A separate project with a separate store of layers."""
 
     def __init__(self, folder: Path, wheels: Path) -> None:
         self.folder = folder
@@ -168,7 +168,7 @@ def layers_of(engine: docker.DockerClient, image: dict[str, Any]) -> list[str]:
 
 
 def tree_of(engine: docker.DockerClient, ref: str) -> dict[str, tuple[Any, ...]]:
-    """What the wheels' folders and the environment hold in an image: type, mode, owner, link and content of each."""
+    """Return type, mode, owner and content or link target of each file in an image's wheel folders and environment."""
     matches: dict[str, tuple[Any, ...]] = {}
     with container_of(engine, ref) as container:
         for place in ("/nvidia", "/pytorch", "/opt/venv"):
@@ -182,7 +182,7 @@ def tree_of(engine: docker.DockerClient, ref: str) -> dict[str, tuple[Any, ...]]
 
 
 class _Pieces:
-    """What the engine sends, as a file."""
+    """The engine's stream of bytes as a readable file."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, b""
@@ -198,7 +198,7 @@ class _Pieces:
 def test_the_files_are_those_of_its_dockerfile_if_buildkit_makes_all_layers(
     empty: Site, engine: docker.DockerClient, name: str
 ) -> None:
-    """An image with a template of its own is built as by hand."""
+    """A template in the project makes BuildKit build all layers of the image."""
     ours = tree_of(engine, empty.built(name)["digest"])
     template = empty.folder / "templates/pytorch.Dockerfile.j2"
     template.parent.mkdir()

@@ -28,7 +28,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def commit(folder: Path, message: str) -> None:
-    """All that is there."""
+    """Commit all files of the repository."""
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", message)
 

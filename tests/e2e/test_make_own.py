@@ -1,4 +1,4 @@
-"""An image made one's own by its matrix alone: what it is given is inside, seen by the real engine."""
+"""An image that is customized by its matrix alone: the real engine finds each setting and file in it."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.render
 
 Run = Callable[..., str]
 REPOSITORY = "torchbake-test/own/pytorch"
-# All that means something to a shell, to a Dockerfile, to YAML or to BuildKit.
+# Characters that have a meaning in a shell, a Dockerfile, YAML or BuildKit.
 ODD = "a \"b\" 'c' $HOME ${PATH:-x} \\ \\n \\\\ `id` # {{ x }} %{y} = üñ 漢 🜁 <<EOF \\"
 ROW = {
     "torch": "2.13.0",

@@ -1,4 +1,4 @@
-"""A host behind a proxy with wheels of its own: builds use both, images know of neither."""
+"""Builds on a host with a proxy and local wheels: they use both, and the images contain no trace of them."""
 
 import http.client
 import os
@@ -27,7 +27,7 @@ MARKER = "marker-of-this-host"
 
 
 class _Proxy(BaseHTTPRequestHandler):
-    """A forward proxy for plain HTTP, which notes what it is asked for."""
+    """A forward proxy for plain HTTP that records the requested URLs."""
 
     seen_names: list[str]
 

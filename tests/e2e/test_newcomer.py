@@ -1,8 +1,8 @@
-"""The README's first commands, to the letter, on a bare system: what it names is installed there, and nothing else.
+"""The README's first commands, to the letter, on a bare system that has only the packages that the README names.
 
-Debian is given this host's engine; Ubuntu, which has no docker command without an engine, gets one of its own. Handed
-in: this host's certificates, proxies and package mirrors, and nothing of its pip's settings and caches. In one place
-something stands in for the world: `path`, which is cloned in place of the published URL.
+Debian uses this host's engine; Ubuntu, whose docker package includes an engine, runs a second one. The systems get this
+host's certificates, proxies and package mirrors, but not its pip settings and caches. There is one replacement: the
+tests clone `path` instead of the published URL.
 """
 
 import os
@@ -36,9 +36,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What stands in for the published repository: the working tree as a commit.
+    """A replacement of the published repository: the working tree as a commit.
 
-    Its images have a name of their own, as the engine is not the newcomer's alone.
+    Its images have other names, as other programs use the same engine.
     """
     tree = copy_tree(tmp_path_factory.mktemp("published") / "torchbake")
     matrix = tree / "matrix.yaml"

@@ -30,9 +30,9 @@ Run = Callable[..., str]
 PACKAGES = ["numpy", "setuptools"]
 SHOW = "import sys, numpy, torch; print(torch.__version__, numpy.ones(2).sum(), sys.version_info[:2], sys.base_prefix)"
 PYTHON = "/opt/python/bin/python3.11"
-# Debian's Python in a folder of its own, as an image may bring one that somebody has compiled, with pip's wheel where
-# others than Debian's have it; what it links to is the base's. Ubuntu's images have a user that others are not named
-# as.
+# A base with Python under /opt, like an image with a compiled Python. It is Debian's Python, with pip's wheel in
+# `ensurepip/_bundled` as in upstream's Python, and it links to the base's libraries. An Ubuntu base has the user
+# `ubuntu` with UID 1000, as Ubuntu's published images do: our user has the same UID and another name.
 BRINGS = """\
 FROM debian:bookworm-slim AS donor
 RUN {secrets} apt-get update -q && apt-get install -yq --no-install-recommends python3-venv \\
@@ -45,13 +45,13 @@ RUN {secrets} --mount=type=bind,from=layers,source=apt-install,target=/run/apt-i
 RUN grep -q ubuntu /etc/os-release && useradd --create-home --uid 1000 ubuntu || true
 COPY --from=donor /own /
 """
-# Of the modules of Python's own library.
+# The packages that modules of Python's standard library link to.
 LIBRARIES = "libbz2-1.0 libexpat1 libffi8 liblzma5 libnsl2 libreadline8 libsqlite3-0 libssl3 libtirpc3 libuuid1 zlib1g"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A matrix with one base and one row, in a folder of its own. ``env`` is what its commands are told."""
+    """A matrix with one base and one row, in a separate folder. ``env`` is added to its commands' environment."""
 
     path: Path
     env: Mapping[str, str]
@@ -128,7 +128,7 @@ def bring(project: Project, image: str, contexts: Mapping[str, str], *, source: 
 
 
 def context_of(folder: Path, name: str) -> dict[str, str]:
-    """What BuildKit takes in place of a recorded base's image."""
+    """Return the build context that replaces a recorded base's image; none if that comes from a registry."""
     base = json.loads((folder / f"{name}.json").read_text())
     return {} if base["source"] == "registry" else {base["image"]: f"oci-layout://{folder / name}@{base['digest']}"}
 
@@ -137,7 +137,7 @@ def context_of(folder: Path, name: str) -> dict[str, str]:
 def own(
     private: str, login: dict[str, str], wheels: dict[str, str], bases: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Project:
-    """A project whose base is Debian with a Python of its own, in the private registry."""
+    """A project whose base is an image of Debian with a custom Python in the private registry."""
     image = f"{private}/team/python:3.11"
     base = {"image": image, "suite": "bookworm", "python": "3.11", "interpreter": PYTHON}
     project = project_in(tmp_path_factory.mktemp("own"), base, env={**login, **wheels})

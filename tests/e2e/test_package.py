@@ -49,7 +49,7 @@ class Stranger:
         return process
 
     def result(self, *words: str) -> dict[str, dict[str, Any]]:
-        """What a command says of its images, by id."""
+        """Run a command and return its JSON results by image id."""
         images = json.loads(self.types(*words, "--format", "json").stdout)["images"]
         return {image["id"]: image for image in images}
 
@@ -196,7 +196,7 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
 
 
 def make_it_theirs(folder: Path) -> None:
-    """What the page adds to the matrix, all of it, and the files that it names."""
+    """Add all settings of the page's YAML examples to the matrix, and write the files that they name."""
     texts = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     images = [document["images"] for document in map(yaml.safe_load, texts) if "images" in document]
     (glob,) = {name for each in images for name in each}

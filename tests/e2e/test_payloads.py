@@ -1,4 +1,4 @@
-"""Payloads of `smoke` in real containers: they pass on an image as it is, and each fails on what it is there for."""
+"""Payloads of `smoke` in real containers: each passes in an intact image, and fails if its subject is sabotaged."""
 
 import json
 import re
@@ -154,7 +154,7 @@ def test_without_a_gpu_nothing_is_computed_in_its_place(smoke: Smoke, row: str, 
     assert answer.line["reason"].startswith(reason)
 
 
-# What the payload of NCCL makes of a group of one rank: that needs no GPU.
+# The bandwidth check of NCCL's payload in a group of one rank, which needs no GPU.
 ONE_RANK = """
 import sys
 from types import SimpleNamespace
@@ -174,8 +174,8 @@ def test_one_rank_has_no_bandwidth(engine: docker.DockerClient, built: dict[str,
     assert output.decode().splitlines()[-1] == "{} [] {'bandwidth': 'there is one rank: nothing goes from GPU to GPU'}"
 
 
-# What is sabotaged, in which image and on how many ranks; which payload must fail, and words of its reason, which names
-# three checks at most: what sets off different ones is sabotaged together, as torch is loaded anew for each of these.
+# Each row: sabotages, image, number of ranks, the payload that must fail, and parts of its reason, which names at most
+# three checks. A row combines sabotages of different checks, as each row loads torch again.
 SABOTAGES = [
     ("one_number_of_a_product_is_wrong", CPU, 0, "tensor", ["matmul-bfloat16: "]),
     ("convolutions_are_computed_elsewhere", CPU, 0, "tensor", ["the result is on meta, not on cpu"]),

@@ -151,7 +151,7 @@ def test_another_token_is_said_on_both_sides(start: Start, script: Script, addre
 
 
 def test_a_false_node_zero_is_not_trusted(start: Start, script: Script, address: str, port: int) -> None:
-    """It knows the protocol, but not the token: it can neither start the job nor end it with a sentence of its own."""
+    """A false node 0 knows the protocol, not the token: it can neither start the job nor choose its last message."""
     with socket.create_server(("", port)) as listener:
         worker = start(script("print('started')"), **job(address, port, 2, JOB_TOKEN="secret")[1])
 

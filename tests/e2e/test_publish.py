@@ -43,7 +43,7 @@ TAGS = {"2.7.0": ("2.7", "cuda12", "latest"), "2.7.1": ("2.7", "cuda12", "latest
 
 @dataclass(frozen=True)
 class Place:
-    """A repository of its own, and what is in it."""
+    """A separate repository and its tags."""
 
     running: Running
     path: str
@@ -58,7 +58,7 @@ class Place:
         return {tag: there.digest(tag) for tag in there.tags() if not tag.endswith(BESIDE) and "sha256-" not in tag}
 
     def remove(self) -> None:
-        """Forget the repository, so that the next round begins anew."""
+        """Delete the repository, so that the next round starts with none."""
         shutil.rmtree(self.running.folder / "docker/registry/v2/repositories" / self.path, ignore_errors=True)
 
 
@@ -116,7 +116,7 @@ def test_a_release_again_a_change_and_back(place: Place) -> None:
     back = shift(there, second.tags, to=None, back=True)
     assert (str(back.current), str(back.target)) == ("2.7.1-cuda12.6-r1", "2.7.1-cuda12.6-r0")
     assert place.state() == after | dict.fromkeys(tags, first.digest)
-    # Who went back does not want it forward again by the next job that runs.
+    # The next job does not move rolled-back tags forward again.
     assert publish(there, small, second).decision.action == "held"
     assert place.state() == after | dict.fromkeys(tags, first.digest)
     shift(there, second.tags, to=None, back=False)
@@ -144,7 +144,7 @@ def test_rolling_tags_can_be_left_to_one_promotion(place: Place) -> None:
     publisher.finish(other.tags, print)
     assert place.state()["latest"] == other.digest
     shift(there, other.tags, to=None, back=True)
-    # What somebody rolled back is not taken forward by the job that runs next.
+    # The next job does not move rolled-back tags forward again.
     holder = publisher.finish(other.tags, print)
     assert holder
     assert holder.action == "held"
@@ -205,7 +205,7 @@ class Killed(RegistryTransport):
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Run in a process of its own; its exit code."""
+    """Run ``work`` in a child process and return its exit code."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -240,7 +240,7 @@ def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, 
             break
         assert code == 9
         left = place.state()
-        # Whatever is there is one of the two images, and an immutable tag is what it will always be.
+        # Each tag holds one of the two images, and an immutable tag already holds its final image.
         assert set(left.values()) <= {first.digest, second.digest}
         assert left["2.7.1-cuda12.6-r0"] == first.digest
         assert left.get("2.7.1-cuda12.6-r1") in (None, second.digest)
@@ -386,7 +386,7 @@ def test_the_commands_release_real_images(running: Running, built: dict[str, dic
 
 
 def _diff(where: tuple[str, str]) -> list[dict[str, str]]:
-    """What `tags --diff` says that a release would move."""
+    """Return the tag moves that `tags --diff` announces for a release."""
     process = torchbake("tags", CPU, INIT, *where, "--diff", "--format", "json")
     assert process.returncode == 0, process.stderr
     lines: list[dict[str, str]] = json.loads(process.stdout)["tags"]

@@ -1,4 +1,4 @@
-"""A real registry: with and without login and TLS, what is there, what is sent, and what goes wrong."""
+"""The registry client with a real registry, with and without login and TLS: reads, uploads and failures."""
 
 import base64
 import hashlib

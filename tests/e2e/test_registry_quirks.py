@@ -74,7 +74,7 @@ class Place:
         return set(self.registry().digests(TAGS))
 
     def failures(self) -> list[str]:
-        """What `validate` finds wrong, but for labels: no row of a matrix promises them here."""
+        """Return the failures of `validate` except those of labels, as no matrix row promises labels here."""
         promise = Promise(id=OURS, tags=TAGS, fixed_labels={}, labels={})
         storeds = MatrixSubject(promise=promise, registry=self.registry(), known_ids=frozenset()).validate(
             NOT_PULLED, lambda _: None
@@ -211,7 +211,7 @@ def test_a_registry_of_images_alone_takes_releases(
         assert (record.config.media_type, record.content["artifactType"]) == (IMAGE_CONFIG, ARTIFACT)
         config = place.registry().config(record)
         assert config["rootfs"]["diff_ids"] == [record.layers[0].digest]
-        # A later version of the registry takes artifacts: what is there stays as it is.
+        # A later version of the registry accepts artifacts: existing tags keep their digests.
         proxy.artifacts = True
         state = {tag: place.registry().digest(tag) for tag in place.registry().tags()}
         place.registry().put(place.registry().manifest(record.digest), "any")  # type: ignore[arg-type]

@@ -27,8 +27,8 @@ Own = Callable[..., Callable[..., Completed]]
 
 ROWS = "init:\n  %s\nrows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
 INIT_ROW = ROWS % "volume-permissions: {version: 1.0.0, base: debian12}"
-# A step without packages: it takes no time, and what it writes has the time of day. Nor has its base any, which each
-# folder of layers would pack anew.
+# A step without packages: it takes no time, and its files have the current time. Its base has no packages either, as
+# each folder of layers would compress them again.
 TEMPLATE = """\
 {%% import "macros.j2" as m -%%}
 FROM torchbake-test/small
@@ -56,7 +56,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def own(project: Project, tmp_path: Path, small: None) -> Own:
-    """A project with a toolkit of its own, whose init images are made by the given steps; runs its commands."""
+    """Return a factory of projects with a copy of the toolkit, whose init images are built by the given steps.
+
+    The factory returns a function that runs a torchbake command in the project.
+    """
 
     def item(repository: str, **steps: str) -> Callable[..., Completed]:
         toolkit = tmp_path / "toolkit"
@@ -85,7 +88,7 @@ def cpu() -> str:
 
 
 def reproduced(process: Completed) -> dict[str, Any]:
-    """The one result of `reproduce --format json`."""
+    """Return the only result of `reproduce --format json`."""
     assert process.stdout, process.stderr
     (actual,) = json.loads(process.stdout)["images"]
     return dict(actual)
@@ -290,7 +293,7 @@ def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_work
     _, output = process.communicate(timeout=60)
     assert process.returncode == (-number if number == signal.SIGKILL else 130), output
     assert not tags_of(engine, f"torchbake-test/ended-{number:d}/")
-    # Who is killed cannot end its build, which ends when nobody reads what it says.
+    # A killed process cannot end its build, which ends when its output has no reader.
     until(lambda: not list(running(str(tmp_path))), seconds=60 if number == signal.SIGKILL else 10)
     image = built(run("build", "big", "--format", "json"), "big")
     assert engine.images.get(image["ref"]).id == image["digest"]

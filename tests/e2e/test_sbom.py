@@ -129,7 +129,7 @@ def test_a_second_look_gives_the_same_bytes(folder: Path, tmp_path: Path, seed: 
 def test_what_is_read_now_is_what_was_remembered_and_leaves_nothing_behind(
     folder: Path, tmp_path: Path, project: Callable[..., Path]
 ) -> None:
-    """In a project of its own, which has read nothing yet and has the same image."""
+    """Use a separate project with the same image and an empty cache."""
     matrix = project("rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]", repository="torchbake/pytorch")
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -1,4 +1,4 @@
-"""`setup` and `teardown` on this machine, where an engine runs already; others are started beside it."""
+"""`setup` and `teardown` on this machine, where an engine already runs; the tests start more engines in parallel."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from torchbake.setup.paths import EnginePaths
 pytestmark = pytest.mark.setup
 
 ROOT = Path(__file__).parents[2]
-# A network namespace of its own: a second dockerd would share docker0 and the firewall with the first.
+# Without a new network namespace, a second dockerd would share docker0 and the firewall with the first.
 ALONE = ("unshare", "--net", "--")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="starting an engine by hand needs root")
 
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
 
 class Second(NamedTuple):
-    """A place for an engine beside the one that is there."""
+    """The folder, paths and environment of a second engine."""
 
     folder: Path
     paths: EnginePaths

@@ -41,9 +41,9 @@ TOOLS = ROOT / ".torchbake/tools"
 BASIC = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
 SECRET = "the key's own password"
 TAG = f"{NEW}-r0"
-matrix = test_validate.matrix  # a fixture: the real matrix in a folder of its own
-PARTS = ("", *(f".{name}" for name in ARTIFACTS), ".release")  # what is signed, by the end of its tag
-# Writes down what it is given, is killed at the call of that number, before or after it has done its work.
+matrix = test_validate.matrix  # a fixture: the real matrix in a separate folder
+PARTS = ("", *(f".{name}" for name in ARTIFACTS), ".release")  # the suffixes of the tags that hold signed manifests
+# A cosign that logs its arguments. At the call with the number `at` it kills itself, before or after cosign has run.
 SCRIPT = """\
 #!/bin/sh
 echo "$*" >> {log}
@@ -115,7 +115,7 @@ def publish(place: Place, with_: Signer, candidate: Candidate | None = None) -> 
 
 
 def by_hand(cosign: Path, place: Place, keys: Keys, tag: str = TAG) -> dict[str, bool]:
-    """Whether `cosign verify`, as anybody would type it, trusts each of a release's digests."""
+    """Run `cosign verify`, as a user would type it, on each part of a release; return True for each trusted part."""
     matches = {}
     for part in PARTS:
         ref = f"{place.registry().repository}@{place.registry().digest(tag + part)}"
@@ -125,7 +125,7 @@ def by_hand(cosign: Path, place: Place, keys: Keys, tag: str = TAG) -> dict[str,
 
 
 def failed(place: Place, verifier: Verifier) -> dict[str, dict[str, str]]:
-    """What fails, by tag and check."""
+    """Return the messages of the failed checks, by tag and check."""
     spec, tags = place.spec(NEW), place.project.tags[NEW]
     promise = promise_of(spec, tags, read_lock(place.project.root, spec))
     row = MatrixSubject(
@@ -174,7 +174,7 @@ def test_another_key_is_named(place: Place, ours: Keys, theirs: Keys, cosign: Pa
 
 @dataclass(frozen=True)
 class Damage:
-    """What somebody does to a release by hand, and which checks find it, at the immutable tag and at rolling ones."""
+    """A manual change to a release, and the checks that detect it at the immutable tag and at the rolling tags."""
 
     do: Callable[[Place], object]
     checks: frozenset[str]
@@ -190,7 +190,7 @@ def _overwrite(place: Place, name: str) -> None:
 
 
 def _replace_record(place: Place) -> None:
-    """By one that tells of another SBOM: all is well, but for what is not signed."""
+    """Overwrite the SBOM, and write a consistent record with the new digest; neither is signed."""
     there = place.registry()
     _overwrite(place, "sbom")
     record, image = read_record(there, TAG), there.manifest(TAG)
@@ -290,7 +290,7 @@ def test_an_older_release_is_judged_by_its_own_signatures(place: Place, ours: Ke
 
 
 def _script(cosign: Path, folder: Path, *, at: int, when: str = "before") -> Path:
-    """A program that is cosign until the call of that number."""
+    """Write a wrapper of cosign that kills itself at the call with the number ``at``."""
     folder.mkdir()
     path = folder / "cosign"
     path.write_text(SCRIPT.format(log=folder / "log", at=at, when=when, cosign=cosign))
@@ -322,7 +322,7 @@ def test_a_signing_that_was_killed_is_finished_by_the_next_run(
 
 @pytest.fixture
 def watched(cosign: Path, tmp_path: Path) -> Path:
-    """cosign, which writes its arguments down in ``log`` beside it, and the environment of the last call in ``env``."""
+    """A cosign that writes its arguments to ``log`` in its folder, and the environment of the last call to ``env``."""
     path = _script(cosign, tmp_path / "watched", at=0)
     path.write_text(path.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\nenv > {path.parent}/env\n"))
     return path
@@ -462,7 +462,7 @@ def test_the_commands_sign_and_trust_a_real_image(
 
 
 def test_what_somebody_planted_is_not_signed(place: Place, ours: Keys, theirs: Keys, cosign: Path) -> None:
-    """An image with our public labels, all that is attached to one, and a record that is true of it."""
+    """A stranger's image has our public labels, all attached artifacts, and a record that matches it."""
     candidate = place.candidate(NEW)
     planted = replace(candidate, digest=place.small.make(candidate.labels, [b"not what was tested"]).digest)
     stranger = Publisher(place.registry(), signer=signer(theirs, cosign), keep_rolling=True)
@@ -498,7 +498,7 @@ def test_a_release_that_was_begun_is_promoted_by_its_own_key_alone(
     assert finished
     assert finished.action == "finish"
     assert failed(place, verifier(ours, cosign)) == {}
-    # Who only moves tags needs no more than the public key.
+    # Moving tags needs only the public key.
     public = CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=ours.public)
     shift(place.registry(), tags, to=0, back=True, verifier=public)
     stranger = CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=theirs.public)

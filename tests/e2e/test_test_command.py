@@ -28,7 +28,7 @@ REF = f"{REPOSITORY}/{INIT}:1.0.0"
 CPU_ROW = "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
 INIT_ROW = "init:\n  volume-permissions: {version: 1.0.0, base: debian12}\n"
 
-# The command as it is, with other checks, which are all that a verdict must have, and less patience.
+# The real `test` command with other checks, without the list of required checks, and with less time to wait.
 COMMAND = """\
 import sys
 from pathlib import Path

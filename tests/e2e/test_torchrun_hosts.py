@@ -1,7 +1,6 @@
-"""What `job show torchrun` writes, on hosts that only share a folder and reach each other by name.
+"""The script of `job show torchrun`, on hosts that only share a folder and reach each other by name.
 
-The hosts are containers of the CPU image, for its Python and torch; nothing else of it takes part but where a test says
-so.
+The hosts are containers of the CPU image, for its Python and torch. If a test uses more of the image, it says so.
 """
 
 from pathlib import Path
@@ -53,7 +52,7 @@ def test_a_job_trains_to_its_end_and_each_host_ends_with_0(
 def test_a_rank_that_fails_ends_its_host_with_torchruns_own_code(
     engine: docker.DockerClient, image: str, tmp_path: Path
 ) -> None:
-    """Which is 1 for every failure; the rank's own is in torchrun's words. Nothing watches the other hosts."""
+    """torchrun exits with 1 for every failure, and prints the rank's exit code. Nothing watches the other hosts."""
     with new_job(engine, image, NODES, {}) as job:
         *others, last = started(job, tmp_path, FAILS)
         assert last.wait(timeout=240)["StatusCode"] == 1

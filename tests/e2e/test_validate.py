@@ -1,4 +1,4 @@
-"""What a real registry serves, against what the matrix promises: nothing wrong, and each thing that can be wrong."""
+"""`validate` compares a real registry with the matrix: an intact release has no failures, each damage has its own."""
 
 import hashlib
 import json
@@ -47,7 +47,7 @@ INPUTS = {letter: f"sha256:{letter * 64}" for letter in "abc"}
 
 @dataclass(frozen=True)
 class Place:
-    """A namespace of its own in a real registry, and the real matrix whose images it is to hold."""
+    """A separate namespace in a real registry, and the real matrix with the namespace's images."""
 
     running: Running
     namespace: str
@@ -70,7 +70,7 @@ class Place:
         return value
 
     def candidate(self, name: str, inputs: str = "a", lies: Mapping[str, str] | None = None) -> Candidate:
-        """An image of a few bytes, with the labels that its row promises, but for the lies."""
+        """Make an image of a few bytes with the labels that its row promises; ``lies`` replaces some of them."""
         spec = self.spec(name)
         labels = promised_labels(spec, read_lock(self.project.root, spec))
         labels |= {"org.torchbake.inputs": INPUTS[inputs], **(lies or {})}
@@ -98,7 +98,7 @@ class Place:
         return {one.ref.rpartition(":")[2]: one.checks for one in storeds}
 
     def failures(self, name: str) -> dict[str, dict[str, str]]:
-        """What fails, by tag and check."""
+        """Return the messages of the failed checks, by tag and check."""
         failed = {
             tag: {check.id.partition(".")[2]: check.text for check in checks if check.outcome is Outcome.FAILED}
             for tag, checks in self.validate(name).items()

@@ -192,7 +192,7 @@ def mode(path: Path) -> int:
 
 
 def strangers(volume: Path) -> list[str]:
-    """What below `volume` does not have the default owner."""
+    """Return the paths in `volume` that do not have the default owner."""
     command: list[str | Path] = ["find", volume, "!", "(", "-uid", "1001", "-gid", "1001", ")", "-print"]
     process = subprocess.run(command, capture_output=True, text=True, check=True)
     return process.stdout.splitlines()
@@ -217,7 +217,7 @@ def fill(volume: Path) -> int:
     return 1 + 5 + 5 + 4
 
 
-# What it changes
+# Changes of owner and mode
 
 
 def test_everything_gets_the_owner(any_kernel: Tool, volume: Path) -> None:
@@ -310,7 +310,7 @@ def test_each_path_has_its_summary(tool: Tool, volume: Path) -> None:
     assert owner(volume) == (0, 0)
 
 
-# What it leaves alone
+# Skipped files and directories
 
 
 @pytest.mark.parametrize("name", ["lost+found", ".snapshot"])
@@ -360,8 +360,7 @@ def test_the_volume_may_itself_be_a_mount(tool: Tool, volume: Path, mount: Mount
 
 
 def test_a_directory_swapped_for_a_symlink_leads_nowhere(any_kernel: Tool, place: Path, volume: Path) -> None:
-    """Much stands beside it and in it, so that swaps fall between the look at it, or at what is in it, and
-    the moment that is opened."""
+    """Many files slow down the walk, so that some swaps happen between the listing of a directory and its open."""
     outside, inside, aside = place / "outside", volume / "a" / "b", volume / "aside"
     for directory in (outside, outside / "sub", inside.parent, inside, inside / "sub"):
         directory.mkdir(parents=True, exist_ok=True)
@@ -444,7 +443,7 @@ def test_a_mount_that_is_exchanged_is_not_entered(any_kernel: Tool, place: Path,
     assert sum(skipped) > 300, "the mounts are not there"
 
 
-# What it refuses; with --dry-run, so that a mistake here harms no machine
+# Refused arguments; with --dry-run, so that a mistake here harms no machine
 
 
 @pytest.mark.parametrize("path", SYSTEM_PATHS)
@@ -543,7 +542,7 @@ def test_help_and_version(tool: Tool) -> None:
     assert tool("--help").code == tool("--version").code == 0
 
 
-# What goes wrong
+# Failures
 
 
 def test_a_failure_does_not_stop_the_rest(tool: Tool, volume: Path, immutable: Callable[[Path], None]) -> None:
@@ -712,7 +711,7 @@ def test_a_wide_tree(tool: Tool, volume: Path, mount: Mount) -> None:
 
 
 def dig(volume: Path, levels: int, beside: Sequence[str] = ()) -> None:
-    """A directory in a directory and so on, each with directories beside it, which are read after it."""
+    """Make nested directories, each with the siblings ``beside``, which the tool reads after it."""
     here = os.open(volume, os.O_RDONLY)
     for _ in range(levels):
         for name in ("directory", *beside):
@@ -750,7 +749,7 @@ def test_time_grows_with_depth_and_not_with_its_square(tool: Tool, volume: Path,
 
 
 def test_what_is_moved_out_meanwhile_leads_nowhere(tool: Tool, place: Path, volume: Path) -> None:
-    """Its ".." is a directory outside, whose "x" must not be taken for the one that is to be read."""
+    """Its ".." leads to a directory outside, whose "x" the tool must not take for the volume's "x"."""
     dig(volume, 40, beside=["x"])
     outside, moved = place / "outside", volume.joinpath(*["directory"] * 20)
     (outside / "x" / "y").mkdir(parents=True)
@@ -775,7 +774,7 @@ def test_what_is_moved_out_meanwhile_leads_nowhere(tool: Tool, place: Path, volu
     assert {owner(path) for path in (outside, outside / "x", outside / "x" / "y")} == {(0, 0)}
 
 
-# What tools for C find in it
+# Static analysis and sanitizers
 
 
 def test_the_compiler_s_analyzer_finds_nothing(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host
 
 @dataclass
 class Unreliable:
-    """Where it answers, and what it does: ``choose`` names the fault of each request by its number and path.
+    """The proxy's state: ``choose`` returns the fault of each request from its number, method and path.
 
-    ``lost`` does what is asked, but the answer never comes; all other faults leave the registry as it is. With
-    ``tokens`` every request needs one, and each ends after so many requests.
+    ``lost`` forwards the request and drops the answer; the other faults refuse the request or damage the answer. If
+    ``tokens`` is not 0, every request needs a token, and a token is valid for that many requests.
     """
 
     host: str
@@ -42,7 +42,7 @@ class Unreliable:
         return value
 
     def may(self, authorization: str) -> bool:
-        """Whether a token is one of ours and not worn out."""
+        """Use up one request of the token. Return False if the token is unknown or used up."""
         token = authorization.removeprefix("Bearer ")
         with self.lock:
             if token not in self.uses or self.uses[token] == 0:
@@ -52,7 +52,7 @@ class Unreliable:
 
 
 def at_random(seed: int, share: float) -> Callable[[int, str, str], Fault]:
-    """A share of all requests fails, each in one of all ways; the same for a seed."""
+    """Return a chooser that lets a share of all requests fail at random; one seed gives one sequence of faults."""
     source = random.Random(seed)
     faults: list[Fault] = ["500", "503", "429", "reset", "lost", "truncated", "digest", "unknown-upload"]
     return lambda *_: source.choice(faults) if source.random() < share else ""
@@ -60,7 +60,7 @@ def at_random(seed: int, share: float) -> Callable[[int, str, str], Fault]:
 
 @contextmanager
 def unreliable(upstream: str) -> Iterator[Unreliable]:
-    """Start one before the registry at ``upstream``."""
+    """Start an unreliable proxy of the registry at ``upstream``."""
     with serving(Handler) as server:
         state = Unreliable(host=f"127.0.0.1:{server.server_port}", upstream=upstream)
         server.state = state  # type: ignore[attr-defined]

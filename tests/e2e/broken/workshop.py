@@ -17,10 +17,10 @@ from torchbake.checks.verdict import CheckResult, Outcome, read_results
 from torchbake.core.paths import TOOLKIT
 
 SOURCE = TOOLKIT / "entrypoints/init/volume-permissions.c"
-# Handed on as a copy: pytest writes into its own environment at each test, and a process that a thread starts meanwhile
-# would read that where it no longer is (EFAULT).
+# A copy for child processes: pytest changes its environment at each test. A process that a thread starts at that moment
+# would read memory that is already freed (EFAULT).
 _ENV = dict(os.environ)
-REPOSITORY = "torchbake-test"  # what is left in it is removed when the tests end
+REPOSITORY = "torchbake-test"  # its remaining images are removed when the tests end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +33,14 @@ class Base:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What the checks said of an image; ``log`` is the end of what they printed."""
+    """The results of an image's checks; ``log`` is the end of their output."""
 
     checks: tuple[CheckResult, ...]
     log: str
 
     @property
     def failed(self) -> dict[str, str]:
-        """Why, by the ids of the checks that failed."""
+        """The reasons of the failed checks, by check id."""
         return {check.id: check.summary for check in self.checks if check.outcome is Outcome.FAILED}
 
     @property
@@ -49,7 +49,7 @@ class Report:
 
 
 def judge(ref: str, row: str, only: str = "", matrix: Path = TOOLKIT / "matrix.yaml") -> Report:
-    """Run the checks of an image, as `nox -s test` would: those of ``only``, else every one but the smoke tests."""
+    """Run an image's checks as `nox -s test` does: the checks ``only``, or all except the smoke tests."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
         words = ["tests/images", "-q", "--tb=short", "-p", "no:cacheprovider"]
@@ -78,7 +78,7 @@ def _ran(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[
 
 
 def _matrix(ones: Sequence[Broken], row: str, folder: Path) -> Path:
-    """The matrix that promises the image: the repository's, or one in a folder of its own that promises more."""
+    """Return the path of the image's matrix: the repository's, or an extended copy in ``folder``."""
     more = ", ".join(one.row for one in ones if one.row)
     if not more:
         return TOOLKIT / "matrix.yaml"

@@ -56,7 +56,10 @@ def shapes(model: torch.nn.Module) -> list[list[int]]:
 
 
 def shapes_of_vision(name: str) -> list[list[int]] | None:
-    """Those of torchvision's model, without auxiliary classifiers; None where it has no such, or is not there."""
+    """Return the parameter shapes of torchvision's model without auxiliary classifiers.
+
+    Return None if torchvision is not installed, has no such model, or has a different one of that name.
+    """
     try:
         from torchvision import models  # type: ignore[import-not-found]  # noqa: PLC0415 - not in all images
     except ImportError:
@@ -70,7 +73,7 @@ def shapes_of_vision(name: str) -> list[list[int]] | None:
 
 
 def batches(names: list[str], dtype: torch.dtype) -> Iterator[dict[str, Any]]:
-    """Each in a process of its own: the memory of one is not that of the next."""
+    """Yield each model's results. It runs in a child process, so ``rss_mb`` is the peak memory of that model alone."""
     for name in names:
         reading, writing = os.pipe()
         child = os.fork()
