@@ -1,4 +1,4 @@
-"""A shell in which nothing but nox is installed, by pip: no uv, and pip's own settings but for where packages are."""
+"""A shell with nox alone, installed by pip: without uv, and with pip's defaults except for the package index."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 from torchbake.hostconfig.proxies import PROXY_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-# How a machine reaches packages and its engine. All else that ours has set, pip's quietness too, is not handed on.
+# The variables by which a machine reaches packages and its engine. No other variable of this host is passed on.
 _KEEP = (
     "PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_PROXY", "PIP_CONFIG_FILE", "DOCKER_HOST",
     "TORCHBAKE_ENGINE_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", *PROXY_VARIABLES,
@@ -21,7 +21,7 @@ _PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache/pip")
 
 @dataclass(frozen=True, kw_only=True)
 class Bare:
-    """A virtual environment with nox, and a copy of the working tree whose `.nox` is its own."""
+    """A virtual environment with nox, and a copy of the working tree with a separate `.nox`."""
 
     folder: Path
 
@@ -52,7 +52,7 @@ class Bare:
     def nox(
         self, *words: str, tree: Path | None = None, folder: Path | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run nox as it is typed in ``folder``, which is the tree's own where none is named."""
+        """Run nox in ``folder``, by default the root of the tree."""
         tree = tree or self.tree
         where = ["-f", str(tree / "noxfile.py")] if folder else []
         return subprocess.run(
@@ -62,7 +62,7 @@ class Bare:
 
 
 def path_without_uv() -> str:
-    """The folders of PATH that have no uv; what else is only there would be missing, so that is an error."""
+    """Return PATH without the folders that hold uv. Raises AssertionError if docker, git or bash is missing from it."""
     folders = [folder for folder in os.environ["PATH"].split(os.pathsep) if not (Path(folder) / "uv").exists()]
     path = os.pathsep.join(folders)
     assert all(shutil.which(name, path=path) for name in ("docker", "git", "bash")), f"only beside uv, in {path}"
@@ -70,7 +70,7 @@ def path_without_uv() -> str:
 
 
 def copy_tree(target: Path) -> Path:
-    """What a commit of the working tree would hold."""
+    """Copy the files that a commit of the working tree would hold, and return the target."""
     process = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "-z"], check=True, capture_output=True, text=True
     )

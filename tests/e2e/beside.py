@@ -1,4 +1,4 @@
-"""Tests run side by side on one engine: what there is of another's."""
+"""Tests run in parallel on one engine: recognize the objects of another test run."""
 
 import os
 from pathlib import Path
@@ -7,12 +7,12 @@ from torchbake.engine.owner import has_ended
 
 
 def is_anothers(owner: str) -> bool:
-    """Whether a living process started it that none of ours has started: another test's, beside this one."""
+    """Return True if the owner still runs and is neither this process nor its descendant: a parallel test run."""
     return bool(owner) and not has_ended(owner, same_machine=True) and not _is_below(owner.split("/")[2], os.getpid())
 
 
 def _is_below(pid: str, ancestor: int) -> bool:
-    """Whether the one process is the other, or was started by it or by what it started."""
+    """Return True if ``pid`` is ``ancestor`` or one of its descendants."""
     while pid not in ("0", str(ancestor)):
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()

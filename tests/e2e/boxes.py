@@ -19,7 +19,7 @@ from tests.e2e.waiting import until
 
 SSHD = ("openssh-server", "procps")
 BOOKWORM = {"suite": "bookworm", "packages": (*SSHD, "python3")}
-# Debian 13 has no Python 3.11, which the lock for the CPU wants: this one has Debian 12's beside its own.
+# Debian 13 has no Python 3.11, which the CPU lock requires: this box also installs Python 3.11 from Debian 12.
 TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11"), "older": "bookworm"}
 # Ubuntu's own Python comes with the first `apply`; needrestart is on each of its servers.
 NOBLE = {"suite": UBUNTU, "packages": (*SSHD, "needrestart")}
@@ -28,7 +28,7 @@ _START = "mkdir -p /run/sshd && ssh-keygen -A >/dev/null && exec /usr/sbin/sshd 
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """One of them. ``name`` is its alias in the ssh settings and its name on the network of the boxes."""
+    """A machine reached by ssh; ``name`` is both the ssh alias and the host name on the boxes' network."""
 
     name: str
     container: Container
@@ -65,14 +65,14 @@ class Boxes:
         return self.folder / "key"
 
     def env(self) -> dict[str, str]:
-        """The environment of Ansible's and of ssh: this process's own, with the boxes' ssh settings alone."""
+        """Return the environment for Ansible and ssh: this process's, with only the ssh settings of the boxes."""
         mine = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-        # Connections are kept by the host's name: in a folder of all, another test's of the same name would be taken.
+        # Control sockets are named after the host: in a shared folder, ssh would reuse another test's connection.
         folders = {"ANSIBLE_HOME": f"{self.folder}/ansible", "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{self.folder}/cp"}
         return {**mine, **folders, "ANSIBLE_SSH_ARGS": f"-F {self.config}"}
 
     def add(self, engine: docker.DockerClient, name: str, network: str, image: str) -> Box:
-        """Start one."""
+        """Start a box, authorize the key, and wait until ssh answers."""
         container = engine.containers.run(
             image, ["bash", "-c", _START], detach=True, hostname=name, ports={"22/tcp": ("127.0.0.1", 0)},
             network=network, networking_config={network: engine.api.create_endpoint_config(aliases=[name])},
@@ -90,7 +90,7 @@ class Boxes:
         return box
 
 
-# Masters are ended with the box; a known_hosts of the user's own is not touched.
+# ssh masters end with the box; the user's known_hosts is not touched.
 _SETTINGS = """\
 Host {name}
     HostName 127.0.0.1
@@ -107,7 +107,7 @@ Host {name}
 
 @contextmanager
 def new_boxes(engine: docker.DockerClient, systems: Mapping[str, Mapping[str, str | Sequence[str]]]) -> Iterator[Boxes]:
-    """Start boxes by name, on a network of their own; they are removed at the end."""
+    """Start boxes by name on a new network, and remove both at the end."""
     network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", labels=OURS)
     with tempfile.TemporaryDirectory(prefix="boxes-") as folder:  # sockets of ssh want a short path
         boxes = Boxes(folder=Path(folder))

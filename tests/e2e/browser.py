@@ -1,6 +1,6 @@
 """A real browser for tests: Debian's Chromium, without a window, driven by Playwright.
 
-Where it is not installed, its packages are unpacked into a folder, which changes nothing else on the machine.
+If it is not installed, its packages are unpacked into a folder, which changes nothing else on the machine.
 """
 
 import os
@@ -17,12 +17,12 @@ _FONTS = "fonts-dejavu-core"
 
 
 class NoBrowserError(Exception):
-    """Why none can be had here."""
+    """No browser can be started here; the message says why."""
 
 
 @contextmanager
 def chromium(tools: Path) -> Iterator[Browser]:
-    """Start one, and end it. Raises NoBrowserError."""
+    """Start a browser, and close it at the end. Raises NoBrowserError."""
     program, environment = _program(tools)
     with sync_playwright() as playwright:
         try:

@@ -28,10 +28,10 @@ from torchbake.matrix.project import load_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What a test file can be about: the toolkit's rooms, what runs inside images, and the ways in (nox, pip, pipelines).
+# The markers of test files: the toolkit's packages, the programs inside images, and the front doors (nox, pip, CI).
 ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__init__.py")), "entrypoints", "doors")
 
-# Files by the time that they take, the longest first: where files run side by side, none is left for the end alone.
+# Files by duration, the longest first: when files run in parallel, no long file is left to run alone at the end.
 LONGEST = (
     "broken_images", "hosts", "hosts_door", "hosts_printed", "hosts_links",
     "reproduce", "payloads", "package", "ladder", "newcomer", "images", "publish", "ci", "own_bases",
@@ -54,14 +54,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """`-m release` runs the tests mainly about the room torchbake/release; `-m long` those that `nox` leaves out."""
+    """Add markers: `-m release` selects the tests of torchbake/release, `-m long` the tests that `nox` leaves out."""
     config.addinivalue_line("markers", "long: minutes for a case that others nearly cover; a release asks for it")
     for room in ROOMS:
         config.addinivalue_line("markers", f"{room}: about {room}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest come first; the order in a file stays."""
+    """Sort the longest files first; keep the order of the tests within a file."""
     places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
     if missing := [name for name in places if not (ROOT / f"tests/e2e/{name}.py").exists()]:
         raise pytest.UsageError(f"LONGEST names what is not there: {', '.join(missing)}")
@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """What a killed run left holds memory, and the subnet that a job of now wants."""
+    """Remove the objects of killed runs: they hold memory, and a subnet that a job of this run needs."""
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
     with contextlib.closing(sdk_client(60)) as engine:
@@ -78,7 +78,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Leave none of the test projects' images behind, when the last of the processes that test has ended."""
+    """Remove the test projects' images when the last worker process has ended."""
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
     with contextlib.closing(sdk_client(60)) as engine:
@@ -87,21 +87,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def tags_of(engine: docker.DockerClient, prefix: str) -> list[str]:
-    """The names of the engine's images that begin so."""
+    """Return the engine's tags that begin with ``prefix``."""
     return [tag for tag in Engine(engine).images() if tag.startswith(prefix)]
 
 
 def container_names(engine: docker.DockerClient) -> set[str]:
-    """The names of the engine's containers, those that have ended too.
+    """Return the names of the engine's containers, including stopped ones.
 
-    By one request: `containers.list` inspects each, and one that another test removes meanwhile is an error.
+    One request: `containers.list` inspects each container, and fails if another test removes one at the same time.
     """
     return {name.removeprefix("/") for each in engine.api.containers(all=True) for name in each["Names"] or ()}
 
 
 @contextlib.contextmanager
 def container_of(engine: docker.DockerClient, image: str) -> Iterator[str]:
-    """A container of an image that is never started."""
+    """Create a container that is never started, and remove it at the end."""
     container = str(engine.api.create_container(image, ["true"])["Id"])
     try:
         yield container
@@ -115,13 +115,13 @@ def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: fl
 
 
 def images_of(process: Completed) -> dict[str, dict[str, Any]]:
-    """The result of `build --format json` by id."""
+    """Return the images in the output of `build --format json`, by id."""
     assert process.stdout, process.stderr
     return {image["id"]: image for image in json.loads(process.stdout)["images"]}
 
 
 def ref_of(name: str) -> str:
-    """The reference of one image of this repository, which is built unless the engine has it."""
+    """Return the reference of one image of this repository; build it unless the engine has it."""
     process = torchbake("build", name, "--format", "json")
     assert process.returncode == 0, process.stderr
     return str(images_of(process)[name]["ref"])
@@ -137,14 +137,14 @@ def engine() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="session")
 def gateway(engine: docker.DockerClient) -> str:
-    """The address that containers reach the host by."""
+    """The address of the host as seen from containers."""
     address: str = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
     return address
 
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A folder of all processes that test side by side."""
+    """A folder shared by all parallel test processes."""
     own = tmp_path_factory.getbasetemp()
     return own if worker_id == "master" else own.parent
 
@@ -158,14 +158,14 @@ def built(engine: docker.DockerClient, shared: Path) -> dict[str, dict[str, Any]
 
 @pytest.fixture(scope="session")
 def devel(engine: docker.DockerClient, built: dict[str, dict[str, Any]], shared: Path) -> dict[str, Any]:
-    """The CPU's devel image, which is built after the three as it shares their wheels."""
+    """The CPU's devel image, built after the images of ``built`` because it shares their wheels."""
     (image,) = once(shared, "devel", lambda: _build(engine, DEVEL))
     matches: dict[str, Any] = image
     return matches
 
 
 def _build(engine: docker.DockerClient, *words: str) -> list[dict[str, Any]]:
-    """What is said meanwhile is shown at once, since this takes minutes."""
+    """Build images and return their JSON results; stderr is shown live, because a build takes minutes."""
     command = [sys.executable, "-m", "torchbake", "build", *words, "--format", "json"]
     process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=2400, check=False)
     if process.returncode:
@@ -177,14 +177,14 @@ def _build(engine: docker.DockerClient, *words: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def judged(built: dict[str, dict[str, Any]], shared: Path) -> dict[str, dict[str, Any]]:
-    """What `test` says of the three images, by id: all their checks, which have passed."""
+    """The results of `test` for the three images, by id; all their checks have passed."""
     assert set(built) == {CPU, CUDA, INIT}
     images: dict[str, dict[str, Any]] = once(shared, "judged", lambda: verdicts_of("--force", "--jobs", "1"))
     return images
 
 
 def verdicts_of(*words: str) -> dict[str, dict[str, Any]]:
-    """The three images' results of `test`, by id."""
+    """Run `test` on the three images, and return their results by id."""
     process = torchbake("test", CPU, CUDA, INIT, "--format", "json", *words)
     images = {image["name"]: image for image in json.loads(process.stdout)["images"]}
     wrong = [
@@ -200,7 +200,7 @@ def verdicts_of(*words: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def run(engine: docker.DockerClient) -> Callable[..., str]:
-    """Run a command in a container and return its stdout; a failure shows what it said."""
+    """Run a command in a container and return its stdout; a failure shows its stderr."""
 
     def run_in(ref: str, *command: str, **options: Any) -> str:
         environment = {"TORCHBAKE_BANNER": "0", **options.pop("environment", {})}
@@ -212,7 +212,7 @@ def run(engine: docker.DockerClient) -> Callable[..., str]:
 
 @pytest.fixture
 def port() -> int:
-    """One of this host's that was free a moment ago."""
+    """A port of this host that was free a moment ago."""
     with socket.socket() as free:
         free.bind(("", 0))
         return int(free.getsockname()[1])
@@ -220,7 +220,7 @@ def port() -> int:
 
 @pytest.fixture
 def volume(engine: docker.DockerClient) -> Iterator[Volume]:
-    """An empty one, which has a name: whose those without are nothing tells."""
+    """An empty volume with a name, because nothing shows who owns an anonymous volume."""
     product = engine.volumes.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", labels=OURS)
     yield product
     product.remove(force=True)
@@ -228,7 +228,7 @@ def volume(engine: docker.DockerClient) -> Iterator[Volume]:
 
 @pytest.fixture(scope="session")
 def bases(engine: docker.DockerClient) -> Path:
-    """The folder of the real project's bases, with the one of the small matrices in it."""
+    """The folder of the real project's bases, which includes the base of the small matrices."""
     process = torchbake("base", CPU, INIT)
     assert process.returncode == 0, process.stderr
     return ROOT / ".torchbake/bases"
@@ -236,7 +236,7 @@ def bases(engine: docker.DockerClient) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
-    """Write a small matrix of its own repository, with bases, locks and state shared with the real one."""
+    """Write a small matrix for a separate repository; it shares the bases of the real project."""
 
     def write(body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
         head = f"""\

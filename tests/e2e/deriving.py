@@ -1,6 +1,7 @@
-"""Images derived from ours by a Dockerfile that installs packages: with what this host must hand in for that.
+"""Images derived from ours by a Dockerfile that installs packages.
 
-As secrets, which leave no trace: its certificates and its package index. A uv that is mounted is this host's.
+The build gets this host's certificates and package index as secrets, which leave no trace in the image. A mounted uv is
+also this host's.
 """
 
 import os
@@ -41,9 +42,9 @@ def reached() -> bool:
 
 @contextmanager
 def stand_ins(folder: Path, label: str) -> Iterator[str]:
-    """The address of an index of this host: torchvision and torchaudio of many versions, without their code.
+    """Serve an index with many versions of torchvision and torchaudio without their code, and yield its address.
 
-    With the label `+cpu` it is in the place of PyTorch's index, without one of PyPI, whose builds are for CUDA.
+    With the label `+cpu` it stands in for PyTorch's CPU index; otherwise for PyPI, whose builds are for CUDA.
     """
     for name, versions in _VERSIONS.items():
         for version in (f"{version}{label}" for version in versions):
@@ -54,7 +55,7 @@ def stand_ins(folder: Path, label: str) -> Iterator[str]:
 
 
 def hand_in(folder: Path, more: str = "") -> None:
-    """Writes the secrets, and a folder with a uv. ``more`` is an index that pip asks beside PyPI's."""
+    """Write the secrets, and a folder with uv. ``more`` is an additional index for pip."""
     uv = shutil.which("uv")
     if not uv:
         pytest.skip("not run: the uv that is mounted is this host's, and there is none; pip has it")
@@ -71,7 +72,7 @@ def hand_in(folder: Path, more: str = "") -> None:
 
 
 def build_derived(dockerfile: str, tag: str, folder: Path) -> Completed:
-    """The Dockerfile's image, built with what `hand_in` wrote into the folder."""
+    """Build the Dockerfile with the secrets and the uv that `hand_in` wrote into the folder."""
     mounts = " ".join(f"--mount=type=secret,id={name},target={to},mode=0444" for name, to in TARGETS.items())
     dockerfile = re.sub(r"(?m)^RUN ", f"RUN {mounts} ", dockerfile)
     secrets = (word for name in TARGETS for word in ("--secret", f"id={name},src={folder / name}"))

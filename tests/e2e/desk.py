@@ -1,4 +1,4 @@
-"""Where somebody works who has an inventory, a key and ssh settings, and gives hosts PyTorch by the command `host`."""
+"""The workplace of an administrator who runs `torchbake host`: an inventory, a key and ssh settings."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.e2e.conftest import Completed, torchbake
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """A folder with the inventory, and beside it the key that hosts are to let in."""
+    """A folder with the inventory, and with the public key that hosts must accept."""
 
     boxes: Boxes
 
@@ -36,7 +36,7 @@ class Desk:
         }
 
     def host(self, action: str, *words: str, log: Path = Path(os.devnull)) -> Completed:
-        """Run it; what Ansible says goes to the log at once too."""
+        """Run `torchbake host ACTION`; Ansible also writes its output to ``log`` as it runs."""
         env = {**self.env(), "ANSIBLE_LOG_PATH": str(log)}
         return torchbake("host", action, self.inventory, *words, env=env)
 

@@ -1,7 +1,7 @@
-"""Programs of Python in processes that are forked from one that has loaded their modules.
+"""Python programs in processes that are forked from a process that has already loaded their modules.
 
-To load them takes a third of a second of a core, and the tests call hundreds. What a program does is the same; that it
-starts from nothing is what people's own lines test, through nox and by `torchbake`.
+Loading them takes a third of a core-second, and the tests call hundreds of programs. The program's behaviour is the
+same. Other tests start programs from scratch, through nox and by `torchbake`.
 """
 
 import multiprocessing
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torchbake.commands import COMMANDS
 
-# What the commands import when they run, and what their checks of images do.
+# Modules that the commands and their image checks import when they run.
 _COMMANDS = tuple(f"torchbake.commands.{name}" for name in COMMANDS)
 _LOADED = ("torchbake.cli", *_COMMANDS, "filelock", "pytest", "testinfra", "uv")
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -25,7 +25,7 @@ _CONTEXT.set_forkserver_preload([*_LOADED])
 def run_forked(
     module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE ARGUMENTS``, and return how it ended, as `subprocess.run` does."""
+    """Run ``python -m MODULE ARGUMENTS``, and return its result as `subprocess.run` does."""
     command = [sys.executable, "-m", module, *arguments]
     with tempfile.TemporaryDirectory() as folder:
         pathes = [Path(folder, name) for name in ("out", "err")]
@@ -41,7 +41,7 @@ def run_forked(
 
 
 def _run(module: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], pathes: Sequence[Path]) -> None:
-    """In the new process: what `python -m` would find, then the module."""
+    """In the new process: set up the state of `python -m`, then run the module."""
     for number, path in enumerate(pathes, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
     os.environ.clear()

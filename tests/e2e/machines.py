@@ -1,7 +1,7 @@
-"""Machines as GitHub and GitLab give them to jobs: a fresh checkout, a home of their own, and a shell.
+"""Machines as GitHub and GitLab provide them to jobs: a fresh checkout, an empty home, and a shell.
 
-The commands are those of the CI files, run by the real bash against the real engine. Not run: actions (`uses:`), which
-prepare a machine that is ready here, and `apt-get`, by which a GitLab job changes its own container.
+The real bash runs the commands of the CI files against the real engine. Skipped are actions (`uses:`), because the
+machine is already prepared, and `apt-get`, by which a GitLab job changes its container.
 """
 
 import string
@@ -18,7 +18,7 @@ from tests.pipelines import Job, Task, fill, holds
 
 @dataclass
 class Machine:
-    """One machine. ``output`` is all that was printed on it, ``page`` what a GitHub job wrote for people."""
+    """One machine. ``output`` is the output of all its commands, ``page`` the step summary of a GitHub job."""
 
     checkout: Path
     home: Path
@@ -27,7 +27,7 @@ class Machine:
     page: str = ""
 
     def shell(self, text: str, env: Mapping[str, str], options: Sequence[str]) -> int:
-        """Run commands by bash in the checkout; their exit code."""
+        """Run commands by bash in the checkout, and return the exit code."""
         script = self.home / "commands.sh"
         script.write_text(text)
         own = {**self.bare.env(), "HOME": str(self.home), "CI": "true"}
@@ -43,8 +43,8 @@ class Machine:
 class Machines:
     """Hands out machines, each with its own checkout of the working tree.
 
-    They share a Python environment with nox alone, what nox makes beside it, and the bases of the project: on real
-    machines each of these costs minutes, and is the same every time.
+    They share a Python environment with nox, the environments that nox makes, and the bases of the project.
+    On real machines each of these takes minutes, with the same result every time.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ class Machines:
     used: list[Machine] = field(default_factory=list)
 
     def prepare(self) -> None:
-        """The commit that all of them check out; its images have a repository of their own in the engine."""
+        """Make the commit that all machines check out; its images have a separate repository in the engine."""
         source = copy_tree(self.folder / "source")
         matrix = source / "matrix.yaml"
         matrix.write_text(matrix.read_text().replace("repository: torchbake/", "repository: torchbake-test/"))
@@ -60,11 +60,11 @@ class Machines:
         _git(source, "add", "-A")
         who = ("-c", "user.name=t", "-c", "user.email=t@example.com")
         _git(source, *who, "commit", "-qm", "as it is")
-        # What a pull request is merged into, as GitHub checks it out: the merge's first parent.
+        # For a pull request, GitHub checks out a merge commit. The commit above stands in for the first parent.
         _git(source, *who, "commit", "-qm", "nothing that is in an image", "--allow-empty")
 
     def new(self, *, argument: Machine | None = None, files: Sequence[str] = ()) -> Machine:
-        """A fresh one, with these files of another: GitLab's artifacts of an earlier job."""
+        """Make a fresh machine, with these files of another machine: the artifacts of an earlier GitLab job."""
         home = self.folder / f"home{len(self.used)}"
         home.mkdir()
         checkout = home / "work"
@@ -85,7 +85,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EndState:
-    """A GitHub job that has ended: whether well, and what its steps left by id."""
+    """A GitHub job that has ended: success, the results of its steps by id, and the commands that ran."""
 
     good: bool
     steps: Mapping[str, Any]
@@ -93,7 +93,7 @@ class EndState:
 
 
 def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> EndState:
-    """The steps of a job, in order; after one has failed only those that ask for that."""
+    """Run the steps of a job in order; after a failure, only the steps whose condition has `cancelled()`."""
     good, steps, ran = True, dict[str, Any](), list[str]()
     output, page = machine.home / "output", machine.home / "page"
     for step in job.steps:
@@ -114,7 +114,7 @@ def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> EndSt
 
 
 def run_gitlab(task: Task, variables: Mapping[str, str], arguments: Mapping[str, str], machine: Machine) -> bool:
-    """The commands of a job; whether they ended well. ``variables`` are the file's, ``arguments`` those of GitLab."""
+    """Run a job and return True if it succeeded. ``variables`` come from the CI file, ``arguments`` from GitLab."""
     known_names = {**variables, **task.raw.get("variables", {})}
     own = {name: string.Template(str(value)).safe_substitute(arguments) for name, value in known_names.items()}
     env = {name: value for name, value in own.items() if not name.startswith("DOCKER_")} | dict(arguments)

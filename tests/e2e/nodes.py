@@ -1,4 +1,4 @@
-"""Containers that are the nodes of one job, for tests that need each one in a way of its own."""
+"""Containers as the nodes of one job, for tests that configure each node separately."""
 
 import contextlib
 import time
@@ -21,7 +21,7 @@ SLOW = 240  # seconds; on a machine with much else to do, loading torch alone ma
 
 @dataclass
 class Job:
-    """Containers on a network of their own; ``settings`` are the variables of all."""
+    """Containers on a separate network; ``settings`` are the variables of all nodes."""
 
     engine: docker.DockerClient
     image: str
@@ -59,7 +59,7 @@ class Job:
         return [self.start(node, *command, **variables) for node in range(self.nodes)]  # type: ignore[arg-type]
 
     def ends(self, seconds: float = SLOW) -> list[int]:
-        """Every container's exit code; -1 for one that did not end in time."""
+        """Return every container's exit code; -1 for a container that did not end in time."""
         deadline = time.monotonic() + seconds
         codes = []
         for container in self.containers:
@@ -74,7 +74,7 @@ class Job:
 def new_job(
     engine: docker.DockerClient, image: str, nodes: int, settings: Mapping[str, object], *, subnet: str | None = None
 ) -> Iterator[Job]:
-    """A job without containers yet; all of them go with their network at the end."""
+    """Make a job without containers; at the end, remove all added containers and the network."""
     pool = docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet)]) if subnet else None
     network = engine.networks.create(f"torchbake-test-{uuid.uuid4().hex[:8]}", ipam=pool, labels=OURS)
     job = Job(engine, image, network, nodes, settings)

@@ -1,4 +1,4 @@
-"""What tests in several processes have in common is made by the first of them that asks for it."""
+"""Shared results of parallel test processes: the first process that needs one makes it."""
 
 import fcntl
 import json
@@ -12,16 +12,16 @@ import pytest
 
 @contextmanager
 def in_turn(lock: Path) -> Iterator[None]:
-    """One process at a time, of all that name the same file."""
+    """Allow one process at a time for each lock file."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def once(folder: Path, name: str, make: Callable[[], Any]) -> Any:
-    """What ``make`` returned in the process that was first, as JSON holds it; the others wait for it meanwhile.
+    """Return the JSON result of ``make``, which runs only in the first process; the other processes wait for it.
 
-    Where ``make`` failed the test, it is not tried again: so do the tests of the others.
+    If ``make`` fails the test, it is not tried again, and the tests of the other processes fail too.
     """
     with in_turn(folder / f"{name}.lock"):
         path = folder / f"{name}.json"

@@ -1,6 +1,6 @@
-"""The other side of node 0's port: simulated nodes that weigh next to nothing, and strangers that mean no good.
+"""Clients of node 0's port: lightweight simulated nodes, and attackers.
 
-Speaks the protocol of entrypoints/pytorch/launch/handshake.py on its own account, so that a change of it is seen.
+Implements the protocol of entrypoints/pytorch/launch/handshake.py independently, so that tests notice a change.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 
 def hello(greeting: Message, token: str = "", **values: object) -> Message:
-    """What a node answers to node 0's greeting."""
+    """Return a node's answer to the greeting of node 0."""
     lines = {"node": 1, "nnodes": 2, "nproc": 1, "commit": "", "trouble": None, **values}
     nonces = [greeting["nonce"], os.urandom(16).hex()]
     text = json.dumps(["other", nonces, dict(sorted(lines.items()))], sort_keys=True)
@@ -29,7 +29,7 @@ def hello(greeting: Message, token: str = "", **values: object) -> Message:
 
 
 class Peer:
-    """One connection to node 0, from a test that takes its time."""
+    """A connection to node 0 that a test controls message by message."""
 
     def __init__(self, address: str, port: int) -> None:
         deadline = time.monotonic() + 20
@@ -46,7 +46,7 @@ class Peer:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def hear(self, *kinds: str) -> Message:
-        """The next message of one of these kinds; an empty one when node 0 has hung up."""
+        """Return the next message of one of these kinds; an empty message if node 0 has closed the connection."""
         with contextlib.suppress(ConnectionError):
             while line := self._lines.readline():
                 message: Message = json.loads(line[line.index(b"{") :])  # with a token, a seal comes first
@@ -55,14 +55,14 @@ class Peer:
         return {}
 
     def introduce(self, token: str = "", **values: object) -> Message:
-        """Check in; returns node 0's answer."""
+        """Check in, and return node 0's answer."""
         self.say(**hello(self.hear("greeting"), token, **values))
         return self.hear("welcome", "refused")
 
 
 @contextmanager
 def relay(address: str, port: int, injected: bytes) -> Iterator[int]:
-    """The port of a relay to node 0: it passes on all that both sides say, and adds a line after node 0's start."""
+    """Yield the port of a relay to node 0, which adds a line after node 0's `start` message."""
 
     def pass_on(source: socket.socket, target: socket.socket, added: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ def relay(address: str, port: int, injected: bytes) -> Iterator[int]:
 
 @contextmanager
 def connections(address: str, port: int, count: int) -> Iterator[list[socket.socket]]:
-    """That many connections which say nothing."""
+    """Open ``count`` connections that send nothing."""
     with many_files(count + 200), contextlib.ExitStack() as stack:
         Peer(address, port).socket.close()  # until it listens
         yield [stack.enter_context(socket.create_connection((address, port), timeout=20)) for _ in range(count)]
@@ -95,7 +95,7 @@ def connections(address: str, port: int, count: int) -> Iterator[list[socket.soc
 
 @contextmanager
 def many_files(count: int) -> Iterator[None]:
-    """Room for so many open files in this process."""
+    """Allow ``count`` open files in this process."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, before[1]) if count > before[0] else before[0], before[1]))
     try:
@@ -105,7 +105,7 @@ def many_files(count: int) -> Iterator[None]:
 
 
 def simulate(address: str, port: int, nnodes: int, seconds: float) -> list[float]:
-    """All nodes but node 0: each checks in, starts with the others, and ends; returns when each started."""
+    """Simulate all nodes but node 0: each checks in, starts and ends. Return the start time of each."""
 
     async def node(number: int) -> float:
         reader, writer = await asyncio.open_connection(address, port)

@@ -1,4 +1,4 @@
-"""A real registry seen through the quirks of others: what registries refuse, and how they say so."""
+"""A real registry behind a proxy that refuses requests in the same ways as other registry products."""
 
 import json
 import re
@@ -19,11 +19,15 @@ _REFERRERS = re.compile(r"/v2/.+/referrers/(?P<digest>sha256:[0-9a-f]{64})")
 
 @dataclass
 class Quirky(Unreliable):
-    """``immutable``: a pattern; a tag that holds it is not written twice, not even with what it is.
+    """The quirks of a registry.
 
-    Without ``artifacts`` it takes no manifest whose config is not an image's, without ``indexes`` no index. With
-    ``lists`` it has the referrers API, which the real one has not. Without ``push`` this login may only pull. Tokens
-    hold for ``life`` seconds (0: none is wanted), and this many ``slow`` uploads of a blob take longer.
+    - ``immutable``: a pattern; a tag that matches is never written twice, not even with the same manifest
+    - ``artifacts``: accept manifests whose config is not an image's
+    - ``indexes``: accept indexes
+    - ``lists``: provide the referrers API, which the real registry lacks
+    - ``push``: allow this login to push
+    - ``life``: seconds that a token is valid; 0: no token is needed
+    - ``slow``: the number of blob uploads that take longer than ``life``
     """
 
     immutable: str = ""
@@ -41,7 +45,7 @@ class Quirky(Unreliable):
         return time.monotonic() < self.arguments.get(authorization.removeprefix("Bearer "), 0) + self.life
 
     def refusal(self, method: str, path: str, body: bytes) -> tuple[int, str, str] | None:
-        """The status, code and words of a refusal."""
+        """Return the status, code and message of a refusal, or None to accept the request."""
         match = _MANIFEST.fullmatch(unquote(path))
         if method not in ("GET", "HEAD") and not self.push:
             return 403, "DENIED", "requested access to the resource is denied"
@@ -61,7 +65,7 @@ class Quirky(Unreliable):
 
 @contextmanager
 def quirky(upstream: str, **quirks: Any) -> Iterator[Quirky]:
-    """Start one before the registry at ``upstream``."""
+    """Start a proxy with these quirks for the registry at ``upstream``."""
     with serving(_Handler) as server:
         state = Quirky(host=f"127.0.0.1:{server.server_port}", upstream=upstream, **quirks)
         state.tokens = state.life
@@ -87,7 +91,7 @@ class _Handler(Handler):
         self._answer(200, json.dumps({"token": token, "expires_in": state.life}).encode(), {})
 
     def _list(self, state: Quirky) -> dict[str, str]:
-        """What a registry with the referrers API answers to a manifest that was written."""
+        """Record a written manifest in its subject's referrers, and return the headers of the answer."""
         subject = json.loads(self._sent_bytes).get("subject", {}).get("digest") if state.lists else None
         if subject:
             entry = {"mediaType": MANIFEST, "digest": sha256(self._sent_bytes), "size": len(self._sent_bytes)}

@@ -1,4 +1,4 @@
-"""Real registries for tests: Debian's docker-registry on a free loopback port, with a login or TLS where asked for."""
+"""Real registries for tests: Debian's docker-registry on a free loopback port, optionally with a login or TLS."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ NAME, PASSWORD = "tester", "s3cret"
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """A registry that answers at ``host``, with all it holds below ``folder``. ``ca`` is set where it speaks TLS."""
+    """A registry at ``host`` with its data in ``folder``; ``ca`` is set if it speaks TLS."""
 
     host: str
     folder: Path
@@ -30,13 +30,13 @@ class Running:
 
 
 def program(folder: Path, name: str = "docker-registry") -> Path:
-    """A program, from Debian's package of its name where it is not installed. Where neither is, the test fails."""
+    """Return a program; if it is not installed, unpack its Debian package. If there is no package, the test fails."""
     text = shutil.which(name)
     return Path(text) if text else unpacked(folder, name, f"usr/bin/{name}")
 
 
 def unpacked(folder: Path, package: str, path: str) -> Path:
-    """A file of a Debian package, which is unpacked below ``folder`` and not installed."""
+    """Return a file of a Debian package, which is unpacked below ``folder`` and not installed."""
     there = folder / path
     folder.mkdir(parents=True, exist_ok=True)
     with in_turn(folder / f".{package}.lock"):  # another test may be about to do the same
@@ -53,7 +53,7 @@ def unpacked(folder: Path, package: str, path: str) -> Path:
 def registry(
     tools: Path, folder: Path, *, login: bool = False, tls: bool = False, port: int = 0, address: str = "127.0.0.1"
 ) -> Iterator[Running]:
-    """Start one, wait until it answers, and end it."""
+    """Start a registry, wait until it answers, and stop it at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     port = port or _free_port()
     running = Running(host=f"{address}:{port}", folder=folder / "data", ca=certificate(folder) if tls else None)
@@ -94,7 +94,7 @@ def _config(running: Running, folder: Path, *, login: bool) -> dict[str, object]
 
 
 def certificate(folder: Path) -> Path:
-    """A certificate of its own for 127.0.0.1."""
+    """Make a self-signed certificate for 127.0.0.1, with its key in key.pem."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
          "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",

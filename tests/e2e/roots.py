@@ -1,4 +1,4 @@
-"""Bare systems as images of the engine: Debian's or Ubuntu's own packages, the named ones, and nothing else."""
+"""Minimal systems as images of the engine: the required packages of Debian or Ubuntu, and the given packages."""
 
 import hashlib
 import os
@@ -21,9 +21,9 @@ UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
 
 
 def bare_root(suite: str, packages: Sequence[str], *, older: str = "") -> str:
-    """An image with that system and these packages; what it lacks of them is taken from the ``older`` suite.
+    """Make an image of a suite with these packages; packages that it lacks come from the ``older`` suite.
 
-    Its archive is kept for the next time.
+    The root archive is cached.
     """
     name = hashlib.sha256(" ".join((*packages, older)).strip().encode()).hexdigest()[:12]
     archive, ref = CACHE / f"{suite}-{name}.tar.zst", f"torchbake-test/root:{suite}-{name}"
@@ -40,7 +40,7 @@ def bare_root(suite: str, packages: Sequence[str], *, older: str = "") -> str:
 
 
 def _pack(tar: Path, archive: Path) -> None:
-    """What is packed the engine takes as it is; the rest it packs by gzip, for ten seconds of a core."""
+    """Compress the archive: the engine imports it as it is, but would gzip an uncompressed one in ten core-seconds."""
     path = tar.with_suffix(".zst")
     with tar.open("rb") as source, path.open("wb") as target:
         zstandard.ZstdCompressor(level=1).copy_stream(source, target)
@@ -49,7 +49,7 @@ def _pack(tar: Path, archive: Path) -> None:
 
 
 def _from_debian(suite: str, archive: Path, older: str) -> tuple[str | Path, ...]:
-    """Words for mmdebstrap; without another suite it finds the sources by itself."""
+    """Return arguments for mmdebstrap; without an older suite, mmdebstrap finds the sources itself."""
     if not older:
         return suite, archive
     known_value = debian(read_apt_config())
@@ -57,7 +57,7 @@ def _from_debian(suite: str, archive: Path, older: str) -> tuple[str | Path, ...
 
 
 def _from_ubuntu(suite: str, archive: Path) -> tuple[str | Path, ...]:
-    """Words for mmdebstrap: the sources that Ubuntu's installer names, and its keys, which Debian does not have."""
+    """Return arguments for mmdebstrap: the sources of Ubuntu's installer, and Ubuntu's keys, which Debian lacks."""
     try:
         requests.head(f"{UBUNTU_ARCHIVE}/dists/{suite}/InRelease", timeout=30).raise_for_status()
     except requests.RequestException as error:

@@ -1,4 +1,4 @@
-"""Two engines on one machine: commands build, tag and test in the one that docker's settings name, and in no other."""
+"""Two engines on one machine: commands build, tag and test only in the engine that docker's settings name."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ ROWS = (
 REPOSITORY = "torchbake-test/address/pytorch"
 REF = "torchbake-test/address/volume-permissions:1.0.0"
 BRIDGE, SUBNET = "tb-address", "10.252.40"
-# Containers of the second engine reach what this machine reaches; the rules are those of its bridge alone.
+# Containers of the second engine reach the same network as this machine; the rules apply only to its bridge.
 RULES = (
     ("-t", "nat", "POSTROUTING", "-s", f"{SUBNET}.0/24", "!", "-o", BRIDGE, "-j", "MASQUERADE"),
     ("-t", "filter", "FORWARD", "-i", BRIDGE, "-j", "ACCEPT"),
@@ -109,7 +109,7 @@ def test_a_context_decides_for_build_tag_and_test(
     assert (process.returncode, image["outcome"]) == (0, "passed"), process.stderr
     assert torchbake("test", INIT, "--matrix", str(path)).returncode != 0  # this machine's own engine lacks it
 
-    # The same by the current context, by DOCKER_HOST, and by ssh, as whose far end a program of this machine serves.
+    # The same by the current context, by DOCKER_HOST, and by ssh, which a local script replaces.
     current = {**settings, "DOCKER_CONFIG": str(path.parent / "docker"), "DOCKER_CONTEXT": ""}
     shutil.copytree(settings["DOCKER_CONFIG"], current["DOCKER_CONFIG"])
     ran("docker", "context", "use", "far", env=current)

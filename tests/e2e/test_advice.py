@@ -1,6 +1,6 @@
-"""What `run` says where a container lacks what torch needs: a /tmp that runs programs, a compiler, the whole driver.
+"""The advice of `run` if a container lacks a prerequisite of torch: an executable /tmp, a compiler, the whole driver.
 
-Each in a real container, with torch's own error before it, and the cure that the sentence names beside it.
+Each test runs a real container until torch's error, and checks the advice; some also check that the advice works.
 """
 
 import re
@@ -14,7 +14,7 @@ from tests.e2e.conftest import CPU, DEVEL, ROOT, Completed, ref_of
 pytestmark = pytest.mark.entrypoints
 
 COMPILES = "import torch\nprint(torch.compile(lambda x: x.sin() + x.cos())(torch.zeros(8)).sum().item())\n"
-# With a read-only root the home is below /tmp, and there Inductor writes what it compiles.
+# With a read-only root the home is below /tmp, and Inductor writes its compiled libraries there.
 READ_ONLY = ("--read-only", "--tmpfs")
 CACHES = ("--env", "TORCHINDUCTOR_CACHE_DIR=/caches/inductor", "--env", "TRITON_CACHE_DIR=/caches/triton")
 ROWS = re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
@@ -38,12 +38,12 @@ def run(folder: Path, image: str, script: str, *options: str) -> Completed:
 
 
 def advice(process: Completed) -> str:
-    """What `run` says after the first failure, as the log has it."""
+    """Return the advice that `run` logs after the first failure."""
     return process.stderr.partition("run: the job failed.")[2].partition("run: its last words:")[0]
 
 
 def told_in_troubleshooting(words: str) -> str:
-    """What the page says to do in the one row that shows these words."""
+    """Return the remedy from the row of docs/troubleshooting.md that shows these words."""
     (todo,) = [todo for seen_value, _, todo in ROWS if words in seen_value]
     return str(todo)
 
@@ -85,7 +85,7 @@ def test_an_image_without_a_compiler_names_the_flavor_that_has_one(runtime: str,
 def test_where_a_gpu_came_without_the_driver_s_programs_they_are_named_before_the_start(
     runtime: str, tmp_path: Path
 ) -> None:
-    """The device alone, as `--device /dev/nvidia0` gives it; the CPU image is told that it is one for CUDA."""
+    """Pass only the device file, as `--device /dev/nvidia0` does; a variable declares the CPU image as one for CUDA."""
     arguments = ("--device", "/dev/null:/dev/nvidia0", "--env", "NVIDIA_REQUIRE_CUDA=cuda>=12.0")
     process = run(tmp_path, runtime, "print('ran')\n", *arguments)
     assert (process.returncode, process.stdout) == (0, "ran\n")

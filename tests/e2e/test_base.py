@@ -1,4 +1,4 @@
-"""Bases: from a real registry, pinned by digest, or bootstrapped, the same every time."""
+"""Bases: pulled from a real registry and pinned by digest, or bootstrapped reproducibly."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ ROWS = (
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real one on a free loopback port; ``host:port``."""
+    """The ``host:port`` of a real registry on a free loopback port."""
     with registries.registry(ROOT / ".torchbake/tools", tmp_path_factory.mktemp("registry")) as running:
         yield running.host
 
@@ -64,7 +64,7 @@ def test_bootstrapping_twice_gives_the_same_digest(project: Project, bases: Path
 
 
 def _apt_sources(layout: Path) -> list[str]:
-    """What apt reads its archives from, in a base of one layer."""
+    """Return the names of apt's source files in a base with one layer."""
     index = json.loads((layout / "index.json").read_text())
     blobs = layout / "blobs/sha256"
     manifest = json.loads((blobs / index["manifests"][0]["digest"].removeprefix("sha256:")).read_text())
@@ -85,7 +85,7 @@ def test_without_mmdebstrap_and_registry_the_error_names_both_ways(project: Proj
 
 
 def _push_base(image: str) -> str:
-    """Push the base that the tests build on as ``image``; returns its digest there."""
+    """Push the base of the tests as ``image``, and return its digest in the registry."""
     base = json.loads((ROOT / ".torchbake/bases/debian12.json").read_text())
     name = base["image"]
     context = [] if base["source"] == "registry" else [

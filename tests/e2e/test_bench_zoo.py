@@ -15,7 +15,7 @@ pytestmark = pytest.mark.entrypoints
 
 Built = dict[str, dict[str, Any]]
 ReadOutput = dict[str, dict[str, Any]]
-# https://github.com/HewlettPackard/dlcookbook-dlbs, docs/models/models.md: parameters and what normalisations remember.
+# https://github.com/HewlettPackard/dlcookbook-dlbs, docs/models/models.md: parameters and normalisation statistics.
 WITH_STATISTICS = {
     "inception3": 23_869_094, "inception4": 42_743_133, "resnet101": 44_654_608, "resnet152": 60_344_387,
     "resnet200": 64_850_035, "resnet269": 102_326_456,
@@ -37,7 +37,7 @@ print(entry.title, tuple(inputs.shape), tuple(targets.shape), value.isfinite().i
 
 @pytest.fixture
 def zoo(built: Built, run: Callable[..., str]) -> Callable[..., ReadOutput]:
-    """What tests/e2e/jobs/zoo.py says of each model, in an image."""
+    """Run tests/e2e/jobs/zoo.py in an image, and return its output for each model."""
 
     def ask(*words: str, row: str = CPU) -> ReadOutput:
         mounted = {str(JOBS): {"bind": "/job", "mode": "ro"}}

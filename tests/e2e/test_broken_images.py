@@ -1,6 +1,6 @@
-"""Each image check catches the image that is broken for it, and no check is set off by another's.
+"""Each image check fails on the image with its defect, and on no other.
 
-Images that can be broken together are one image here, which saves two thirds of the time; `--apart` judges each alone.
+Compatible defects share one image, which saves two thirds of the time; `--apart` builds one image for each defect.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ from tests.e2e.conftest import CPU, CUDA, DEVEL, INIT
 pytestmark = pytest.mark.checks
 
 SIDE_BY_SIDE = 2
-LONGEST = 90  # characters that the table gives to what was said
+LONGEST = 90  # characters of a reason in the table
 _ROWS = {"cpu": CPU, "devel": DEVEL, "cuda": CUDA, "init": INIT}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Broke:
-    """What becomes of an image that is broken in the ways of a group."""
+    """The pending report of an image with a group of defects."""
 
     group: tuple[str, ...]
     future: Future[Report]
 
     def wrong(self, name: str) -> str:
-        """What is wrong with what was said, for one of the group; empty: nothing."""
+        """Return why the report is wrong for one defect of the group; empty if it is right."""
         failed = self.future.result().failed
         more = {check: reason for check, reason in failed.items() if not checks_of([check]) <= set(self.group)}
         missed = "" if name in checks_of(failed) else "it was not caught"
@@ -45,7 +45,7 @@ def bases(built: dict[str, dict[str, Any]], devel: dict[str, Any]) -> dict[str, 
 
 @pytest.fixture(scope="module")
 def reports(request: pytest.FixtureRequest, bases: dict[str, Base]) -> Iterator[dict[str, Broke]]:
-    """What becomes of each broken image that a selected test is about; at the end, the table of all of them."""
+    """The reports of the broken images for the selected tests; print a table of all at the end."""
     expected_values = [name for name in BROKEN if any(_is_about(item, name) for item in request.session.items)]
     groups = (
         [(name,) for name in expected_values] if request.config.getoption("--apart") else groups_of(expected_values)
@@ -66,7 +66,7 @@ def _is_about(item: pytest.Item, name: str) -> bool:
 
 
 def _show(broke: dict[str, Broke]) -> None:
-    """A line for each: whether its check alone caught it, what is broken, and what was said of it."""
+    """Print a line for each defect: a mark if exactly its check failed, the defect, and the reason."""
     lines = {name: _report(name, one) for name, one in broke.items()}
     width, what_width = (max(map(len, words), default=0) for words in (lines, [BROKEN[name].what for name in lines]))
     print("\n")
@@ -90,7 +90,7 @@ def _report(name: str, one: Broke) -> tuple[bool, str]:
 
 
 def checks_of(failed: Iterable[str]) -> set[str]:
-    """Which checks failed; a smoke test's id also says where it ran."""
+    """Return the names of failed checks, without the suffix that says where a smoke test ran."""
     return {check.partition("[")[0] for check in failed}
 
 

@@ -1,4 +1,4 @@
-"""The chart in a real registry, signed by the real cosign: what was pushed is trusted, and nothing that replaced it."""
+"""The chart in a real registry, signed by the real cosign: the pushed chart is trusted, and a replacement is not."""
 
 import json
 import re
@@ -34,7 +34,7 @@ NOWHERE = "127.0.0.1:9"  # nothing answers there
 
 @dataclass(frozen=True, kw_only=True)
 class Charts:
-    """A registry with signed releases of both images; each version of the chart in it is one test's."""
+    """A registry with signed releases of both images; each test uses a different version of the chart."""
 
     place: Place
     cosign: Path
@@ -50,7 +50,7 @@ class Charts:
         return torchbake("chart", action, *where, *words)
 
     def push(self, version: str, *words: str) -> str:
-        """The digest that it says."""
+        """Push the chart and return the printed digest."""
         process = self.chart("push", version, *words)
         assert process.returncode == 0, process.stderr
         output, _, digest = process.stdout.strip().partition("@")
@@ -58,18 +58,18 @@ class Charts:
         return digest
 
     def push_signed(self, version: str, keys: Keys | None = None) -> str:
-        """As `chart push --key` does it, without the time that it takes to read the matrix and to verify the images."""
+        """Push and sign as `chart push --key` does, but skip reading the matrix and verifying the images, for speed."""
         product = package(ROOT / "charts/pytorch", self.released(), version)
         return push(self.registry, product, signer(keys or self.ours, self.cosign))[0].digest
 
     def validate(self, version: str, keys: Keys | None = None) -> tuple[int, str]:
-        """Its exit code, and what it says on one line."""
+        """Validate the chart; return the exit code and the output on one line."""
         process = self.chart("validate", version, "--key", (keys or self.ours).public, "--require-signature")
         assert "Traceback" not in process.stderr
         return process.returncode, re.sub(r"\s+", " ", process.stdout + process.stderr)
 
     def by_hand(self, digest: str, keys: Keys) -> bool:
-        """Whether `cosign verify`, as anybody would type it, trusts the digest."""
+        """Return True if a plain `cosign verify` trusts the digest."""
         ref = f"{self.registry.repository}@{digest}"
         command = [str(self.cosign), "verify", "--key", keys.public, "--insecure-ignore-tlog=true", ref]
         process = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -82,7 +82,7 @@ class Charts:
         signer(keys, self.cosign).sign(self.registry.repository, [digest])
 
     def released(self) -> dict[tuple[str, ...], Reference]:
-        """Both images as the chart names them."""
+        """Return the references of both images, by their places in the chart's values."""
         tags = {"pytorch": f"{CPU}-r0", INIT: f"{self.place.project.tags[INIT][0]}-r0"}
         images = [(self.place.registry(name), tag) for name, tag in tags.items()]
         matches = [
@@ -92,7 +92,7 @@ class Charts:
 
 
 def _release(place: Place, name: str, repository: str, keys: Keys, cosign: Path) -> None:
-    """An image of a few bytes, with all that is signed of a real one."""
+    """Publish an image of a few bytes, with the labels, tags and signatures of a real release."""
     tags = place.project.tags[name]
     labels = {"org.torchbake.id": name, "org.torchbake.inputs": f"sha256:{'a' * 64}"}
     manifest = place.small.make(labels, [name.encode()])
@@ -133,7 +133,7 @@ def test_what_is_pushed_with_a_key_is_signed_and_valid(charts: Charts) -> None:
     assert signatures
     again = charts.push("1.0.0", "--key", charts.ours.private)
     assert again == digest
-    assert charts.registry.digest(f"{digest.replace(':', '-')}.sig") == signatures  # nothing was due, and nothing done
+    assert charts.registry.digest(f"{digest.replace(':', '-')}.sig") == signatures  # nothing changed
 
 
 def test_what_was_pushed_without_a_key_is_told_and_signed_later(charts: Charts) -> None:
@@ -163,7 +163,7 @@ def test_helm_pulls_what_was_signed_by_its_digest_too(charts: Charts, tmp_path: 
 
 
 def _planted(charts: Charts, version: str, host: str = "") -> str:
-    """Put a chart over the one that is there, as anybody can who may write there. ``host``: its image's, if another."""
+    """Overwrite a chart, as any user with push access can. ``host`` replaces the host of its first image."""
     images = charts.released()
     if host:
         image = images[PLACES[0]]
@@ -188,7 +188,7 @@ def _signed_by_another(charts: Charts, version: str) -> None:
 def _replaced(charts: Charts, version: str) -> None:
     before = charts.push_signed(version)
     planted = _planted(charts, version)
-    assert charts.by_hand(before, charts.ours)  # which is there still, and no tag leads to it
+    assert charts.by_hand(before, charts.ours)  # still in the registry, but without a tag
     assert not charts.by_hand(planted, charts.ours)
 
 
@@ -203,7 +203,7 @@ def _replaced_with_an_image_of_a_host_that_is_silent(charts: Charts, version: st
 
 
 def _set_back(charts: Charts, version: str) -> None:
-    """To a chart that we have signed, as another version."""
+    """Move the version to a chart that we have signed as another version."""
     charts.push_signed(version)
     old = charts.registry.manifest(charts.push_signed("0.0.1"))
     assert old

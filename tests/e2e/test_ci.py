@@ -53,7 +53,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory, bare: Bare, first: Comple
 
 
 def tags(running: Running, namespace: str, name: str = INIT) -> dict[str, str]:
-    """What the registry has of the image, or of the chart: digests by tag, without lists of artifacts."""
+    """Return the digests of an image or chart in the registry by tag, without the `sha256-` tags of artifacts."""
     with requests.Session() as session:
         session.auth = (NAME, PASSWORD)
         session.headers["Accept"] = "application/vnd.oci.image.manifest.v1+json"
@@ -67,7 +67,7 @@ def tags(running: Running, namespace: str, name: str = INIT) -> dict[str, str]:
 
 
 class GitHub:
-    """A repository with our workflows, whose variables say where it releases to."""
+    """A GitHub repository with our workflows, whose variables name the registry for releases."""
 
     def __init__(self, machines: Machines, running: Running, event: str = "push") -> None:
         self.machines = machines
@@ -90,7 +90,7 @@ class GitHub:
         self.called, self.contexts = self.call("images.yml")
 
     def call(self, caller: str) -> tuple[str, dict[str, Any]]:
-        """The workflow that a file calls there, and what that knows."""
+        """Return the reusable workflow that a file calls, and the contexts of the call."""
         jobs = github_jobs(WORKFLOWS / caller).values()
         (job,) = (job for job in jobs if holds(str(job.raw["if"]), self.caller))
         inputs = {name: fill(str(value), self.caller) for name, value in job.raw["with"].items()}
@@ -98,9 +98,9 @@ class GitHub:
         return job.raw["uses"].rpartition("/")[2], {**self.caller, "vars": {}, "inputs": inputs, "secrets": secrets}
 
     def job(self, name: str, caller: str = "", **contexts: Any) -> tuple[dict[str, Any], Machine]:
-        """Run one job of the workflow that is called, here or by another file, on a machine of its own.
+        """Run one job of the called workflow (``caller``'s, by default that of images.yml) on a new machine.
 
-        What it hands on, and the machine.
+        Return the job's result for `needs`, and the machine.
         """
         called, known_names = self.call(caller) if caller else (self.called, self.contexts)
         job = github_jobs(WORKFLOWS / called)[name]
@@ -114,7 +114,7 @@ class GitHub:
         return {"outputs": outputs, "result": "success"}, machine
 
     def plan(self) -> tuple[dict[str, Any], list[Mapping[str, str]]]:
-        """The first job: what it hands on, and the images it names."""
+        """Run the first job; return its result for `needs`, and the planned images."""
         plan, _ = self.job("plan")
         return {"plan": plan}, json.loads(plan["outputs"]["matrix"])["include"]
 
@@ -165,7 +165,7 @@ def test_github_builds_what_a_pull_request_changes_and_releases_nothing(machines
     assert images == []  # the last commit changes no image
     assert github.is_skipped("check", needs)
 
-    github.contexts["inputs"]["since"] = ""  # as by hand on another branch: those that are named
+    github.contexts["inputs"]["since"] = ""  # as if started by hand on another branch: check the named images
     needs, images = github.plan()
     assert [image["id"] for image in images] == [INIT]
     before = tags(running, "github")

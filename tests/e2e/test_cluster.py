@@ -1,4 +1,4 @@
-"""Clusters of real containers: names, orders, codes, limits, and that nothing is left whatever happens."""
+"""Clusters of real containers: names, orders, exit codes and limits; nothing is left in any case."""
 
 import json
 import os
@@ -33,7 +33,7 @@ from torchbake.engine.runner import OWNER, RUN, ContainerEnd, remove
 pytestmark = pytest.mark.engine
 
 QUIET = {"TORCHBAKE_BANNER": "0"}
-# Meets every other node by its name: each listens, and says hello to all.
+# Each node listens, and connects to every node by name.
 MEET = """
 import os, socket, sys, time
 me, names = socket.gethostname(), os.environ["NAMES"].split()
@@ -52,7 +52,7 @@ for name in names:
 for _ in names:
     line.accept()
 """
-# In the place of the images' own smoke: rank 0 prints what each payload is to print; what else it does, FAKE says.
+# Replaces the smoke of the images: rank 0 prints a passed line for each payload; ``body`` adds other behaviour.
 FAKE = """\
 #!/usr/bin/env python3
 import json, os, sys, time
@@ -72,7 +72,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture(scope="module")
 def image(engine: docker.DockerClient) -> str:
-    """The CPU's under a digest of its own, by which containers of these tests are told from any other's."""
+    """The CPU image with a distinct digest, which identifies the containers of these tests."""
     return committed(engine, "torchbake-test/cluster", "ENV CLUSTER=1")
 
 
@@ -96,7 +96,7 @@ def ours(engine: docker.DockerClient) -> Engine:
 
 @pytest.fixture
 def left(engine: docker.DockerClient, image: str, with_volume: str) -> Iterator[Callable[[], list[str]]]:
-    """What of our runs is there now that was not there before the test: containers, networks, volumes."""
+    """List the containers, networks and volumes that runs of this test have created and not removed."""
     expected_values: dict[str, str | list[str] | bool] = {"label": RUN, "ancestor": [image, with_volume]}
 
     def look() -> set[str]:
@@ -114,7 +114,7 @@ def left(engine: docker.DockerClient, image: str, with_volume: str) -> Iterator[
 
 
 def is_ours(engine: docker.DockerClient, volume: Any) -> bool:
-    """Of one that an image declares only the containers tell whose it is; others' volumes have names."""
+    """Return True if an anonymous volume is ours, judged by its containers' labels; other tests' volumes have names."""
     if not re.fullmatch("[0-9a-f]{64}", volume.name):
         return False
     using = engine.containers.list(all=True, filters={"volume": volume.name}, ignore_removed=True)
@@ -124,7 +124,7 @@ def is_ours(engine: docker.DockerClient, volume: Any) -> bool:
 
 @pytest.fixture
 def toolbox(tmp_path: Path) -> Toolbox:
-    """The real `run` with a smoke of the test's own."""
+    """The real `run` with a smoke that the test writes."""
 
     def make(body: str) -> Path:
         folder = tmp_path / "toolbox"

@@ -1,4 +1,4 @@
-"""What the built images hold: seen from inside and from the engine, against the lock and the matrix."""
+"""The content of the built images, from inside and from the engine, compared with the lock and the matrix."""
 
 import json
 import re
@@ -80,7 +80,7 @@ def test_every_locked_package_is_there_and_no_other(built: Built, run: Run, name
 
 @pytest.mark.parametrize("name", [CPU, CUDA])
 def test_records_of_trimmed_wheels_stay_true(built: Built, run: Run, name: str) -> None:
-    """Each file that a wheel says it installed is there with the size it says."""
+    """Check that each file in a RECORD exists with the recorded size."""
     script = (
         "from importlib.metadata import distributions as d\n"
         "bad = [str(f) for x in d() for f in x.files or () if not f.locate().exists()"
@@ -97,7 +97,7 @@ def test_tools_import(built: Built, run: Run) -> None:
 
 @pytest.mark.parametrize(("name", "own"), [(CPU, ["/etc/pip.conf", "/etc/uv/uv.toml"]), (CUDA, [])])
 def test_nothing_is_left_behind(built: Built, run: Run, name: str, own: list[str]) -> None:
-    """``own``: files with the index of the matrix. Those of the host, which a build mounts, name others."""
+    """Only the files in ``own`` are left, and they name the matrix's index, not the one of the host that built it."""
     find = (
         "find / -xdev -type f -perm /6000; "
         "find / -xdev -type d -perm -o+w ! -perm -1000; "

@@ -1,7 +1,7 @@
-"""Deliberately broken images, one for each image check: what is wrong with it, and how it is made.
+"""Deliberately broken images, one for each image check, with a description of the defect and the build steps.
 
-Each is built on an image that passes everything, and must fail exactly the check that it is named after. Those that do
-not get in each other's way can be one image, which must fail exactly its checks.
+Each is built on an image that passes all checks, and must fail exactly the check that it is named after. Independent
+defects can share one image, which must fail exactly the checks of its defects.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """``base`` is what kind of image it is built on: cpu, devel, cuda or init.
+    """A defect of an image.
 
-    ``settings`` are instructions that make no layer. ``copies`` are files by their paths in the image. ``commands`` of
-    the shell and then a ``script`` of Python run after that, as root. ``entrypoint`` are lines of shell after what the
-    true one does; ``end`` is its last. ``dockerfile`` are any other instructions, and ``files`` their build context.
-    ``sabotage`` is a function of tests/e2e/sabotage, which breaks one thing of torch as it is imported.
-    ``program`` replaces texts in the init image's source, which is compiled into the context as `volume-permissions`.
-    ``tag`` is an additional tag. ``only`` are the checks that judge it; empty: all but the smoke tests, which take
-    longer. ``row`` is YAML, what a matrix of its own adds to the image, and ``beside`` are the files beside it.
+    - ``base``: the kind of image to build on: cpu, devel, cuda or init
+    - ``only``: the checks to run; empty: all except the slow smoke tests
+    - ``settings``: instructions that make no layer
+    - ``copies``: files by their paths in the image
+    - ``commands``, ``script``: shell commands and then a Python script, which run after the copies, as root
+    - ``entrypoint``, ``end``: shell lines after the setup of the real entrypoint, and the last line
+    - ``dockerfile``, ``files``: any other instructions, and their build context
+    - ``sabotage``: a function of tests/e2e/sabotage, which breaks one feature of torch when torch is imported
+    - ``program``: texts to replace in the init image's source, which is compiled as `volume-permissions`
+    - ``tag``: an additional tag
+    - ``row``, ``beside``: YAML that a separate matrix adds to the image, and the files in that matrix's folder
     """
 
     what: str
@@ -39,18 +43,18 @@ class Broken:
     beside: Mapping[str, str] = field(default_factory=dict)
 
 
-# What the true entrypoint does, without which half of the checks on users fail at once.
+# The real entrypoint sources the profile; without it, half of the checks on users fail at once.
 _HOME = ". /opt/torchbake/profile"
 SITE = "/opt/venv/lib/python3.11/site-packages"
 
 
 def dockerfile_of(ones: Sequence[Broken]) -> str:
-    """What follows `FROM`; the image's user stays its own, unless a setting says another."""
+    """Return the instructions after `FROM`. They keep the image's user unless ``settings`` set another."""
     return "\n".join([*_steps(ones), *(line for one in ones for line in one.settings), ""])
 
 
 def context_of(ones: Sequence[Broken]) -> dict[str, str]:
-    """The build context: files by their names."""
+    """Return the files of the build context by name."""
     files = {name: text for one in ones for name, text in one.files.items()}
     files |= {f"copies{path}": text for one in ones for path, text in one.copies.items()}
     files |= {f"script{number}.py": one.script for number, one in enumerate(ones) if one.script}

@@ -1,4 +1,4 @@
-"""Images that say of themselves what is not so."""
+"""Images with wrong metadata: labels, tags, configuration or environment."""
 
 from tests.e2e.broken import Broken
 

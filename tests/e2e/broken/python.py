@@ -1,10 +1,10 @@
-"""Images whose Python packages are not those that were locked, or not whole."""
+"""Images whose Python packages differ from the lock or are incomplete."""
 
 from tests.e2e.broken import SITE, Broken
 from torchbake.render.installers import CONSTRAINTS
 
 _EXTRA = "Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n"
-# Everything keeps its size, because the size in RECORD is a check of its own.
+# Each script keeps the size of its file, because another check compares sizes with RECORD.
 _NEEDS_MORE = f"""\
 import glob, re
 (path,) = glob.glob("{SITE}/jinja2-*.dist-info/METADATA")

@@ -1,7 +1,7 @@
-"""Holds `bench` against torch.utils.benchmark, and its samples against the pixels that were written.
+"""Compares `bench` with torch.utils.benchmark, and the samples of `bench` with the original pixels.
 
-Prints as JSON the medians of both for the same steps of the same model, in seconds; they take turns, so that what
-else the machine does meanwhile meets both.
+Prints as JSON the median seconds of both for the same steps of the same model. The measurements alternate, so that
+other load on the machine affects both equally.
 """
 
 # ruff: noqa: PLC0415 - the packages of `bench` can be imported when it has been loaded
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def beside() -> dict[str, float]:
-    """The step of `bench` in its loop, and the same training as anybody would write it, in torch's timer."""
+    """Measure the step of `bench` in its loop, and the same training written by hand in torch's timer."""
     from toolbox.throughput import loop, work, zoo
     from toolbox.throughput.ranks import Ranks
 
@@ -55,7 +55,7 @@ def beside() -> dict[str, float]:
 
 
 def look_at_samples() -> None:
-    """The pixels of an image are those that it was written with, also where they came as Caffe keeps them."""
+    """Check that a decoded image has the original pixels, also if it is stored as a Caffe datum."""
     from make_images import datum  # type: ignore[import-not-found]
     from PIL import Image
     from toolbox.throughput.data.caffe_lmdb import pixels_of

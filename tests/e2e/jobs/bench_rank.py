@@ -1,4 +1,4 @@
-"""A model that one rank cannot make."""
+"""A model that only rank 0 can create."""
 
 import os
 
@@ -6,7 +6,7 @@ from net import Net  # type: ignore[import-not-found]
 
 
 class OfRank0(Net):
-    """Raises on every other."""
+    """Raises MemoryError on every rank but 0."""
 
     def __init__(self) -> None:
         if os.environ["RANK"] != "0":

@@ -1,6 +1,6 @@
-"""A line fitted by all ranks with DistributedDataParallel, each on data of its own.
+"""Fits a linear model on all ranks with DistributedDataParallel; each rank has different data.
 
-Each prints who it is and what it found, as one JSON line.
+Each rank prints its identity and results as one JSON line.
 """
 
 import hashlib

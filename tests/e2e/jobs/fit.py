@@ -1,7 +1,7 @@
-"""A line fitted by all ranks, each on data of its own; prints who it is and what it found, as one JSON line.
+"""Fits a linear model on all ranks; each rank has different data, and prints its results as one JSON line.
 
-Gradients are averaged and steps are taken by hand: torch's own wrapper and optimizers load its compiler, for another
-second of a core in each rank. They are in ddp.py beside, in the payload `ddp` of `smoke` and in examples/ddp.
+Gradients are averaged and steps are taken by hand: torch's wrapper and optimizers load its compiler, for another
+core-second in each rank. The wrapper is tested by ddp.py, by the payload `ddp` of `smoke` and by examples/ddp.
 """
 
 import hashlib

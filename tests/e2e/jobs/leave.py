@@ -1,4 +1,4 @@
-"""One rank ends with an exit code of its own while the others wait: `leave.py RANK CODE`. Without torch."""
+"""Ends one rank with an exit code while the others wait: `leave.py RANK CODE`. Does not need torch."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Writes a folder of images and a Caffe LMDB of the same, and each as no loader should find it, below a folder."""
+"""Writes images below a folder: as files, as a Caffe LMDB, and as invalid variants that a loader must refuse."""
 
 import io
 import struct
@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
     write(folder / "lmdb", messages)
     write(folder / "lmdb-wrong", [b"\x0b no datum"])
     write(folder / "lmdb-empty", [])
-    for name, side in (("lmdb-negative", 2**64 - 2), ("lmdb-flat", 0)):  # -2 is its 64 bits in two's complement
+    for name, side in (("lmdb-negative", 2**64 - 2), ("lmdb-flat", 0)):  # protobuf encodes -2 in 64 bits
         pixels = bytes(12 if side else 0)
         write(folder / name, [_number(1, 3) + _number(2, side) + _number(3, side) + _bytes(4, pixels)])
     (folder / "empty").mkdir()
@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
 
 
 def _pictures() -> Iterator[tuple[str, int, Image.Image]]:
-    """Of several sizes, colours and kinds: grey ones, ones with a palette, and transparent ones among them."""
+    """Make images of several sizes and modes: RGB, grey, with a palette, and transparent."""
     modes = ("RGB", "L", "P", "RGBA")
     for place in range(CLASSES * EACH):
         number, mode = place % CLASSES, modes[place % len(modes)]

@@ -1,6 +1,6 @@
-"""All ranks meet where the variables of torch's env:// say, without torch, which takes a core two seconds in each rank.
+"""Connects all ranks at the address of torch's env:// variables, without torch, whose import takes two core-seconds.
 
-Rank 0 adds up the ranks that come to it; each prints who it is and the sum, as one JSON line.
+Rank 0 adds up the ranks that connect to it; each rank prints its identity and the sum as one JSON line.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ import time
 
 LIMIT = 60  # seconds until all must have come
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-# The next port: on its own a torchrun around the ranks has a store.
+# The next port, because a torchrun that starts the ranks has its store on MASTER_PORT.
 master, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1
 
 
 def gather() -> int:
-    """What rank 0 does: the sum, once all are there, which each is told."""
+    """On rank 0: wait for all other ranks, send each the sum of the ranks, and return the sum."""
     with socket.create_server(("", port)) as server:
         server.settimeout(LIMIT)
         others = [server.accept()[0] for _ in range(world - 1)]
@@ -28,7 +28,7 @@ def gather() -> int:
 
 
 def go() -> int:
-    """What any other rank does."""
+    """On any other rank: send the rank to rank 0, and return the sum that it answers."""
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((master, port), timeout=LIMIT) as there:

@@ -1,6 +1,6 @@
-"""Two groups of the same ranks, one after the other, each in a process of its own, as payloads are started.
+"""Starts two process groups of the same ranks in sequence, each in a separate process, as payloads are started.
 
-The first group's process of rank 0, which has its store, lives on while the other ranks begin the second.
+The first group's process on rank 0, which holds the store, still runs while the other ranks start the second group.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""Real launchers, each in machines of its own that a test makes of Debian's packages and leaves nothing of."""
+"""Real launchers on temporary machines, which a test makes from Debian packages and removes at the end."""

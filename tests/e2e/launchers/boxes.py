@@ -1,7 +1,7 @@
-"""Machines without an engine: namespaces of the kernel over one file system, joined by a network that leads nowhere.
+"""Machines without an engine: kernel namespaces over one file system, joined by an isolated network.
 
-All of a machine is below one process: its processes, network, mounts and all that was written but for its folders end
-with that one, and that one with this process, however it ends.
+Each machine has one root process, which ends with this process in every case. The machine's processes, network, mounts
+and written files end with it; only the mounted folders remain.
 """
 
 import os
@@ -19,7 +19,7 @@ _PROGRAMS = ("ip", "nsenter", "setpriv", "unshare")
 _WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private")
 _ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-# $1 is the tree, $2 an empty folder, $3 the name; behind them pairs of what is mounted, and where.
+# $1 is the tree, $2 an empty folder, $3 the name; pairs of mount source and target follow.
 _UP = """
 set -eu
 tree=$1 top=$2 name=$3; shift 3
@@ -61,7 +61,7 @@ exec sh -c 'sleep infinity & wait'  # the first process buries all whose parents
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """A machine. ``pid`` is its first process, as it is called outside."""
+    """A machine; ``pid`` is the first process, in the host's numbering."""
 
     name: str
     address: str
@@ -71,19 +71,19 @@ class Box:
     def command(
         self, *words: str, uid: int = 0, home: str = "/root", env: Mapping[str, str] | None = None
     ) -> list[str]:
-        """What runs these words in it."""
+        """Return the host's command line that runs ``words`` in the machine."""
         inside = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "--root", "--wd"]
         variables = {**_ENV, "HOME": home, **(env or {})}
         who = ["--setuid", str(uid), "--setgid", str(uid)] if uid else []
         return [*inside, *who, "env", "-i", *(f"{name}={value}" for name, value in variables.items()), *words]
 
     def run(self, *words: str, timeout: float = 300, **how: object) -> subprocess.CompletedProcess[str]:
-        """Run them to their end; nothing is said of how that was."""
+        """Run a command to its end; the exit code is not checked."""
         command = self.command(*words, **how)  # type: ignore[arg-type]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
     def ask(self, *words: str, **how: object) -> str:
-        """What they print. Raises AssertionError where they fail."""
+        """Run a command and return its stdout. Raises AssertionError if it fails."""
         process = self.run(*words, **how)  # type: ignore[arg-type]
         assert process.returncode == 0, (
             f"{self.name}: {' '.join(words)}: {process.returncode}\n{process.stdout}{process.stderr}"
@@ -91,7 +91,7 @@ class Box:
         return process.stdout.strip()
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a service, which ends with the machine; what it says is in the machine's log."""
+        """Start a service, which ends with the machine; its output goes to the machine's log."""
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 self.command(*words), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -112,7 +112,7 @@ class Network:
     boxes: list[Box] = field(default_factory=list)
 
     def add(self, name: str, mounts: Mapping[Path, str] | None = None) -> Box:
-        """One more machine, with these folders of ours in it. Raises NoLauncherError."""
+        """Add a machine with these host folders mounted. Raises NoLauncherError."""
         top, log = self.folder / name, self.folder / f"{name}.log"
         top.mkdir(parents=True)
         pairs = [str(word) for source, target in (mounts or {}).items() for word in (source, target)]
@@ -125,11 +125,11 @@ class Network:
         return box
 
     def introduce(self) -> None:
-        """All know each other's names from now on."""
+        """Write the names of all machines into the hosts file of each."""
         lines = ["127.0.0.1 localhost", *(f"{box.address} {box.name}" for box in self.boxes), ""]
         for box in self.boxes:
             box.write("/etc/hosts", "\n".join(lines))
-            box.write("/etc/resolv.conf", "nameserver 127.0.0.1\n")  # where nobody answers, and says so at once
+            box.write("/etc/resolv.conf", "nameserver 127.0.0.1\n")  # nothing listens there, so look-ups fail at once
 
     def _plug_in(self, box: Box) -> None:
         port = f"port{len(self.boxes)}"
@@ -144,7 +144,7 @@ class Network:
 
 @contextmanager
 def network(tree: Path, folder: Path) -> Iterator[Network]:
-    """One without machines yet; all of them end with it. Raises NoLauncherError."""
+    """Create a network without machines; at the end all added machines end too. Raises NoLauncherError."""
     lacking = [name for name in _PROGRAMS if not shutil.which(name)]
     if os.geteuid() != 0 or lacking:
         raise NoLauncherError(f"a machine wants {', '.join(lacking) or 'root'}")
@@ -159,7 +159,7 @@ def network(tree: Path, folder: Path) -> Iterator[Network]:
 
 @contextmanager
 def _keep(words: list[str], log: Path, sign: str) -> Iterator[int]:
-    """The process that holds namespaces, once its file system has ``sign``; all in them is killed with it."""
+    """Yield the first process in new namespaces, once it sees the file ``sign``; kill all of them at the end."""
     with log.open("wb") as answer:
         holder = subprocess.Popen([*_WITH_US, *words], stdin=subprocess.DEVNULL, stdout=answer, stderr=answer)
     try:
@@ -173,7 +173,7 @@ def _keep(words: list[str], log: Path, sign: str) -> Iterator[int]:
 
 
 def _first(holder: int, sign: str) -> int:
-    """The holder's child that has ``sign``; 0 where there is none yet."""
+    """Return the holder's child that sees the file ``sign``; 0 if there is none yet."""
     for child in Path(f"/proc/{holder}/task/{holder}/children").read_text().split():
         own = Path(f"/proc/{child}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
         if own and (Path(f"/proc/{child}/root") / sign.lstrip("/")).exists():

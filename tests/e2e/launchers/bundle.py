@@ -1,4 +1,4 @@
-"""An image of our engine as an OCI bundle, for a user of a cluster who is no root: its files, and a config.json."""
+"""An image of our engine as an OCI bundle (root file system and config.json), for a cluster user without root."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from tests.e2e.launchers.tree import UID
 
 
 def bundle(where: Cluster, image: str, files: Path) -> Path:
-    """A folder that all machines see; ``files`` are at /job in its containers."""
+    """Make the bundle in the shared folder and return its path; ``files`` are at /job in its containers."""
     path = where.shared / "bundle"
     rootfs = path / "rootfs"
     rootfs.mkdir(parents=True)
@@ -27,7 +27,7 @@ def bundle(where: Cluster, image: str, files: Path) -> Path:
 
 
 def _config(files: Path) -> dict[str, object]:
-    """The user is root of a namespace of its own, which has nobody else; Slurm says what runs, and its environment."""
+    """Return config.json: the user is root in a namespace with one UID; Slurm sets the command and the environment."""
     alone = [{"containerID": 0, "hostID": UID, "size": 1}]
     bound = {"/dev/shm": "/dev/shm", "/etc/hosts": "/etc/hosts", "/etc/resolv.conf": "/etc/resolv.conf"}
     mounts = [

@@ -1,4 +1,4 @@
-"""One job for all launchers, as `job show` writes it for each, and what must become of it."""
+"""One job for all launchers, as `job show` writes it for each, and checks of its end."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ _parameters: set[str] = set()
 
 
 def job_file(folder: Path, image: str, command: tuple[str, ...], **more: object) -> Path:
-    """The job as a file; its own files are in ``folder`` too."""
+    """Write the job file and the files of the job into ``folder``; return the job file."""
     script, *args = command
     starts: dict[str, object] = {"script": script, "args": args, "timeouts": {"rendezvous": 120, "stop": 10}}
     if command == TORCHRUN:
@@ -33,14 +33,14 @@ def job_file(folder: Path, image: str, command: tuple[str, ...], **more: object)
 
 
 def manifest(target: str, folder: Path, image: str, command: tuple[str, ...], **more: object) -> str:
-    """What `job show` writes of it for this launcher, which is given an image that no registry serves."""
+    """Return the output of `job show` for this launcher; --no-pin, because no registry serves the image."""
     process = torchbake("job", "show", target, str(job_file(folder, image, command, **more)), "--no-pin")
     assert process.returncode == 0, process.stderr
     return process.stdout
 
 
 def check_trained(launcher: str, end: Ended, *, count: int = NODES) -> None:
-    """The parameters are the same on all nodes, of which some launchers show the first alone, and by all launchers."""
+    """Check that all nodes and launchers find equal parameters; ``count`` is the number of nodes that show output."""
     print(f"{launcher}: trained on {NODES} nodes to the end in {end.seconds:.1f} s")
     assert end.code == 0, end.output[-3000:]
     matches = end.find()
@@ -52,19 +52,19 @@ def check_trained(launcher: str, end: Ended, *, count: int = NODES) -> None:
 
 
 def check_failed(launcher: str, end: Ended) -> None:
-    """The exit code is the failing rank's, which is of the last node."""
+    """Check that the exit code is that of the failing rank, on the last node."""
     print(f"{launcher}: ended {end.seconds:.1f} s after a submission whose rank 2 fails at once")
     assert end.code == 7, end.output[-3000:]
     assert "First: rank 2 (node 2, local rank 0): exit code 7." in end.output
 
 
 def check_met(end: Ended, *, count: int = NODES) -> None:
-    """Each node has shown its line, and all have met."""
+    """Check that each node printed its line, with the sum of all ranks."""
     assert end.code == 0, end.output[-3000:]
     assert [(each["rank"], each["sum"]) for each in end.find()] == [(rank, 3) for rank in range(count)], end.output
 
 
 def check_cancelled(end: Ended) -> None:
-    """Each node had the time to save."""
+    """Check that the job was cancelled and each node had time to save."""
     assert end.code == 130, end.output[-3000:]
     assert end.output.count("saved") == NODES, end.output[-3000:]

@@ -1,4 +1,4 @@
-"""`job run` as a user types it; ``env`` says where a launcher's tools are."""
+"""Run `job run` as a user types it; ``env`` has the PATH of a launcher's tools."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from tests.e2e.nodes import SLOW
 def job_run(
     target: str, file: Path, env: Mapping[str, str], *options: str, interrupt_after: int | None = None
 ) -> Ended:
-    """Run it to its end, or to Ctrl-C after so many nodes have said `begun`."""
+    """Run the job to its end, or send Ctrl-C after ``interrupt_after`` nodes have printed `begun`."""
     command = [sys.executable, "-m", "torchbake", "job", "run", str(file), "--target", target, *options]
     began, output = time.monotonic(), ""
     with (
@@ -41,7 +41,7 @@ def job_run(
 
 
 def command_of(name: str, words: str, folder: Path, *, first: str = "") -> None:
-    """A command of this name in a folder for PATH: ``words`` of a shell, and what it is given."""
+    """Write a command into a folder for PATH: it runs the shell ``words`` with the command's arguments."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_text(f'#!/bin/sh\n{first}exec {words} "$@"\n')

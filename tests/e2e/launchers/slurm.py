@@ -1,4 +1,4 @@
-"""A Slurm cluster of several machines, with Apptainer: who submits to it is no root, as on any real one."""
+"""A Slurm cluster of several machines, with Apptainer. Jobs are submitted without root, as on a real cluster."""
 
 import os
 import re
@@ -21,8 +21,8 @@ from tests.e2e.launchers.run import command_of
 from tests.e2e.launchers.tree import UID, USER
 from tests.e2e.waiting import until
 
-# Without accounts and cgroups, which are a site's own. By linuxproc each signal would also reach the process that
-# serves Apptainer the image's files.
+# No accounts and cgroups, because they differ between sites. pgid, because linuxproc would also send each signal to the
+# process that serves the image's files to Apptainer.
 _CONFIG = """\
 ClusterName=test
 SlurmctldHost={first}
@@ -62,8 +62,9 @@ _OVER = "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY"
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Its machines, the first of which takes jobs. ``shared`` is the user's on all of them, by the name it has here;
-    ``images`` are too.
+    """The cluster's machines; the first accepts jobs.
+
+    The folders ``shared`` and ``images`` belong to the user and have the same path on this host and on all machines.
     """
 
     boxes: tuple[Box, ...]
@@ -71,16 +72,16 @@ class Cluster:
     images: Path
 
     def user(self, *words: str, timeout: float = 300) -> str:
-        """What the user types on the first machine, in the shared folder. Raises AssertionError where it fails."""
+        """Run a command as the user on the first machine, in the shared folder. Raises AssertionError if it fails."""
         return self.boxes[0].ask(*self._there(words), **_AS_USER, timeout=timeout)
 
     def _there(self, words: Sequence[str]) -> list[str]:
         return ["sh", "-c", 'cd "$0" && exec "$@"', str(self.shared), *words]
 
     def tools(self, folder: Path) -> dict[str, str]:
-        """The variables by which our own programs have the user's Slurm; it keeps no accounts, so there is no sacct.
+        """Return the variables by which torchbake uses the cluster's Slurm; without accounts there is no sacct.
 
-        Their files of the moment are in the shared folder, and become the user's.
+        Temporary files are in the shared folder, and the commands give them to the user.
         """
         moment = self.shared / "tmp"
         moment.mkdir()
@@ -90,7 +91,7 @@ class Cluster:
         return {"PATH": f"{folder}:{os.environ['PATH']}", "TMPDIR": str(moment)}
 
     def run(self, script: str, seconds: float) -> Ended:
-        """Submit a script for sbatch, and wait for its end; `sbatch --wait` asks ever more seldom."""
+        """Submit a script by sbatch, and poll until it ends, because `sbatch --wait` polls at growing intervals."""
         (self.shared / "job.sbatch").write_text(script)
         began = time.monotonic()
         number = self.user("sbatch", "--parsable", "job.sbatch")
@@ -103,7 +104,7 @@ class Cluster:
         return Ended(code=int(code) or int(killed), output=Path(answer).read_text(), seconds=took)
 
     def busy(self) -> str:
-        """Jobs that are not over, nodes that are not free, and processes of the user's."""
+        """Return the unfinished jobs, the allocated nodes, and the user's processes."""
         first = self.boxes[0]
         left = [first.ask("squeue", "--noheader"), first.ask("sinfo", "--noheader", "--Node", "--states=alloc,comp")]
         return "".join([*left, *(box.run("pgrep", "--list-full", "--uid", USER).stdout for box in self.boxes)])
@@ -111,7 +112,7 @@ class Cluster:
 
 @contextmanager
 def cluster(tree: Path, folder: Path, images: Path, *, nodes: int) -> Iterator[Cluster]:
-    """One that takes jobs. Raises NoLauncherError."""
+    """Start a cluster that accepts jobs. Raises NoLauncherError."""
     shared = folder / "shared"
     for own in (shared, images):
         own.mkdir(parents=True, exist_ok=True)
@@ -145,7 +146,7 @@ def _start(net: Network) -> None:
 
 
 def sif(where: Cluster, image: Image) -> Path:
-    """An image of our engine as Apptainer wants it, which the user makes; it is kept until there is another."""
+    """Return an image of our engine as a SIF file, converted by the user and cached until another image replaces it."""
     path = where.images / f"{(image.id or '').removeprefix('sha256:')[:12]}.sif"
     if not path.exists():
         for old in where.images.glob("*.sif"):
@@ -155,7 +156,7 @@ def sif(where: Cluster, image: Image) -> Path:
 
 
 def _make_sif(where: Cluster, image: str, path: Path) -> None:
-    """Packed quickly rather than well, which takes an eighth of the time that it takes by itself."""
+    """Convert an image with fast compression, which takes an eighth of the time of Apptainer's default."""
     archive, work = where.shared / "image.tar", where.shared / "work"
     subprocess.run(["docker", "save", "--output", archive, image], check=True, capture_output=True, timeout=300)
     archive.chmod(0o644)

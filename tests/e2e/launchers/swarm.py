@@ -1,4 +1,4 @@
-"""A swarm: engines of their own, each in a machine; nothing of it touches the engine that is here."""
+"""A Docker swarm with one engine per machine; this host's engine is not touched."""
 
 import json
 import subprocess
@@ -19,13 +19,13 @@ _OVER = ("complete", "failed", "rejected", "shutdown", "orphaned", "remove")
 
 @dataclass(frozen=True, kw_only=True)
 class Swarm:
-    """Its machines; the first manages it. ``shared`` is on all of them, by the name that it has here."""
+    """The swarm's machines; the first is the manager. ``shared`` has the same path on this host and on all machines."""
 
     boxes: tuple[Box, ...]
     shared: Path
 
     def docker(self, *words: str, text: str | None = None) -> str:
-        """What a manager's user types. Raises AssertionError where it fails."""
+        """Run a docker command on the manager and return its stdout. Raises AssertionError if it fails."""
         process = subprocess.run(
             self.boxes[0].command("docker", *words), input=text, capture_output=True, text=True, timeout=300,
             check=False,
@@ -34,13 +34,13 @@ class Swarm:
         return process.stdout.strip()
 
     def load(self, image: str) -> None:
-        """Each of these engines has an image of ours."""
+        """Load an image of this host's engine into each engine of the swarm."""
         for box in self.boxes:
             with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as process:
                 subprocess.run(box.command("docker", "load"), stdin=process.stdout, check=True, capture_output=True)
 
     def run(self, stack: str, name: str, seconds: float) -> Ended:
-        """Deploy a stack, wait until its tasks have ended, and remove it. The exit code is that of all nodes."""
+        """Deploy a stack, wait until its tasks have ended, and remove it. All exit codes must be equal."""
         began = time.monotonic()
         self.docker("stack", "deploy", "--detach", "--with-registry-auth", "--compose-file", "-", name, text=stack)
         services = sorted(self.docker("stack", "services", "--format", "{{.Name}}", name).split())
@@ -55,7 +55,7 @@ class Swarm:
         return Ended(code=codes[0], output=output, seconds=took)
 
     def _codes(self, name: str) -> list[int]:
-        """The exit codes of a stack's tasks that are over."""
+        """Return the exit codes of the finished tasks of a stack."""
         numbers = self.docker("stack", "ps", "--no-trunc", "--quiet", name).split()
         tasks = json.loads(self.docker("inspect", *numbers)) if numbers else []
         over = [task["Status"] for task in tasks if task["Status"]["State"] in _OVER]
@@ -66,7 +66,7 @@ class Swarm:
         return process.stdout + process.stderr
 
     def left(self) -> str:
-        """What of stacks is still there."""
+        """Return the ids of remaining services, containers and networks of stacks."""
         of_stacks = ("--filter", "scope=swarm", "--filter", "label=com.docker.stack.namespace")
         queries = (("service", "ls"), ("ps", "--all"), ("network", "ls", *of_stacks))
         return "".join(self.docker(*words, "--quiet") for words in queries)
@@ -74,7 +74,7 @@ class Swarm:
 
 @contextmanager
 def swarm(tree: Path, folder: Path, *, machines: int) -> Iterator[Swarm]:
-    """One that takes stacks; what its engines keep goes with it. Raises NoLauncherError."""
+    """Start a swarm that accepts stacks; its engines' data is removed at the end. Raises NoLauncherError."""
     shared, parent = folder / "shared", f"torchbake-test-{uuid.uuid4().hex[:8]}"
     shared.mkdir(parents=True)
     with network(tree, folder / "machines") as net:
@@ -90,7 +90,7 @@ def swarm(tree: Path, folder: Path, *, machines: int) -> Iterator[Swarm]:
 
 
 def _start(box: Box, parent: str) -> None:
-    """What it keeps is in memory, 2 GB while it loads an image: a disk is minutes slower, most of all in the end."""
+    """Start an engine with its data in memory (2 GB while it loads an image), because a disk is minutes slower."""
     box.ask("mount", "--mkdir", "-t", "tmpfs", "tmpfs", "/var/lib/docker")
     box.start(
         "dockerd", "--host=unix:///run/docker.sock", "--pidfile=/run/dockerd.pid",
@@ -109,7 +109,7 @@ def _joined(boxes: list[Box]) -> tuple[Box, ...]:
 
 
 def _stop(box: Box) -> None:
-    """In good order, as what it made of the kernel's is not all below the machine."""
+    """Stop the engine cleanly, because some of its kernel objects are outside the machine's namespaces."""
     box.run("docker", "swarm", "leave", "--force")
     box.run("sh", "-c", "kill $(cat /run/dockerd.pid); while [ -e /run/dockerd.pid ]; do sleep 0.1; done", timeout=60)
 

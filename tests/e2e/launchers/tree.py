@@ -1,6 +1,6 @@
-"""The file system of a machine with launchers on it, made of Debian's packages; nothing is installed here.
+"""The file system of a machine with launchers, made from Debian packages; nothing is installed on this host.
 
-It is made once and kept, under a name that says what it was made of.
+It is made once and cached, under a name with a hash of its packages and settings.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from torchbake.hostconfig.apt_archives import DEBIAN_KEYS, debian
 from torchbake.hostconfig.apt_config import apt_conf, read_apt_config
 
 SUITE = "trixie"
-# Apptainer is in no release of Debian; all it needs is in this one.
+# No release of Debian has Apptainer, but SUITE has all its dependencies.
 _LATER = "sid"
 _SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "apptainer", "squashfuse")
 _SWARM = ("docker.io", "docker-cli", "iptables")
@@ -27,11 +27,11 @@ _SECONDS = 900
 
 
 class NoLauncherError(Exception):
-    """Why a launcher cannot be had here."""
+    """A launcher is not available on this host; the message says why."""
 
 
 def tree(tools: Path, kind: str = "machine") -> Path:
-    """Its folder below ``tools``, one for each of KINDS. Nobody writes there. Raises NoLauncherError."""
+    """Return the read-only folder of one of KINDS below ``tools``; make it if needed. Raises NoLauncherError."""
     packages = KINDS[kind]
     made_of = repr((SUITE, packages, USER, UID, _LEFT_OUT)).encode()
     folder = tools / f"{kind}-{hashlib.sha256(made_of).hexdigest()[:12]}"
@@ -51,7 +51,7 @@ def _check() -> None:
 
 
 def _make(folder: Path, packages: Sequence[str]) -> None:
-    """Made beside, then renamed: half of it is never taken."""
+    """Make the tree in a temporary folder and rename it at the end, so that a partial tree is never used."""
     part = folder.with_name(f"{folder.name.split('-')[0]}-part-{os.getpid()}")
     part.parent.mkdir(parents=True, exist_ok=True)
     apt = read_apt_config()
@@ -76,7 +76,7 @@ def _make(folder: Path, packages: Sequence[str]) -> None:
 def _command(folder: Path, packages: Sequence[str], settings: str) -> list[str]:
     command = ["mmdebstrap", "--variant=minbase", f"--include={','.join(packages)}"]
     command += [f"--aptopt={line}" for line in settings.splitlines()]
-    # What is in both comes from the release; a mirror's index of what is not one may be old.
+    # Packages in both suites come from SUITE. Valid-Until is ignored, as a mirror's index of sid may be old.
     command += [f'--aptopt=APT::Default-Release "/^{SUITE}(-|$)/"', '--aptopt=Acquire::Check-Valid-Until "false"']
     command += [f"--keyring={DEBIAN_KEYS}"] if Path(DEBIAN_KEYS).exists() else []
     command += [f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT]

@@ -147,13 +147,13 @@ def libraries_print(torch: Any) -> None:
 
 
 def _wrap(owner: Any, name: str, change: Callable[[Any], Any]) -> None:
-    """Hand what a function of torch returns to ``change``, and give that back."""
+    """Replace a function of torch by one that returns ``change`` of its result."""
     true = getattr(owner, name)
     setattr(owner, name, lambda *words, **more: change(true(*words, **more)))
 
 
 class _After(MetaPathFinder):
-    """Sabotages torch as soon as it is imported; Pythons that do not import it start as fast as ever."""
+    """Sabotages torch when it is imported; a Python process without torch starts as fast as before."""
 
     def find_spec(self, name: str, *_: Any) -> Any:
         if name != "torch":
