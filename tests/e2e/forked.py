@@ -28,21 +28,21 @@ def run_forked(
     """Run ``python -m MODULE ARGUMENTS``, and return its result as `subprocess.run` does."""
     command = [sys.executable, "-m", module, *arguments]
     with tempfile.TemporaryDirectory() as folder:
-        pathes = [Path(folder, name) for name in ("out", "err")]
-        process = _CONTEXT.Process(target=_run, args=(module, arguments, cwd, dict(env), pathes))
+        paths = [Path(folder, name) for name in ("out", "err")]
+        process = _CONTEXT.Process(target=_run, args=(module, arguments, cwd, dict(env), paths))
         process.start()
         process.join(timeout)
         if process.exitcode is None:
             process.kill()
             process.join()
-            raise subprocess.TimeoutExpired(command, timeout, *(path.read_bytes() for path in pathes))
-        out, err = (path.read_text() for path in pathes)
+            raise subprocess.TimeoutExpired(command, timeout, *(path.read_bytes() for path in paths))
+        out, err = (path.read_text() for path in paths)
         return subprocess.CompletedProcess(command, process.exitcode, out, err)
 
 
-def _run(module: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], pathes: Sequence[Path]) -> None:
+def _run(module: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], paths: Sequence[Path]) -> None:
     """In the new process: set up the state of `python -m`, then run the module."""
-    for number, path in enumerate(pathes, 1):
+    for number, path in enumerate(paths, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
     os.environ.clear()
     os.environ.update(env)

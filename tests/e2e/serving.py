@@ -33,10 +33,10 @@ def serving(
 
 
 class _Index(SimpleHTTPRequestHandler):
-    seen_names: list[str]
+    requests_seen: list[str]
 
     def do_GET(self) -> None:
-        self.seen_names.append(self.path)
+        self.requests_seen.append(self.path)
         super().do_GET()
 
     def log_message(self, *_: Any) -> None:
@@ -46,9 +46,11 @@ class _Index(SimpleHTTPRequestHandler):
 @contextmanager
 def index_of(folder: Path, address: str) -> Iterator[tuple[str, list[str]]]:
     """A simple index (PEP 503) of a folder's wheels: where it is, and what it has been asked for."""
-    seen_names: list[str] = []
-    with serving(partial(type("Index", (_Index,), {"seen": seen_names}), directory=str(folder)), address) as server:
-        yield f"http://{address}:{server.server_port}", seen_names
+    requests_seen: list[str] = []
+    with serving(
+        partial(type("Index", (_Index,), {"requests_seen": requests_seen}), directory=str(folder)), address
+    ) as server:
+        yield f"http://{address}:{server.server_port}", requests_seen
 
 
 class _Web(_Index):
@@ -58,14 +60,14 @@ class _Web(_Index):
         return super().translate_path(f"/{self.headers['Host']}{path}")
 
     def do_GET(self) -> None:
-        self.seen_names.append(f"https://{self.headers['Host']}{self.path}")
+        self.requests_seen.append(f"https://{self.headers['Host']}{self.path}")
         SimpleHTTPRequestHandler.do_GET(self)
 
 
 @contextmanager
 def web_of(folder: Path, address: str, certificate: Path) -> Iterator[list[str]]:
     """Serve a folder for each name of a web server, on the port of https. Yield the addresses that were asked for."""
-    seen_names: list[str] = []
-    handler = partial(type("Web", (_Web,), {"seen": seen_names}), directory=str(folder))
+    requests_seen: list[str] = []
+    handler = partial(type("Web", (_Web,), {"requests_seen": requests_seen}), directory=str(folder))
     with serving(handler, address, certificate, port=443):
-        yield seen_names
+        yield requests_seen

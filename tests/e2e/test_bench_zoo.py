@@ -24,7 +24,7 @@ MINE = re.findall(r"(?ms)^```python\n(.*?)^```$", (ROOT / "docs/benchmark-models
 IN_MINE = """
 import sys; sys.path.insert(0, "/opt/torchbake")
 import copy, os, pathlib, pickle, torch
-from benchmark.zoo import batch, load, loss
+from throughput.zoo import batch, load, loss
 pathlib.Path("/tmp/mine.py").write_text(os.environ["MINE"])
 entry = load("/tmp/mine.py:Net")
 model = pickle.loads(pickle.dumps(copy.deepcopy(entry.make())))

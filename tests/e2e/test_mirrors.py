@@ -55,7 +55,7 @@ class _Proxy(BaseHTTPRequestHandler):
 def proxy(gateway: str) -> Iterator[tuple[str, list[str]]]:
     """A proxy, and what it has been asked for."""
     seen_names: list[str] = []
-    with serving(type("Proxy", (_Proxy,), {"seen": seen_names}), gateway) as server:
+    with serving(type("Proxy", (_Proxy,), {"seen_names": seen_names}), gateway) as server:
         yield f"http://{MARKER}:secret@{gateway}:{server.server_port}/", seen_names
 
 
@@ -215,6 +215,6 @@ def test_the_hosts_own_index_takes_the_place_of_the_matrixs_and_its_password_is_
     image = images_of(process)[CPU]
     assert image["status"] == "built", process.stderr
     assert seen_names
-    pathes = [file for file in path.parent.rglob("*") if file.is_file() and "bases" not in file.parts]
-    assert not [file for file in pathes if MARKER.encode() in file.read_bytes()]
+    paths = [file for file in path.parent.rglob("*") if file.is_file() and "bases" not in file.parts]
+    assert not [file for file in paths if MARKER.encode() in file.read_bytes()]
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))

@@ -156,12 +156,12 @@ def test_without_a_gpu_nothing_is_computed_in_its_place(smoke: Smoke, row: str, 
 
 # The bandwidth check of NCCL's payload in a group of one rank, which needs no GPU.
 ONE_RANK = """
-import sys
+from importlib.machinery import SourceFileLoader
 from types import SimpleNamespace
 
-sys.path.insert(0, "/opt/torchbake")
-from payloads import nccl
-from payloads.verdict import Checks
+SourceFileLoader("bench", "/opt/torchbake/bench").load_module()  # lets its packages be imported as it does
+from toolbox.payloads import nccl
+from toolbox.payloads.verdict import Checks
 
 checks = Checks()
 nccl._bandwidth(checks, SimpleNamespace(size=1))

@@ -382,7 +382,7 @@ def test_the_commands_release_real_images(running: Running, built: dict[str, dic
     assert time.monotonic() - start < 60  # a second release of all would take longer
     back = torchbake("rollback", CPU, *where)
     assert back.returncode == 16
-    assert "there is none before it" in back.stdout
+    assert "no release is before it" in back.stdout
 
 
 def _diff(where: tuple[str, str]) -> list[dict[str, str]]:

@@ -491,7 +491,7 @@ def test_a_release_that_was_begun_is_promoted_by_its_own_key_alone(
     with pytest.raises(PublishError, match="signed, but not by the key"):
         Publisher(place.registry(), signer=signer(theirs, cosign)).finish(tags, lambda _: None)
     nobody = CosignSigner(cosign=Cosign(program=str(cosign), log=False))  # keyless, and nobody is trusted
-    with pytest.raises(PublishError, match="Name whom you trust: --identity and --issuer"):
+    with pytest.raises(PublishError, match="Name the signer that you trust: --identity and --issuer"):
         Publisher(place.registry(), signer=nobody).finish(tags, lambda _: None)
     assert tags[0] not in place.registry().tags()
     finished = Publisher(place.registry(), signer=signer(ours, cosign)).finish(tags, lambda _: None)

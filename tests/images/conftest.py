@@ -57,8 +57,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "check(check): the image check that a test is; every test here has one")
     here = Path(__file__).parent
-    pathes = [Path(config.invocation_params.dir, argument.partition("::")[0]).resolve() for argument in config.args]
-    if not config.option.image and any(path.is_relative_to(here) for path in pathes):
+    paths_asked = [
+        Path(config.invocation_params.dir, argument.partition("::")[0]).resolve() for argument in config.args
+    ]
+    if not config.option.image and any(path.is_relative_to(here) for path in paths_asked):
         raise pytest.UsageError("tests/images checks one image: say which by --image REF (or run: nox -s test -- cpu)")
 
 

@@ -81,11 +81,11 @@ class Project:
         """List the files of killed builds: unfinished blobs, folders of runs, locks of keys, temporary files."""
         names = (".lock", ".index.lock")
         inside = [path for store in self.stores for path in store.glob("**/*") if path.is_file()]
-        pathes = [path for path in inside if path.name.startswith(".") and path.name not in names]
-        pathes += [path for store in self.stores for path in (*store.glob(".work-*"), *store.glob("locks/*"))]
+        paths = [path for path in inside if path.name.startswith(".") and path.name not in names]
+        paths += [path for store in self.stores for path in (*store.glob(".work-*"), *store.glob("locks/*"))]
         state = self.folder / ".torchbake"
-        pathes += [path for path in (*state.glob(".*"), *state.glob("runs/*/.*")) if path.is_file()]
-        return sorted(map(str, pathes))
+        paths += [path for path in (*state.glob(".*"), *state.glob("runs/*/.*")) if path.is_file()]
+        return sorted(map(str, paths))
 
     def temporary(self) -> list[str]:
         """List the files in the folder for temporary files; a killed process leaves its own."""

@@ -88,11 +88,11 @@ def check_tests(words: tuple[str, ...], session: str) -> None:
         assert not parameter or parameter.rstrip("]") in BROKEN, word
     if "-k" in words:
         word = words[words.index("-k") + 1]
-        pathes = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).rglob("test_*.py"))
+        found_paths = [TOOLKIT / file for file in files] or sorted((TOOLKIT / "tests" / session).rglob("test_*.py"))
         names = [kind.name for kind in KINDS] if session == "engines" else []
         of_kinds = all(any(part in name for name in names) for part in word.split(" or "))
         assert of_kinds or any(
-            word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in pathes
+            word in path.name or re.search(rf"def \w*{word}", path.read_text()) for path in found_paths
         ), word
     for option in {"-m", "--room"} & set(words):
         mark = rf"pytest\.mark\.{words[words.index(option) + 1]}\b"

@@ -33,8 +33,8 @@ def some_of(folder: Path, below: str, paths: Iterable[str]) -> list[tuple[str, P
 
 def all_of(folder: Path, below: str) -> list[tuple[str, Path]]:
     """Return a folder with all its files except bytecode, with their paths in the context."""
-    pathes = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.relative_to(folder).parts]
-    names = [(f"{below}/{path.relative_to(folder).as_posix()}".lstrip("/"), path) for path in pathes]
+    found_paths = [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.relative_to(folder).parts]
+    names = [(f"{below}/{path.relative_to(folder).as_posix()}".lstrip("/"), path) for path in found_paths]
     return [(below, folder), *names] if below else names
 
 

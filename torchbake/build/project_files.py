@@ -24,13 +24,13 @@ def own_inputs(root: Path, sources: Mapping[str, bool]) -> tuple[str, ...]:
 
 def files_of(root: Path, source: str, modes: bool) -> Iterator[Path]:
     """Yield the files below ``root`` that a path or a glob matches, with folders if ``modes``. Raises RenderError."""
-    pathes = sorted(_fitting(root, source)) if any(mark in source for mark in "*?[") else [root / source]
-    if not pathes or not all(map(os.path.lexists, pathes)):
+    found_paths = sorted(_fitting(root, source)) if any(mark in source for mark in "*?[") else [root / source]
+    if not found_paths or not all(map(os.path.lexists, found_paths)):
         raise RenderError(
             f"{root / source}: no such file, which a Dockerfile copies.",
             hint="Add it, or correct the template in templates/.",
         )
-    for path in pathes:
+    for path in found_paths:
         if not path.is_dir() or path.is_symlink():
             yield path
         else:

@@ -178,9 +178,9 @@ class WheelPacker:
 
 def _check_compiled(pin: Pin, modules: Path, layer: Path) -> None:
     """Raise BuildError unless a layer has only bytecode of these modules, some of which may have syntax errors."""
-    pathes = [path.relative_to(layer) for path in layer.rglob("*.pyc")]
+    found_paths = [path.relative_to(layer) for path in layer.rglob("*.pyc")]
     # __pycache__/NAME.TAG.pyc
-    sources = [path.parent.with_name(f"{path.name.rsplit('.', 2)[0]}.py") for path in pathes]
+    sources = [path.parent.with_name(f"{path.name.rsplit('.', 2)[0]}.py") for path in found_paths]
     others = sorted(str(source) for source in sources if not (modules / source).is_file())
     if others or (not sources and modules.is_dir()):
         raise BuildError(f"the bytecode of {pin.name} is not its own: {', '.join(others[:3]) or 'there is none'}")

@@ -65,8 +65,8 @@ def _walk(root: Path) -> Iterator[tuple[str, Path]]:
         part = root / name
         if name == PACKAGE.name and not part.exists():
             part = PACKAGE  # an installed package is in another folder
-        pathes = part.rglob("*") if part.is_dir() else iter([part])
-        for path in pathes:
+        found_paths = part.rglob("*") if part.is_dir() else iter([part])
+        for path in found_paths:
             # A build writes `_version.py`, so it can differ between two machines with the same commit.
             if path.is_file() and "__pycache__" not in path.parts and path.name != "_version.py":
                 yield (Path(name) / path.relative_to(part)).as_posix(), path

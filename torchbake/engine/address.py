@@ -139,8 +139,8 @@ def _tls_of(environ: Mapping[str, str], home: Path | None) -> Tls | None:
 
 
 def _tls_in(folder: Path) -> Tls:
-    pathes = {name: folder / name for name in ("ca.pem", "cert.pem", "key.pem") if (folder / name).exists()}
-    return Tls(ca=pathes.get("ca.pem"), certificate=pathes.get("cert.pem"), key=pathes.get("key.pem"))
+    paths = {name: folder / name for name in ("ca.pem", "cert.pem", "key.pem") if (folder / name).exists()}
+    return Tls(ca=paths.get("ca.pem"), certificate=paths.get("cert.pem"), key=paths.get("key.pem"))
 
 
 def _of_context(environ: Mapping[str, str]) -> Address:

@@ -109,9 +109,9 @@ def look_for_gpu(engine: Engine) -> GpuAccess:
 
 def gpu_of_host(devices: Path = Path("/dev")) -> GpuAccess:
     """Return the GPUs of this machine, by the device files of their driver."""
-    pathes = [*sorted(devices.glob("nvidia[0-9]*")), *devices.glob("dxg")]  # dxg: a GPU of Windows, in WSL
-    if pathes:
-        return GpuAccess(how="host", reason=f"this machine has {pathes[0]}")
+    paths = [*sorted(devices.glob("nvidia[0-9]*")), *devices.glob("dxg")]  # dxg: a GPU of Windows, in WSL
+    if paths:
+        return GpuAccess(how="host", reason=f"this machine has {paths[0]}")
     return GpuAccess(how="none", reason=f"this machine has no {devices}/nvidia0")
 
 

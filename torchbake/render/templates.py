@@ -64,8 +64,8 @@ class _Folders(jinja2.FileSystemLoader):
         try:
             return super().get_source(environment, template)
         except UnicodeDecodeError as error:
-            pathes = (Path(folder, template) for folder in self.searchpath)
-            file = next((path for path in pathes if path.is_file()), template)
+            found_paths = (Path(folder, template) for folder in self.searchpath)
+            file = next((path for path in found_paths if path.is_file()), template)
             line = error.object.count(b"\n", 0, error.start) + 1
             raise RenderError(f"{file}:{line}: is not UTF-8.", hint="Save the template in UTF-8.") from None
 

@@ -220,7 +220,7 @@ def _config(
 
 def _drop_others(export: Layout, manifest: Manifest) -> None:
     """Remove the blobs of the builder's image."""
-    pathes = {export.path(digest) for digest in (manifest.digest, *(blob.digest for blob in manifest.blobs))}
+    paths = {export.path(digest) for digest in (manifest.digest, *(blob.digest for blob in manifest.blobs))}
     for path in export.files():
-        if path not in pathes:
+        if path not in paths:
             path.unlink()

@@ -48,8 +48,8 @@ def verify(stores: Sequence[Blobs], look: Callable[[Path], None]) -> VerifyResul
                         size += status.st_size
                     if sound[inode] != f"sha256:{path.name}":
                         damages.append(_damage(entries, path, "damaged"))
-            pathes = {blob.digest: store.path(blob.digest) for entry in entries for blob in entry.blobs}
-            damages += [_damage(entries, path, "missing") for path in pathes.values() if not path.exists()]
+            paths = {blob.digest: store.path(blob.digest) for entry in entries for blob in entry.blobs}
+            damages += [_damage(entries, path, "missing") for path in paths.values() if not path.exists()]
     return VerifyResult(blobs=len(sound), bytes=size, damages=tuple(damages))
 
 

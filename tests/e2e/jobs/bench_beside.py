@@ -29,11 +29,11 @@ def main() -> None:
 def beside() -> dict[str, float]:
     """Measure the step of `bench` in its loop, and the same training written by hand in torch's timer."""
     from toolbox.throughput import loop, work, zoo
-    from toolbox.throughput.ranks import Ranks
+    from toolbox.throughput.ranks import RankInfo
 
     torch.set_num_threads(1)
     entry = zoo.load(f"{Path(__file__).parent}/net.py:Net")
-    ranks = Ranks(rank=0, size=1, local=1, device=torch.device("cpu"))
+    ranks = RankInfo(rank=0, size=1, local=1, device=torch.device("cpu"))
     batch = zoo.batch(entry, 16, "cpu", torch.float32)
     own = work.make_model(entry, ranks, torch.float32)
     step = work.make_step(entry, own, ranks, forward_only=False)

@@ -71,8 +71,8 @@ def main() -> None:
     wrong = import_module("toolbox.payloads.verdict").Wrong
     dist.init_process_group("gloo")
     rank, device = dist.get_rank(), torch.device("cpu")
-    group = import_module("toolbox.payloads.group").Group(rank, 2, device)
-    ranks = import_module("toolbox.throughput.ranks").Ranks(rank=rank, size=2, local=2, device=device)
+    group = import_module("toolbox.payloads.group").RankGroup(rank, 2, device)
+    ranks = import_module("toolbox.throughput.ranks").RankInfo(rank=rank, size=2, local=2, device=device)
     for of in (group, ranks):
         if rank == 1:
             attack()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, "/opt/torchbake")
-from benchmark.zoo import Entry, ModelError, batch, load, loss, names  # type: ignore[import-not-found]
+from throughput.zoo import ModelEntry, ModelError, batch, load, loss, names  # type: ignore[import-not-found]
 
 BATCH, BATCHES = 2, 2
 # Ours by the name that torchvision has for the same network; all others of the same name are the same.
@@ -91,7 +91,7 @@ def batches(names: list[str], dtype: torch.dtype) -> Iterator[dict[str, Any]]:
         yield {"name": name, **end, "rss_mb": usage.ru_maxrss // 1024}
 
 
-def run(entry: Entry, dtype: torch.dtype) -> dict[str, Any]:
+def run(entry: ModelEntry, dtype: torch.dtype) -> dict[str, Any]:
     """Seconds of each batch in both phases; the losses, and whether all gradients are finite."""
     torch.manual_seed(1)
     start = time.perf_counter()

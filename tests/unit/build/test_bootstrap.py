@@ -52,9 +52,9 @@ class Tools:
         return subprocess.CompletedProcess(words, code, "", "E: Unable to locate package ubuntu-keyring\n")
 
     def _mmdebstrap(self, words: list[str]) -> None:
-        pathes = [Path(word.partition("=")[2]) for word in words if word.startswith("--keyring=")]
-        if pathes and pathes[0].exists():
-            self.keyring = pathes[0].read_text(), pathes[0].parent.stat().st_mode & 0o777
+        paths = [Path(word.partition("=")[2]) for word in words if word.startswith("--keyring=")]
+        if paths and paths[0].exists():
+            self.keyring = paths[0].read_text(), paths[0].parent.stat().st_mode & 0o777
         look = next(word.split()[-1] for word in words if "download /looked" in word)
         Path(look).write_text("distribution ubuntu\nsuite noble\napt yes\nlists yes\npython 3.12\n")
 

@@ -127,9 +127,9 @@ def test_a_here_document_is_a_file_of_the_archive() -> None:
 
 
 def test_every_rendered_dockerfile_can_be_written_for_podman() -> None:
-    pathes = sorted(TOOLKIT.glob("images/*/Dockerfile"))
-    assert pathes
-    for path in pathes:
+    found_paths = sorted(TOOLKIT.glob("images/*/Dockerfile"))
+    assert found_paths
+    for path in found_paths:
         file = adapted(path.read_text(), folders={"toolkit": "ours/0"})
         assert "<<" not in file.text, path
         assert "--link" not in file.text, path

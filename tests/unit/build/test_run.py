@@ -228,8 +228,8 @@ def test_a_build_reads_the_hosts_secrets_and_nothing_of_them_stays(site: Site) -
     holders = {Path(place): text for place, text in site.buildx.secrets.items() if "secret@mirror" in text}
     assert holders
     assert not [place for place in holders if place.exists()]
-    pathes = [path for path in site.project.root.rglob("*") if path.is_file() and b"secret@mirror" in path.read_bytes()]
-    assert pathes == []
+    paths = [path for path in site.project.root.rglob("*") if path.is_file() and b"secret@mirror" in path.read_bytes()]
+    assert paths == []
 
 
 def test_a_packed_image_is_in_the_layout_and_the_same_one_in_the_engine(site: Site) -> None:

@@ -168,7 +168,7 @@ def test_secrets_are_files_while_the_build_runs_and_gone_afterwards(tmp_path: Pa
     pip = PipConfig(index_url=INDEX, cert=str(tmp_path / "ca.pem"))
     specs = (image(), init_image())
     with secret_files(pip, NOTHING, specs) as files:
-        assert {name: set(pathes) for name, pathes in files.items()} == {
+        assert {name: set(found_paths) for name, found_paths in files.items()} == {
             spec.id: {"ca", "pip-conf", "uv-toml", "apt-conf"} for spec in specs
         }
         path = files[init_image().id]["pip-conf"]

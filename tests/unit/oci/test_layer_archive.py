@@ -129,10 +129,8 @@ def test_files_and_folders_get_their_modes_and_times(tmp_path: Path) -> None:
     entries = [entry("d", tarfile.DIRTYPE, mode=0o555), entry("d/program", data=b"#!", mode=0o755), entry("e/file")]
     write_layer(tmp_path / "layer", entries, threads=1)
     unpack(tmp_path / "layer", tmp_path / "files")
-    pathes = {path.relative_to(tmp_path / "files").as_posix(): path for path in (tmp_path / "files").rglob("*")}
-    status = {
-        name: (path.stat().st_mode & 0o7777, path.stat().st_mtime) for name, path in pathes.items() if name != "e"
-    }
+    paths = {path.relative_to(tmp_path / "files").as_posix(): path for path in (tmp_path / "files").rglob("*")}
+    status = {name: (path.stat().st_mode & 0o7777, path.stat().st_mtime) for name, path in paths.items() if name != "e"}
     assert status == {"d": (0o555, 315532800), "d/program": (0o755, 315532800), "e/file": (0o644, 315532800)}
 
 

@@ -204,23 +204,23 @@ def test_an_index_of_different_images_is_nobodys_release(place: Place) -> None:
 
 
 def test_a_layer_is_compressed_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    pathes: list[Path] = []
+    paths: list[Path] = []
 
     def counted(source: Path, target: Path) -> object:
-        pathes.append(source)
+        paths.append(source)
         return gzip_layer(source, target)
 
     monkeypatch.setattr(gzip_images, "gzip_layer", counted)
     for _ in range(2):
         place.transport("gzip").prepare(place.digest)
         place.transport("both").prepare(place.digest)
-    assert len(pathes) == len(LAYERS)
+    assert len(paths) == len(LAYERS)
     (place.folder / "export").mkdir()
     upper = archive(file("other", b"o"))
     other = put(Layout(folder=place.folder / "export"), LAYERS[0], upper, packing=PACKINGS, config=CONFIG)
     place.layout.take(place.folder / "export", other)
     place.transport("gzip").prepare(other)
-    assert len(pathes) == len(LAYERS) + 1
+    assert len(paths) == len(LAYERS) + 1
 
 
 def test_the_same_image_gives_the_same_gzip(place: Place) -> None:

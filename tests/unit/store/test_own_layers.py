@@ -261,28 +261,28 @@ def test_a_store_that_is_read_only_still_gives_the_layers(site: Site, monkeypatc
 
 
 def test_a_layer_is_written_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    pathes = list[Path]()
+    paths = list[Path]()
 
     def count_written(target: Path, members: Any, *, threads: int) -> Layer:
-        pathes.append(target)
+        paths.append(target)
         return write_layer(target, members, threads=threads)
 
     def count_compressed(target: Path, archive: IO[bytes], *, threads: int) -> Layer:
-        pathes.append(target)
+        paths.append(target)
         return compress_layer(target, archive, threads=threads)
 
     monkeypatch.setattr(own_layers, "write_layer", count_written)
     monkeypatch.setattr(own_layers, "compress_layer", count_compressed)
     first = site.write(BUILDKIT, "gzip")
-    assert len(pathes) == 4
+    assert len(paths) == 4
     assert site.write(BUILDKIT) == first
-    assert len(pathes) == 4
+    assert len(paths) == 4
     for blob in first.layers:
         assert site.exports[-1].path(blob.digest).samefile(site.store.path(blob.digest))
 
     # Other bytes of a layer, other mount points, and another time make other layers.
     assert site.write(BUILDAH) == first
-    assert len(pathes) == 4 + 3
+    assert len(paths) == 4 + 3
     other = (HistoryStep(STEPS[0].text, (*STEPS[0].mounts, "usr/ping")), *STEPS[1:])
     assert "usr/ping" not in [entry.name for entry in site.entries(site.write(BUILDKIT, steps=other), 1)]
     earlier = site.write(BUILDKIT, epoch=EPOCH - 1)

@@ -31,17 +31,17 @@ def find(both: tuple[Blobs, ...]) -> VerifyResult:
 
 
 def test_a_sound_store_has_no_damages(both: tuple[LayerStore, Layout]) -> None:
-    pathes = list[Path]()
-    verified = verify(both, pathes.append)
-    assert verified == VerifyResult(blobs=4, bytes=sum(path.stat().st_size for path in pathes), damages=())
-    assert sorted(pathes) == sorted([*both[0].files(), *both[1].files()])
+    paths = list[Path]()
+    verified = verify(both, paths.append)
+    assert verified == VerifyResult(blobs=4, bytes=sum(path.stat().st_size for path in paths), damages=())
+    assert sorted(paths) == sorted([*both[0].files(), *both[1].files()])
 
 
 def test_a_file_of_both_stores_is_hashed_once(both: tuple[LayerStore, Layout]) -> None:
     layers, images = both
     images.path(sha256(DATA)).hardlink_to(layers.path(sha256(DATA)))
-    pathes = list[Path]()
-    assert verify(both, pathes.append).blobs == len(pathes) == 4
+    paths = list[Path]()
+    assert verify(both, paths.append).blobs == len(paths) == 4
     damage(layers.path(sha256(DATA)))
     assert len(find(both).damages) == 2
 

@@ -37,8 +37,8 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
 
 def _images(folder: Path) -> list[Path]:
     """List the images of a class's folder and its subfolders, in the order of their paths."""
-    pathes = [Path(at, name) for at, _, names in os.walk(folder, followlinks=True) for name in names]
-    return sorted(path for path in pathes if path.suffix.lower() in _SUFFIXES)
+    found_paths = [Path(at, name) for at, _, names in os.walk(folder, followlinks=True) for name in names]
+    return sorted(path for path in found_paths if path.suffix.lower() in _SUFFIXES)
 
 
 def _there(folder: Path) -> str:

@@ -146,11 +146,11 @@ def test_another_volume_permissions_is_refused_if_it_runs() -> None:
 
 
 def test_every_template_settles_values_first() -> None:
-    pathes = [file for file in CHART.glob("templates/*") if file.suffix != ".tpl"]
+    paths = [file for file in CHART.glob("templates/*") if file.suffix != ".tpl"]
     assert [
-        file.name for file in pathes if not file.read_text().startswith('{{- include "pytorch.settle" . -}}\n')
+        file.name for file in paths if not file.read_text().startswith('{{- include "pytorch.settle" . -}}\n')
     ] == []
-    assert len(pathes) >= 10
+    assert len(paths) >= 10
 
 
 @pytest.mark.parametrize("adapt", ["auto", "disabled"])
