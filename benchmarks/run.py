@@ -2,8 +2,9 @@
 
 - `noop`: a build without changes, against the start of nox.
 - `scale`: list and render of 100, 1,000 and 10,000 images.
-- `cold ID [--rounds N]`: cold and warm builds, against raw bake of the same plan, a Dockerfile tuned by hand with the
-  same wheels, and a naive Dockerfile. --tuned-only measures only torchbake and the tuned one, in half the time.
+- `cold ID [--rounds N]`: cold and warm builds, against raw bake of the same plan, a hand-tuned Dockerfile with the same
+  wheels, and a naive Dockerfile. With --tuned-only it measures only torchbake and the tuned Dockerfile, in half the
+  time.
 - `matrix ID...`: cold builds of these images in one run, against the tuned Dockerfile for each in turn, and the bytes
   that both write to disk.
 - `trace ID [--no-cache] [--json]`: the time of each step of a build, as tables and as a page in reports/traces. It also
@@ -17,9 +18,9 @@
 - `volumes [many flat deep] [--files N]`: volume-permissions against `chown -R`, as root.
 
 `cold`, `matrix`, `pull` and `update` remove the engine's images and build cache: use a separate engine. The goals are
-fractions of the figures of benchmarks/tuned.Dockerfile. After the cold builds, `cold` builds both once more, with one
-more package (--package) and warm caches. `trace` builds in the engine as it is, and removes its image; with --no-cache
-every step runs.
+fractions of the figures of benchmarks/tuned.Dockerfile. After its cold builds, `cold` builds both images once more, with
+one more package (--package) and warm caches. The build of `trace` uses the engine's cache, unless --no-cache is given;
+its image is removed.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Run Helm's library in a process of its own, in a node's network: `python -m tests.clusters.helm ACTION…`.
+"""Run Helm's library in a separate process, in a node's network: `python -m tests.clusters.helm ACTION`.
 
 ACTION is install, upgrade or uninstall. Its arguments are one JSON object on stdin.
 """

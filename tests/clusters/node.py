@@ -22,18 +22,18 @@ Completed = subprocess.CompletedProcess[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A running node. ``pid`` is its first process, ``state`` the folder that is mounted at /var/lib/node."""
+    """A running node: ``pid`` is the first process, ``state`` the folder that is mounted at /var/lib/node."""
 
     pid: int
     tree: Path
     state: Path
 
     def inside(self, *command: str) -> list[str]:
-        """How a command is run on the node."""
+        """Return the command line that runs a command on the node."""
         return ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--root", "--wd=/", "--", *command]
 
     def reaching(self, *command: str) -> list[str]:
-        """How a command of the host is run in the node's network, where the API server is."""
+        """Return the command line that runs a host's command in the node's network, where the API server is."""
         return ["nsenter", f"--target={self.pid}", "--net", "--", *command]
 
     def containerd(self, *words: str) -> list[str]:

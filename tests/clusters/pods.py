@@ -1,8 +1,8 @@
 """Indexed Jobs, as `podman kube play` can run them: a Pod for each index. For tests alone.
 
-Each pod equals the controller's, except for the names of its emptyDirs. Podman has no headless Service: the pod's name
-in it is an alias in podman's network. `backoffLimit` and `podFailurePolicy` are dropped, because podman has no
-controller that would end or restart a job.
+Each pod equals the controller's, except for the names of its emptyDirs. Podman has no headless Service, so
+an alias in podman's network takes its place. `backoffLimit` and `podFailurePolicy` are dropped. No controller of podman
+would end or restart a job.
 """
 
 from collections.abc import Iterable

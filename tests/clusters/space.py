@@ -10,7 +10,7 @@ from tests.clusters.node import Node
 from tests.e2e.waiting import until
 
 SLOW = 240  # seconds; on a machine with much else to do, loading torch alone may take one minute
-# What Kubernetes makes in a namespace by itself.
+# The objects that Kubernetes makes in a namespace by itself.
 _ITS_OWN = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 _KINDS = "jobs,pods,services,endpoints,configmaps,persistentvolumeclaims,serviceaccounts"
 
@@ -71,7 +71,7 @@ class Space:
         return EndState(rank=rank_of(pod), code=_state(pod)["terminated"]["exitCode"], log=log)
 
     def left(self) -> set[str]:
-        """Return the objects in the namespace, except those that Kubernetes makes by itself."""
+        """Return the objects in the namespace, without the objects that Kubernetes makes by itself."""
         names = {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in self.find(_KINDS)}
         return names - _ITS_OWN
 

@@ -1,7 +1,7 @@
 """The job of all launchers by `podman kube play`, in a machine made of Debian's packages.
 
-The pods are made of the output of `job show kubernetes`, one for each index; a job of one node is played unchanged.
-podman has no Jobs, Services or scheduler, and ignores some fields of a pod:
+The tests make a pod for each index from the output of `job show kubernetes`. They play a job of one node unchanged.
+Podman has no Jobs, Services or scheduler, and ignores some fields of a pod:
 
 - `runAsNonRoot`: with `runAsUser: 0` the container starts as root;
 - `fsGroup`: volumes always belong to the container's user;

@@ -26,9 +26,9 @@ PROBES = Path(__file__).with_name("probe")
 STOP_LIMIT = 15  # seconds that a container gets to end after SIGTERM
 PART_LIMIT = 240  # and the probe of a part, beside the others
 FS_GROUP = 2000
-STRANGER = "54321:54321"  # neither a known uid nor of group 0
-# Options of a container for each way to run an image, and the folders that are writable in it. `home` and `workdir`
-# are the user's.
+STRANGER = "54321:54321"  # an unknown uid, outside group 0.
+# The options of a container for each way to run an image, and its writable folders. `home` and `workdir` are the
+# user's.
 WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "default": ({}, ("workdir", "home", "/tmp")),
     "arbitrary": ({"user": "54321:0"}, ("workdir", "/tmp")),

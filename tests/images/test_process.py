@@ -12,9 +12,9 @@ from tests.images.subject import Subject
 from tests.images.tell import some
 from torchbake.engine.runner import ContainerEnd
 
-LAYER_LIMIT = 127  # of overlayfs. https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
-STOP_TARGET = 3.0  # seconds from SIGTERM to the end of a command without a handler
-START_LIMIT = 2.0  # seconds of a command that does nothing, through the image's entrypoint
+LAYER_LIMIT = 127  # of overlayfs: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
+STOP_TARGET = 3.0  # seconds after SIGTERM, of a command without a handler
+START_LIMIT = 2.0  # seconds of an empty command, with the image's entrypoint
 NO_BUDGET = "what a derived image adds has no budget"
 INITS = {"tini", "tini-static", "docker-init", "dumb-init", "catatonit", "s6-svscan", "systemd"}
 

@@ -48,7 +48,7 @@ class CommandError(Exception):
 
 
 def write(command: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return the output of a command in a terminal of its own. Raises CommandError if it fails."""
+    """Return the output of a command in a new terminal. Raises CommandError if it fails."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, COLUMNS, 0, 0))
     with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env, start_new_session=True) as process:
@@ -60,7 +60,7 @@ def write(command: Sequence[str], env: Mapping[str, str]) -> str:
 
 
 def staying(text: str) -> list[str]:
-    """The lines that stay on a terminal, with their colours: what was written over or taken back is gone."""
+    """Return the lines that stay on a terminal, with their colours, without overwritten or erased text."""
     lines, row, fresh = [""], 0, False
     for step in _STEPS.findall(text):
         if step in ("\n", "\r\n"):

@@ -80,10 +80,10 @@ def backend_of(project: Project, daemon: Daemon, builder: str | None = None) -> 
 
 @dataclass
 class Buildx:
-    """`docker buildx` on ``daemon``. ``failing`` are the words with which a target fails, by its image's id.
+    """`docker buildx` on ``daemon``. ``failing`` has the messages with which targets fail, by their image's id.
 
-    ``during`` is called while an image is built, with its id and process; ``layer`` is the file that each has, by the
-    id and the number of the build. ``loses`` are images that it keeps to itself.
+    ``during`` is called while an image is built, with its id and process. ``layer`` returns the file of an image, by its
+    id and the number of the build. ``loses`` names images that never reach the engine.
     """
 
     daemon: Daemon

@@ -1,7 +1,7 @@
-"""What the unit tier stands on: small matrices and locks as values, and a refusal of all that is not pure.
+"""The base of the unit tests: small matrices and locks as values, and an error for every impure action.
 
-These tests run in seconds, with no engine, no network and no other process: an attempt is an error. `pythons` and
-`own_processes` are the exceptions: for what must be the same in another process, and for Python and uv themselves.
+These tests run in seconds, without an engine, a network or other processes: an attempt is an error. The fixtures
+`pythons` and `own_processes` are exceptions: the first compares two processes, the second runs Python and uv themselves.
 """
 
 import gc
@@ -27,9 +27,9 @@ from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import Additions, BaseSpec, ImageSpec, InitSpec
 from torchbake.matrix.yaml_source import parse_document
 
-# jsonschema imports it for the format `iri`, which no schema here has; it compiles a grammar for four seconds.
+# jsonschema imports it for the format `iri`, which no schema here has. Its grammar takes four seconds to compile.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-# Helm's library is in Go: with less frequent garbage collection it renders in three quarters of the time.
+# Helm's library is in Go. With less frequent garbage collection it needs a quarter less time.
 os.environ.setdefault("GOGC", "400")
 # No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere.
 settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True)
@@ -232,7 +232,7 @@ def pin(name: str, version: str = "1.0", *, via: Iterable[str] = (), digit: str 
 
 
 def cuda_pins(torch: str = "2.10.0", cuda: str = "12.8.90", cudnn: str = "9.10.2.21") -> list[Pin]:
-    """What a CUDA row's wheels look like."""
+    """Return pins like the pins of a CUDA row."""
     return [
         pin("torch", torch),
         pin("triton", "3.6.0", via=["torch"]),
@@ -252,7 +252,7 @@ def lock_for(spec: ImageSpec, pins: Iterable[Pin]) -> Lock:
 
 
 def check_golden(path: Path, text: str) -> None:
-    """Compare with a committed file; TORCHBAKE_UPDATE_GOLDEN=1 writes it anew, for review in the diff."""
+    """Compare with a committed file; TORCHBAKE_UPDATE_GOLDEN=1 writes the file again, for review in the diff."""
     if os.environ.get("TORCHBAKE_UPDATE_GOLDEN") == "1":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""All that is derived from the repository's matrix and locks, by name, with the digest of its bytes."""
+"""Derive all files and values from the repository's matrix and locks; print the digest of each by name."""
 
 import json
 import sys

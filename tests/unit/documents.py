@@ -1,4 +1,4 @@
-"""What the documents tell people to type and where they lead: commands, links and paths, read out of them."""
+"""Read the commands, links and paths of the documents."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ class Command:
 
 
 def commands(page: str, text: str) -> Iterator[Command]:
-    """Every complete command: none that TAB is still to complete, nor one that stands for any command."""
+    """Yield every complete command: skip commands that end in <TAB>, and the placeholder COMMAND."""
     for line in re.findall(r"nox -s ((?:\\\n|'[^'\n]*'|[^`|;&>\n])*)", text):
         if "<TAB" in line:
             continue
@@ -43,7 +43,7 @@ def commands(page: str, text: str) -> Iterator[Command]:
 
 
 def links(text: str) -> list[str]:
-    """Where a page leads within the repository."""
+    """Return the page's links within the repository."""
     matches = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))
     return [link for link in matches if not link.startswith(("http://", "https://"))]
 

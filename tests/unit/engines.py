@@ -104,11 +104,11 @@ Program = Callable[[Box], tuple[int, str, str] | None]  # exit code, stdout, std
 
 
 class Daemon:
-    """What the SDK's client shows of an engine, as far as torchbake asks for it.
+    """The parts of an engine that torchbake uses of the SDK's client.
 
-    ``program`` is what containers run. A callable in ``before`` is called before each change of a tag.
-    ``says`` are the events of a `load`, ``unusable`` is why no container can be created, and ``puts_on`` changes the
-    layers of an image that comes in.
+    Containers run ``program``. A callable in ``before`` is called before each change of a tag. ``says`` has the events of
+    a `load`. ``unusable`` is the reason why no container can be created. ``puts_on`` changes the layers of a loaded
+    image.
     """
 
     def __init__(self, program: Program = lambda _: (0, "", ""), *, containerd: bool = True, gpu: bool = False) -> None:
@@ -278,7 +278,7 @@ class _Facade:
         self.daemon.boxes[name].hear(number)
 
     def attach(self, name: str, *, stream: bool, demux: bool) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """What a container says until it ends."""
+        """Yield the output of a container after it ended."""
         box = self.daemon.boxes[name]
         while box.state in ("created", "running") and name in self.daemon.boxes:
             time.sleep(0.01)

@@ -14,7 +14,7 @@ Run = Callable[..., list[str]]
 
 @pytest.fixture
 def seeded(pythons: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What two processes derive, which hash texts differently."""
+    """Return the results of two processes with different hash seeds."""
     one, other = pythons(["-m", "tests.unit.derived"], {"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"})
     return json.loads(one), json.loads(other)
 
@@ -27,4 +27,4 @@ def test_two_processes_derive_the_same_bytes(seeded: tuple[dict[str, Any], dict[
         *(f"{what} {spec.id}" for spec in project.expansion.specs for what in ("dockerfile", "inputs", "tags")),
     }
     assert one["derived"] == other["derived"]
-    assert one["derived"] == [list(pair) for pair in derived()]  # and so does this one
+    assert one["derived"] == [list(pair) for pair in derived()]  # the same in this process

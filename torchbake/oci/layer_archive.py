@@ -19,33 +19,34 @@ from torchbake.oci.manifest import Blob
 from torchbake.oci.tar_member import member
 from torchbake.ui.command import Command
 
-# zstd's level 2 with a table of level 3's size and shorter matches: CUDA's libraries get as small as by level 3 in a
-# quarter less time, and those for the CPU 3% larger. It finds again what it has seen in the last 64 MB, not in the last
-# 2 alone: a CUDA library has nearly the same kernels for many GPUs. A decoder needs memory for one window; all take
-# 128 MB and more (`zstd -d`'s own limit, https://github.com/facebook/zstd/blob/dev/programs/zstd.1.md).
+# zstd's level 2 with a table of level 3's size and shorter matches. CUDA's libraries get as small as with level 3 in a
+# quarter less time; CPU libraries get 3% larger. It finds repetitions in the last 64 MB, in place of 2 MB: a CUDA
+# library has nearly the same kernels for many GPUs. A decoder needs memory for one window, and all decoders allow at
+# least 128 MB (`zstd -d`'s own limit, https://github.com/facebook/zstd/blob/dev/programs/zstd.1.md).
 #
-# A frame ends where its window is full. Decoders keep a window and little more, and containerd's moves all of it for
-# each further megabyte: without another frame it would take five times as long.
+# A frame ends when its window is full. Decoders keep little more than a window, and containerd's decoder moves all of it
+# for each further megabyte: without another frame it would take five times as long.
 # Measured: docs/internals/performance.md.
 _LEVEL = 2
 _TABLE = 17  # the power of two
-_MATCH = 5  # bytes, the least that is looked for nearby
+_MATCH = 5  # bytes, for a match nearby
 _WINDOW = 26  # the power of two
 _FRAME = 2**_WINDOW
-_FAR_MATCH = 16  # bytes, the least that is looked for so far back
-_FAR_BUCKET = 3  # the power of two, places that are kept of one hash
-_PIECE = 2**24  # that one thread compresses
+_FAR_MATCH = 16  # bytes, for a match in the whole window
+_FAR_BUCKET = 3  # the power of two, of positions for each hash
+_PIECE = 2**24  # bytes for one thread
 _AT_ONCE = 2**20  # bytes
-_OVERLAP = 3  # of a piece with the one before, which the far search covers: 1 MB, in units of the library
+_OVERLAP = 3  # zstd's unit: 1 MB, for the far search.
 # An entry of an archive, and a function that opens its content if it is a file.
 Member: TypeAlias = tuple[tarfile.TarInfo, Callable[[], IO[bytes]] | None]
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
 def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Layer:
-    """Write an archive of these entries, compressed by ``threads`` in parallel to this one.
+    """Write an archive of these entries, compressed by ``threads`` other threads.
 
-    -1 is all cores. Any number but 0 writes the same archive. With 0 this thread compresses, and the archive differs.
+    -1 uses all cores. Every number except 0 writes the same archive. With 0 the calling thread compresses, and the
+    archive differs.
     """
     return _write_compressed(target, lambda archive: _write_archive(archive, members), threads)
 
@@ -66,7 +67,7 @@ def _write_compressed(target: Path, write: Callable[[DigestWriter], None], threa
 
 
 class _Frames:
-    """Hands on what is written to it, and has a compressor begin another frame whenever a window is full."""
+    """A file for a compressor's input that starts another frame whenever a window is full."""
 
     def __init__(self, compressor: zstandard.ZstdCompressionWriter) -> None:
         self._compressor, self._left = compressor, _FRAME

@@ -110,13 +110,13 @@ def _blob(data: bytes) -> Blob:
 
 
 def begin(host: HostLayers, job: BuildJob) -> list[WheelLayer]:
-    """What is packed here for an image."""
+    """Return the layers that this machine packs for an image."""
     return host.begin(job, Build())
 
 
 @dataclass
 class Build:
-    """A build by BuildKit: it exports a layer for each step, or fails; bytecode it never has to make, but to refuse."""
+    """A build by BuildKit that exports a layer for each step, or fails. It must never compile bytecode, but refuse to."""
 
     export: Path = Path()
     steps: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ APT = AptConfig()
 
 
 class Registry:
-    """Where bases come from: each is another one, and none is there before ``open``."""
+    """A registry with a new base for each request, which answers only after ``open`` is set."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -43,7 +43,7 @@ class Registry:
 
 
 class Run(threading.Thread):
-    """One that wants the base. ``waits`` is set when it says so."""
+    """A run that needs the base. It sets ``waits`` when it reports that it waits."""
 
     def __init__(self, state: Path, source: Source = "auto") -> None:
         super().__init__(daemon=True)
@@ -76,7 +76,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 
 
 def two(registry: Registry, state: Path) -> tuple[Run, Run]:
-    """One that makes the base, and one that waits for it."""
+    """Start a run that makes the base, and another that waits for it."""
     first = Run(state)
     while not registry.count:
         first.join(0.01)
@@ -172,7 +172,7 @@ def test_a_bootstrapped_base_is_believed_with_all_its_blobs(tmp_path: Path) -> N
 
 
 def test_another_python_is_recorded_and_refused(registry: Registry, tmp_path: Path) -> None:
-    """What is asked a second time is not made a second time."""
+    """A second request for the base finds the recorded base."""
     registry.open.set()
     registry.look = parse_look(BOOKWORM.replace("3.11", "3.9"))
     error = Run(tmp_path).end()

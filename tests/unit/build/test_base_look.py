@@ -1,4 +1,4 @@
-"""What a base says of itself, held against the matrix."""
+"""The facts of a base, compared with the matrix."""
 
 from dataclasses import replace
 

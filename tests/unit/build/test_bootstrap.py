@@ -1,4 +1,4 @@
-"""What mmdebstrap is told for a base, and what ends it before that."""
+"""The arguments of mmdebstrap for a base, and the errors before it starts."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What of an image differs from an earlier commit; git itself is asked by tests/e2e/test_list.py."""
+"""The differences of an image from an earlier commit; tests/e2e/test_list.py runs git itself."""
 
 import subprocess
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How an image is put together of what BuildKit exports and of what is packed beside it, and in which order."""
+"""The composition of an image: layers that BuildKit exports, layers that the host packs, and their order."""
 
 import json
 import tarfile

@@ -1,4 +1,4 @@
-"""Which layers this machine packs beside a build."""
+"""The choice of layers that this machine packs in parallel to a build."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The inputs digest changes with all that is in an image, and with nothing else."""
+"""The inputs digest changes with every part of an image, and with nothing else."""
 
 import re
 from typing import Any

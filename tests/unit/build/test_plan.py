@@ -1,4 +1,4 @@
-"""What is built, what is up to date, and what cannot be, each with its reason."""
+"""The plan of a build: images to build, up to date or impossible, each with its reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From a spec to a job: what is on disk afterwards, what it is built with, and what makes it another image."""
+"""The preparation of a job from a spec: its files on disk, its build options, and the changes that make another image."""
 
 import hashlib
 from collections.abc import Callable, Mapping

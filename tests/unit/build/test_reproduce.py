@@ -1,4 +1,4 @@
-"""Two cold builds and their comparison, on a buildx in memory: what is told, and that nothing of them stays."""
+"""Two cold builds and their comparison, on a buildx in memory: the messages, and the removal of both builds."""
 
 import threading
 from collections.abc import Callable

@@ -87,7 +87,7 @@ class Site:
         return {one.id: one for one in run.run(plan, OPTIONS, AptConfig(), self.folder, jobs=jobs)}
 
     def name_of(self, name: str) -> str | None:
-        """What all tags of an image point at; None where it has none. They never differ."""
+        """Return the digest that all tags of an image point at, or None if it has no tag."""
         job = self.job(name)
         (digest,) = {self.daemon.pointers.get(f"{job.spec.repository}:{tag}") for tag in job.tags}
         return digest

@@ -1,4 +1,4 @@
-"""Which of the wheels that an index has is the one that uv would install."""
+"""The choice of a wheel from an index: the same as uv's."""
 
 import io
 import threading

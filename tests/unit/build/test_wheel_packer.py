@@ -59,7 +59,7 @@ def members(packer: WheelPacker, digest: str) -> list[tarfile.TarInfo]:
 
 
 def members_text(packer: WheelPacker, digest: str) -> dict[str, bytes]:
-    """What the files of a layer hold, by their names."""
+    """Return the contents of a layer's files, by their names."""
     data = zstandard.ZstdDecompressor().decompressobj().decompress(packer.store.path(digest).read_bytes())
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         return {info.name: file.read() for info in archive if (file := archive.extractfile(info))}
@@ -211,7 +211,7 @@ def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpre
 
 
 def compiler_of(base: str, compile_: Callable[[Path, str, Path], None], *, python: str = "") -> Compiler:
-    """On a base, with a Python of its own unless one is named."""
+    """Return a compiler on a base, with the base's Python unless ``python`` names another."""
     return Compiler(base_id=base, python_id=lambda: python or f"of {base}", compile=compile_)
 
 

@@ -1,4 +1,4 @@
-"""What is read out of a zip archive is what zipfile reads, in pieces of any size."""
+"""The stream reader returns the same bytes as zipfile, for pieces of any size."""
 
 import io
 import zipfile

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torchbake.build.buildkit_progress import Progress, events
 from torchbake.core.cause import cause_of
 
-# What BuildKit reported of real builds that failed (docker 26.1, buildx 0.13), without the steps that went well.
+# BuildKit's reports of real failed builds (docker 26.1, buildx 0.13), without the successful steps.
 FAILURES = Path(__file__).parents[1] / "failures"
 
 

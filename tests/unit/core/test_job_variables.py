@@ -1,4 +1,4 @@
-"""The toolkit has no list of a job's variables of its own: what it takes away is what `run` and torch would read."""
+"""The toolkit derives its list of a job's variables: it removes every variable that `run` or torch would read."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -21,7 +21,7 @@ def wait_for(what: threading.Event) -> None:
 
 @dataclass
 class Bench:
-    """Work that notes what happens. ``during`` is what an item does besides, by name."""
+    """Work that records its events. ``during`` has an additional action for each item, by name."""
 
     during: dict[str, Callable[[], object]] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -1,4 +1,4 @@
-"""Which texts hold a secret."""
+"""The detection of texts that hold a secret."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What all commands have in common."""
+"""The behaviour of all commands at signals."""
 
 import os
 import signal

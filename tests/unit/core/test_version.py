@@ -1,4 +1,4 @@
-"""Which torchbake this is, and how pip gets the same."""
+"""The version of torchbake, and pip's requirement for the same version."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is said of an engine that does not answer: where it was looked for, and the system's own reason in words."""
+"""The error for an engine that does not answer: its address, and the system's reason in words."""
 
 import http.client
 import socket

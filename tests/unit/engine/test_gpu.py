@@ -1,4 +1,4 @@
-"""What an engine's `info` and its CDI specifications say of GPUs."""
+"""The GPUs in an engine's `info` and its CDI specifications."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a killed run left behind, found by its owner and removed; what others still use stays."""
+"""The removal of a killed run's objects, found by their owner; objects in use by other runs stay."""
 
 import pytest
 

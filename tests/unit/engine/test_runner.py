@@ -1,4 +1,4 @@
-"""Whatever the toolkit makes in an engine is made in one place, says whose it is, and can be removed by that."""
+"""One module makes all objects in an engine. Each carries its owner, by which it can be removed."""
 
 import ast
 import re

@@ -5,9 +5,9 @@ https://arxiv.org/abs/1404.5997), its later form for one column of GPUs, has 61,
 (https://arxiv.org/abs/1312.6229, table 1; table 4 says 145 million) has 145,920,872.
 
 VGG (https://arxiv.org/abs/1409.1556, table 1: columns A, B, D and E) is without batch normalisation. vgg11 has
-132,863,336 parameters, vgg13 133,047,848, vgg16 138,357,544 and vgg19 143,667,240. All these counts are in the table
-docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs; torchvision has the same counts of VGG
-(https://docs.pytorch.org/vision/stable/models/vgg.html). Its `alexnet` is alexnet_owt, on images of 224 that it pads to
+132,863,336 parameters, vgg13 133,047,848, vgg16 138,357,544 and vgg19 143,667,240. These counts are from the table
+docs/models/models.md of https://github.com/HewlettPackard/dlcookbook-dlbs. Torchvision has the same counts for VGG
+(https://docs.pytorch.org/vision/stable/models/vgg.html). Its `alexnet` is alexnet_owt; it pads images of 224 pixels to
 227.
 """
 
