@@ -82,8 +82,8 @@ def backend_of(project: Project, daemon: Daemon, builder: str | None = None) -> 
 class Buildx:
     """`docker buildx` on ``daemon``. ``failing`` has the messages with which targets fail, by their image's id.
 
-    ``during`` is called while an image is built, with its id and process. ``layer`` returns the file of an image, by its
-    id and the number of the build. ``loses`` names images that never reach the engine.
+    Each build of an image calls ``during`` with the id and the process. The function ``layer`` returns the file of an
+    image, by the id and the number of the build. The images in ``loses`` never reach the engine.
     """
 
     daemon: Daemon

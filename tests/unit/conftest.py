@@ -1,7 +1,7 @@
 """The base of the unit tests: small matrices and locks as values, and an error for every impure action.
 
 These tests run in seconds, without an engine, a network or other processes: an attempt is an error. The fixtures
-`pythons` and `own_processes` are exceptions: the first compares two processes, the second runs Python and uv themselves.
+`pythons` and `own_processes` are exceptions: with them, a test compares processes, or runs Python and uv themselves.
 """
 
 import gc

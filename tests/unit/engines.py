@@ -106,9 +106,9 @@ Program = Callable[[Box], tuple[int, str, str] | None]  # exit code, stdout, std
 class Daemon:
     """The parts of an engine that torchbake uses of the SDK's client.
 
-    Containers run ``program``. A callable in ``before`` is called before each change of a tag. ``says`` has the events of
-    a `load`. ``unusable`` is the reason why no container can be created. ``puts_on`` changes the layers of a loaded
-    image.
+    Containers run ``program``. A callable in ``before`` is called before each change of a tag. The events of a `load`
+    are in ``says``. If ``unusable`` has a reason, no container can be created. A load changes the image's layers by
+    ``puts_on``.
     """
 
     def __init__(self, program: Program = lambda _: (0, "", ""), *, containerd: bool = True, gpu: bool = False) -> None:

@@ -16,5 +16,5 @@ def lines_of(name: str) -> list[str]:
 
 
 def runs_here(line: str) -> bool:
-    """Whether the line runs a job on this machine's engine."""
+    """Return True if the line runs a job on this machine's engine."""
     return " show docker " in line and line.endswith("| sh")

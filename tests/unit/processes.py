@@ -19,13 +19,13 @@ _PATIENCE = 20  # seconds, for a test that waits for what does not come
 
 
 class Process:
-    """One process: ``work`` is what it does, and gives its exit code. What it says goes to its stdout."""
+    """A process that runs ``work``, which returns its exit code. Its output goes to its stdout."""
 
     def __init__(self, pid: int, command: Sequence[str], options: Mapping[str, Any], work: "Work") -> None:
         self.pid, self.command, self.options = pid, list(command), options
         self.returncode: int | None = None
         self.messages: list[int] = []  # signals
-        self.orphans: set[str] = set()  # what it started, and what outlives it in its group
+        self.orphans: set[str] = set()  # children that outlive it in its group
         self._signals: queue.Queue[int] = queue.Queue()
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._file = _file_of(options.get("stdout"))
@@ -103,14 +103,14 @@ Work = Callable[[Process], int]
 
 
 def _file_of(stdout: Any) -> int | None:
-    """A file descriptor of its own, as a process has; None where the parent reads."""
+    """Return a duplicate of the file descriptor, like a real process has; None if the parent reads the output."""
     if stdout in (None, subprocess.PIPE, subprocess.DEVNULL):
         return None
     return os.dup(stdout if isinstance(stdout, int) else stdout.fileno())
 
 
 class Processes:
-    """Stands for `subprocess` in ``module``; every process does ``work``."""
+    """A replacement of `subprocess` in ``module``; every process runs ``work``."""
 
     PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
     TimeoutExpired, CompletedProcess = subprocess.TimeoutExpired, subprocess.CompletedProcess

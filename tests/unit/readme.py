@@ -1,4 +1,4 @@
-"""What the README tells people to type, read out of it."""
+"""Read the commands of the README."""
 
 import re
 

@@ -21,16 +21,16 @@ OnMessage = Callable[[str, str], None]  # what is asked, and for what; it may do
 
 @dataclass
 class Store:
-    """What one repository holds."""
+    """The contents of one repository."""
 
     tags: dict[str, str] = field(default_factory=dict)
     manifests: dict[str, Manifest] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
-    signed: set[tuple[str, str]] = field(default_factory=set)  # keys, and digests that they have signed
-    lists: bool = True  # it has the referrers API
-    artifacts: bool = True  # it takes manifests whose config is not an image's
-    indexes: bool = True  # it takes indexes
-    immutable: str = ""  # a pattern: no tag that holds it is written twice, not even with what it is
+    signed: set[tuple[str, str]] = field(default_factory=set)  # keys, and the digests that they signed
+    lists: bool = True  # has the referrers API
+    artifacts: bool = True  # accepts configs that are not an image's
+    indexes: bool = True  # accepts indexes
+    immutable: str = ""  # a pattern of tags that are never written twice
 
 
 class MemoryRegistry(Registry):

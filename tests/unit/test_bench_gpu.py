@@ -1,4 +1,4 @@
-"""What `bench` sees of a GPU, of NVIDIA's library that is played here: watts, clocks, reasons to be slow."""
+"""The GPU's facts in `bench`, with NVIDIA's library replaced: watts, clocks, and the reasons to be slow."""
 
 import ctypes
 import time

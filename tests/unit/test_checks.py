@@ -233,7 +233,7 @@ def test_what_a_file_says_gives_it_away(path: str, data: bytes, check: str, monk
     ],
 )
 def test_what_a_harmless_file_says_does_not(path: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One key of the tests stands for those that public packages hold."""
+    """A key of these tests takes the place of the keys in public packages."""
     monkeypatch.setattr(leaks, "PUBLISHED", {*leaks.private_keys(PUBLISHED)})
     assert list(leaks.of_content(path, data)) == []
 

@@ -46,7 +46,7 @@ ALL_JOBS = [(path, job) for path in GITHUB for job in github_jobs(path).values()
 JOBS = [(path, job) for path, job in ALL_JOBS if job.steps]
 CALLERS = [(path, job) for path, job in ALL_JOBS if not job.steps]
 TASKS = list(gitlab_tasks(CHILD).values())
-# What a command may be; all else would be logic, which belongs to the toolkit.
+# The commands that a CI file may have. Any other command would be logic, which belongs to the toolkit.
 PLAIN = (
     r"#.*",
     r"(sudo )?apt-get [^;&|]*",
@@ -89,14 +89,14 @@ def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell() -> No
 
 SIGNING = {"id-token": "write"}  # the token by which PyPI trusts a workflow, and nothing else
 TO_PYPI = "pypa/gh-action-pypi-publish@"
-WRITING = {"contents": "read", "packages": "write", "id-token": "write"}  # its identity is what keyless signing needs
-LOOKING = {"contents": "read", "packages": "read"}  # what ghcr.io holds
+WRITING = {"contents": "read", "packages": "write", "id-token": "write"}  # keyless signing needs the identity.
+LOOKING = {"contents": "read", "packages": "read"}  # read access to ghcr.io
 NOTHING = '{"include": []}'
 OPTIONAL = re.compile(r"\$\{(\w+):\+((?:[^{}]|\{id\})*)\}")  # `${NAME:+words}`: these words where NAME is set
 
 
 def commands() -> Iterator[tuple[list[str], list[str]]]:
-    """Every nox command of the CI files, with and without its optional words: its sessions, and what is behind `--`."""
+    """Yield every nox command of the CI files, with and without its optional words: sessions and arguments."""
     for block in BLOCKS:
         for text in dict.fromkeys((OPTIONAL.sub("", block.text), OPTIONAL.sub(r"\2", block.text))):
             for line in re.findall(r"nox (-s [^)\n>]*)", text):
@@ -107,7 +107,7 @@ def commands() -> Iterator[tuple[list[str], list[str]]]:
 
 
 def as_words(line: str, variables: Mapping[str, str]) -> list[str]:
-    """A command as a shell makes words of it: what is quoted stays one, what is not becomes several."""
+    """Split a command into words like a shell: quoted text stays one word."""
     words = ([text] if '"' in raw else text.split() for raw in line.split() for text in [_filled(raw, variables)])
     return [word for some in words for word in some]
 
@@ -168,7 +168,7 @@ def test_a_change_selects_the_rooms_that_it_touches() -> None:
 
 
 def on(event: str, ref: str, **variables: str) -> dict[str, Any]:
-    """What GitHub knows where somebody has set these variables."""
+    """Return GitHub's contexts for an event, with these variables set."""
     payload = {"before": "0123abc", "repository": {"default_branch": "main"}}
     github = {"event_name": event, "ref": ref, "actor": "somebody", "token": "t0ken", "run_id": "7", "event": payload}
     return {"github": github, "vars": variables, "secrets": {"REGISTRY_PASSWORD": "s3cret"}, "inputs": {}}

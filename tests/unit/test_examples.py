@@ -1,4 +1,4 @@
-"""The examples are whole: job files that every launcher takes, a script, and a README that names what is there."""
+"""The examples are complete: job files that every launcher accepts, a script, and a README that names all files."""
 
 import json
 import re
@@ -19,13 +19,13 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 
 EVERYWHERE = ("docker", "compose", "kubernetes", "pytorchjob")
-# What OpenPAI's own guide and PyTorchJob's page run on each node: nodes, CPUs, MB, GPUs.
+# The jobs of OpenPAI's guide and PyTorchJob's page: nodes, and for each node CPUs, MB, GPUs.
 GUIDES = {"mnist": (1, 4, 8192, 1), "regression": (1, 4, 8192, 0), "ddp": (4, 4, 8192, 1)}
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of git, which would be asked about the examples' folders."""
+    """Replace git, so that no file of the examples is ignored."""
     monkeypatch.setattr(
         "torchbake.jobs.job_files.run_git",
         lambda *words, **_: subprocess.CompletedProcess(words, 1, stdout=b"", stderr=b""),

@@ -1,4 +1,4 @@
-"""Where the nodes of an elastic job meet, by what the master's name leads to."""
+"""The rendezvous address of an elastic job, by the addresses of the master's name."""
 
 import socket
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Answer:
 
 @pytest.fixture
 def name(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What the name leads to, at each look; the last one stays. This node is OWN, and only OTHER answers."""
+    """The name's addresses, for each resolution; the last addresses stay. This node is OWN, and only OTHER answers."""
     looks: list[list[str]] = []
 
     def answer(place: tuple[str, int], timeout: float) -> Answer:

@@ -27,11 +27,11 @@ PYPROJECT = tomllib.loads((TOOLKIT / "pyproject.toml").read_text())
 NOXFILE = (TOOLKIT / "noxfile.py").read_text()
 _OUTPUT = TOOLKIT / "torchbake/_version.py"  # by a build, from git's tags
 FIXED = {
-    "filelock": "3.20.3",  # CVE-2025-68146, CVE-2026-22701: links in the place of a lock
-    "jinja2": "3.1.6",  # CVE-2025-27516, CVE-2024-56326: ways out of the sandbox
-    "pytest": "9.0.3",  # CVE-2025-71176: a folder in /tmp that another user can make first
-    "requests": "2.33",  # CVE-2024-47081, CVE-2026-25645: a password sent to another host; a file in /tmp
-    "urllib3": "2.7",  # CVE-2026-44431, CVE-2026-44432: a login sent to another host; answers of gigabytes
+    "filelock": "3.20.3",  # CVE-2025-68146, CVE-2026-22701: links replace a lock.
+    "jinja2": "3.1.6",  # CVE-2025-27516, CVE-2024-56326: ways out of the sandbox.
+    "pytest": "9.0.3",  # CVE-2025-71176: another user can make the folder in /tmp.
+    "requests": "2.33",  # CVE-2024-47081, CVE-2026-25645: a password sent to another host; a file in /tmp.
+    "urllib3": "2.7",  # CVE-2026-44431, CVE-2026-44432: a login sent to another host; answers of gigabytes.
     "uv": "0.9.6",  # CVE-2025-62518, GHSA-pqhf-p39g-3x64: archives that other programs read differently
 }
 LONGEST = 300

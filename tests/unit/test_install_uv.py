@@ -19,7 +19,7 @@ PIP = (
 
 
 class Builder:
-    """What the step of a builder has: a lock, a folder of wheels, and a Python whose pip writes what it is told."""
+    """The inputs of a builder's step: a lock, a folder of wheels, and a Python whose pip records its arguments."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lock, self.wheels, self.target = folder / "builder.lock", folder / "wheels", folder / "opt/uv"
@@ -42,7 +42,7 @@ class Builder:
         return path
 
     def install(self) -> int | str | None:
-        """With what it ends."""
+        """Return the error of the step."""
         words = ("install_uv.py", str(self.lock), str(self.wheels), str(self.target))
         with self._monkeypatch.context() as step:
             step.delitem(sys.modules, "pip", raising=False)

@@ -24,7 +24,7 @@ SOURCES = "    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d
 
 
 def added(base: BaseSpec) -> list[str]:
-    """The lines of an image on this base that one on Debian 12 has not, each once, in their order."""
+    """Return the lines that an image on this base has, and the same image on Debian 12 has not; each once, in order."""
     before, after = (render(image("2.13.0", "cpu", base=each), lock("cpu")) for each in (DEBIAN12, base))
     matches = (line[2:] for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line.startswith("+ "))
     return list(dict.fromkeys(matches))

@@ -1,4 +1,4 @@
-"""What payloads say, without torch: verdicts, their line, promised versions, the command line."""
+"""The output of payloads without torch: verdicts, their line, promised versions, the command line."""
 
 import errno
 import json

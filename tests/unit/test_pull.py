@@ -1,4 +1,4 @@
-"""What is shown of pulls into empty engines."""
+"""The table of pulls into empty engines."""
 
 from benchmarks.cold import OURS, TUNED
 from benchmarks.pull import GOALS, NAIVE, START_GOALS, Round, Start, pull_rows, start_rows

@@ -1,4 +1,4 @@
-"""What git may be given, what may be printed of it, and what is made of its words."""
+"""The repositories that git may fetch, the masking of its output, and the causes of its errors."""
 
 import pytest
 from hypothesis import assume, example, given

@@ -1,4 +1,4 @@
-"""What an image's Python does about garbage while it imports torch: a torch of a few lines."""
+"""Garbage collection in an image's Python while it imports torch: a torch of a few lines."""
 
 import gc
 import importlib.machinery
@@ -13,7 +13,7 @@ import pytest
 
 from layers.wheels import torchbake_start as start
 
-# To import the module is all that an image does: no other test's torch is found by it.
+# An image only imports the module. It must not find another test's torch.
 sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not start.TorchFinder]
 
 TORCH = """\

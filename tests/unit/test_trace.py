@@ -1,4 +1,4 @@
-"""Where the seconds of a build go: steps out of what BuildKit reported, what each kind costs, and the picture."""
+"""The seconds of a build: steps from BuildKit's reports, the cost of each kind, and the picture."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is shown of an image whose base got an update."""
+"""The table of an image whose base got an update."""
 
 import yaml
 

@@ -1,4 +1,4 @@
-"""What runs inside a build, on small trees: trimming, one folder a wheel, constant times, CUDA_HOME."""
+"""The programs of a build, on small trees: trimming, a folder for each wheel, constant times, CUDA_HOME."""
 
 import base64
 import compileall
@@ -547,7 +547,7 @@ class Pip:
     """The pip that Python brings, as in a builder: it finds wheels in a folder of the host, and asks no index."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        # Debian's Python has a folder of its own for it.
+        # Debian's Python keeps its wheels in another folder.
         path = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
         (wheel,) = path.glob("pip-*.whl")
         shutil.unpack_archive(wheel, folder / "pip", "zip")  # Python keeps the bytecode of a folder, not of an archive

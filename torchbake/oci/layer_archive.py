@@ -24,8 +24,8 @@ from torchbake.ui.command import Command
 # library has nearly the same kernels for many GPUs. A decoder needs memory for one window, and all decoders allow at
 # least 128 MB (`zstd -d`'s own limit, https://github.com/facebook/zstd/blob/dev/programs/zstd.1.md).
 #
-# A frame ends when its window is full. Decoders keep little more than a window, and containerd's decoder moves all of it
-# for each further megabyte: without another frame it would take five times as long.
+# A frame ends when its window is full. Decoders keep little more than a window, and containerd's decoder moves all of
+# it for each further megabyte: without another frame it would take five times as long.
 # Measured: docs/internals/performance.md.
 _LEVEL = 2
 _TABLE = 17  # the power of two

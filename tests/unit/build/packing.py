@@ -116,7 +116,7 @@ def begin(host: HostLayers, job: BuildJob) -> list[WheelLayer]:
 
 @dataclass
 class Build:
-    """A build by BuildKit that exports a layer for each step, or fails. It must never compile bytecode, but refuse to."""
+    """A build by BuildKit that exports a layer for each step, or fails. It refuses to compile bytecode."""
 
     export: Path = Path()
     steps: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The preparation of a job from a spec: its files on disk, its build options, and the changes that make another image."""
+"""The preparation of a job from a spec: its files, its build options, and the changes that make another image."""
 
 import hashlib
 from collections.abc import Callable, Mapping

@@ -132,7 +132,7 @@ def test_a_lock_that_disagrees_with_its_row_is_refused_with_both_sides(
     assert f"matrix.yaml:{spec.line}" in promise
 
 
-# The resolver is asked again without a CPU wheel, so that one does not end here.
+# For a CPU wheel on a CUDA row, the lock runs the resolver again without the wheel, so it is not refused.
 @pytest.mark.parametrize(
     ("spec", "pins", "words"), [case for case in DISAGREEMENTS if case.id != "a CPU wheel on a CUDA row"]
 )
@@ -170,7 +170,7 @@ def test_a_cpu_row_takes_the_cpu_wheel_as_it_comes(answering: Callable[..., Reso
 def relocked(
     old: tuple[str, ...], new: tuple[str, ...], answering: Callable[..., Resolver], **options: bool
 ) -> set[str]:
-    """numpy's hashes after a lock with ``old`` ones was made anew from an index that serves ``new`` ones."""
+    """Lock numpy with ``old`` hashes, then again from an index that serves ``new`` hashes; return the hashes."""
     before = [*cpu_pins()[:2], Pin(name="numpy", version="2.4.6", hashes=old)]
     answering(*before)
     previous = format_lock(make_lock(CPU, PipConfig()))

@@ -1,4 +1,4 @@
-"""Which wheels of an environment are there for torch."""
+"""The wheels that an environment has only for torch."""
 
 from tests.unit.conftest import image, lock_for, pin
 from torchbake.lock.lockfile import LAYERS

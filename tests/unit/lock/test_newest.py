@@ -24,7 +24,7 @@ Index = dict[str, str]
 
 @pytest.fixture
 def telling(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """What is said of a lock whose hydra-core is ``locked``, with what the index has."""
+    """Return a function that reports a lock with hydra-core ``locked``, against an index."""
 
     def tell(locked: str, index: Index, *, row: str = "hydra-core", previous: Sequence[Pin] = ()) -> list[str]:
         def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:

@@ -53,7 +53,7 @@ def test_a_decoder_needs_no_more_memory_than_those_in_use_take(tmp_path: Path) -
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_no_frame_is_longer_than_its_window(tmp_path: Path, threads: int) -> None:
-    """What is longer, containerd's decoder moves in memory again and again: docs/internals/performance.md."""
+    """Containerd's decoder moves longer frames in memory repeatedly: docs/internals/performance.md."""
     layer = write_layer(tmp_path / "layer", members(bytes(70_000_000), noise(1), bytes(70_000_000)), threads=threads)
     frames = [*frames_of((tmp_path / "layer").read_bytes())]
     assert [len(content) <= window for window, content in frames] == [True] * 3

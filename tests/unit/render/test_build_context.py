@@ -1,4 +1,4 @@
-"""What a Dockerfile takes of the folder it is built in, read off its text."""
+"""The files that a Dockerfile takes from its build context, by its text."""
 
 import pytest
 

@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def lock(name: str) -> Lock:
-    """A small lock of its own, so that new versions in images/ change nothing here."""
+    """Return a small lock for the tests, so that new versions in images/ change nothing here."""
     return parse_lock((GOLDEN / "locks" / f"{name}.lock").read_text(), name)
 
 

@@ -212,7 +212,7 @@ def test_two_templates_that_extend_each_other_are_told(rendered: Write) -> None:
 
 
 def test_a_row_with_everything_that_can_be_ones_own(rendered: Write) -> None:
-    """As it was reviewed; TORCHBAKE_UPDATE_GOLDEN=1 writes it anew."""
+    """The Dockerfile equals the reviewed file; TORCHBAKE_UPDATE_GOLDEN=1 updates the file."""
     block = "{% block before_user %}\nCOPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\n{% endblock %}"
     check_golden(GOLDEN / "cpu-own-template.Dockerfile", rendered(OURS + block, "cpu-own"))
 

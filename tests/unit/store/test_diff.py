@@ -1,4 +1,4 @@
-"""What is said of two images that should be one."""
+"""The report on two images that should be equal."""
 
 import contextlib
 import gzip
@@ -39,7 +39,7 @@ def second(tmp_path: Path) -> Put:
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> ReadOutput:
-    """What is said of two layers' files."""
+    """Return a function that reports the first difference of two layers' files."""
     one, other = (tmp_path_factory.mktemp("layers") / name for name in ("one", "other"))
 
     def of(mine: bytes, theirs: bytes) -> str:
@@ -55,7 +55,7 @@ def report(value: ImageDiff) -> list[tuple[str, str]]:
 
 
 def marked(first: Put, second: Put) -> list[tuple[Put, Entry]]:
-    """Both, each with a file of its own content."""
+    """Return both, each with different content of the same file."""
     return [(first, file("mark", b"1")), (second, file("mark", b"2"))]
 
 

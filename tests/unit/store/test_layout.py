@@ -27,7 +27,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def names(layout: Layout) -> set[str]:
-    """The digests of all that is there."""
+    """Return the digests of all blobs in the layout."""
     return {f"sha256:{path.name}" for path in layout.blobs.iterdir()}
 
 
@@ -59,7 +59,7 @@ def locked(layout: Layout) -> Iterator[None]:
         os.close(handle)
 
 
-# --- what is there
+# --- find images
 
 
 def test_a_whole_image_is_found(layout: Layout) -> None:

@@ -151,7 +151,7 @@ def test_exports_of_the_same_files_are_one_image(site: Site, tmp_path: Path) -> 
 
 
 def test_another_form_of_layers_has_another_number(site: Site) -> None:
-    """Who changes what is written raises FORM, so that all images are built again."""
+    """If the written bytes change, FORM must be raised, so that all images are built again."""
     outputs = site.config(site.write(BUILDKIT))
     assert (FORM, sha256(json.dumps(outputs, sort_keys=True).encode())) == (
         1, "sha256:e905fa20b9ffc64edabbcbacb38b7a0b09135a5bd33b0a91dacfc50a197f6e0b",
