@@ -38,7 +38,7 @@ def matrix(args: argparse.Namespace) -> None:
         ours = _print(OURS, _cost(disk, lambda: torchbake("build", *args.selectors)))
         images[0].empty()
         costs = []
-        for image in images:  # with what the ones before have left in the caches of uv and apt
+        for image in images:  # each uses the caches of uv and apt that earlier images filled
             costs.append(_print(f"tuned Dockerfile, {image.spec.id}", _cost(disk, image.tuned)))
             command("docker", "image", "rm", "--force", make_plan("tuned"))
     console.show_table(("way", "seconds", "of tuned", "written to disk", "of tuned"), rows(ours, costs))

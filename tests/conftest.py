@@ -1,12 +1,12 @@
-"""What all tests need."""
+"""The setup of all tests."""
 
 import os
 import signal
 
-# What a shell starts in the background ignores Ctrl-C, and what `nohup` starts the terminal's end; so would all that
-# tests start and interrupt.
+# A shell's background process ignores Ctrl-C, and a process of `nohup` ignores the terminal's end. Child processes that
+# tests interrupt would inherit this.
 for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _default)
-# Without it each of the hundreds of processes that tests start would compile the toolkit anew.
+# With the variable, each of the hundreds of processes that tests start would compile the toolkit again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

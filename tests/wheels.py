@@ -1,4 +1,4 @@
-"""Small wheels as an index serves them, for what must not wait for real ones of a gigabyte."""
+"""Small wheels for a test index, in place of real wheels of a gigabyte."""
 
 import base64
 import hashlib

@@ -16,7 +16,7 @@ def controllers() -> list[Path]:
 
 
 def as_own(name: str) -> dict[Path, str]:
-    """New groups of this name, and where a machine mounts them to see them as all that there are."""
+    """Make new groups of this name; return them with their mount points, where a machine sees no other groups."""
     for controller in controllers():
         group = controller / name
         group.mkdir()

@@ -17,7 +17,7 @@ _DROPPED = {"podFailurePolicy"}  # what 1.20 cannot do: any failure counts, so t
 
 
 def lowered(manifest: str) -> str:
-    """The same objects, for 1.20. Raises ValueError on what would be lost."""
+    """Return the same objects for Kubernetes 1.20. Raises ValueError if something would be lost."""
     objects = (each for each in yaml.safe_load_all(manifest) if each)
     return yaml.safe_dump_all([lower for each in objects for lower in _lowered(each)], sort_keys=False)
 

@@ -71,7 +71,7 @@ def debootstrap(
         command += [f"--keyring={DEBIAN_KEYS}", f"--include={','.join(packages)}"]
         command += [f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT]
         command += [f"--customize-hook={hook}" for hook in hooks]
-        # A mirror's copy of what changes each day may be weeks old.
+        # A mirror's copy of a suite that changes each day may be weeks old.
         command += [] if suite in RELEASED else ['--aptopt=Acquire::Check-Valid-Until "false"']
         process = subprocess.run(
             [*command, suite, target, "-"], input=_archives(apt, suite, sources=sources), stdout=subprocess.PIPE,

@@ -37,7 +37,7 @@ class Node:
         return ["nsenter", f"--target={self.pid}", "--net", "--", *command]
 
     def containerd(self, *words: str) -> list[str]:
-        """How containerd is asked for what is Kubernetes' own there."""
+        """Return the command line for containerd's objects of Kubernetes."""
         return self.inside("ctr", "--namespace=k8s.io", *words)
 
     def kubectl(self, *words: str, stdin: str | None = None) -> Completed:

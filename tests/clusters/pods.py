@@ -33,7 +33,7 @@ class Play:
 
 
 def pods(manifest: str) -> list[Play]:
-    """By index. Raises ValueError on what would be lost."""
+    """Return the pods by index. Raises ValueError if something would be lost."""
     objects = [each for each in yaml.safe_load_all(manifest) if each]
     (job,) = (each for each in objects if each["kind"] == "Job")
     _check(job, objects)

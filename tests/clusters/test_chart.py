@@ -23,7 +23,7 @@ from tests.e2e.waiting import until
 from tests.unit.charts.helm import CHART, merged, objects
 
 SAYS = "print('these are the files of {}')\n"
-# The values for production as they are, but for what 1.20 has not: disruption budgets of `policy/v1`.
+# The unchanged values for production, without the disruption budgets of `policy/v1`, which 1.20 has not.
 PRODUCTION = yaml.safe_load((CHART / "values-production.yaml").read_text())
 SMOKE = {
     "the one example": {"mode": "distributed", "worldSize": 4},

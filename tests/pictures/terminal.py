@@ -17,7 +17,7 @@ from rich.text import Text
 COLUMNS = 96  # what can be read where GitHub shows a page
 _ROWS = 50
 _STEPS = re.compile(r"\r\n|\r|\n|\x1b\[\d*A|\x1b\[2?K|\x1b\[\?25[lh]|\x1b\[[\d;]*m|[^\x1b\r\n]+")
-# Paper and ink of templates/report.css in the dark, and its colours for what is bad, good, to wait for, and a link.
+# Paper and ink of templates/report.css in the dark, and its colours for bad, good and waiting states, and for links.
 _DARK = ((0x16, 0x17, 0x19), (0xE7, 0xE4, 0xDD))
 _BAD, _GOOD, _WAIT, _LINK = (0xF0, 0x99, 0x8D), (0x83, 0xC9, 0xA0), (0xDC, 0xB5, 0x6D), (0x8D, 0xC1, 0xDE)
 _THEME = TerminalTheme(*_DARK, [_DARK[0], _BAD, _GOOD, _WAIT, _LINK, (0xD3, 0xA5, 0xD8), (0x7F, 0xC8, 0xCC), _DARK[1]])

@@ -179,7 +179,7 @@ class MemoryEngine(Engine):
         self.cli = DockerCli(path="/usr/bin/docker", buildx="0.13.1")
 
     def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
-        """Every registry has every image, but this machine can be reached only by what ``daemon.pulls`` does."""
+        """Pull an image: every registry has every image, but a pull from this machine runs ``daemon.pulls``."""
         from torchbake.errors import EngineError  # noqa: PLC0415
 
         if repository.startswith("127.0.0.1:"):

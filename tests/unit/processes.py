@@ -15,7 +15,7 @@ import pytest
 
 # Beyond what a kernel gives out, so that a signal that goes astray reaches nobody.
 _FIRST_PID = 2**30
-_PATIENCE = 20  # seconds, for a test that waits for what does not come
+_PATIENCE = 20  # seconds, the timeout of a test
 
 
 class Process:
@@ -64,7 +64,7 @@ class Process:
         return self.returncode
 
     def wait_for_attention(self) -> None:
-        """Until somebody waits for what it says, and is past the moment in which a signal would not wake him."""
+        """Wait until a thread reads the output, and 0.1 s more, until a signal would wake the thread."""
         assert self._attended.wait(_PATIENCE)
         time.sleep(0.1)
 

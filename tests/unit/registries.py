@@ -16,7 +16,7 @@ from torchbake.registry.client import Registry
 from torchbake.registry.http import HttpResponse
 from torchbake.registry.transport import StatusError
 
-OnMessage = Callable[[str, str], None]  # what is asked, and for what; it may do anything, also raise
+OnMessage = Callable[[str, str], None]  # gets a request's method, and its tag or digest; may raise
 
 
 @dataclass

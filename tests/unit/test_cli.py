@@ -1,4 +1,4 @@
-"""The command line: its commands, its answers to what is wrong, and what it gives to programs."""
+"""The command line: its commands, its errors, and its output for programs."""
 
 import ast
 import errno
@@ -335,7 +335,7 @@ def test_the_schema_for_editors_is_up_to_date(capsys: Streams) -> None:
 
 
 def test_a_schema_that_is_not_is_exit_code_6(tmp_path: Path, capsys: Streams) -> None:
-    """It stands beside the matrix of whoever uses the toolkit; the page is the toolkit's alone."""
+    """The schema is in the folder of the user's matrix; only the toolkit has the page."""
     here = ("--matrix", str(tmp_path / "matrix.yaml"))
     output = err(capsys, "schema", "--check", *here, code=6)
     assert "matrix.schema.json: out of date" in output

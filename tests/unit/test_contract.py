@@ -1,4 +1,4 @@
-"""The contract: what follows from the image's own variables, and the errors for what cannot be."""
+"""The contract: the job that the image's variables describe, and the errors for contradictions."""
 
 import itertools
 import string

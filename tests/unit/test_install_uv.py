@@ -42,7 +42,7 @@ class Builder:
         return path
 
     def install(self) -> int | str | None:
-        """Return the error of the step."""
+        """Run the step; return its exit code or its error."""
         words = ("install_uv.py", str(self.lock), str(self.wheels), str(self.target))
         with self._monkeypatch.context() as step:
             step.delitem(sys.modules, "pip", raising=False)

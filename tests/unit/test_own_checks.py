@@ -1,4 +1,4 @@
-"""The image checks of what a matrix adds: what they say of what they find."""
+"""The image checks for a matrix's additions: the messages for each problem."""
 
 import hashlib
 import importlib

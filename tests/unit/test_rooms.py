@@ -18,7 +18,7 @@ FLOOR = {name.rstrip("/"): floor for floor, row in enumerate(_ROWS) for name in 
 
 
 def room_of(path: Path) -> str:
-    """The folder below ``torchbake/``, or the module's own name where it stands in none."""
+    """Return the folder below ``torchbake/``, or the module's name if it is in no folder."""
     return path.relative_to(TORCHBAKE).parts[0]
 
 

@@ -464,7 +464,7 @@ def test_what_becomes_of_a_file() -> None:
         ("triton/_C/libtriton.so", "strip"),
         ("torch/lib/libtorch_cpu.so", None),
         ("nvidia/nccl/lib/libnccl.so.2", None),
-        ("librosa/core/__init__.pyi", None),  # its modules are loaded by what this says (the package lazy-loader)
+        ("librosa/core/__init__.pyi", None),  # the package lazy-loader reads the modules' names from this file
         ("skimage/filters/__init__.pyi", None),
     ):
         rules = read_trim(TOOLKIT / "layers/trim.toml")

@@ -18,7 +18,7 @@ from torchbake.core.paths import TOOLKIT
 ZOO = TOOLKIT / "entrypoints/pytorch/throughput/zoo"
 PAGE = TOOLKIT / "docs/benchmark-models.md"
 START = "<!-- from the registry; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_zoo.py writes it -->\n"
-# The names by which people of other suites ask, with what each of them has there.
+# The models' names in other suites, with each model's input shape and number of classes there.
 SUITE = {
     "acoustic_model": ((540,), 8192), "deep_mnist": ((784,), 10), "sensor_net": ((784,), 16),
     "alexnet": ((3, 227, 227), 1000), "alexnet_owt": ((3, 227, 227), 1000), "overfeat": ((3, 231, 231), 1000),

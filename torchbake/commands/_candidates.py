@@ -87,7 +87,7 @@ def candidate_of(
 def _whole(
     project: Project, spec: Spec, own: Verdict | None, files: Sequence[VerdictFile], *, hint: str
 ) -> Verdict:  # fmt: skip
-    """Merge the verdicts on what the matrix promises today, by today's suite. Raises CheckError if they lack checks."""
+    """Merge the verdicts of the current suite on the current matrix. Raises CheckError if they lack checks."""
     reason = outdated(project, spec, own) if own else ""
     if reason and not files:
         raise CheckError(f"{spec.id}: {reason}.", hint=hint)

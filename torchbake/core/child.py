@@ -19,9 +19,9 @@ def run(
 ) -> int:  # fmt: skip
     """Run a command, pass on each signal that only this process gets, and return the exit code as a shell has it.
 
-    ``stdout`` is the descriptor of an open file for the child's output. After ``insist`` seconds a child that still
-    runs gets the signal again: Python drops an exception that a signal handler raises inside a callback, such as a hook
-    at a fork. With ``insist`` a passed signal decides the exit code, however the child ended.
+    ``stdout`` is the descriptor of an open file for the child's output. A child that still
+    runs ``insist`` seconds later gets the signal again. Python drops an exception that a signal handler raises inside a
+    callback, such as a hook at a fork. With ``insist`` a passed signal decides the exit code, however the child ended.
     """
     with subprocess.Popen(command, cwd=folder, env=env, stdout=stdout) as child:
         # Blocked after the start, because a child inherits the mask. poll() finds a child that ended before this line.

@@ -1,7 +1,7 @@
 """Check that an engine can use an image after a load, a build or a pull.
 
-The success of these is not enough: Docker 28 reports success of a load even if it could not unpack the image, which
-then has a name, labels and an ID as any other image.
+Their success is not enough: Docker 28 reports success of a load even if it could not unpack the image. The broken image
+has a name, labels and an ID like any other image.
 """
 
 import contextlib

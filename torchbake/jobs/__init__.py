@@ -1,1 +1,1 @@
-"""From one job.yaml to what a launcher takes: the mirror image of the dialects that read what launchers set."""
+"""Render one job.yaml for a launcher: the counterpart of the dialects, which read the launchers' variables."""

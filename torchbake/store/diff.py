@@ -130,7 +130,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _time(member: tarfile.TarInfo) -> str:
-    exact = member.pax_headers.get("mtime", "")  # tarfile rounds it to what a float holds
+    exact = member.pax_headers.get("mtime", "")  # tarfile rounds it to a float
     try:
         text = datetime.fromtimestamp(int(member.mtime), UTC).isoformat()
     except (OSError, OverflowError, ValueError):  # a time that no calendar has

@@ -92,7 +92,7 @@ class Layout(Blobs):
         return frozenset(manifest.config.digest for manifest in self._images())
 
     def layers(self) -> dict[str, Blob]:
-        """Return the packed layers of all images here, by the digests of what they unpack to."""
+        """Return the packed layers of all images here, by the digests of their unpacked archives."""
         blobs: dict[str, Blob] = {}
         for manifest in self._images():
             with contextlib.suppress(OSError, ValueError, LookupError, TypeError):

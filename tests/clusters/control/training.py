@@ -24,7 +24,7 @@ Step = tuple[float, int]  # when, and its number
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """``folder`` is the volume with what it saves, as the host sees it."""
+    """A training job; ``folder`` is the volume of its checkpoints, as a path of the host."""
 
     space: Space
     folder: Path

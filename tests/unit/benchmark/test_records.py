@@ -1,4 +1,4 @@
-"""Records: kept one by one, known again by what was measured where, whole after any end of a run."""
+"""Records: saved one by one, found again by experiment and place, complete after any end of a run."""
 
 import csv
 from pathlib import Path

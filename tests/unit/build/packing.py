@@ -47,7 +47,7 @@ def project_in(folder: Path) -> Project:
 
 
 def _lock(project: Project, name: str, more: Iterable[Pin]) -> None:
-    """Lock an image with what every CUDA image has and these wheels."""
+    """Lock an image with the wheels of every CUDA image and these wheels."""
     spec = spec_of(project, name)
     assert isinstance(spec, ImageSpec)
     write_text(lock_path(project.root, spec), format_checked(spec, lock_for(spec, [*cuda_pins(), *more])))

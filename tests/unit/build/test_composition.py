@@ -61,7 +61,7 @@ def test_an_image_that_compiles_has_compilers_above_the_rest_and_headers(
 
 
 def entries_of(layout: Layout, digest: str, command: str) -> dict[str, str]:
-    """The files and links of the layer that a command made, with what a link names."""
+    """Return the files and links of the layer that a command made, with the links' targets."""
     manifest = layout.find(digest)
     assert manifest
     blob = manifest.layers[steps_of(layout, digest).index(command)]

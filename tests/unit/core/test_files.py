@@ -99,7 +99,7 @@ def test_a_device_is_written_to_and_stays(through_a_link: bool, tmp_path: Path) 
         write_text(path, "text\n")
         message = b""
         while not message.endswith(b"\n") and select.select([ours], [], [], 30)[0]:
-            message += os.read(ours, 100)  # a terminal hands on what it has, which may be a part
+            message += os.read(ours, 100)  # a terminal may return a part of the text
         assert message == b"text\r\n"
         assert stat.S_ISCHR(device.lstat().st_mode)
     finally:

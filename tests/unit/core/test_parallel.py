@@ -1,4 +1,4 @@
-"""Work side by side: who is told of what and when, and how all of it ends once it is to end."""
+"""Parallel work: the reports and their order, and the end of all items after a stop."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ import pytest
 from tests.unit.processes import interrupt
 from torchbake.core.parallel import run_all
 
-_PATIENCE = 10  # seconds, for a test that waits for what does not come
+_PATIENCE = 10  # seconds, the timeout of a test
 Report = Callable[[str, Future[str]], object]
 
 

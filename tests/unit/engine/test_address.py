@@ -151,7 +151,7 @@ def test_only_sockets_of_this_machine_are_local() -> None:
 
 
 def test_every_docker_command_is_given_the_address() -> None:
-    """Outside of what people are shown, and of the two modules that ask docker with an environment of their own."""
+    """Exceptions are commands in messages, and the two modules that run docker with their own environment."""
     own = {"engine/address.py", "engine/docker_cli.py"}
     rows = {"jobs/targets/docker.py", "jobs/launchers/compose.py", "engine/runner.py"}
     starts = re.compile(r"[\[(]\"docker\", \"(?!urllib3)")

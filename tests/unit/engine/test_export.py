@@ -1,4 +1,4 @@
-"""An image's compressed content is the same, read from what `docker save` writes."""
+"""The compressed content of an image, read from the output of `docker save`."""
 
 import contextlib
 import io
@@ -30,7 +30,7 @@ from torchbake.errors import BuildError, EngineError
 from torchbake.oci.manifest import INDEX, Blob, Manifest
 from torchbake.store.layout import Layout
 
-NOISE = random.Random(0).randbytes(5 * 2**20)  # more than what is taken whether it is wanted or not
+NOISE = random.Random(0).randbytes(5 * 2**20)  # larger than the blobs that are always read
 LAYERS = (archive(file("opt/small", b"x")), archive(file("opt/large", NOISE)))
 CONFIG = json.dumps({"rootfs": {"diff_ids": [sha256(layer) for layer in LAYERS]}}).encode()
 
@@ -182,7 +182,7 @@ def test_packed_layers_are_those_that_were_tested(classic: Client, tmp_path: Pat
 
 def test_checks_read_each_layer_once(client: Client, tmp_path: Path) -> None:
     diff_ids = [sha256(layer) for layer in LAYERS]
-    for _ in range(2):  # the second time from what was remembered
+    for _ in range(2):  # the second time from the cache
         layers = read_layers(cast(DockerClient, client), client.digest, diff_ids, tmp_path / "layers")
         assert [[entry.path for entry in one.entries] for one in layers] == [["/opt/small"], ["/opt/large"]]
         hashes = [sha256(b"x"), sha256(NOISE)]

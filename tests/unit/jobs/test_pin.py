@@ -16,7 +16,7 @@ NAMES, NAMELESS = "ghcr.io/acme/pytorch:cpu", "acme/pytorch:cpu"
 HOLDERS, ALONE = ResolvedImage(digest=ONE), ResolvedImage(digest="")
 UNSURE = ResolvedImage(
     digest=ONE, sure=False
-)  # an engine with the containerd store has a digest for what it built, too
+)  # an engine with the containerd store also has a digest for an image that it built
 
 
 def places(

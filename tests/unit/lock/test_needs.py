@@ -1,4 +1,4 @@
-"""The wheels that an environment has only for torch."""
+"""The stages of an image's wheels: torch's dependencies, and other packages."""
 
 from tests.unit.conftest import image, lock_for, pin
 from torchbake.lock.lockfile import LAYERS

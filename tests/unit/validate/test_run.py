@@ -1,4 +1,4 @@
-"""A run of validations of what was really released, on a registry in memory: verdicts, reports, and orderly ends."""
+"""Validation of a real release, on a registry in memory: verdicts, reports, and orderly ends."""
 
 import tempfile
 import threading

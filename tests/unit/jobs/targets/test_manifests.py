@@ -141,7 +141,7 @@ ALIKE = {
     "module": "script",
     "command": "script",
     "mode": "nodes",
-}  # keys that stand in place of another
+}  # keys that replace another
 
 
 def with_line(key: str, line: str) -> str:
