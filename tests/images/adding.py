@@ -20,6 +20,6 @@ def holds(name: str, promise: str, matches: Mapping[str, str]) -> bool:
 
 
 def left_to(subject: Subject, what: str, value: object, promise: object) -> None:
-    """Of what a derived image decides for itself nothing is proven where it did."""
+    """Skip the check if a derived image changed the promised value."""
     if subject.origin and value != promise:
         pytest.skip(f"the {what} of an image that is FROM {subject.origin} is its own: {value}")

@@ -26,7 +26,7 @@ class Promise:
 
 
 def promise_of(dockerfile: str) -> Promise:
-    """Read the last stage of a Dockerfile that torchbake rendered, with what the user's template adds to it."""
+    """Read the last stage of a Dockerfile that torchbake rendered, with the additions of the user's template."""
     promise, stages = Promise(), dict[str, Promise]()
     for word, rest, _ in instructions(dockerfile):
         if word == "FROM":

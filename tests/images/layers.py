@@ -184,7 +184,7 @@ class _Stream(io.RawIOBase):
 
 
 class _Hashing:
-    """A reader that knows the digest of what went through it."""
+    """A reader that computes the digest of the bytes that it returned."""
 
     def __init__(self, source: Any) -> None:
         self._source, self.digest = source, hashlib.sha256()
@@ -197,7 +197,7 @@ class _Hashing:
 
 @cache
 def _scanner() -> str:
-    """The digest of what decides how a layer is judged: with other rules, what is remembered is not an answer."""
+    """Return the digest of the rules for layers: cached results of other rules are not used."""
     total = hashlib.sha256()
     for name in ("layers.py", "leaks.py", "entries.py", "published_keys.toml"):
         total.update(Path(__file__).with_name(name).read_bytes())

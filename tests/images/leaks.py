@@ -92,6 +92,6 @@ def secret_variable(name: str, value: str) -> bool:
 
 
 def secrets_in_command(command: str) -> list[str]:
-    """Names of what looks secret in one line of an image's history."""
+    """Return the names of apparent secrets in one line of an image's history."""
     names = [name for name, value in _ASSIGNMENT.findall(command) if secret_variable(name, value.strip("\"'"))]
     return names or (["a token or a password in an address"] if secret_text(command) else [])

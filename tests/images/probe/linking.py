@@ -78,7 +78,7 @@ def ask_side_by_side(loader: str, files: list[str], library_path: str | None) ->
 
 
 def missing(loader: str, lines: dict[str, str]) -> dict[str, list[str]]:
-    """Each file that misses something, with what."""
+    """Return each file that lacks a library or a version, with the missing names."""
     answers = {}
     for path, text in lines.items():
         names = sorted({name or f"{version} of {owner}" for name, version, owner in MISSING.findall(text)})
@@ -90,7 +90,7 @@ def missing(loader: str, lines: dict[str, str]) -> dict[str, list[str]]:
 
 
 def swayed(lines: dict[str, str], folders: list[str]) -> list[str]:
-    """The files that LD_LIBRARY_PATH can make a difference to: they use a name that stands in one of its folders."""
+    """Return the files that LD_LIBRARY_PATH can affect: they use a name that one of its folders holds."""
     names = {name for folder in folders for name in os.listdir(folder)}
     return [path for path, text in lines.items() if names & set(USED.findall(text))]
 
