@@ -90,7 +90,7 @@ def missing(loader: str, lines: dict[str, str]) -> dict[str, list[str]]:
 
 
 def swayed(lines: dict[str, str], folders: list[str]) -> list[str]:
-    """Return the files that LD_LIBRARY_PATH can affect: they use a name that one of its folders holds."""
+    """Return the files that LD_LIBRARY_PATH can affect: they use a name in its folders."""
     names = {name for folder in folders for name in os.listdir(folder)}
     return [path for path, text in lines.items() if names & set(USED.findall(text))]
 
