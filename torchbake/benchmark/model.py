@@ -150,9 +150,8 @@ def load_plan(path: Path, *, places: bool = True, variables: Mapping[str, Any] |
 
 def validate_plan(document: Document) -> Plan:
     """Return the plan of a document. Raise PlanError with every problem."""
-    if not isinstance(document.data, dict):
-        what = "is empty" if document.data is None else "is not a mapping of keys"
-        raise PlanError(f"{document.path}:1: {what}.", hint="It needs at least: models, and images or hosts.")
+    if document.shape_problem:
+        raise PlanError(document.shape_problem, hint="It needs at least: models, and images or hosts.")
     try:
         plan = Plan.model_validate(document.data)
     except ValidationError as error:
@@ -176,8 +175,8 @@ def with_variables(document: Document, variables: Mapping[str, Any]) -> Document
     used = {*references(rest), *references(own), *references({**variables})}
     if idle := [name for name in variables if name not in used]:
         raise UsageError(f"-P {idle[0]} changes nothing: {document.path} has no ${{{idle[0]}}}.", hint="Correct it.")
-    kept_items = {"variables": document.data["variables"]} if "variables" in document.data else {}
-    return replace(document, data={**filled, **kept_items})
+    own_variables = {"variables": document.data["variables"]} if "variables" in document.data else {}
+    return replace(document, data={**filled, **own_variables})
 
 
 def _repeated_flags(at: Location, settings: ExperimentSettings) -> Iterator[tuple[Location, str]]:

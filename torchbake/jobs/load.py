@@ -32,11 +32,8 @@ def read_job(text: str, path: Path) -> tuple[Job, Document]:
 
 def validate_job(document: Document) -> Job:
     """Return the job of a document, after the cross-checks of its keys. Raises JobError."""
-    if not isinstance(document.data, dict):
-        state = "is empty" if document.data is None else "is not a mapping of keys"
-        raise JobError(
-            f"{document.path}:1: {state}.", hint="It needs at least: name, image, and script, module or command."
-        )
+    if document.shape_problem:
+        raise JobError(document.shape_problem, hint="It needs at least: name, image, and script, module or command.")
     try:
         job = Job.model_validate(document.data)
     except ValidationError as error:

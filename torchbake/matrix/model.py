@@ -257,11 +257,8 @@ def load_matrix(path: Path) -> tuple[Matrix, Document]:
 
 def validate_matrix(document: Document) -> Matrix:
     """Return the model of a document. Raises MatrixError."""
-    if not isinstance(document.data, dict):
-        state = "is empty" if document.data is None else "is not a mapping of keys"
-        raise MatrixError(
-            f"{document.path}:1: {state}.", hint="It needs at least: repository, bases, flavors, rows and tags."
-        )
+    if document.shape_problem:
+        raise MatrixError(document.shape_problem, hint="It needs at least: repository, bases, flavors, rows and tags.")
     try:
         return Matrix.model_validate(document.data)
     except ValidationError as error:

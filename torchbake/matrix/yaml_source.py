@@ -31,6 +31,13 @@ class Document:
     data: Any
     lines: dict[Location, int]
 
+    @property
+    def shape_problem(self) -> str:
+        """Why the file is not a mapping of keys, as a sentence with its place; empty if it is one."""
+        if isinstance(self.data, dict):
+            return ""
+        return f"{self.path}:1: {'is empty' if self.data is None else 'is not a mapping of keys'}."
+
     def line(self, location: Location) -> int:
         """Return the line of ``location``, or of its nearest parent in the file."""
         while location and location not in self.lines:
