@@ -74,8 +74,8 @@ def why_build(job: BuildJob, image: EngineImage | None, *, force: bool, place: s
         return f"not in {place}"
     if force:
         return "asked for with --no-cache or --pull"
-    known_value = image.labels.get(INPUTS)
-    return "" if known_value == job.inputs else "its inputs changed"
+    label = image.labels.get(INPUTS)
+    return "" if label == job.inputs else "its inputs changed"
 
 
 def build_error(results: Sequence[BuildResult]) -> TorchbakeError | None:

@@ -108,11 +108,11 @@ def fetch_wheel(
     It is read once and removed. So if there is enough memory, it is kept in memory, and ``target`` is a link to it.
     Raises BuildError if it cannot be fetched or has another hash, and KeyboardInterrupt once ``stopping`` is set.
     """
-    with contextlib.ExitStack() as kept_value:
+    with contextlib.ExitStack() as stack:
 
         def new_file(size: int) -> IO[bytes]:
             target.unlink(missing_ok=True)
-            return kept_value.enter_context(_new_file(target, size, spare))
+            return stack.enter_context(_new_file(target, size, spare))
 
         if archive.file:  # the hash in an index's page may be the hash of an older file
             path, digest = archive.file, file_digest(archive.file)

@@ -44,8 +44,8 @@ class WheelRecords:
 
     def find(self, pin: Pin, python: str) -> Hashes | None:
         """Find the hashes of a pin's wheel for an image's ``python``; None if its RECORD is not kept."""
-        kept_items = [record for digest in pin.hashes if (record := self._read(digest))]
-        ranked = [(rank, files) for name, files in kept_items if (rank := rank_of(name, pin, python)) is not None]
+        records = [record for digest in pin.hashes if (record := self._read(digest))]
+        ranked = [(rank, files) for name, files in records if (rank := rank_of(name, pin, python)) is not None]
         return max(ranked, key=lambda one: one[0])[1] if ranked else None
 
     def find_or_fetch(
@@ -72,8 +72,8 @@ class WheelRecords:
 
     def _read(self, digest: str) -> tuple[str, Hashes] | None:
         try:
-            kept_value = json.loads(self._path(digest).read_text())
-            return str(kept_value["wheel"]), {str(name): str(hashed) for name, hashed in kept_value["files"].items()}
+            entry = json.loads(self._path(digest).read_text())
+            return str(entry["wheel"]), {str(name): str(hashed) for name, hashed in entry["files"].items()}
         except (OSError, ValueError, LookupError, TypeError, AttributeError):  # not there, or damaged
             return None
 

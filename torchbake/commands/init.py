@@ -62,19 +62,19 @@ def run(args: Arguments) -> int:
 
 def _files(args: Arguments, folder: Path) -> dict[str, str]:
     """Return the files of a new repository by name. Raises UsageError for options that make no valid matrix."""
-    known_value = version()
+    own_version = version()
     plain = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
     files = {
         "matrix.yaml": _matrix(args.repository or f"{plain or 'images'}/pytorch", _choices(args)),
         "matrix.schema.json": editor_schema(Matrix),
-        "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), known_value),
+        "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), own_version),
         ".gitattributes": (_TEMPLATES / "gitattributes").read_text(encoding="utf-8"),
         ".gitignore": (_TEMPLATES / "gitignore").read_text(encoding="utf-8"),
     }
-    ci = choice(args.ci, tag(known_value))
-    called = tag(known_value) if ci == "github" else ""
+    ci = choice(args.ci, tag(own_version))
+    called = tag(own_version) if ci == "github" else ""
     for name, source in PIPELINES.get(ci, {}).items():
-        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"), requirement(known_value, "nox"), called)
+        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"), requirement(own_version, "nox"), called)
     return files
 
 

@@ -182,8 +182,8 @@ def _one(due: Due, progress: Board) -> PublishResult:
     name = due.spec.id
     progress.start(name, f"to {due.repository}")
     look = partial(progress.look, name)
-    sent_bytes = _Count(look)
-    result = _attempt(due, lambda candidate: due.publisher.publish(candidate, due.supply, look, sent_bytes.add))
+    count = _Count(look)
+    result = _attempt(due, lambda candidate: due.publisher.publish(candidate, due.supply, look, count.add))
     words = result.problem or (_summary(result.published) if result.published else "")
     progress.end(name, words, good=not result.problem)
     return result
@@ -214,10 +214,10 @@ class _Count:
 
 
 def _summary(publication: Publication) -> str:
-    decision, sent_bytes = publication.decision, publication.transfer
+    decision, transfer = publication.decision, publication.transfer
     words = [f"{_WORDS[decision.action]} as {decision.tag}"]
-    if sent_bytes:
-        words.append(f"{human(sent_bytes.bytes)} of {human(sent_bytes.whole)} sent in {sent_bytes.layers} blobs")
+    if transfer:
+        words.append(f"{human(transfer.bytes)} of {human(transfer.whole)} sent in {transfer.layers} blobs")
     if decision.due:
         words.append(f"{len(decision.due)} tags moved")
     return ", ".join(words)
@@ -271,13 +271,13 @@ def _entry(image: PublishResult, *, dry: bool) -> dict[str, object]:
     entry: dict[str, object] = {"id": image.id, "repository": str(image.repository), "problem": image.problem}
     entry |= {"dry_run": dry, "waived": dict(image.waived)}
     if image.published:
-        sent_bytes = image.published.transfer
+        transfer = image.published.transfer
         entry |= decision_json(image.published.decision) | {"tested": image.published.tested}
         entry["same_image"] = image.published.tested == entry["digest"] or bool(image.published.released_by)
         abilities = image.published.abilities
         entry |= {"registry": asdict(abilities)} if abilities else {}
         entry |= {
-            "sent_bytes": sent_bytes.bytes if sent_bytes else 0,
-            "bytes": sent_bytes.whole if sent_bytes else None,
+            "sent_bytes": transfer.bytes if transfer else 0,
+            "bytes": transfer.whole if transfer else None,
         }
     return entry

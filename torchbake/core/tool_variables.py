@@ -135,12 +135,12 @@ _TOOLS: Mapping[ToolName, _Tool] = {
 
 def inherited_variables(tool: ToolName, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a tool inherits."""
-    known_value = _TOOLS[tool]
-    allowed, reported = _matching(known_value.allowed), _matching(known_value.reported)
+    allowance = _TOOLS[tool]
+    allowed, reported = _matching(allowance.allowed), _matching(allowance.reported)
     return {
         name: value
         for name, value in environ.items()
-        if allowed(name) or (known_value.all_others and not reported(name))
+        if allowed(name) or (allowance.all_others and not reported(name))
     }  # fmt: skip
 
 

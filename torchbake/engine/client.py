@@ -274,12 +274,12 @@ def _why(error: BaseException) -> str:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all its causes, which libraries wrap in many ways."""
-    left, seen_names = [error], set[int]()
+    left, visited = [error], set[int]()
     while left:
         cause = left.pop()
-        if id(cause) in seen_names:
+        if id(cause) in visited:
             continue
-        seen_names.add(id(cause))
+        visited.add(id(cause))
         yield cause
         inner = (*cause.args, cause.__cause__, cause.__context__, getattr(cause, "reason", None))
         left += [part for part in inner if isinstance(part, BaseException)]

@@ -215,21 +215,21 @@ def run_words(labels: Mapping[str, str]) -> list[str]:
 
 def remove(engine: Engine, label: str, value: str) -> int:
     """Remove the containers with their volumes, networks and volumes of a label, and return their number."""
-    client, expected_values = engine.client, {"label": f"{label}={value}"}
+    client, of_cluster = engine.client, {"label": f"{label}={value}"}
     with answering():
-        containers = client.api.containers(all=True, filters=expected_values)
+        containers = client.api.containers(all=True, filters=of_cluster)
         for entry in containers:
             with _ignore_missing():
                 client.api.remove_container(entry["Id"], force=True, v=True)
         # A container that another process is removing still uses its network.
         deadline = time.monotonic() + _REMOVE_SECONDS
-        while containers and client.api.containers(all=True, filters=expected_values) and time.monotonic() < deadline:
+        while containers and client.api.containers(all=True, filters=of_cluster) and time.monotonic() < deadline:
             time.sleep(_LOOK)
-        networks = client.api.networks(filters=expected_values)
+        networks = client.api.networks(filters=of_cluster)
         for entry in networks:
             with _ignore_missing():
                 client.api.remove_network(entry["Id"])
-        volumes = client.api.volumes(filters=expected_values)["Volumes"] or []
+        volumes = client.api.volumes(filters=of_cluster)["Volumes"] or []
         for entry in volumes:
             with _ignore_missing():
                 client.api.remove_volume(entry["Name"])

@@ -60,8 +60,8 @@ def _order(value: Any, node: Node, schema: Node) -> Any:
     if isinstance(value, list):
         return [_order(one, node.get("items", {}), schema) for one in value]
     if isinstance(value, dict):
-        known_value = node.get("properties") or dict.fromkeys(value, _values(node))
-        return {key: _order(value[key], inner, schema) for key, inner in known_value.items() if key in value}
+        known_keys = node.get("properties") or dict.fromkeys(value, _values(node))
+        return {key: _order(value[key], inner, schema) for key, inner in known_keys.items() if key in value}
     return value
 
 

@@ -118,13 +118,13 @@ def select(
     that match none together.
     """
     vocabulary = _Vocabulary(specs, tags)
-    expected_values = [word for word in words if not word.startswith("!")]
+    included = [word for word in words if not word.startswith("!")]
     unwanted = [word[1:] for word in words if word.startswith("!")]
-    for word in (*expected_values, *unwanted):
+    for word in (*included, *unwanted):
         vocabulary.facet(word)
     choices, left_out = [], []
     for spec in specs:
-        reason = _mismatch(spec, expected_values or [ALL], unwanted, vocabulary)
+        reason = _mismatch(spec, included or [ALL], unwanted, vocabulary)
         if reason:
             left_out.append(LeftOut(id=spec.id, reason=reason))
         else:
@@ -137,16 +137,16 @@ def select(
     return Selection(specs=tuple(choices), left_out=tuple(left_out))
 
 
-def _mismatch(spec: Spec, expected_values: list[str], unwanted: list[str], vocabulary: _Vocabulary) -> str | None:
+def _mismatch(spec: Spec, included: list[str], unwanted: list[str], vocabulary: _Vocabulary) -> str | None:
     """Return why an image is not selected; None if it is."""
     for word in unwanted:
         if _matches(spec, word, vocabulary):
             return f"excluded by !{word}"
     if isinstance(spec, InitSpec):
-        is_named = any(_matches(spec, word, vocabulary) for word in expected_values)
+        is_named = any(_matches(spec, word, vocabulary) for word in included)
         return None if is_named else "an init image, not named"
     groups: dict[str, list[str]] = {}
-    for word in expected_values:
+    for word in included:
         if not vocabulary.matches_only_inits(word):
             groups.setdefault(vocabulary.facet(word), []).append(word)
     if not groups:

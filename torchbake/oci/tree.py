@@ -106,9 +106,9 @@ def difference(before: Tree, after: Tree) -> list[Change]:
     lost = before.keys() - after.keys() - {ROOT}
     missing = {path for path in lost if _parent(path) not in lost and after.get(_parent(path), _FOLDER).is_folder}
     above = {folder for path in changed | missing for folder in parents(path) if folder in after}
-    kept_items: list[Change] = [(path, after[path]) for path in changed | above]
+    present: list[Change] = [(path, after[path]) for path in changed | above]
     removed: list[Change] = [(whiteout(path), None) for path in missing]
-    return sorted([*kept_items, *removed], key=lambda change: change[0].split("/"))
+    return sorted([*present, *removed], key=lambda change: change[0].split("/"))
 
 
 def restore(before: Tree, after: Tree, paths: Iterable[str]) -> dict[str, FileNode]:

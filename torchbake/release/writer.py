@@ -43,8 +43,8 @@ class ReleaseWriter:
                 self._sign([shared], tell)
         record = self._record(candidate, decision, parcel.images[0], attached)
         if stored:  # only that record has the time of the release, and the tags before it
-            kept_items = ("state", "released", "rolling", "held_back", "listed")
-            record = record.model_copy(update={name: getattr(stored.record, name) for name in kept_items})
+            constant_fields = ("state", "released", "rolling", "held_back", "listed")
+            record = record.model_copy(update={name: getattr(stored.record, name) for name in constant_fields})
         if stored and self._may_stay(stored, record):
             parts = [record.digest, *attached.values(), stored.digest]
             if not self._signer.skip_reason and not self._signer.holds(self._registry.repository, parts):

@@ -43,10 +43,10 @@ def ignore_file(sources: Collection[str], ignore: DockerIgnore) -> str:
 
     Docker reads it in place of the project's `.dockerignore`, so it includes the lines of that file.
     """
-    kept_items = [f"!{source}" for source in (*FOLDERS, *sources)]
+    allowed = [f"!{source}" for source in (*FOLDERS, *sources)]
     again = [f"!{source}" for source in (*FOLDERS, *filter(ignore.leaves_out, sources))] if ignore.lines else []
     head = "# The files that this folder's Dockerfile copies; rendered with it by torchbake."
-    return "\n".join((head, "*", *kept_items, *ignore.lines, *again, "**/__pycache__")) + "\n"
+    return "\n".join((head, "*", *allowed, *ignore.lines, *again, "**/__pycache__")) + "\n"
 
 
 def _sources(dockerfile: str) -> Iterator[_Source]:

@@ -19,8 +19,8 @@ def stale(path: Path, dockerfile: str) -> dict[Path, str]:
     except RenderError as error:
         raise RenderError(f"{path.parent.name}: {error.message}", hint=error.hint) from None
     ignored = ignore_file(sources, read_ignore(path.parents[2])) if sources else ""
-    expected_values = {path: dockerfile, path.with_name(f"{path.name}.dockerignore"): ignored}
-    return {file: text for file, text in expected_values.items() if on_disk(file) != text}
+    new_texts = {path: dockerfile, path.with_name(f"{path.name}.dockerignore"): ignored}
+    return {file: text for file, text in new_texts.items() if on_disk(file) != text}
 
 
 def write(files: Mapping[Path, str]) -> None:

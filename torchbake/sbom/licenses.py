@@ -47,5 +47,5 @@ def at_once(license_: str) -> tuple[str, ...]:
             yield tree.render()
 
     # A grammar without names is enough, as `expression` has checked the names, and a LicenseRef-… is free.
-    known_value = expression(license_)
-    return tuple(dict.fromkeys(terms(Licensing().parse(known_value)))) if known_value else (license_,)
+    spdx_expression = expression(license_)
+    return tuple(dict.fromkeys(terms(Licensing().parse(spdx_expression)))) if spdx_expression else (license_,)

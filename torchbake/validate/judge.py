@@ -256,18 +256,18 @@ def wrong_labels(promise: Promise, labels: Mapping[str, str], *, newest: bool, i
     """
     if labels.get(ID) != promise.id:
         return [f"{ID} is {labels.get(ID) or 'missing'}, not {promise.id}"]
-    expected_values = {
+    expected_labels = {
         **promise.fixed_labels,
         **(promise.labels if newest else {}),
         **({INPUTS: inputs} if inputs else {}),
     }
     wrong = [
         f"{key} is {labels.get(key) or 'missing'}, not {value}"
-        for key, value in expected_values.items()
+        for key, value in expected_labels.items()
         if labels.get(key) != value
     ]
     if newest and not promise.lock_problem:
-        ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in expected_values)
+        ours = (key for key in labels if key.startswith(f"{LABEL}.") and key not in expected_labels)
         return wrong + [f"{key} is {labels[key]}, and is not promised" for key in ours if key not in (INPUTS, BASE)]
     labelled = {key: labels.get(f"{LABEL}.{key}") for key in promise.versions}
     return wrong + [f"by its labels {sentence}" for sentence in disagreements(promise.versions, labelled)]

@@ -96,8 +96,8 @@ def unlisted(revision: Revision, again: str) -> Problem | None:
         return NO_RECORD
     if isinstance(listed, Problem):
         return listed
-    expected_values = {**record.attached, RECORD: revision.attachments.get(RECORD, Attachment()).digest or ""}
-    missing = [f"{name} ({short(digest)})" for name, digest in expected_values.items() if digest not in ("", *listed)]
+    recorded_digests = {**record.attached, RECORD: revision.attachments.get(RECORD, Attachment()).digest or ""}
+    missing = [f"{name} ({short(digest)})" for name, digest in recorded_digests.items() if digest not in ("", *listed)]
     if not missing:
         return None
     if not record.listed:  # None in records of earlier versions, which kept no list if the registry has none

@@ -227,8 +227,8 @@ def count_gpus(env: Mapping[str, str]) -> int:
     if choice is None:
         return count
     # CUDA stops reading at the first invalid number: -1 hides all GPUs.
-    seen_value = itertools.takewhile(lambda word: word and word[0] != "-", (word.strip() for word in choice.split(",")))
-    return min(count, len(list(seen_value)))
+    leading = itertools.takewhile(lambda word: word and word[0] != "-", (word.strip() for word in choice.split(",")))
+    return min(count, len(list(leading)))
 
 
 def _summary(contract: Contract) -> str:

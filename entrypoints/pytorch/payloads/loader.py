@@ -70,13 +70,13 @@ class _Deadly(Dataset[int]):
 
 
 def _every_sample_once(loader: "DataLoader[dict[str, Any]]") -> None:
-    seen_names: list[int] = []
+    numbers: list[int] = []
     makers: set[int] = set()
     for batch in loader:
-        seen_names += batch["x"][:, 0].tolist()
+        numbers += batch["x"][:, 0].tolist()
         makers |= set(batch["process"].tolist())
         expect(bool((batch["x"][:, 1] == batch["x"][:, 0] ** 2).all()), "a sample is not what the worker made")
-    expect(seen_names == list(range(_COUNT)), "samples are missing, doubled, or out of order")
+    expect(numbers == list(range(_COUNT)), "samples are missing, doubled, or out of order")
     expect(os.getpid() not in makers, "samples were made in the parent, not in workers")
     expected = loader.num_workers
     expect(len(makers) == expected, f"{len(makers)} workers made the samples, not {expected}")
@@ -118,8 +118,8 @@ def _pin(device: torch.device) -> None:
     if device.type != "cuda":
         raise NotRun("pinned memory is for copies to a GPU, and this is the cpu")
     loader = DataLoader(_Squares(), batch_size=8, num_workers=2, pin_memory=True, timeout=_SECONDS)
-    seen_names: list[int] = []
+    numbers: list[int] = []
     for batch in loader:
         expect(batch["x"].is_pinned(), "pin_memory=True gave memory that is not pinned")
-        seen_names += expect_on(batch["x"].to(device, non_blocking=True), device)[:, 0].tolist()
-    expect(seen_names == list(range(_COUNT)), "samples changed on their way to the GPU")
+        numbers += expect_on(batch["x"].to(device, non_blocking=True), device)[:, 0].tolist()
+    expect(numbers == list(range(_COUNT)), "samples changed on their way to the GPU")

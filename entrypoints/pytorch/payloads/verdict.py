@@ -63,10 +63,10 @@ class PayloadVerdict:
 
 def outcome_of_all(outcomes: Iterable[PayloadOutcome]) -> PayloadOutcome:
     """Return failed if any payload failed, else passed if any passed, else not-run."""
-    seen_names = set(outcomes)
-    if PayloadOutcome.FAILED in seen_names:
+    kinds = set(outcomes)
+    if PayloadOutcome.FAILED in kinds:
         return PayloadOutcome.FAILED
-    return PayloadOutcome.PASSED if PayloadOutcome.PASSED in seen_names else PayloadOutcome.NOT_RUN
+    return PayloadOutcome.PASSED if PayloadOutcome.PASSED in kinds else PayloadOutcome.NOT_RUN
 
 
 def one_line(error: BaseException) -> str:

@@ -56,11 +56,11 @@ def _tell(result: dict[str, Any], rank: int) -> None:
 
 def _wrong_flag(settings: BenchSettings) -> str:
     """Return the reason why --local_rank or --num_gpus contradicts the launcher; empty if they agree."""
-    own, known_value = settings.local_rank, os.environ.get("LOCAL_RANK")
+    own, variable = settings.local_rank, os.environ.get("LOCAL_RANK")
     is_rank, count = "RANK" in os.environ, settings.num_gpus
-    if own is not None and known_value not in (None, str(own)):
-        return f"--local_rank is {own}, and the launcher says LOCAL_RANK={known_value}: leave the flag out."
-    if own is not None and known_value is None and not is_rank and count > 1:
+    if own is not None and variable not in (None, str(own)):
+        return f"--local_rank is {own}, and the launcher says LOCAL_RANK={variable}: leave the flag out."
+    if own is not None and variable is None and not is_rank and count > 1:
         return f"--local_rank is for one process, and --num_gpus {count} starts several: leave one out."
     local = os.environ.get("LOCAL_WORLD_SIZE", "1")
     if not is_rank or "num_gpus" not in settings.explicit or str(count or 1) == local:

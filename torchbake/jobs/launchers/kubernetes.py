@@ -112,8 +112,8 @@ def code_of(jobs: Sequence[dict[str, Any]], pods: Sequence[dict[str, Any]]) -> i
     if any(end.get("reason") == "DeadlineExceeded" for end in failed):
         return TIMED_OUT
     # The cluster marks a pod of a lost node for deletion, so it no longer counts as running.
-    kept_items = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    if any("running" in status["state"] for pod in kept_items for status in _containers(pod)):
+    living = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    if any("running" in status["state"] for pod in living for status in _containers(pod)):
         return None
     statuses = [status for pod in pods for status in _containers(pod)]
     codes = [status["state"].get("terminated", {}).get("exitCode", 0) for status in statuses]

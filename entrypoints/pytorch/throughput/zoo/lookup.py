@@ -23,11 +23,11 @@ def load(name: str) -> ModelEntry:
     """
     if name.endswith(".py") or ".py:" in name:
         return _own(name)
-    known_value = name.replace("-", "_")
+    module_name = name.replace("-", "_")
     for entry in ENTRIES:
-        if entry.name == known_value:
+        if entry.name == module_name:
             return entry
-    near = difflib.get_close_matches(known_value, names(), 1)
+    near = difflib.get_close_matches(module_name, names(), 1)
     hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names())}."
     raise ModelError(f"There is no model {name!r}. {hint} A class of your own is given as mine.py:Net.")
 
