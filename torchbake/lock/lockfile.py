@@ -16,8 +16,10 @@ from torchbake.errors import LockError
 from torchbake.lock.companions import COMPANIONS, companions
 from torchbake.ui.command import Command
 
-LayerName: TypeAlias = Literal["nvidia", "torch", "site", "devel"]
+LayerName: TypeAlias = Literal["nvidia", "torch", "heavy", "site", "devel"]
 LAYERS: tuple[LayerName, ...] = get_args(LayerName)
+_BUILD = "build"  # the section of wheels that build a project's packages; no image has them
+_OPTIONAL = ("heavy", _BUILD)  # sections that a lock has only if they have pins
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s\\;]+)")
 _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
@@ -37,10 +39,16 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """All wheels of an image by layer, and the inputs they were locked from."""
+    """All wheels of an image by layer, and the inputs they were locked from.
+
+    ``packages`` are the folders of a project's own packages, relative to the project, and ``build`` are the wheels that
+    build them, which no image has.
+    """
 
     inputs: str
     layers: Mapping[LayerName, tuple[Pin, ...]]
+    packages: tuple[str, ...] = ()
+    build: tuple[Pin, ...] = ()
 
     @property
     def pins(self) -> dict[str, Pin]:
@@ -98,8 +106,8 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
     return tuple(pins)
 
 
-def assign_layers(pins: Iterable[Pin]) -> dict[LayerName, tuple[Pin, ...]]:
-    """Assign each wheel to a layer.
+def assign_layers(pins: Iterable[Pin], heavy: Collection[str] = ()) -> dict[LayerName, tuple[Pin, ...]]:
+    """Assign each wheel to a layer; ``heavy`` are the names of large wheels, which get a layer each.
 
     All images with the same NVIDIA libraries of torch share their layers. NVIDIA wheels that only the row requires
     (nvcc) are in ``devel``, so that images without them still share the others.
@@ -108,7 +116,8 @@ def assign_layers(pins: Iterable[Pin]) -> dict[LayerName, tuple[Pin, ...]]:
     needs = needed_by({"torch"}, pins)
     layers: dict[LayerName, list[Pin]] = {layer: [] for layer in LAYERS}
     for pin in sorted(pins, key=lambda pin: pin.name):
-        layers[_layer(pin, needs)].append(pin)
+        layer = _layer(pin, needs)
+        layers["heavy" if layer == "site" and pin.name in heavy else layer].append(pin)
     return {layer: tuple(layer_pins) for layer, layer_pins in layers.items()}
 
 
@@ -117,10 +126,13 @@ def format_lock(lock: Lock) -> str:
     lines = [
         "# Locked by torchbake; `nox -s lock` makes it anew. pip and uv install it as it is.",
         f"# inputs: {lock.inputs}",
+        *([f"# packages: {' '.join(lock.packages)}"] if lock.packages else []),
     ]
-    for layer in LAYERS:
+    for layer, pins in {**lock.layers, _BUILD: lock.build}.items():
+        if layer in _OPTIONAL and not pins:
+            continue
         lines += ["#", f"# --- layer {layer}"]
-        for pin in lock.layers[layer]:
+        for pin in pins:
             lines.append(" \\\n".join([_exactly(pin), *(f"    --hash={digest}" for digest in pin.hashes)]))
             lines += [f"    # via {name}" for name in pin.via]
     return "\n".join(lines) + "\n"
@@ -133,12 +145,18 @@ def _exactly(pin: Pin) -> str:
 def parse_lock(text: str, name: str) -> Lock:
     """Parse a lock. Raises LockError if torchbake did not write exactly this text; ``name`` is for the message."""
     inputs = re.search(r"^# inputs: (.*)$", text, flags=re.MULTILINE)
-    layers: dict[LayerName, tuple[Pin, ...]] = dict.fromkeys(LAYERS, ())
-    for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]:
-        match = _SECTION.match(section)
-        if match and match[1] in LAYERS:
-            layers[match[1]] = parse_pins(section)
-    lock = Lock(inputs=inputs[1] if inputs else "", layers=layers)
+    packages = re.search(r"^# packages: (.*)$", text, flags=re.MULTILINE)
+    sections = {
+        match[1]: parse_pins(section)
+        for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]
+        if (match := _SECTION.match(section))
+    }
+    lock = Lock(
+        inputs=inputs[1] if inputs else "",
+        layers={layer: sections.get(layer, ()) for layer in LAYERS},
+        packages=tuple(packages[1].split()) if packages else (),
+        build=sections.get(_BUILD, ()),
+    )
     damage = _damage(text, lock)
     if damage:
         raise LockError(f"{name}: {damage}.", hint=f"Make it again: {Command('lock', 'ID')}.")
@@ -161,10 +179,12 @@ def read_lock_text(path: Path, selector: str) -> str:
 def _damage(text: str, lock: Lock) -> str:
     if not lock.inputs or not lock.pins:
         return "torchbake did not write it"
-    unhashed = [pin.name for pin in lock.pins.values() if not pin.hashes]
+    unhashed = [pin.name for pin in (*lock.pins.values(), *lock.build) if not pin.hashes]
     if unhashed:
         return f"{unhashed[0]} has no hash"
-    whole = re.findall(_SECTION, text) == list(LAYERS) and text.endswith("\n") and not text.endswith("\\\n")
+    required = [layer for layer in LAYERS if layer not in _OPTIONAL]
+    sections = [name for name in re.findall(_SECTION, text) if name not in _OPTIONAL]
+    whole = sections == required and text.endswith("\n") and not text.endswith("\\\n")
     return _foreign(text, lock) if whole else "it is not whole: its end, or a layer, is missing"
 
 
@@ -179,12 +199,13 @@ def _foreign(text: str, lock: Lock) -> str:
         number, (line, _) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
         return f"line {number} was not written by torchbake: {line!r}"
     pins = [pin for layer in LAYERS for pin in lock.layers[layer]]
-    odd = [pin for pin in pins if not _is_version(pin.version)]
+    odd = [pin for pin in (*pins, *lock.build) if not _is_version(pin.version)]
     if odd:
         return f"{odd[0].name} has no version but {odd[0].version!r}"
     if len(lock.pins) != len(pins):
         return "it has a package twice"
-    return "" if assign_layers(pins) == lock.layers else "a package is in a layer where it does not belong"
+    heavy = {pin.name for pin in lock.layers["heavy"]}
+    return "" if assign_layers(pins, heavy) == lock.layers else "a package is in a layer where it does not belong"
 
 
 def _is_version(text: str) -> bool:

@@ -28,6 +28,11 @@ def beside(text: str) -> str:
     return text
 
 
+def project_folder(text: str) -> str:
+    """Check the folder of a project: "." for the matrix's folder, or a path below it."""
+    return text if text == "." else beside(text.rstrip("/"))
+
+
 def certificate(text: str) -> str:
     if text.endswith("/"):
         raise ValueError(f"{text!r} is a folder; name each certificate")

@@ -11,7 +11,7 @@ from torchbake.matrix.additions import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.field_types import Packages
 from torchbake.matrix.model import Exclude, ImageAddition, Matrix, Row
 from torchbake.matrix.problems import problems
-from torchbake.matrix.spec import Additions, BaseSpec, ImageSpec, InitSpec, Spec
+from torchbake.matrix.spec import Additions, BaseSpec, ImageSpec, InitSpec, ProjectSpec, Spec
 from torchbake.matrix.wheel_indexes import most_exact
 from torchbake.matrix.yaml_source import Document, Location
 
@@ -103,6 +103,7 @@ class _Expander:
             indexes=most_exact(acc, row.indexes if {*acc.names} & row.indexes.keys() else self.matrix.indexes),
             waivers=tuple({**kind.waive, **row.waive}.items()),
             own=add(Additions(), (defaults, kind, row)),
+            project=ProjectSpec(**row.project.model_dump()) if row.project else None,
             repository=self.matrix.repository,
             source=self.matrix.source,
             licenses=self.matrix.licenses,

@@ -165,3 +165,25 @@ Who = Annotated[
         Account(), description="the user of images, in place of torch, 1001", examples=[{"uid": 2000, "name": "jovyan"}]
     ),
 ]
+
+
+class Project(Model):
+    """A project whose lock is taken as it is, in place of resolving packages for the row."""
+
+    folder: Annotated[str, AfterValidator(added_paths.project_folder)] = Field(
+        description="the project's folder, below or equal to the matrix's folder", examples=["trainer", "."]
+    )
+    lock: Annotated[str, AfterValidator(added_paths.beside)] = Field(
+        "uv.lock",
+        description="its lock, relative to `folder`: uv.lock, pylock.toml (PEP 751), a requirements file, or "
+        "pyproject.toml if nothing is locked",
+        examples=["requirements.txt"],
+    )
+    groups: Names | tuple[()] = Field((), description="dependency groups for the image", examples=[["serve"]])
+    extras: Names | tuple[()] = Field((), description="extras of the project for the image", examples=[["cu128"]])
+    files: tuple[Annotated[str, AfterValidator(added_paths.beside)], ...] = Field(
+        (),
+        description="files and folders of the project for the image, relative to `folder`; a folder's path ends in a "
+        "slash. A project with a build system is built of them and installed; others are copied to /app",
+        examples=[["pyproject.toml", "README.md", "src/"]],
+    )

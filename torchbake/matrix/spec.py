@@ -90,6 +90,27 @@ class Additions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProjectSpec:
+    """A project whose lock decides the wheels of an image.
+
+    ``folder`` is relative to the matrix's folder. The paths ``lock`` (``uv.lock``, ``pylock.toml``, a requirements file,
+    or ``pyproject.toml`` if nothing is locked) and ``files``, which the image's own layer is made of, are relative to
+    it. ``groups`` and ``extras`` are those of ``pyproject.toml`` that the image gets.
+    """
+
+    folder: str
+    lock: str
+    groups: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @property
+    def lock_path(self) -> str:
+        """The path of the lock below the matrix's folder."""
+        return self.lock if self.folder == "." else f"{self.folder}/{self.lock}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageSpec:
     """A PyTorch image.
 
@@ -97,7 +118,7 @@ class ImageSpec:
     Each image of the matrix has the packages of ``apt_of_all``, which are installed below the wheels, and of
     ``pip_of_all``, which are in a layer that many images share.
     If ``constraints`` is true, pip and uv in the image keep torch. ``indexes`` have wheels of its accelerator.
-    ``waivers`` are checks that it may fail, each with the reason.
+    ``waivers`` are checks that it may fail, each with the reason. With a ``project``, its lock decides all wheels.
     """
 
     torch: str
@@ -115,6 +136,7 @@ class ImageSpec:
     indexes: tuple[str, ...] = ()
     waivers: tuple[tuple[str, str], ...] = ()
     own: Additions = Additions()
+    project: ProjectSpec | None = None
     repository: str
     source: str
     licenses: str
