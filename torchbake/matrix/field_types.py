@@ -171,7 +171,7 @@ class Project(Model):
     """A project whose lock is taken as it is, in place of resolving packages for the row."""
 
     folder: Annotated[str, AfterValidator(added_paths.project_folder)] = Field(
-        description="the project's folder, below or equal to the matrix's folder", examples=["trainer", "."]
+        ".", description="the project's folder, below or equal to the matrix's folder", examples=["trainer", "."]
     )
     lock: Annotated[str, AfterValidator(added_paths.beside)] = Field(
         "uv.lock",

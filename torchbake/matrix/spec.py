@@ -93,9 +93,9 @@ class Additions:
 class ProjectSpec:
     """A project whose lock decides the wheels of an image.
 
-    ``folder`` is relative to the matrix's folder. The paths ``lock`` (``uv.lock``, ``pylock.toml``, a requirements file,
-    or ``pyproject.toml`` if nothing is locked) and ``files``, which the image's own layer is made of, are relative to
-    it. ``groups`` and ``extras`` are those of ``pyproject.toml`` that the image gets.
+    ``folder`` is relative to the matrix's folder. The paths ``lock`` (``uv.lock``, ``pylock.toml``, a requirements
+    file, or ``pyproject.toml`` if nothing is locked) and ``files``, which the image's own layer is made of, are
+    relative to it. ``groups`` and ``extras`` are those of ``pyproject.toml`` that the image gets.
     """
 
     folder: str
