@@ -167,7 +167,7 @@ Who = Annotated[
 ]
 
 
-class Project(Model):
+class RowProject(Model):
     """A project whose lock is taken as it is, in place of resolving packages for the row."""
 
     folder: Annotated[str, AfterValidator(added_paths.project_folder)] = Field(

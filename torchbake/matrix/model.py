@@ -109,7 +109,7 @@ class Row(Model):
     packages: Packages = Field(
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
     )
-    project: fields.Project | None = Field(
+    project: fields.RowProject | None = Field(
         None,
         description="a project whose lock decides all wheels of the row's images",
         examples=[{"folder": "trainer", "extras": ["cu128"], "files": ["pyproject.toml", "src/"]}],
