@@ -7,25 +7,17 @@ folder for each layer.
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
 
-from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from torchbake.core.digest import digest, file_digest
 from torchbake.core.files import replacing
 from torchbake.lock.lockfile import Pin
-from torchbake.lock.uv import PLATFORM
-
-# The platforms that locks are made for, the newest C library first, and their names before PEP 600.
-_OLDEST = int(PLATFORM.rpartition("_")[2])
-_BEFORE = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
-_NAMES = [(f"manylinux_2_{minor}_x86_64", _BEFORE.get(minor)) for minor in range(_OLDEST, 4, -1)]
-PLATFORMS = (*(name for names in _NAMES for name in names if name), "linux_x86_64")
+from torchbake.lock.wheel_tags import wheel_tags
 
 Rank: TypeAlias = tuple[int, tuple[()] | tuple[int, str]]  # by its tags, and its build
 
@@ -90,21 +82,9 @@ def rank_of(filename: str, pin: Pin, python: str) -> Rank | None:
         pinned_version = Version(pin.version)
     except (InvalidWheelFilename, InvalidVersion):
         return None
-    order = _tags_of(python)
+    order = wheel_tags(python)
     places = [order[tag] for tag in tags if tag in order]
     return (-min(places), build) if places and (name, version) == (pin.name, pinned_version) else None
-
-
-@cache
-def _tags_of(python: str) -> Mapping[Tag, int]:
-    """Return the tags of wheels for an image's CPython, with their places in pip's order of preference."""
-    version = [int(part) for part in python.split(".")]
-    interpreter = f"cp{python.replace('.', '')}"
-    tags = (
-        *cpython_tags(version, [interpreter], PLATFORMS),
-        *compatible_tags(version, interpreter, PLATFORMS),
-    )
-    return {tag: place for place, tag in enumerate(tags)}
 
 
 def _link(source: Path, target: Path) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from torchbake.build.wheelhouse import PLATFORMS, stage_wheels
+from torchbake.build.wheelhouse import stage_wheels
 from torchbake.errors import HostError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Lock, Pin
+from torchbake.lock.wheel_tags import PLATFORMS
 from torchbake.matrix.spec import ImageSpec
 from torchbake.ui.tool_environment import environment_of
 

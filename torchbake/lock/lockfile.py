@@ -128,7 +128,8 @@ def format_lock(lock: Lock) -> str:
         f"# inputs: {lock.inputs}",
         *([f"# packages: {' '.join(lock.packages)}"] if lock.packages else []),
     ]
-    for layer, pins in {**lock.layers, _BUILD: lock.build}.items():
+    sections: dict[str, tuple[Pin, ...]] = {**lock.layers, _BUILD: lock.build}
+    for layer, pins in sections.items():
         if layer in _OPTIONAL and not pins:
             continue
         lines += ["#", f"# --- layer {layer}"]

@@ -1,0 +1,93 @@
+"""The packages of a project's lock for one Python on x86_64 Linux."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wheel:
+    """A wheel of an index that fits the Python; ``url`` is its address in the lock, empty if the lock has none."""
+
+    filename: str
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sdist:
+    """A source distribution of an index; no wheel of the version fits."""
+
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Git:
+    """A commit of a git repository; ``subdirectory`` is the package's folder in it."""
+
+    url: str
+    commit: str
+    subdirectory: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """A wheel or a source archive by its address, or by its path relative to the project's folder."""
+
+    url: str
+    subdirectory: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """A folder with a package's source, relative to the project's folder; "." for the project itself."""
+
+    path: str
+    editable: bool = False
+
+
+Source: TypeAlias = Wheel | Sdist | Git | Archive | Folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectPackage:
+    """One package of a project's lock.
+
+    ``version`` is empty if the lock has none, as for folders. ``hashes`` (``sha256:…``) are all of the lock, sorted.
+    ``via`` are the packages of the lock that require it; empty if only the project does. ``index`` is the address of
+    its index without a login, or empty. ``size`` is that of the fitting wheel in bytes, 0 if unknown.
+    """
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+    via: tuple[str, ...] = ()
+    index: str = ""
+    size: int = 0
+    source: Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectLock:
+    """The packages of a project's lock for one Python on x86_64 Linux, sorted by name.
+
+    ``path`` is the lock's path relative to the matrix's folder, for messages, and ``lines`` are the lines of packages
+    and of ``requires-python`` in it. ``requires_python`` is a specifier such as ``>=3.11``, or empty.
+    """
+
+    path: str
+    packages: tuple[ProjectPackage, ...]
+    requires_python: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def by_name(self) -> dict[str, ProjectPackage]:
+        return {package.name: package for package in self.packages}
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders of the project's own packages, relative to the project, sorted."""
+        return tuple(sorted(each.source.path for each in self.packages if isinstance(each.source, Folder)))
+
+    def place(self, name: str) -> str:
+        """Return the lock's path with the line of a package (``trainer/uv.lock:340``); without it if unknown."""
+        return f"{self.path}:{self.lines[name]}" if name in self.lines else self.path
