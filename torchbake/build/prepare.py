@@ -18,12 +18,13 @@ from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, TorchbakeError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
-from torchbake.lock.image_lock import find_lock, format_checked, lock_path, lock_text, make_lock, read_lock
+from torchbake.lock.image_lock import find_lock, format_checked, lock_path, lock_text
 from torchbake.lock.lockfile import Lock, Pin
 from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.projects.lock import lock_image, read_or_explain
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.render.rendered_files import stale, write
@@ -114,14 +115,14 @@ class ImagePreparation:
         if not isinstance(spec, ImageSpec):
             return None
         try:
-            return read_lock(self.project.root, spec)
+            return read_or_explain(self.project.root, spec)
         except LockError:
             if self.locked:
                 raise
         path = lock_path(self.project.root, spec)
         self.say(f"{spec.id}: its lock is missing or out of date; locking")
         previous = lock_text(self.project.root, spec)
-        lock = make_lock(spec, self.pip, previous=previous)
+        lock = lock_image(self.project.root, spec, self.pip, previous=previous)
         for odd in odd_versions(spec, lock, self.pip, previous):
             self.say(f"{spec.id}: {odd}")
         if not self.dry_run:

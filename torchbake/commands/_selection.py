@@ -6,12 +6,12 @@ from pathlib import Path
 
 from torchbake.core.files import read_text
 from torchbake.errors import UsageError
-from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import Selection, select
 from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
 from torchbake.oci.reference import Repository, parse_registry
+from torchbake.projects.lock import read_or_explain
 
 
 def load_selection(
@@ -71,7 +71,7 @@ def _catalogue(specs: Sequence[Spec], *, most: int = 40) -> str:
 
 def lock_of(project: Project, spec: Spec) -> Lock | None:
     """Read the lock of an image; None for an init image. Raises LockError."""
-    return find_lock(project.root, spec)
+    return read_or_explain(project.root, spec) if isinstance(spec, ImageSpec) else None
 
 
 def repository_of(registry: str, spec: Spec) -> Repository:

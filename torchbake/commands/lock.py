@@ -10,11 +10,12 @@ from torchbake.core.files import write_text
 from torchbake.errors import LockError, TorchbakeError, UsageError
 from torchbake.hostconfig.pip_config import PipConfig, read_pip_config
 from torchbake.lock.builder_lock import check_builder_online, make_builder_lock, read_builder_lock
-from torchbake.lock.image_lock import check_online, format_checked, lock_path, make_lock, read_lock
+from torchbake.lock.image_lock import format_checked, lock_path
 from torchbake.lock.lockfile import read_lock_text
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
+from torchbake.projects.lock import check_online, lock_image, read_or_explain
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 
@@ -50,9 +51,9 @@ def _check(project: Project, specs: list[ImageSpec], config: PipConfig | None) -
     """Check locks, with a ``config`` also against the package indexes. Raises LockError."""
 
     def check(spec: ImageSpec) -> str:
-        lock = read_lock(project.root, spec)
+        lock = read_or_explain(project.root, spec)
         if config:
-            check_online(spec, lock, config)
+            check_online(project.root, spec, lock, config)
         return summary(spec, lock)
 
     _each(specs, check)
@@ -78,7 +79,7 @@ def _each(specs: list[ImageSpec], work: Callable[[ImageSpec], str]) -> None:
 def _lock(project: Project, spec: ImageSpec, config: PipConfig, *, upgrade: bool) -> str:
     path = lock_path(project.root, spec)
     previous = read_lock_text(path, spec.id) if path.exists() else ""
-    lock = make_lock(spec, config, previous=previous, upgrade=upgrade)
+    lock = lock_image(project.root, spec, config, previous=previous, upgrade=upgrade)
     for odd in odd_versions(spec, lock, config, "" if upgrade else previous):
         console.say(f"{spec.id}: {odd}", style="yellow")
     text = format_checked(spec, lock)

@@ -8,6 +8,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.lock.agreement import check_agreement, requirements_of
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, read_lock_text
+from torchbake.lock.project_inputs import project_digest
 from torchbake.lock.uv import PLATFORM, UvRequest, resolve
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.wheel_indexes import variable
@@ -18,23 +19,48 @@ def lock_path(root: Path, spec: Spec) -> Path:
     return root / "images" / spec.id / "requirements.lock"
 
 
-def inputs_of(spec: ImageSpec) -> str:
+class OutdatedLockError(LockError):
+    """A ``lock`` that was made from other inputs than those of ``now``."""
+
+    def __init__(self, message: str, *, hint: str, lock: Lock, now: str) -> None:
+        super().__init__(message, hint=hint)
+        self.lock = lock
+        self.now = now
+
+
+def inputs_of(spec: ImageSpec, digest: str = "") -> str:
     """Return all inputs of a lock, on one line. A lock with another line in its header is out of date.
 
-    The indexes are the matrix's, never a mirror of the host, so that the lock names the public source of its wheels.
+    ``digest`` is that of the project, if the row has one. The indexes are the matrix's, never a mirror of the host, so
+    that the lock names the public source of its wheels.
     """
     indexes = (f"indexes {' '.join(spec.indexes)}",) if spec.indexes else ()
-    return "; ".join((" ".join(requirements_of(spec)), f"python {spec.base.python}", PLATFORM, *indexes))
+    return "; ".join((*_wheels(spec, digest), f"python {spec.base.python}", PLATFORM, *indexes))
+
+
+def _wheels(spec: ImageSpec, digest: str) -> tuple[str, ...]:
+    if spec.project is None:
+        return (" ".join(requirements_of(spec)),)
+    named = {"groups": spec.project.groups, "extras": spec.project.extras}
+    chosen = (f"{key} {' '.join(sorted(names))}" for key, names in named.items() if names)
+    return (f"project {spec.project.lock_path} {digest}", *chosen)
 
 
 def read_lock(root: Path, spec: ImageSpec) -> Lock:
-    """Read an image's lock. Raises LockError if it is missing, damaged or out of date, or does not fit the row."""
+    """Read an image's lock. Raises LockError if it is missing or damaged, or does not fit the row.
+
+    Raises OutdatedLockError if its inputs changed.
+    """
     path = lock_path(root, spec)
     lock = parse_lock(read_lock_text(path, spec.id), str(path))
-    if lock.inputs != inputs_of(spec):
-        raise LockError(
-            f"{path}: is out of date: the matrix changed.\n  locked: {lock.inputs}\n  matrix: {inputs_of(spec)}",
+    now = inputs_of(spec, project_digest(root, spec.project, lock.packages) if spec.project else "")
+    if lock.inputs != now:
+        changed = "the project or the matrix" if spec.project else "the matrix"
+        raise OutdatedLockError(
+            f"{path}: is out of date: {changed} changed.\n  locked: {lock.inputs}\n  matrix: {now}",
             hint=f"Make it again: {Command('lock', spec.id)}",
+            lock=lock,
+            now=now,
         )
     check_agreement(spec, lock)
     return lock

@@ -128,8 +128,7 @@ def format_lock(lock: Lock) -> str:
         f"# inputs: {lock.inputs}",
         *([f"# packages: {' '.join(lock.packages)}"] if lock.packages else []),
     ]
-    sections: dict[str, tuple[Pin, ...]] = {**lock.layers, _BUILD: lock.build}
-    for layer, pins in sections.items():
+    for layer, pins in (*lock.layers.items(), (_BUILD, lock.build)):
         if layer in _OPTIONAL and not pins:
             continue
         lines += ["#", f"# --- layer {layer}"]

@@ -49,6 +49,8 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
 
     Raises LockError if a version is far behind the newest because a wheel is missing.
     """
+    if spec.project:
+        return []  # its lock decides the versions
     before = {(pin.name, pin.version) for pin in parse_pins(previous)}
     pins = {name: pin for name, pin in lock.pins.items() if (name, pin.version) not in before}
     odd = [

@@ -1,54 +1,126 @@
-"""Run uv on a project: export its lock, or resolve its requirements."""
+"""Run uv on a project: export its lock, or resolve its requirements. uv runs no code of a package for that."""
 
-import re
+import json
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from packaging.utils import canonicalize_name
-
+from torchbake.core.files import in_memory
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
-from torchbake.lock.uv import uv_environment
+from torchbake.hostconfig.uv_config import uv_toml
+from torchbake.lock.lockfile import parse_pins
+from torchbake.lock.uv import PLATFORM, uv_environment
 from torchbake.matrix.spec import ProjectSpec
 
-_NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])? ?(?:==|@)")
-_VIA = re.compile(r"^\s+#\s+(?:via\s+)?([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?\s*$", flags=re.MULTILINE)
+_MOST_LINES = 12  # of uv's message
+_PYLOCK = ("--format", "pylock.toml")
 
 
-def export_uv_lock(folder: Path, project: ProjectSpec, path: str, config: PipConfig) -> tuple[str, str]:
+def export_uv_lock(folder: Path, project: ProjectSpec) -> tuple[str, str]:
     """Export a project's uv.lock with its groups and extras: as a pylock.toml, and as requirements with ``# via``.
 
     uv reads only files of the project, and changes none. Raises LockError with uv's message.
     """
     words = ["export", "--frozen", "--offline", "--quiet", "--no-header", "--no-default-groups"]
-    words += [word for extra in project.extras for word in ("--extra", extra)]
-    words += [word for group in project.groups for word in ("--group", group)]
-    hint = f"`uv export --frozen` in {project.folder} must work. To lock the project again: uv lock"
-    document = run_uv(folder, [*words, "--format", "pylock.toml"], path, config, hint=hint)
-    return document, run_uv(folder, [*words, "--no-hashes"], path, config, hint=hint)
+    words += _chosen(project, "")
+    hint = f"Correct `project:` of the row, or lock again: uv lock --project {project.folder}"
+    document = _run(folder, [*words, *_PYLOCK], project.lock_path, PipConfig(), hint=hint)
+    return document, _run(folder, [*words, "--no-hashes"], project.lock_path, PipConfig(), hint=hint)
 
 
-def run_uv(folder: Path, words: Sequence[str], path: str, config: PipConfig, *, hint: str) -> str:
-    """Run uv in a project's folder, and return its output. Raises LockError with uv's message for the lock at path."""
+def look_up(pins: Iterable[str], path: str, python: str, config: PipConfig) -> str:
+    """Return a pylock.toml with the files that the indexes have for these pins, without their dependencies.
+
+    ``path`` is the lock that has the pins. Raises LockError with uv's message.
+    """
+    hint = "Lock versions that an index has, or name the index in the row's `indexes:` or in pip's settings."
+    return _compile(Path("/"), ["--no-deps", *_PYLOCK, "-"], path, python, config, requirements=pins, hint=hint)
+
+
+def requirers(pins: Iterable[str], sdists: Mapping[str, str], path: str, python: str, config: PipConfig) -> str:
+    """Return requirements with ``# via`` for these pins: what requires each package, by the indexes.
+
+    ``sdists`` are versions of packages without a wheel, whose own requirements are not read. Raises LockError.
+    """
+    words = ["--only-binary", ":all:", *(word for name in sdists for word in ("--no-binary", name)), "-"]
+    metadata = [{"name": name, "version": version, "requires-dist": []} for name, version in sdists.items()]
+    tables = _tables("dependency-metadata", metadata)
+    hint = "Lock the project again with a tool that resolves: uv pip compile, pip-compile or uv lock."
+    return _compile(Path("/"), words, path, python, config, requirements=pins, tables=tables, hint=hint)
+
+
+def resolve_project(
+    folder: Path,
+    project: ProjectSpec,
+    python: str,
+    config: PipConfig,
+    *,
+    previous: Iterable[str],
+    indexes: Sequence[Mapping[str, Any]],
+) -> tuple[str, str]:
+    """Resolve a pyproject.toml without a lock: as a pylock.toml, and as requirements with ``# via``.
+
+    ``previous`` are pins to keep if they fit, and ``indexes`` are those of ``[tool.uv]``. Raises LockError.
+    """
+    hint = f"Correct {project.lock_path}, or lock the project and name its lock: uv lock --project {project.folder}"
+    with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as name:
+        pins = Path(name) / "requirements.lock"
+        pins.write_text("".join(f"{pin}\n" for pin in previous))
+        words = [project.lock, "--only-binary", ":all:", *_chosen(project, f"{project.lock}:")]
+        compile_now = partial(_compile, folder, path=project.lock_path, python=python, config=config, hint=hint)
+        tables = _tables("index", indexes)
+        requirements = compile_now([*words, "--output-file", str(pins)], tables=tables)
+        pins.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in parse_pins(requirements)))
+        return compile_now([*words, "--constraints", str(pins), *_PYLOCK], tables=tables), requirements
+
+
+def _chosen(project: ProjectSpec, of_file: str) -> list[str]:
+    """Return uv's arguments for the extras and groups; ``of_file`` is the prefix of a group."""
+    extras = [word for name in project.extras for word in ("--extra", name)]
+    return extras + [word for name in project.groups for word in ("--group", f"{of_file}{name}")]
+
+
+def _tables(name: str, tables: Sequence[Mapping[str, Any]]) -> str:
+    """Return an array of TOML tables. Strings, lists of them and booleans are the same in JSON."""
+    return "".join(
+        f"[[{name}]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items()) for table in tables
+    )
+
+
+def _compile(
+    folder: Path,
+    words: Sequence[str],
+    path: str,
+    python: str,
+    config: PipConfig,
+    *,
+    hint: str,
+    tables: str = "",
+    requirements: Iterable[str] = (),
+) -> str:
+    """Run `uv pip compile` with this host's settings. It reads ``requirements`` if ``words`` name ``-``."""
+    platform = ["--python-version", python, "--python-platform", PLATFORM]
+    with in_memory(uv_toml(config) + tables) as settings:
+        command = ["pip", "compile", "--quiet", "--no-header", *platform, "--config-file", str(settings), *words]
+        return _run(folder, command, path, config, hint=hint, lines=requirements)
+
+
+def _run(
+    folder: Path, words: Sequence[str], path: str, config: PipConfig, *, hint: str, lines: Iterable[str] = ()
+) -> str:
+    """Run uv in a folder, and return its output. Raises LockError with uv's message about the lock ``path``."""
     import uv  # noqa: PLC0415 - only a run that locks needs it
 
     process = subprocess.run(
         [str(uv.find_uv_bin()), *words],
-        cwd=folder, env=uv_environment(config), stdin=subprocess.DEVNULL,
+        cwd=folder, env=uv_environment(config), input="".join(f"{line}\n" for line in lines),
         capture_output=True, text=True, check=False, close_fds=False,
     )  # fmt: skip
     if process.returncode:
-        lines = [line.strip() for line in process.stderr.splitlines() if line.strip()]
-        raise LockError(f"{path}: " + ("\n  ".join(lines[-12:]) or "uv printed no reason"), hint=hint)
+        reasons = [line.rstrip() for line in process.stderr.splitlines() if line.strip()]
+        raise LockError(f"{path}: uv: " + ("\n  ".join(reasons[-_MOST_LINES:]) or "it printed nothing"), hint=hint)
     return process.stdout
-
-
-def via_of(requirements: str) -> dict[str, set[str]]:
-    """Return the packages that require each package, by uv's and pip-compile's comments ``# via``."""
-    via = dict[str, set[str]]()
-    for block in re.split(r"\n(?=\S)", requirements):
-        if match := _NAME.match(block):
-            names = (canonicalize_name(name) for name in _VIA.findall(block) if name != "via")
-            via.setdefault(canonicalize_name(match[1]), set()).update(names)
-    return via

@@ -6,8 +6,8 @@ Source of the format: https://packaging.python.org/en/latest/specifications/pylo
 import posixpath
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import Environment
@@ -30,7 +30,39 @@ from torchbake.lock.wheel_tags import wheel_tags
 from torchbake.projects.packages import Archive, Folder, Git, ProjectPackage, Sdist, Source, Wheel
 
 _ENTRY = re.compile(r"packages\[(\d+)\]")  # in a message of `packaging`
+_TOML_NAME, _TOML_VERSION = re.compile(r'name = "([^"]+)"'), re.compile(r'version = "([^"]+)"')
 _LAST_PATCH = 40  # no minor version of CPython has had more patch releases
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """The lines of packages in a lock, by name and version or by name alone, and of ``requires-python``."""
+
+    path: str
+    numbers: Mapping[tuple[str, str], int]
+
+    def place(self, name: str, version: str = "") -> str:
+        """Return the path with the line, such as ``trainer/uv.lock:340``; without it if it is unknown."""
+        number = self.number(name, version)
+        return f"{self.path}:{number}" if number else self.path
+
+    def number(self, name: str, version: str = "") -> int:
+        """Return the line of a package; 0 if it is unknown."""
+        return self.numbers.get((name, version)) or self.numbers.get((name, ""), 0)
+
+
+def lines_of(text: str, path: str) -> Lines:
+    """Find the lines of packages in a uv.lock or a pylock.toml."""
+    numbers = dict[tuple[str, str], int]()
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.startswith("requires-python ="):
+            numbers.setdefault(("requires-python", ""), number)
+        elif match := _TOML_NAME.fullmatch(line):
+            following = _TOML_VERSION.fullmatch(lines[number] if number < len(lines) else "")
+            numbers.setdefault((match[1], ""), number)
+            numbers.setdefault((match[1], following[1] if following else ""), number)
+    return Lines(path=path, numbers=numbers)
 
 
 def parse_pylock(text: str, path: str) -> Pylock:
@@ -39,86 +71,73 @@ def parse_pylock(text: str, path: str) -> Pylock:
     try:
         return Pylock.from_dict(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise LockError(f"{path}{_line_in(error)}: is not TOML: {error}.", hint=hint) from None
+        raise LockError(f"{path}{line_in(error)}: is not TOML: {error}.", hint=hint) from None
     except PylockValidationError as error:
         raise LockError(f"{path}{_line_of_entry(text, str(error))}: {error}.", hint=hint) from None
 
 
+def line_in(error: tomllib.TOMLDecodeError) -> str:
+    """Return ``:LINE`` of an error in TOML; empty if it has none."""
+    match = re.search(r"at line (\d+)", str(error))
+    return f":{match[1]}" if match else ""
+
+
 def select_packages(
-    lock: Pylock, text: str, path: str, python: str, *, extras: Collection[str] = (), groups: Collection[str] = ()
+    lock: Pylock, lines: Lines, python: str, *, extras: Collection[str] = (), groups: Collection[str] = ()
 ) -> tuple[ProjectPackage, ...]:
     """Return the packages of a lock that an image with this Python gets, sorted by name and without ``via``.
 
-    ``text`` and ``path`` are those of the lock, for messages. Raises LockError if a package has no file that fits, or
-    no SHA-256.
+    ``lines`` are the places of packages, for messages. Raises LockError if a package has no file that fits, or no
+    SHA-256.
     """
-    environment = environment_of(python, str(lock.requires_python or ""))
-    if environment is None:
+    # The base's distribution decides about the patch release. Markers see the first one that the lock allows.
+    specifier, patches = lock.requires_python or SpecifierSet(), (f"{python}.{patch}" for patch in range(_LAST_PATCH))
+    version = next(filter(specifier.contains, patches), None)
+    if version is None:
         raise LockError(
-            f"{path}{_line(text, 'requires-python')}: requires Python {lock.requires_python}, but the base has {python}.",
+            f"{lines.place('requires-python')}: requires Python {lock.requires_python}, but the base has {python}.",
             hint="Give the row a base with such a Python, or lock the project for this one.",
         )
     try:
-        chosen = list(
-            lock.select(
-                environment=environment, tags=list(wheel_tags(python)), extras=extras, dependency_groups=list(groups)
-            )
+        selected = lock.select(
+            environment=markers_of(version),
+            tags=list(wheel_tags(python)),
+            extras=extras,
+            dependency_groups=list(groups),
         )
+        packages = [_package(package, source, lines) for package, source in selected]
     except PylockSelectError as error:
+        match = _ENTRY.search(str(error))
+        package = lock.packages[int(match[1])] if match else None
+        place = lines.place(package.name, str(package.version)) if package else lines.path
         raise LockError(
-            f"{path}{_line_of_entry(text, str(error))}: {error}.",
+            f"{place}: {_ENTRY.sub('the lock', str(error))}.",
             hint=f"An image needs packages for Python {python} on x86_64 Linux: lock the project for it.",
         ) from None
-    packages = (_package(package, source, path) for package, source in chosen)
     return tuple(sorted(packages, key=lambda package: package.name))
 
 
-def environment_of(python: str, requires_python: str = "") -> Environment | None:
-    """Return the values of markers for a base's Python on x86_64 Linux; None if ``requires_python`` excludes it.
-
-    The base's distribution decides about the patch release. Markers see the first one that the lock allows.
-    """
-    specifier = SpecifierSet(requires_python)
-    patches = (f"{python}.{patch}" for patch in range(_LAST_PATCH))
-    full = next((version for version in patches if specifier.contains(version)), None)
-    if full is None:
-        return None
+def markers_of(version: str) -> Environment:
+    """Return the values of markers for a CPython such as ``3.11.0`` on x86_64 Linux."""
     return Environment(
         implementation_name="cpython",
-        implementation_version=full,
+        implementation_version=version,
         os_name="posix",
         platform_machine="x86_64",
         platform_release="",
         platform_system="Linux",
         platform_version="",
-        python_full_version=full,
+        python_full_version=version,
         platform_python_implementation="CPython",
-        python_version=python,
+        python_version=".".join(version.split(".")[:2]),
         sys_platform="linux",
     )
-
-
-def lines_of(text: str, packages: Iterable[ProjectPackage]) -> dict[str, int]:
-    """Return the line of each package, and of ``requires-python``, in a uv.lock or a pylock.toml."""
-    versions = {package.name: package.version for package in packages}
-    lines = text.splitlines()
-    places = dict[str, int]()
-    for number, line in enumerate(lines, 1):
-        if line.startswith("requires-python ="):
-            places.setdefault("requires-python", number)
-        match = re.fullmatch(r'name = "([^"]+)"', line)
-        if match and match[1] in versions:
-            following = lines[number] if number < len(lines) else ""
-            exact = following == f'version = "{versions[match[1]]}"'
-            if exact or match[1] not in places:
-                places[match[1]] = number
-    return places
 
 
 def _package(
     package: Package,
     source: PackageVcs | PackageDirectory | PackageArchive | PackageWheel | PackageSdist,
-    path: str,
+    lines: Lines,
 ) -> ProjectPackage:
     hashes = [file.hashes for file in (*(package.wheels or ()), *([package.sdist] if package.sdist else ()))]
     if isinstance(source, PackageArchive):
@@ -126,7 +145,8 @@ def _package(
     missing = [each for each in hashes if "sha256" not in each]
     if missing:
         raise LockError(
-            f"{path}: {package.name} {package.version} has no SHA-256, but {', '.join(missing[0]) or 'no hash'}.",
+            f"{lines.place(package.name, str(package.version))}: {package.name} has no SHA-256, "
+            f"but {', '.join(missing[0]) or 'no hash'}.",
             hint="Lock it from an index that has SHA-256 hashes.",
         )
     return ProjectPackage(
@@ -161,25 +181,8 @@ def _source(source: PackageVcs | PackageDirectory | PackageArchive | PackageWhee
             return Sdist(url=source.url or source.path or "")
 
 
-def _line_in(error: tomllib.TOMLDecodeError) -> str:
-    match = re.search(r"at line (\d+)", str(error))
-    return f":{match[1]}" if match else ""
-
-
 def _line_of_entry(text: str, message: str) -> str:
     """Return ``:LINE`` of the entry that a message of `packaging` names; empty if it names none."""
     match = _ENTRY.search(message)
     starts = [number for number, line in enumerate(text.splitlines(), 1) if line.strip() == "[[packages]]"]
     return f":{starts[int(match[1])]}" if match and int(match[1]) < len(starts) else ""
-
-
-def _line(text: str, key: str) -> str:
-    number = next((number for number, line in enumerate(text.splitlines(), 1) if line.startswith(f"{key} =")), 0)
-    return f":{number}" if number else ""
-
-
-def with_via(packages: Iterable[ProjectPackage], via: Mapping[str, Collection[str]]) -> tuple[ProjectPackage, ...]:
-    """Return packages with the packages that require them, as far as they are packages of the lock themselves."""
-    known = tuple(packages)
-    names = {package.name for package in known}
-    return tuple(replace(each, via=tuple(sorted(names & set(via.get(each.name, ()))))) for each in known)

@@ -1,43 +1,222 @@
 """Read a project's lock of any kind."""
 
-from pathlib import Path
+import posixpath
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias, cast
 
-from torchbake.core.files import read_text
+from packaging.pylock import Package
+from packaging.utils import canonicalize_name
+
 from torchbake.errors import LockError
-from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.hostconfig.pip_config import PYPI, PipConfig
+from torchbake.lock.project_inputs import PYPROJECT, read_project_file, read_toml
 from torchbake.matrix.spec import ProjectSpec
-from torchbake.projects.export import export_uv_lock, via_of
-from torchbake.projects.packages import ProjectLock
-from torchbake.projects.pylock import lines_of, parse_pylock, select_packages, with_via
+from torchbake.projects.export import export_uv_lock, look_up, requirers, resolve_project
+from torchbake.projects.packages import Folder, ProjectLock, ProjectPackage, Sdist, Wheel
+from torchbake.projects.pylock import Lines, lines_of, markers_of, parse_pylock, select_packages
+from torchbake.projects.requirements_file import RequirementLine, RequirementsFile, parse_requirements
+from torchbake.projects.uv_lock import check_uv_lock
+from torchbake.projects.via import check_complete, via_of, with_via
+
+Kind: TypeAlias = Literal["uv", "pylock", "requirements", "pyproject"]
 
 
-def read_project(root: Path, project: ProjectSpec, python: str, config: PipConfig) -> ProjectLock:
+def kind_of(lock: str) -> Kind:
+    """Return the kind of a lock by its file name."""
+    name = PurePosixPath(lock).name
+    if name == "uv.lock":
+        return "uv"
+    if name == PYPROJECT:
+        return "pyproject"
+    return "pylock" if name.startswith("pylock.") and name.endswith(".toml") else "requirements"
+
+
+def read_project(
+    root: Path, project: ProjectSpec, python: str, config: PipConfig, *, previous: Iterable[str] = ()
+) -> ProjectLock:
     """Return the packages of a project's lock for a base's Python; ``root`` is the matrix's folder.
 
-    Raises LockError, with file and line, if the lock cannot be read or has no packages for this Python.
+    A uv.lock needs no network. For the other kinds the package indexes say what requires what. Without a lock, pins of
+    ``previous`` are kept if they fit. Raises LockError, with file and line.
     """
+    match kind_of(project.lock):
+        case "uv":
+            lock = _of_uv_lock(root, project, python)
+        case "pylock":
+            lock = _completed(_of_pylock(root, project, python), python, config)
+        case "requirements":
+            lock = _of_requirements(root, project, python, config)
+        case "pyproject":
+            lock = _of_pyproject(root, project, python, config, previous)
+    _check_folders(root, project, lock)
+    return lock
+
+
+def read_versions(root: Path, project: ProjectSpec, python: str) -> dict[str, str] | None:
+    """Return the versions in a project's lock by package, without a network; None if nothing is locked.
+
+    Raises LockError.
+    """
+    match kind_of(project.lock):
+        case "uv":
+            packages = _of_uv_lock(root, project, python).packages
+        case "pylock":
+            packages = _of_pylock(root, project, python).packages
+        case "requirements":
+            return {line.name: line.version for line in _parsed(root, project, python).lines if line.name}
+        case "pyproject":
+            return None
+    return {each.name: each.version for each in packages if not isinstance(each.source, Folder)}
+
+
+def _of_uv_lock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
     path = project.lock_path
-    text = _text(root / path, path)
-    if Path(project.lock).name != "uv.lock":
-        raise LockError(f"{path}: is not a uv.lock.", hint="Name the project's uv.lock in `project: {lock: …}`.")
-    document, requirements = export_uv_lock(root / project.folder, project, path, config)
-    lock = parse_pylock(document, path)
-    packages = with_via(select_packages(lock, document, path, python), via_of(requirements))
+    text = read_project_file(root, path)
+    pyproject = read_toml(root, posixpath.normpath(f"{project.folder}/{PYPROJECT}"))
+    check_uv_lock(text, path, pyproject, project.folder)
+    document, requirements = export_uv_lock(root / project.folder, project)
+    return _resolved(lines_of(text, path), document, requirements, python)
+
+
+def _of_pyproject(
+    root: Path, project: ProjectSpec, python: str, config: PipConfig, previous: Iterable[str]
+) -> ProjectLock:
+    path = project.lock_path
+    indexes = read_toml(root, path).get("tool", {}).get("uv", {}).get("index", [])
+    document, requirements = resolve_project(
+        root / project.folder, project, python, config, previous=previous, indexes=indexes
+    )
+    return _resolved(lines_of(read_project_file(root, path), path), document, requirements, python)
+
+
+def _resolved(lines: Lines, document: str, requirements: str, python: str) -> ProjectLock:
+    """Return the packages of uv's output in both forms."""
+    lock = parse_pylock(document, lines.path)
+    packages = with_via(select_packages(lock, lines, python), via_of(requirements))
+    return _project_lock(lines, packages, str(lock.requires_python or ""))
+
+
+def _of_pylock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
+    path = project.lock_path
+    text = read_project_file(root, path)
+    lock, lines = parse_pylock(text, path), lines_of(text, path)
+    packages = select_packages(lock, lines, python, extras=project.extras, groups=project.groups)
+    beside = posixpath.dirname(project.lock)
+    packages = tuple(
+        replace(each, source=replace(each.source, path=posixpath.normpath(posixpath.join(beside, each.source.path))))
+        if isinstance(each.source, Folder)
+        else each
+        for each in packages
+    )
+    return _project_lock(lines, packages, str(lock.requires_python or ""))
+
+
+def _project_lock(lines: Lines, packages: tuple[ProjectPackage, ...], requires_python: str) -> ProjectLock:
+    numbers = {each.name: lines.number(each.name, each.version) for each in packages}
+    numbers["requires-python"] = lines.number("requires-python")
     return ProjectLock(
-        path=path,
+        path=lines.path,
         packages=packages,
-        requires_python=str(lock.requires_python or ""),
-        lines=lines_of(text, packages),
+        requires_python=requires_python,
+        lines={name: number for name, number in numbers.items() if number},
     )
 
 
-def _text(path: Path, name: str) -> str:
-    hint = "Correct `project:` of the row, or lock the project: uv lock"
-    try:
-        return read_text(path)
-    except FileNotFoundError:
-        raise LockError(f"{name}: there is no such file.", hint=hint) from None
-    except UnicodeDecodeError as error:
-        raise LockError(f"{name}: is not UTF-8 text (byte {error.start}).", hint=hint) from None
-    except OSError as error:
-        raise LockError(f"{name}: {error.strerror}.", hint=hint) from None
+def _of_requirements(root: Path, project: ProjectSpec, python: str, config: PipConfig) -> ProjectLock:
+    path, file = project.lock_path, _parsed(root, project, python)
+    sources = replace(
+        config,
+        extra_index_urls=(*config.extra_index_urls, *(url for url in file.indexes if url.rstrip("/") != PYPI)),
+        find_links=(*config.find_links, *file.find_links),
+    )
+    pinned = {line.name: line for line in file.lines if line.source is None}
+    others = [line for line in file.lines if line.source is not None]
+    lines = Lines(path=path, numbers={(line.name, ""): line.number for line in file.lines})
+    lock = parse_pylock(look_up((line.pin for line in pinned.values()), path, python, sources), path)
+    fitting = [_with_locked_files(each, pinned[each.name], path) for each in lock.packages]
+    packages = [
+        replace(each, hashes=pinned[each.name].hashes or each.hashes)
+        for each in select_packages(replace(lock, packages=fitting), lines, python)
+    ]
+    packages += [
+        ProjectPackage(name=line.name, version="", hashes=line.hashes, source=line.source)
+        for line in others
+        if line.source
+    ]
+    result = _project_lock(lines, tuple(sorted(packages, key=lambda each: each.name)), "")
+    if any(line.via is not None for line in file.lines):
+        return replace(result, packages=with_via(result.packages, {line.name: line.via or () for line in file.lines}))
+    return _completed(result, python, sources)
+
+
+def _parsed(root: Path, project: ProjectSpec, python: str) -> RequirementsFile:
+    path = project.lock_path
+    if project.groups or project.extras:
+        raise LockError(
+            f"{path}: a requirements file has no groups and no extras.",
+            hint="Take them out of the row, or name a uv.lock or a pylock.toml.",
+        )
+    markers = cast("dict[str, str]", markers_of(f"{python}.0"))
+    file = parse_requirements(read_project_file(root, path), path, markers)
+    return replace(file, lines=tuple(_named(root, project, line) for line in file.lines))
+
+
+def _named(root: Path, project: ProjectSpec, line: RequirementLine) -> RequirementLine:
+    """Return a line with the name that the package in its folder has."""
+    if line.name or not isinstance(line.source, Folder):
+        return line
+    folder = _inside(root, project, line.source.path, f"{project.lock_path}:{line.number}")
+    path = posixpath.normpath(posixpath.join(project.folder, folder))
+    table = read_toml(root, f"{path}/{PYPROJECT}").get("project") if (root / path / PYPROJECT).exists() else None
+    name = table.get("name") if isinstance(table, dict) else None
+    named = canonicalize_name(str(name or posixpath.basename((root / path).resolve())))
+    return replace(line, name=named, source=replace(line.source, path=folder))
+
+
+def _with_locked_files(package: Package, line: RequirementLine, path: str) -> Package:
+    """Keep the files of an index whose hashes a requirements file has; all if it has none. Raises LockError."""
+    if not line.hashes:
+        return package
+    wheels = [each for each in package.wheels or () if f"sha256:{each.hashes.get('sha256')}" in line.hashes]
+    sdist = package.sdist if package.sdist and f"sha256:{package.sdist.hashes.get('sha256')}" in line.hashes else None
+    if not wheels and not sdist:
+        raise LockError(
+            f"{path}:{line.number}: {line.pin} has no hash of a file for this Python on x86_64 Linux.",
+            hint="Lock the project again with the hashes of all files, or for Linux.",
+        )
+    return replace(package, wheels=wheels or None, sdist=sdist)
+
+
+def _completed(lock: ProjectLock, python: str, config: PipConfig) -> ProjectLock:
+    """Return a lock with ``via``, by the package indexes. Raises LockError if a package is missing in it."""
+    pins = [f"{each.name}=={each.version}" for each in lock.packages if isinstance(each.source, Wheel | Sdist)]
+    sdists = {each.name: each.version for each in lock.packages if isinstance(each.source, Sdist)}
+    via = via_of(requirers(pins, sdists, lock.path, python, config))
+    check_complete(lock.packages, via, lock.path)
+    return replace(lock, packages=with_via(lock.packages, via))
+
+
+def _check_folders(root: Path, project: ProjectSpec, lock: ProjectLock) -> None:
+    for each in lock.packages:
+        if isinstance(each.source, Folder):
+            _inside(root, project, each.source.path, lock.place(each.name))
+
+
+def _inside(root: Path, project: ProjectSpec, path: str, place: str) -> str:
+    """Return a package's folder relative to the project's. Raises LockError if builds cannot have it."""
+    folder = root / project.folder / path
+    if not folder.resolve().is_relative_to((root / project.folder).resolve()):
+        raise LockError(
+            f"{place}: the package in {path} is outside of the project's folder {project.folder}.",
+            hint="Name a folder that holds both in `project: {folder: …}`, or put the package below the project.",
+        )
+    if not folder.is_dir():
+        raise LockError(f"{place}: there is no folder {path}.", hint="Correct the path, or lock the project again.")
+    if not any((folder / name).is_file() for name in (PYPROJECT, "setup.py")):
+        raise LockError(
+            f"{place}: {path} has no pyproject.toml, so it is no package.",
+            hint="Add a pyproject.toml with a [build-system], or take the folder out of the lock.",
+        )
+    return posixpath.normpath(folder.relative_to(root / project.folder).as_posix())

@@ -1,0 +1,71 @@
+"""The inputs of a lock that follows from a project's lock: the files that decide it, by their digest."""
+
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from torchbake.core.digest import digest
+from torchbake.core.files import read_text
+from torchbake.errors import LockError
+from torchbake.matrix.spec import ProjectSpec
+
+PYPROJECT = "pyproject.toml"
+# Tables and keys of a pyproject.toml that decide packages, or how the project's own packages are built.
+_TABLES = ("build-system", "dependency-groups")
+_PROJECT_KEYS = ("name", "requires-python", "dependencies", "optional-dependencies")
+_TOOL = "uv"
+
+
+def project_digest(root: Path, project: ProjectSpec, packages: Iterable[str]) -> str:
+    """Return the digest of a project's lock, and of what each pyproject.toml says about dependencies and builds.
+
+    ``root`` is the matrix's folder. ``packages`` are the folders of the project's own packages, relative to the
+    project. Raises LockError if a file cannot be read.
+    """
+    folder = PurePosixPath(project.folder)
+    folders = {".", *packages} if follows_pyproject(project) else {*packages}
+    texts = [_of_pyproject(root, folder / each / PYPROJECT) for each in sorted(folders)]
+    if PurePosixPath(project.lock).name != PYPROJECT:
+        texts.append(read_project_file(root, project.lock_path))
+    return digest(texts)
+
+
+def follows_pyproject(project: ProjectSpec) -> bool:
+    """Return whether a project's pyproject.toml decides what its lock must have."""
+    return PurePosixPath(project.lock).name in ("uv.lock", PYPROJECT)
+
+
+def read_project_file(root: Path, path: str) -> str:
+    """Read a text file of a project; ``path`` is relative to the matrix's folder. Raises LockError."""
+    hint = "Correct `project:` of the row, or lock the project: uv lock"
+    if not (root / path).resolve().is_relative_to(root.resolve()):
+        raise LockError(f"{path}: is a link to a file outside of the matrix's folder.", hint="Put the file there.")
+    try:
+        return read_text(root / path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise LockError(f"{path}: there is no such file.", hint=hint) from None
+    except UnicodeDecodeError as error:
+        raise LockError(f"{path}: is not UTF-8 text (byte {error.start}).", hint=hint) from None
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror}.", hint=hint) from None
+
+
+def read_toml(root: Path, path: str) -> dict[str, Any]:
+    """Read a TOML file of a project, as `read_project_file` does. Raises LockError with the line."""
+    try:
+        return tomllib.loads(read_project_file(root, path))
+    except tomllib.TOMLDecodeError as error:
+        raise LockError(f"{path}: is not TOML: {error}.", hint="Correct it.") from None
+
+
+def _of_pyproject(root: Path, path: PurePosixPath) -> str:
+    if not (root / path).exists():
+        return ""
+    document = read_toml(root, str(path))
+    table, tool = document.get("project", {}), document.get("tool", {})
+    decisive = {key: document.get(key) for key in _TABLES}
+    decisive |= {key: table.get(key) for key in _PROJECT_KEYS if isinstance(table, dict)}
+    decisive[_TOOL] = tool.get(_TOOL) if isinstance(tool, dict) else None
+    return json.dumps(decisive, sort_keys=True, default=str)

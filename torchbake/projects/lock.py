@@ -1,0 +1,139 @@
+"""Make an image's lock from a project's lock, or for a row without a project from the row."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from torchbake.errors import LockError
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.lock.agreement import check_agreement
+from torchbake.lock.image_lock import OutdatedLockError, differences_of, inputs_of, lock_path, make_lock, read_lock
+from torchbake.lock.image_lock import check_online as check_row_online
+from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_pins
+from torchbake.lock.project_inputs import project_digest
+from torchbake.matrix.spec import ImageSpec, ProjectSpec
+from torchbake.projects.build_requirements import pins_of_build
+from torchbake.projects.own_wheels import pins_of_own_wheels
+from torchbake.projects.packages import Folder, ProjectLock, Wheel
+from torchbake.projects.read import kind_of, read_project, read_versions
+from torchbake.ui.command import Command
+
+# Bytes of a wheel that gets an image layer of its own. A smaller one is pushed again with the layer of the others in
+# seconds, and engines allow 127 layers: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
+HEAVY = 50 * 10**6
+_MOST_CHANGES = 12  # packages in one message
+
+
+def lock_image(root: Path, spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade: bool = False) -> Lock:
+    """Make an image's lock: of its project's lock, unchanged, or by resolving the row. ``previous`` is the old text.
+
+    ``root`` is the matrix's folder. Raises LockError if there are no such wheels, or if they do not fit the row.
+    """
+    if spec.project is None:
+        return make_lock(spec, config, previous=previous, upgrade=upgrade)
+    failures = list[LockError]()
+    for sources in _sources(spec, spec.project, config):
+        try:
+            return _lock_project(root, spec, spec.project, sources, "" if upgrade else previous)
+        except LockError as error:
+            failures.append(error)
+    message = "\n  and with the row's indexes: ".join(dict.fromkeys(failure.message for failure in failures))
+    place = "" if message.startswith("matrix.yaml:") else f"matrix.yaml:{spec.line}: {spec.id}: "
+    raise LockError(f"{place}{message}", hint=failures[0].hint)
+
+
+def _sources(spec: ImageSpec, project: ProjectSpec, config: PipConfig) -> Iterator[PipConfig]:
+    """Yield this host's settings, and then them with the indexes of the row's accelerator if a lock needs indexes."""
+    yield config
+    indexes = config.instead(spec) or spec.indexes
+    if indexes and not config.no_index and kind_of(project.lock) != "uv":
+        yield config.with_indexes(indexes)
+
+
+def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: str) -> Lock:
+    python, (before, build) = spec.base.python, _pins_of(previous)
+    locked = read_project(root, project, python, config, previous=before)
+    pins = [
+        Pin(name=each.name, version=each.version, hashes=each.hashes, via=each.via)
+        for each in locked.packages
+        if isinstance(each.source, Wheel)
+    ]
+    others = [each for each in locked.packages if not isinstance(each.source, Wheel | Folder)]
+    pins += pins_of_own_wheels(others, locked, root, python, config)
+    names = {pin.name for pin in pins}
+    known = [replace(pin, via=tuple(sorted(names & {*pin.via}))) for pin in pins]
+    lock = Lock(
+        inputs=inputs_of(spec, project_digest(root, project, locked.folders)),
+        layers=assign_layers(known, {each.name for each in locked.packages if each.size > HEAVY}),
+        packages=locked.folders,
+        build=pins_of_build(root / project.folder, locked.folders, python, config, previous="\n".join(build)),
+    )
+    check_agreement(spec, lock, _places(locked))
+    return lock
+
+
+def _pins_of(previous: str) -> tuple[list[str], list[str]]:
+    """Return the pins of an old lock's text: of the image, and of the build."""
+    image, _, build = previous.partition("# --- layer build\n")
+    matches = [[f"{pin.name}=={pin.version}" for pin in parse_pins(text)] for text in (image, build)]
+    return matches[0], matches[1]
+
+
+def _places(locked: ProjectLock) -> dict[str, str]:
+    return {"": locked.path, **{each.name: locked.place(each.name) for each in locked.packages}}
+
+
+def check_online(root: Path, spec: ImageSpec, lock: Lock, config: PipConfig) -> None:
+    """Make an image's lock again from the same inputs. Raises LockError if the result is another lock."""
+    if spec.project is None:
+        check_row_online(spec, lock, config)
+        return
+    differences = differences_of(lock, lock_image(root, spec, config, previous=format_lock(lock)))
+    if differences:
+        raise LockError(
+            "\n  ".join((f"{spec.id}: the lock does not follow from {spec.project.lock_path}:", *differences)),
+            hint=f"Make it again: {Command('lock', spec.id)}",
+        )
+
+
+def read_or_explain(root: Path, spec: ImageSpec) -> Lock:
+    """Read an image's lock. Raises LockError; if the project's lock changed, the message names the packages."""
+    try:
+        return read_lock(root, spec)
+    except OutdatedLockError as error:
+        if spec.project is None:
+            raise
+        reason = "; ".join(_changes(root, spec, spec.project, error)) or "the matrix changed"
+        raise LockError(f"{lock_path(root, spec)}: is out of date: {reason}.", hint=error.hint) from None
+
+
+def _changes(root: Path, spec: ImageSpec, project: ProjectSpec, error: OutdatedLockError) -> Iterator[str]:
+    """Yield the inputs that changed: ``trainer/uv.lock: numpy 2.1.0 → 2.2.0``, ``groups: serve → none``."""
+    was, now = (dict(part.partition(" ")[::2] for part in text.split("; ")) for text in (error.lock.inputs, error.now))
+    for key in sorted({*was, *now}):
+        if was.get(key) == now.get(key):
+            continue
+        if key == "project" and was.get(key, "").partition(" ")[0] == project.lock_path:
+            yield f"{project.lock_path}: {_package_changes(root, spec, project, error.lock)}"
+        else:
+            yield f"{key}: {was.get(key, 'none')} → {now.get(key, 'none')}"
+
+
+def _package_changes(root: Path, spec: ImageSpec, project: ProjectSpec, lock: Lock) -> str:
+    try:
+        versions = read_versions(root, project, spec.base.python)
+    except LockError as failure:
+        return failure.message.partition("\n")[0].removeprefix(f"{project.lock_path}: ").rstrip(".")
+    if versions is None:
+        return "changed"
+    return changes({pin.name: pin.version for pin in lock.pins.values()}, versions) or "changed, with the same packages"
+
+
+def changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Describe changed packages: ``numpy 2.1.0 → 2.2.0, + einops 0.8.2, - six``. A version may be empty if unknown."""
+    both = sorted(old.keys() & new.keys())
+    lines = [f"{name} {old[name]} → {new[name]}" for name in both if new[name] and old[name] != new[name]]
+    lines += [f"+ {name} {new[name]}".rstrip() for name in sorted(new.keys() - old.keys())]
+    lines += [f"- {name}" for name in sorted(old.keys() - new.keys())]
+    more = len(lines) - _MOST_CHANGES
+    return ", ".join(lines[:_MOST_CHANGES]) + (f" and {more} more" if more > 0 else "")

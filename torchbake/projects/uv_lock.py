@@ -1,0 +1,90 @@
+"""Check that a uv.lock is of a known form and follows from its pyproject.toml. Pure.
+
+`uv lock --check` needs a Python of the project, and builds packages with dynamic metadata. So the requirements of both
+files are compared here. uv writes those of pyproject.toml into its lock (``package.metadata``).
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from packaging.dependency_groups import resolve_dependency_groups
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from torchbake.errors import LockError
+from torchbake.projects.pylock import line_in
+
+_VERSION = 1  # of the format; uv raises `revision` for changes that older readers may ignore
+_EXTRA = re.compile(r"\bextra == '([^']+)'")
+
+# Specifiers by section ("", "extra NAME" or "group NAME") and package. None: of a source that replaces the specifier.
+Requirements: TypeAlias = dict[tuple[str, str], set[SpecifierSet | None]]
+
+
+def check_uv_lock(text: str, path: str, pyproject: Mapping[str, Any], folder: str) -> None:
+    """Raise LockError if the text is no uv.lock of a known version, or if pyproject.toml has other requirements.
+
+    ``folder`` is the project's, for the hint.
+    """
+    hint = f"Lock again: uv lock --project {folder}"
+    try:
+        lock = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise LockError(f"{path}{line_in(error)}: is not TOML: {error}.", hint=hint) from None
+    version = lock.get("version")
+    if version != _VERSION or not isinstance(lock.get("package"), list):
+        what = f"has version {version}, but only {_VERSION} is known" if version else "is no lock of uv"
+        raise LockError(f"{path}:1: {what}.", hint="Update torchbake, or lock with a uv that it knows: uv lock")
+    table = pyproject.get("project")
+    if not isinstance(table, dict) or "dependencies" in table.get("dynamic", ()):
+        return  # a workspace without a package of its own, or requirements that only its build knows
+    name = canonicalize_name(str(table.get("name", "")))
+    package = next((each for each in lock["package"] if each.get("name") == name), None)
+    if package is None:
+        raise LockError(f"{path}: has no package {name}, which pyproject.toml names.", hint=hint)
+    declared, locked = dict(_declared(pyproject)), dict(_locked(package.get("metadata", {})))
+    for key in sorted(declared.keys() | locked.keys()):
+        if declared.get(key) != locked.get(key) and (key not in declared or None not in locked.get(key, {0})):
+            section, requirement = key
+            where = f" in {section}" if section else ""
+            verb = "no longer has" if key not in declared else "has another" if key in locked else "has the new"
+            raise LockError(
+                f"{path}: is out of date: pyproject.toml {verb} requirement {requirement}{where}.", hint=hint
+            )
+
+
+def _declared(pyproject: Mapping[str, Any]) -> Requirements:
+    table = pyproject["project"]
+    sections = {"": table.get("dependencies", ())}
+    for extra, texts in table.get("optional-dependencies", {}).items():
+        sections[f"extra {canonicalize_name(extra)}"] = texts
+    groups = pyproject.get("dependency-groups", {})
+    for group in groups:
+        sections[f"group {canonicalize_name(group)}"] = resolve_dependency_groups(groups, group)
+    found: Requirements = {}
+    for section, texts in sections.items():
+        for requirement in map(Requirement, texts):
+            specifier = None if requirement.url else requirement.specifier
+            found.setdefault((section, canonicalize_name(requirement.name)), set()).add(specifier)
+    return found
+
+
+def _locked(metadata: Mapping[str, Any]) -> Requirements:
+    found: Requirements = {}
+    for section, entry in _entries(metadata):
+        direct = entry.keys() & {"url", "git", "path", "directory", "editable", "virtual"}
+        specifier = None if direct else SpecifierSet(entry.get("specifier", ""))
+        found.setdefault((section, entry["name"]), set()).add(specifier)
+    return found
+
+
+def _entries(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for entry in metadata.get("requires-dist", ()):
+        match = _EXTRA.search(entry.get("marker", ""))
+        yield f"extra {match[1]}" if match else "", entry
+    for group, entries in metadata.get("requires-dev", {}).items():
+        for entry in entries:
+            yield f"group {group}", entry
