@@ -3,7 +3,7 @@
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,25 +32,32 @@ def export_uv_lock(folder: Path, project: ProjectSpec) -> tuple[str, str]:
     return document, _run(folder, [*words, "--no-hashes"], project.lock_path, PipConfig(), hint=hint)
 
 
-def look_up(pins: Iterable[str], path: str, python: str, config: PipConfig) -> str:
-    """Return a pylock.toml with the files that the indexes have for these pins, without their dependencies.
+def look_up(versions: Mapping[str, str], path: str, python: str, config: PipConfig) -> str:
+    """Return a pylock.toml with the files that the indexes have for these versions, without their dependencies.
 
-    ``path`` is the lock that has the pins. Raises LockError with uv's message.
+    ``path`` is the lock that has the versions. Raises LockError with uv's message.
     """
     hint = "Lock versions that an index has, or name the index in the row's `indexes:` or in pip's settings."
-    return _compile(Path("/"), ["--no-deps", *_PYLOCK, "-"], path, python, config, requirements=pins, hint=hint)
+    words = ["--no-deps", *_PYLOCK, "-"]
+    return _compile(Path("/"), words, path, python, config, requirements=_exactly(versions), hint=hint)
 
 
-def requirers(pins: Iterable[str], sdists: Mapping[str, str], path: str, python: str, config: PipConfig) -> str:
-    """Return requirements with ``# via`` for these pins: what requires each package, by the indexes.
+def requirers(versions: Mapping[str, str], sdists: Collection[str], path: str, python: str, config: PipConfig) -> str:
+    """Return requirements with ``# via`` for these versions: what requires each package, by the indexes.
 
-    ``sdists`` are versions of packages without a wheel, whose own requirements are not read. Raises LockError.
+    ``sdists`` are packages without a wheel, whose own requirements are not read. Raises LockError.
     """
     words = ["--only-binary", ":all:", *(word for name in sdists for word in ("--no-binary", name)), "-"]
-    metadata = [{"name": name, "version": version, "requires-dist": []} for name, version in sdists.items()]
+    metadata = [{"name": name, "version": versions[name], "requires-dist": []} for name in sdists]
     tables = _tables("dependency-metadata", metadata)
     hint = "Lock the project again with a tool that resolves: uv pip compile, pip-compile or uv lock."
-    return _compile(Path("/"), words, path, python, config, requirements=pins, tables=tables, hint=hint)
+    lines = _exactly(versions)
+    return _compile(Path("/"), words, path, python, config, requirements=lines, tables=tables, hint=hint)
+
+
+def _exactly(versions: Mapping[str, str]) -> list[str]:
+    """Return pins. ``==`` would also fit a local version, such as ``2.13.0+cpu``, which is another wheel."""
+    return [f"{name}==={version}" for name, version in versions.items()]
 
 
 def resolve_project(
@@ -60,22 +67,27 @@ def resolve_project(
     config: PipConfig,
     *,
     previous: Iterable[str],
+    exclude: Iterable[str],
     indexes: Sequence[Mapping[str, Any]],
 ) -> tuple[str, str]:
     """Resolve a pyproject.toml without a lock: as a pylock.toml, and as requirements with ``# via``.
 
-    ``previous`` are pins to keep if they fit, and ``indexes`` are those of ``[tool.uv]``. Raises LockError.
+    ``previous`` are pins to keep if they fit, ``exclude`` are requirements such as ``torch!=2.13.0+cpu``, and
+    ``indexes`` are those of ``[tool.uv]``. Raises LockError.
     """
     hint = f"Correct {project.lock_path}, or lock the project and name its lock: uv lock --project {project.folder}"
     with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as name:
-        pins = Path(name) / "requirements.lock"
-        pins.write_text("".join(f"{pin}\n" for pin in previous))
-        words = [project.lock, "--only-binary", ":all:", *_chosen(project, f"{project.lock}:")]
+        pins, excluded = Path(name) / "requirements.lock", Path(name) / "constraints.txt"
+        pins.write_text("\n".join(previous))
+        excluded.write_text("\n".join(exclude))
+        words = [project.lock, "--only-binary", ":all:", "--constraints", str(excluded)]
+        words += _chosen(project, f"{project.lock}:")
         compile_now = partial(_compile, folder, path=project.lock_path, python=python, config=config, hint=hint)
         tables = _tables("index", indexes)
-        requirements = compile_now([*words, "--output-file", str(pins)], tables=tables)
-        pins.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in parse_pins(requirements)))
-        return compile_now([*words, "--constraints", str(pins), *_PYLOCK], tables=tables), requirements
+        compile_now([*words, "--output-file", str(pins)], tables=tables)
+        requirements = pins.read_text()
+        excluded.write_text("\n".join(_exactly({pin.name: pin.version for pin in parse_pins(requirements)})))
+        return compile_now([*words, *_PYLOCK], tables=tables), requirements
 
 
 def _chosen(project: ProjectSpec, of_file: str) -> list[str]:

@@ -52,7 +52,7 @@ def _sources(spec: ImageSpec, project: ProjectSpec, config: PipConfig) -> Iterat
 
 def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: str) -> Lock:
     python, (before, build) = spec.base.python, _pins_of(previous)
-    locked = read_project(root, project, python, config, previous=before)
+    locked = _read(root, spec, project, config, before)
     pins = [
         Pin(name=each.name, version=each.version, hashes=each.hashes, via=each.via)
         for each in locked.packages
@@ -70,6 +70,17 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
     )
     check_agreement(spec, lock, _places(locked))
     return lock
+
+
+def _read(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: list[str]) -> ProjectLock:
+    """Read a project's lock. If it is resolved for a CUDA row, resolve again without each CPU wheel that was found."""
+    exclude = list[str]()
+    while True:
+        locked = read_project(root, project, spec.base.python, config, previous=previous, exclude=exclude)
+        cpu = [f"{each.name}!={each.version}" for each in locked.packages if each.version.endswith("+cpu")]
+        if kind_of(project.lock) != "pyproject" or spec.accelerator.kind == "cpu" or not {*cpu} - {*exclude}:
+            return locked
+        exclude += cpu
 
 
 def _pins_of(previous: str) -> tuple[list[str], list[str]]:

@@ -34,12 +34,19 @@ def kind_of(lock: str) -> Kind:
 
 
 def read_project(
-    root: Path, project: ProjectSpec, python: str, config: PipConfig, *, previous: Iterable[str] = ()
+    root: Path,
+    project: ProjectSpec,
+    python: str,
+    config: PipConfig,
+    *,
+    previous: Iterable[str] = (),
+    exclude: Iterable[str] = (),
 ) -> ProjectLock:
     """Return the packages of a project's lock for a base's Python; ``root`` is the matrix's folder.
 
     A uv.lock needs no network. For the other kinds the package indexes say what requires what. Without a lock, pins of
-    ``previous`` are kept if they fit. Raises LockError, with file and line.
+    ``previous`` are kept if they fit, and ``exclude`` (``torch!=2.13.0+cpu``) are not. Raises LockError, with file and
+    line.
     """
     match kind_of(project.lock):
         case "uv":
@@ -49,7 +56,7 @@ def read_project(
         case "requirements":
             lock = _of_requirements(root, project, python, config)
         case "pyproject":
-            lock = _of_pyproject(root, project, python, config, previous)
+            lock = _of_pyproject(root, project, python, config, previous=previous, exclude=exclude)
     _check_folders(root, project, lock)
     return lock
 
@@ -81,12 +88,18 @@ def _of_uv_lock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
 
 
 def _of_pyproject(
-    root: Path, project: ProjectSpec, python: str, config: PipConfig, previous: Iterable[str]
+    root: Path,
+    project: ProjectSpec,
+    python: str,
+    config: PipConfig,
+    *,
+    previous: Iterable[str],
+    exclude: Iterable[str],
 ) -> ProjectLock:
     path = project.lock_path
     indexes = read_toml(root, path).get("tool", {}).get("uv", {}).get("index", [])
     document, requirements = resolve_project(
-        root / project.folder, project, python, config, previous=previous, indexes=indexes
+        root / project.folder, project, python, config, previous=previous, exclude=exclude, indexes=indexes
     )
     return _resolved(lines_of(read_project_file(root, path), path), document, requirements, python)
 
@@ -134,7 +147,7 @@ def _of_requirements(root: Path, project: ProjectSpec, python: str, config: PipC
     pinned = {line.name: line for line in file.lines if line.source is None}
     others = [line for line in file.lines if line.source is not None]
     lines = Lines(path=path, numbers={(line.name, ""): line.number for line in file.lines})
-    lock = parse_pylock(look_up((line.pin for line in pinned.values()), path, python, sources), path)
+    lock = parse_pylock(look_up({name: line.version for name, line in pinned.items()}, path, python, sources), path)
     fitting = [_with_locked_files(each, pinned[each.name], path) for each in lock.packages]
     packages = [
         replace(each, hashes=pinned[each.name].hashes or each.hashes)
@@ -183,7 +196,7 @@ def _with_locked_files(package: Package, line: RequirementLine, path: str) -> Pa
     sdist = package.sdist if package.sdist and f"sha256:{package.sdist.hashes.get('sha256')}" in line.hashes else None
     if not wheels and not sdist:
         raise LockError(
-            f"{path}:{line.number}: {line.pin} has no hash of a file for this Python on x86_64 Linux.",
+            f"{path}:{line.number}: {line.name} {line.version} has no hash of a file for this Python on x86_64 Linux.",
             hint="Lock the project again with the hashes of all files, or for Linux.",
         )
     return replace(package, wheels=wheels or None, sdist=sdist)
@@ -191,9 +204,9 @@ def _with_locked_files(package: Package, line: RequirementLine, path: str) -> Pa
 
 def _completed(lock: ProjectLock, python: str, config: PipConfig) -> ProjectLock:
     """Return a lock with ``via``, by the package indexes. Raises LockError if a package is missing in it."""
-    pins = [f"{each.name}=={each.version}" for each in lock.packages if isinstance(each.source, Wheel | Sdist)]
-    sdists = {each.name: each.version for each in lock.packages if isinstance(each.source, Sdist)}
-    via = via_of(requirers(pins, sdists, lock.path, python, config))
+    versions = {each.name: each.version for each in lock.packages if isinstance(each.source, Wheel | Sdist)}
+    sdists = [each.name for each in lock.packages if isinstance(each.source, Sdist)]
+    via = via_of(requirers(versions, sdists, lock.path, python, config))
     check_complete(lock.packages, via, lock.path)
     return replace(lock, packages=with_via(lock.packages, via))
 

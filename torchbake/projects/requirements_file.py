@@ -41,10 +41,6 @@ class RequirementLine:
     source: Source | None = None
     via: frozenset[str] | None = None
 
-    @property
-    def pin(self) -> str:
-        return f"{self.name}=={self.version}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class RequirementsFile:
