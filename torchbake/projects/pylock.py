@@ -29,6 +29,7 @@ from torchbake.hostconfig.pip_config import without_login
 from torchbake.lock.wheel_tags import wheel_tags
 from torchbake.projects.packages import Archive, Folder, Git, ProjectPackage, Sdist, Source, Wheel
 
+_QUOTED = re.compile(r"`([^`]+)`")
 _ENTRY = re.compile(r"packages\[(\d+)\]")  # in a message of `packaging`
 _TOML_NAME, _TOML_VERSION = re.compile(r'name = "([^"]+)"'), re.compile(r'version = "([^"]+)"')
 _LAST_PATCH = 40  # no minor version of CPython has had more patch releases
@@ -49,6 +50,12 @@ class Lines:
     def number(self, name: str, version: str = "") -> int:
         """Return the line of a package; 0 if it is unknown."""
         return self.numbers.get((name, version)) or self.numbers.get((name, ""), 0)
+
+    def located(self, message: str) -> str:
+        """Return uv's message, which begins with the path, with the line of the first package that it names."""
+        names = (match for match in _QUOTED.findall(message) if (match, "") in self.numbers)
+        name = next(names, None)
+        return message.replace(self.path, self.place(name), 1) if name else message
 
 
 def lines_of(text: str, path: str) -> Lines:
@@ -111,7 +118,7 @@ def select_packages(
         package = lock.packages[int(match[1])] if match else None
         place = lines.place(package.name, str(package.version)) if package else lines.path
         raise LockError(
-            f"{place}: {_ENTRY.sub('the lock', str(error))}.",
+            f"{place}: {re.sub(' at ' + _ENTRY.pattern, '', str(error))}.",
             hint=f"An image needs packages for Python {python} on x86_64 Linux: lock the project for it.",
         ) from None
     return tuple(sorted(packages, key=lambda package: package.name))

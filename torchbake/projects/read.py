@@ -57,6 +57,7 @@ def read_project(
             lock = _of_requirements(root, project, python, config)
         case "pyproject":
             lock = _of_pyproject(root, project, python, config, previous=previous, exclude=exclude)
+    lock = _with_project(root, project, lock)
     _check_folders(root, project, lock)
     return lock
 
@@ -83,8 +84,12 @@ def _of_uv_lock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
     text = read_project_file(root, path)
     pyproject = read_toml(root, posixpath.normpath(f"{project.folder}/{PYPROJECT}"))
     check_uv_lock(text, path, pyproject, project.folder)
-    document, requirements = export_uv_lock(root / project.folder, project)
-    return _resolved(lines_of(text, path), document, requirements, python)
+    lines = lines_of(text, path)
+    try:
+        document, requirements = export_uv_lock(root / project.folder, project)
+    except LockError as error:
+        raise LockError(lines.located(error.message), hint=error.hint) from None
+    return _resolved(lines, document, requirements, python)
 
 
 def _of_pyproject(
@@ -209,6 +214,20 @@ def _completed(lock: ProjectLock, python: str, config: PipConfig) -> ProjectLock
     via = via_of(requirers(versions, sdists, lock.path, python, config))
     check_complete(lock.packages, via, lock.path)
     return replace(lock, packages=with_via(lock.packages, via))
+
+
+def _with_project(root: Path, project: ProjectSpec, lock: ProjectLock) -> ProjectLock:
+    """Add the project's own package to a lock that is not uv's, and so lists only what the project requires."""
+    path = posixpath.normpath(f"{project.folder}/{PYPROJECT}")
+    if kind_of(project.lock) == "uv" or "." in lock.folders or not project.files or not (root / path).is_file():
+        return lock
+    document = read_toml(root, path)
+    packaged = document.get("tool", {}).get("uv", {}).get("package", "build-system" in document)
+    if not packaged:
+        return lock
+    name = canonicalize_name(str(document.get("project", {}).get("name", posixpath.basename(project.folder))))
+    own = ProjectPackage(name=name, version="", hashes=(), source=Folder(path="."))
+    return replace(lock, packages=tuple(sorted((*lock.packages, own), key=lambda each: each.name)))
 
 
 def _check_folders(root: Path, project: ProjectSpec, lock: ProjectLock) -> None:

@@ -4,18 +4,20 @@
 files are compared here. uv writes those of pyproject.toml into its lock (``package.metadata``).
 """
 
+import posixpath
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from packaging.dependency_groups import resolve_dependency_groups
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchbake.errors import LockError
-from torchbake.projects.pylock import line_in
+from torchbake.lock.project_inputs import PYPROJECT
+from torchbake.projects.pylock import Lines, line_in, lines_of
 
 _VERSION = 1  # of the format; uv raises `revision` for changes that older readers may ignore
 _EXTRA = re.compile(r"\bextra == '([^']+)'")
@@ -38,6 +40,7 @@ def check_uv_lock(text: str, path: str, pyproject: Mapping[str, Any], folder: st
     if version != _VERSION or not isinstance(lock.get("package"), list):
         what = f"has version {version}, but only {_VERSION} is known" if version else "is no lock of uv"
         raise LockError(f"{path}:1: {what}.", hint="Update torchbake, or lock with a uv that it knows: uv lock")
+    _check_hashes(lock["package"], lines_of(text, path))
     table = pyproject.get("project")
     if not isinstance(table, dict) or "dependencies" in table.get("dynamic", ()):
         return  # a workspace without a package of its own, or requirements that only its build knows
@@ -45,7 +48,12 @@ def check_uv_lock(text: str, path: str, pyproject: Mapping[str, Any], folder: st
     package = next((each for each in lock["package"] if each.get("name") == name), None)
     if package is None:
         raise LockError(f"{path}: has no package {name}, which pyproject.toml names.", hint=hint)
-    declared, locked = dict(_declared(pyproject)), dict(_locked(package.get("metadata", {})))
+    try:
+        declared, locked = _declared(pyproject), _locked(package.get("metadata", {}))
+    except (InvalidRequirement, InvalidSpecifier, ExceptionGroup) as error:
+        reasons = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+        reason = str(reasons[0]).splitlines()[0]
+        raise LockError(f"{pyproject_path(path)}: has no valid requirements: {reason}.", hint="Correct it.") from None
     for key in sorted(declared.keys() | locked.keys()):
         if declared.get(key) != locked.get(key) and (key not in declared or None not in locked.get(key, {0})):
             section, requirement = key
@@ -56,12 +64,31 @@ def check_uv_lock(text: str, path: str, pyproject: Mapping[str, Any], folder: st
             )
 
 
+def pyproject_path(path: str) -> str:
+    """Return the path of the pyproject.toml beside a lock."""
+    return posixpath.join(posixpath.dirname(path), PYPROJECT)
+
+
+def _check_hashes(packages: Iterable[Mapping[str, Any]], lines: Lines) -> None:
+    for package in packages:
+        files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else ())]
+        if "registry" in package.get("source", {}) and not all("hash" in file for file in files):
+            place = lines.place(package["name"], package.get("version", ""))
+            raise LockError(
+                f"{place}: {package['name']} has a file without a hash.",
+                hint="Lock it from an index that has SHA-256 hashes.",
+            )
+
+
 def _declared(pyproject: Mapping[str, Any]) -> Requirements:
     table = pyproject["project"]
     sections = {"": table.get("dependencies", ())}
     for extra, texts in table.get("optional-dependencies", {}).items():
         sections[f"extra {canonicalize_name(extra)}"] = texts
-    groups = pyproject.get("dependency-groups", {})
+    legacy = pyproject.get("tool", {}).get("uv", {}).get("dev-dependencies", ())
+    groups = dict(pyproject.get("dependency-groups", {}))
+    if legacy:
+        groups["dev"] = [*groups.get("dev", ()), *legacy]
     for group in groups:
         sections[f"group {canonicalize_name(group)}"] = resolve_dependency_groups(groups, group)
     found: Requirements = {}

@@ -1,0 +1,220 @@
+"""Broken projects: an edit of the small project or of its row, and the place that the error names."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Edit = Callable[[Path], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A broken project. ``place`` is in the message, ``spec`` are arguments of `trainer_image`."""
+
+    name: str
+    place: str
+    edit: Edit = lambda root: None
+    lock: str = "uv.lock"
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+def replaced(path: str, old: str, new: str) -> Edit:
+    """Return an edit that replaces a passage, which must be in the file."""
+
+    def edit(root: Path) -> None:
+        text = (root / path).read_text()
+        assert re.search(old, text), f"{old} is not in {path}"
+        (root / path).write_text(re.sub(old, new, text))
+
+    return edit
+
+
+def written(path: str, content: str | bytes) -> Edit:
+    data = content.encode() if isinstance(content, str) else content
+    return lambda root: (root / path).write_bytes(data)
+
+
+def added(path: str, line: str) -> Edit:
+    return lambda root: (root / path).write_text((root / path).read_text() + line + "\n")
+
+
+def _folder(root: Path) -> None:
+    (root / UV).unlink()
+    (root / UV).mkdir()
+
+
+def _pipe(root: Path) -> None:
+    (root / UV).unlink()
+    os.mkfifo(root / UV)
+
+
+def _link(root: Path) -> None:
+    (root / UV).unlink()
+    (root / UV).symlink_to("/etc/hostname")
+
+
+UV, PYLOCK, REQS = "trainer/uv.lock", "trainer/pylock.toml", "trainer/requirements.txt"
+PYPROJECT, CORE = "trainer/pyproject.toml", "trainer/packages/core"
+_SHA = r"sha256:[0-9a-f]{64}"
+_TORCH_FILES = r'(name = "torch"\nversion = "2.10.0"\n(?:.*\n)*?wheels = \[\n)((?:    .*\n)*)\]'
+
+FILES = [
+    Broken(name="no lock", place=UV, edit=lambda root: (root / UV).unlink()),
+    Broken(name="no project", place=UV, edit=lambda root: shutil.rmtree(root / "trainer")),
+    Broken(name="an empty lock", place=f"{UV}:1", edit=written(UV, "")),
+    Broken(name="not UTF-8", place=UV, edit=written(UV, b"version = 1\n\xff\xfe\n")),
+    Broken(name="a folder", place=UV, edit=_folder),
+    Broken(name="a pipe", place=UV, edit=_pipe),
+    Broken(name="a link out of the matrix's folder", place=UV, edit=_link),
+    Broken(name="damaged TOML", place=f"{UV}:5", edit=replaced(UV, r"\[manifest\]", "manifest]")),
+    Broken(name="the lock of another tool", place=f"{UV}:1", edit=written(UV, '[[package]]\nname = "torch"\n')),
+    Broken(name="a later version", place=f"{UV}:1", edit=replaced(UV, "^version = 1", "version = 99")),
+    Broken(name="half a lock", place=UV, edit=lambda root: (root / UV).write_bytes((root / UV).read_bytes()[:3000])),
+]
+ROWS = [
+    Broken(name="another torch", place="trainer/uv.lock:109", spec={"spec_torch": "2.9.1"}),
+    Broken(name="another accelerator", place="matrix.yaml:1", spec={"spec_accelerator": "cuda12.6"}),
+    Broken(name="a CPU row", place="trainer/uv.lock:109", spec={"spec_accelerator": "cpu", "spec_cudnn": None}),
+    Broken(name="another cuDNN", place="trainer/uv.lock:80", spec={"spec_cudnn": "8"}),
+    Broken(
+        name="a torch of another accelerator",
+        place="trainer/uv.lock:109",
+        edit=replaced(UV, r'(name = "torch"\nversion = "|torch-)2.10.0', r"\g<1>2.10.0+cu126"),
+    ),
+    Broken(name="another CUDA", place="uv.lock:72", edit=replaced(UV, r"12\.8\.90", "12.6.77")),
+    Broken(name="a package that is not locked", place="trainer/uv.lock", spec={"pip": ("einops",)}),
+    Broken(name="a package in another version", place="trainer/uv.lock:61", spec={"pip": ("numpy>=2.3",)}),
+    Broken(name="an unknown group", place=UV, spec={"groups": ("training",)}),
+    Broken(name="an unknown extra", place=UV, spec={"extras": ("cu999",)}),
+    Broken(name="another Python", place="uv.lock:3", edit=replaced(UV, 'python = ">=3.11"', 'python = ">=3.12"')),
+]
+PACKAGES = [
+    Broken(
+        name="wheels of another Python",
+        place="uv.lock:109",
+        edit=replaced(UV, r"(torch-2.10.0-)cp311-cp311", r"\1cp39-cp39"),
+    ),
+    Broken(
+        name="wheels of macOS alone",
+        place="uv.lock:61",
+        edit=replaced(UV, r"(numpy-2.2.0-cp31\d-cp31\d-)manylinux_2_28_x86_64", r"\1macosx_11_0_arm64"),
+    ),
+    Broken(name="no torch", place=UV, edit=replaced(UV, r'name = "torch"', 'name = "torcs"')),
+    Broken(name="files without a hash", place="uv.lock:12", edit=replaced(UV, rf', hash = "{_SHA}"', "")),
+    Broken(name="MD5 alone", place=UV, edit=replaced(UV, _SHA, "md5:0123456789abcdef0123456789abcdef")),
+    Broken(name="no file of a package", place=UV, edit=replaced(UV, _TORCH_FILES, "")),
+    Broken(name="a missing member", place="core", edit=lambda root: shutil.rmtree(root / CORE)),
+    Broken(
+        name="a member that is no package", place="core", edit=lambda root: (root / CORE / "pyproject.toml").unlink()
+    ),
+    Broken(name="members that are missing", place=UV, edit=replaced(PYPROJECT, r"packages/\*", "packages/none")),
+    Broken(name="a new requirement", place="einops", edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<3", "einops"')),
+    Broken(name="a changed requirement", place="numpy", edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<2"')),
+    Broken(name="a removed requirement", place="numpy", edit=replaced(PYPROJECT, '"numpy<3", ', "")),
+    Broken(name="a changed group", place="requirement tqdm in group", edit=replaced(PYPROJECT, '"tqdm"', '"tqdm>=5"')),
+    Broken(name="a changed extra", place="extra serve", edit=replaced(PYPROJECT, r"serve = \[.*\]", "serve = []")),
+    Broken(name="another project", place=UV, edit=replaced(PYPROJECT, 'name = "trainer"', 'name = "other"')),
+    Broken(name="no requirement", place=PYPROJECT, edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<<3"')),
+    Broken(name="a cycle of groups", place=PYPROJECT, edit=replaced(PYPROJECT, '"tqdm"', '{ include-group = "all" }')),
+    Broken(name="a damaged pyproject.toml", place=PYPROJECT, edit=added(PYPROJECT, "[[[")),
+    Broken(name="no pyproject.toml", place=PYPROJECT, edit=lambda root: (root / PYPROJECT).unlink()),
+]
+
+
+def _line(name: str, line: str, **changes: Any) -> Broken:
+    """Return a requirements file with one more line, which is its 62nd."""
+    return Broken(name=name, place=f"{REQS}:{_COUNT + 1}", edit=added(REQS, line), lock="requirements.txt", **changes)
+
+
+_COUNT = len((Path(__file__).parent / "trainer/requirements.txt").read_text().splitlines())
+REQUIREMENTS = [
+    _line("an unpinned line", "einops>=0.8"),
+    _line("a name alone", "einops"),
+    _line("a pin of a series", "einops==0.8.*"),
+    _line("another file", "-r base.txt"),
+    _line("constraints", "-c constraints.txt"),
+    _line("an option that changes wheels", "--no-binary :all:"),
+    _line("no requirement", "einops = 0.8"),
+    _line("an open quote", "einops=='0.8"),
+    _line("a branch of git", "einops @ git+https://example.com/einops@main"),
+    _line("git without a revision", "einops @ git+https://example.com/einops"),
+    _line("Mercurial", "einops @ hg+https://example.com/einops@0123"),
+    _line("an address without a name", "https://example.com/einops-0.8-py3-none-any.whl"),
+    _line("MD5 alone", "einops==0.8 --hash=md5:0123456789abcdef0123456789abcdef"),
+    _line("a damaged hash", "einops==0.8 --hash=sha256:0123"),
+    _line("two versions", "numpy==2.1.0"),
+    _line("a path out of the project", "-e ../other"),
+    _line("no such folder", "-e ./packages/nothing"),
+    _line("a damaged marker", "-e ./packages/core ; python_version <"),
+    Broken(name="no package", place=REQS, edit=written(REQS, "# nothing\n"), lock="requirements.txt"),
+    Broken(name="extras of a requirements file", place=REQS, lock="requirements.txt", spec={"extras": ("serve",)}),
+    Broken(name="hashes of no file of the index", place=f"{REQS}:4", lock="requirements.txt"),
+    Broken(
+        name="a version that no index has",
+        place="filelock",
+        edit=written(REQS, "torch==2.10.0\nfilelock==99\n"),
+        lock="requirements.txt",
+    ),
+    Broken(
+        name="a lock of macOS",
+        place="nvidia-cuda-runtime-cu12",
+        edit=written(REQS, "torch==2.10.0\nfilelock==3.20.0\n"),
+        lock="requirements.txt",
+    ),
+]
+PYLOCKS = [
+    Broken(name="a later version", place=PYLOCK, edit=replaced(PYLOCK, '"1.0"', '"2.0"'), lock="pylock.toml"),
+    Broken(name="an empty lock", place=PYLOCK, edit=written(PYLOCK, ""), lock="pylock.toml"),
+    Broken(
+        name="damaged TOML",
+        place=f"{PYLOCK}:2",
+        edit=replaced(PYLOCK, "created-by = ", "created-by "),
+        lock="pylock.toml",
+    ),
+    Broken(
+        name="a package without a name",
+        place=f"{PYLOCK}:5",
+        edit=replaced(PYLOCK, 'name = "filelock"\n', ""),
+        lock="pylock.toml",
+    ),
+    Broken(
+        name="no hashes",
+        place=f"{PYLOCK}:5",
+        edit=replaced(PYLOCK, "hashes = {[^}]*}", "hashes = {}"),
+        lock="pylock.toml",
+    ),
+    Broken(name="MD5 alone", place=f"{PYLOCK}:6", edit=replaced(PYLOCK, "sha256 =", "md5 ="), lock="pylock.toml"),
+    Broken(
+        name="two torches",
+        place=PYLOCK,
+        edit=added(
+            PYLOCK,
+            '[[packages]]\nname = "torch"\nversion = "2.9.1"\nsdist = { url = "https://x/t-2.tar.gz", hashes = { sha256 = "a" } }',
+        ),
+        lock="pylock.toml",
+    ),
+    Broken(name="an undeclared extra", place=PYLOCK, lock="pylock.toml", spec={"extras": ("serve",)}),
+    Broken(name="an undeclared group", place=PYLOCK, lock="pylock.toml", spec={"groups": ("track",)}),
+    Broken(
+        name="wheels of macOS alone",
+        place=PYLOCK,
+        edit=replaced(PYLOCK, "manylinux_2_28_x86_64", "macosx_11_0_arm64"),
+        lock="pylock.toml",
+    ),
+    Broken(name="another Python", place=f"{PYLOCK}:3", edit=replaced(PYLOCK, ">=3.11", ">=3.14"), lock="pylock.toml"),
+]
+UNLOCKED = [
+    Broken(name="no project", place=PYPROJECT, edit=written(PYPROJECT, "[tool]\n"), lock="pyproject.toml"),
+    Broken(
+        name="versions that exclude each other",
+        place="numpy",
+        edit=replaced(PYPROJECT, "numpy<3", "numpy<2"),
+        lock="pyproject.toml",
+    ),
+    Broken(name="an unknown group", place="training", lock="pyproject.toml", spec={"groups": ("training",)}),
+]
+ALL = [*FILES, *ROWS, *PACKAGES, *REQUIREMENTS, *PYLOCKS, *UNLOCKED]
