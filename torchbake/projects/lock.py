@@ -66,10 +66,10 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
         inputs=inputs_of(spec, project_digest(root, project, locked.folders)),
         layers=assign_layers(known, {each.name for each in locked.packages if each.size > HEAVY}),
         packages=locked.folders,
-        build=pins_of_build(root / project.folder, locked.folders, python, config, previous="\n".join(build)),
     )
     check_agreement(spec, lock, _places(locked))
-    return lock
+    folder, kept = root / project.folder, "\n".join(build)
+    return replace(lock, build=pins_of_build(folder, locked.folders, python, config, previous=kept))
 
 
 def _read(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: list[str]) -> ProjectLock:

@@ -73,7 +73,8 @@ def read_versions(root: Path, project: ProjectSpec, python: str) -> dict[str, st
         case "pylock":
             packages = _of_pylock(root, project, python).packages
         case "requirements":
-            return {line.name: line.version for line in _parsed(root, project, python).lines if line.name}
+            lines = _parsed(root, project, python).lines
+            return {line.name: line.version for line in lines if not isinstance(line.source, Folder)}
         case "pyproject":
             return None
     return {each.name: each.version for each in packages if not isinstance(each.source, Folder)}

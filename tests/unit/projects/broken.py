@@ -42,6 +42,10 @@ def added(path: str, line: str) -> Edit:
     return lambda root: (root / path).write_text((root / path).read_text() + line + "\n")
 
 
+def _switch(*extras: str) -> dict[str, Any]:
+    return {"folder": "switch", "extras": extras}
+
+
 def _folder(root: Path) -> None:
     (root / UV).unlink()
     (root / UV).mkdir()
@@ -77,8 +81,8 @@ FILES = [
 ]
 ROWS = [
     Broken(name="another torch", place="trainer/uv.lock:109", spec={"spec_torch": "2.9.1"}),
-    Broken(name="another accelerator", place="matrix.yaml:1", spec={"spec_accelerator": "cuda12.6"}),
-    Broken(name="a CPU row", place="trainer/uv.lock:109", spec={"spec_accelerator": "cpu", "spec_cudnn": None}),
+    Broken(name="another accelerator", place="matrix.yaml:1", spec={"accelerator": "cuda12.6"}),
+    Broken(name="a CPU row", place="trainer/uv.lock:109", spec={"accelerator": "cpu", "spec_cudnn": None}),
     Broken(name="another cuDNN", place="trainer/uv.lock:80", spec={"spec_cudnn": "8"}),
     Broken(
         name="a torch of another accelerator",
@@ -93,6 +97,9 @@ ROWS = [
     Broken(name="another Python", place="uv.lock:3", edit=replaced(UV, 'python = ">=3.11"', 'python = ">=3.12"')),
 ]
 PACKAGES = [
+    Broken(name="extras that exclude each other", place="switch/uv.lock", spec=_switch("cpu", "cu128")),
+    Broken(name="no torch without an extra", place="switch/uv.lock", spec=_switch()),
+    Broken(name="the extra of another accelerator", place="switch/uv.lock:66", spec=_switch("cpu")),
     Broken(
         name="wheels of another Python",
         place="uv.lock:109",
@@ -111,7 +118,6 @@ PACKAGES = [
     Broken(
         name="a member that is no package", place="core", edit=lambda root: (root / CORE / "pyproject.toml").unlink()
     ),
-    Broken(name="members that are missing", place=UV, edit=replaced(PYPROJECT, r"packages/\*", "packages/none")),
     Broken(name="a new requirement", place="einops", edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<3", "einops"')),
     Broken(name="a changed requirement", place="numpy", edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<2"')),
     Broken(name="a removed requirement", place="numpy", edit=replaced(PYPROJECT, '"numpy<3", ', "")),
@@ -193,7 +199,8 @@ PYLOCKS = [
         place=PYLOCK,
         edit=added(
             PYLOCK,
-            '[[packages]]\nname = "torch"\nversion = "2.9.1"\nsdist = { url = "https://x/t-2.tar.gz", hashes = { sha256 = "a" } }',
+            '[[packages]]\nname = "torch"\nversion = "2.9.1"\n'
+            'sdist = { url = "https://files.example/torch-2.9.1.tar.gz", hashes = { sha256 = "a" } }',
         ),
         lock="pylock.toml",
     ),

@@ -1,4 +1,4 @@
-"""A small project with a lock of each kind, all of invented files, and an index of tiny wheels for it."""
+"""Small projects with locks of invented files, and an index of tiny wheels for one of them."""
 
 import hashlib
 import shutil
@@ -15,34 +15,42 @@ from torchbake.matrix.spec import ImageSpec, ProjectSpec
 from torchbake.projects.lock import lock_image
 
 TRAINER = Path(__file__).parent / "trainer"
-OFFLINE = PipConfig(no_index=True)
+SWITCH = TRAINER.with_name("switch")  # its extras choose torch's accelerator
 
 
-def copy_trainer(root: Path) -> Path:
-    """Copy the project to ``trainer`` in a matrix's folder, and return that."""
-    return shutil.copytree(TRAINER, root / "trainer")
+def copy_projects(root: Path) -> Path:
+    """Copy the projects to a matrix's folder, make their index in ``simple``, and return the folder."""
+    _make_index(root / "simple")
+    for project in (TRAINER, SWITCH):
+        shutil.copytree(project, root / project.name)
+    return root
 
 
 def trainer_image(
     lock: str = "uv.lock", *, accelerator: str = "cuda12.8", pip: tuple[str, ...] = (), **changes: Any
 ) -> ImageSpec:
-    """Return an image of the project; ``changes`` are of its ProjectSpec, or of the image with ``spec_`` before them."""
+    """Return an image of a project; ``changes`` are of its ProjectSpec, and with ``spec_`` in their names of itself."""
     of_spec = {key.removeprefix("spec_"): changes.pop(key) for key in [*changes] if key.startswith("spec_")}
     project = ProjectSpec(**{"folder": "trainer", "lock": lock, **changes})
     return image(**{"torch": "2.10.0", "accelerator": accelerator, "pip": pip, "project": project, **of_spec})
 
 
-def write_lock(root: Path, spec: ImageSpec, config: PipConfig = OFFLINE) -> Lock:
+def index_of(root: Path) -> PipConfig:
+    """Return the settings of a host that has the index in a matrix's folder."""
+    return PipConfig(index_url=(root / "simple").as_uri())
+
+
+def write_lock(root: Path, spec: ImageSpec) -> Lock:
     """Lock an image, and write its lock as the command does."""
-    lock = lock_image(root, spec, config)
+    lock = lock_image(root, spec, index_of(root))
     path = lock_path(root, spec)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(format_checked(spec, lock))
     return lock
 
 
-def make_index(folder: Path) -> PipConfig:
-    """Write a simple index (PEP 503) with a tiny wheel of each package of the project, and of its build requirements."""
+def _make_index(folder: Path) -> None:
+    """Write a simple index (PEP 503) with tiny wheels of the project's packages and of its build requirements."""
     locked = tomllib.loads((TRAINER / "uv.lock").read_text())["package"]
     packages = {
         each["name"]: (each["version"], [one["name"] for one in each.get("dependencies", ())])
@@ -52,7 +60,6 @@ def make_index(folder: Path) -> PipConfig:
     packages |= {"hatchling": ("1.28.0", []), "uv-build": ("0.9.6", [])}
     for name, (version, requires) in packages.items():
         add_wheel(folder, name, version, [each for each in requires if each != "colorama"])
-    return PipConfig(index_url=folder.as_uri())
 
 
 def add_wheel(folder: Path, name: str, version: str, requires: list[str]) -> str:

@@ -1,28 +1,186 @@
-"""The lock of an image follows from its project's lock: what it has, when it is out of date, and what is refused."""
+"""The lock of an image follows from its project's lock: its wheels, when it is out of date, and what is refused."""
 
+import re
+import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.unit.projects.broken import ALL
-from tests.unit.projects.projects import copy_trainer, make_index, trainer_image
+from tests.unit.projects.broken import ALL, added, replaced
+from tests.unit.projects.projects import (
+    TRAINER,
+    copy_projects,
+    index_of,
+    trainer_image,
+    write_lock,
+)
 from torchbake.errors import LockError
-from torchbake.projects.lock import lock_image
+from torchbake.lock.image_lock import OutdatedLockError, lock_path, read_lock
+from torchbake.lock.lockfile import Lock
+from torchbake.lock.newest import odd_versions
+from torchbake.projects.lock import changes, check_online, lock_image, read_or_explain
 
 pytestmark = pytest.mark.usefixtures("own_processes")
+VIRTUAL = replaced("trainer/pyproject.toml", r"(?s)\[build-system\].*?\n\n", "[tool.uv]\npackage = false\n\n")
 
 
-def test_each_broken_project_is_one_sentence_with_a_place_and_a_step(tmp_path: Path) -> None:
-    config, faults = make_index(tmp_path / "simple"), list[str]()
+def names(lock: Lock) -> dict[str, list[str]]:
+    return {layer: [pin.name for pin in pins] for layer, pins in lock.layers.items() if pins}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return copy_projects(tmp_path)
+
+
+def test_versions_and_hashes_are_those_of_the_projects_lock(root: Path) -> None:
+    spec = trainer_image(groups=("track",), extras=("serve",))
+    lock = write_lock(root, spec)
+    assert names(lock) == {
+        "nvidia": ["nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12"],
+        "torch": ["torch", "triton"],
+        "heavy": ["vision-kernels"],
+        "site": ["certifi", "filelock", "httpx", "numpy", "six", "tqdm"],
+    }
+    for package in tomllib.loads((TRAINER / "uv.lock").read_text())["package"]:
+        if pin := lock.pins.get(package["name"]):
+            files = [*package["wheels"], *([package["sdist"]] if "sdist" in package else ())]
+            assert (pin.version, pin.hashes) == (package["version"], tuple(sorted(file["hash"] for file in files)))
+    assert lock.packages == (".", "packages/core")
+    assert read_lock(root, spec) == lock
+    assert odd_versions(spec, lock, index_of(root)) == []
+
+
+def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
+    known = lock_image(root, trainer_image(), index_of(root))
+    path = root / "trainer/requirements.txt"
+    path.write_text(re.sub(r" \\\n +--hash=\S+", "", path.read_text()))  # the index has other files of these versions
+    (root / "trainer/bare.txt").write_text(re.sub(r"\n +#.*", "", path.read_text()))
+    for name in ("pylock.toml", "requirements.txt", "bare.txt", "pyproject.toml"):
+        spec = trainer_image(name, files=("pyproject.toml",))
+        lock = write_lock(root, spec)
+        assert {pin.name: (pin.version, pin.via) for pin in lock.pins.values()} == {
+            pin.name: (pin.version, pin.via) for pin in known.pins.values()
+        }, name
+        build = ["hatchling", "uv-build"] if "packages/core" in lock.packages else ["hatchling"]
+        assert [pin.name for pin in lock.build] == build
+        check_online(root, spec, lock, index_of(root))
+
+
+def test_locked_hashes_choose_the_files_of_an_index(root: Path) -> None:
+    page = (root / "simple/six/index.html").read_text()
+    digest = re.findall("sha256=([0-9a-f]{64})", page)[0]
+    (root / "simple/six/index.html").write_text(
+        page + page.replace("1.17.0-py3", "1.17.0-py311").replace(digest, "0" * 64)
+    )
+    text = (root / "trainer/requirements.txt").read_text()
+    bare = re.sub(r" \\\n +--hash=\S+", "", text)
+    (root / "trainer/requirements.txt").write_text(bare.replace("six==1.17.0", f"six==1.17.0 --hash=sha256:{digest}"))
+    lock = lock_image(root, trainer_image("requirements.txt"), index_of(root))
+    assert lock.pins["six"].hashes == (f"sha256:{digest}",)
+    assert len(lock.pins["numpy"].hashes) == 1
+
+
+def test_extras_that_exclude_each_other_choose_the_accelerator(root: Path) -> None:
+    for accelerator, extra in {"cpu": "cpu", "cuda12.8": "cu128"}.items():
+        cudnn = "9" if accelerator != "cpu" else None
+        spec = trainer_image(accelerator=accelerator, folder="switch", extras=(extra,), spec_cudnn=cudnn)
+        lock = write_lock(root, spec)
+        assert lock.pins["torch"].version == f"2.10.0+{extra}"
+        assert (lock.packages, lock.build) == ((), ())
+
+
+def test_members_that_require_each_other_are_locked(root: Path) -> None:
+    replaced("trainer/packages/core/pyproject.toml", r'\["six"\]', '["six", "trainer"]')(root)
+    replaced(
+        "trainer/uv.lock", r'(editable = "packages/core" }\ndependencies = \[\n)', r'\1    { name = "trainer" },\n'
+    )(root)
+    assert lock_image(root, trainer_image(), index_of(root)).packages == (".", "packages/core")
+
+
+def test_a_project_without_a_build_system_has_no_package_of_its_own(root: Path) -> None:
+    VIRTUAL(root)
+    replaced("trainer/uv.lock", r'editable = "\."', 'virtual = "."')(root)
+    lock = lock_image(root, trainer_image(files=("src/",)), index_of(root))
+    assert (lock.packages, [pin.name for pin in lock.build]) == (("packages/core",), ["uv-build"])
+    other = lock_image(root, trainer_image("pylock.toml", files=("src/",)), index_of(root))
+    assert other.packages == ()
+
+
+def test_a_changed_project_makes_the_lock_out_of_date_by_name(root: Path) -> None:
+    spec = trainer_image()
+    write_lock(root, spec)
+    lock = "trainer/uv.lock"
+    cases = {
+        "trainer/uv.lock: numpy 2.2.0 → 2.2.1": [replaced(lock, "2\\.2\\.0", "2.2.1")],
+        "trainer/uv.lock: + tqdm 4.67.0, - six": [
+            replaced("trainer/packages/core/pyproject.toml", "six", "tqdm"),
+            replaced(lock, r'dependencies = \[\n    { name = "six" },', 'dependencies = [\n    { name = "tqdm" },'),
+        ],
+        "pyproject.toml has the new requirement einops": [
+            replaced("trainer/pyproject.toml", '"numpy<3"', '"numpy<3", "einops"')
+        ],
+        "trainer/uv.lock: changed, with the same packages": [
+            replaced("trainer/pyproject.toml", 'hatchling"', 'hatchling>=1"')
+        ],
+        "trainer/uv.lock: there is no such file": [lambda root: (root / lock).unlink()],
+    }
+    for says, edits in cases.items():
+        for edit in edits:
+            edit(root)
+        with pytest.raises(LockError) as caught:
+            read_or_explain(root, spec)
+        assert says in caught.value.message
+        shutil.rmtree(root / "trainer")
+        shutil.copytree(TRAINER, root / "trainer")
+    assert read_or_explain(root, spec)
+    for changed, says in (
+        (trainer_image(groups=("track",)), "groups: none → track"),
+        (trainer_image("pylock.toml"), "pylock.toml"),
+    ):
+        with pytest.raises(LockError, match=re.escape(says)):
+            read_or_explain(root, changed)
+
+
+def test_other_text_of_pyproject_toml_keeps_the_lock(root: Path) -> None:
+    spec = trainer_image()
+    write_lock(root, spec)
+    replaced("trainer/pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"\ndescription = "Trains"')(root)
+    added("trainer/pyproject.toml", "[tool.ruff]\nline-length = 100")(root)
+    assert read_or_explain(root, spec)
+    added("trainer/pyproject.toml", '[tool.uv]\ndefault-groups = ["track"]')(root)
+    with pytest.raises(OutdatedLockError):
+        read_lock(root, spec)
+
+
+def test_a_changed_lock_of_another_kind_names_its_packages(root: Path) -> None:
+    for name in ("pylock.toml", "bare.txt"):
+        text = (root / "trainer/requirements.txt").read_text()
+        (root / "trainer/bare.txt").write_text(re.sub(r" \\\n +--hash=\S+", "", text))
+        spec = trainer_image(name)
+        write_lock(root, spec)
+        replaced(f"trainer/{name}", "1\\.17\\.0", "1.18.0")(root)
+        with pytest.raises(LockError, match=re.escape(f"trainer/{name}: six 1.17.0 → 1.18.0.")):
+            read_or_explain(root, spec)
+
+
+def test_changes_are_named_up_to_a_number() -> None:
+    old = {"numpy": "2.1.0", "six": "1.17.0", "tqdm": "4.67.0"}
+    assert (
+        changes(old, {"numpy": "2.2.0", "einops": "0.8.2", "tqdm": ""}) == "numpy 2.1.0 → 2.2.0, + einops 0.8.2, - six"
+    )
+    assert changes(old, old) == ""
+    assert changes({}, {f"p{number:02}": "1" for number in range(15)}).endswith("+ p11 1 and 3 more")
+
+
+def test_each_broken_project_is_one_error_with_a_place_and_a_step(tmp_path: Path) -> None:
+    faults = list[str]()
     for number, case in enumerate(ALL):
-        root = tmp_path / str(number)
-        copy_trainer(root)
+        root = copy_projects(tmp_path / str(number))
         case.edit(root)
-        torch_and_more = dict(case.spec)
-        accelerator = torch_and_more.pop("spec_accelerator", "cuda12.8")
-        spec = trainer_image(case.lock, accelerator=accelerator, **torch_and_more)
         try:
-            lock_image(root, spec, config)
+            lock_image(root, trainer_image(case.lock, **case.spec), index_of(root))
         except LockError as error:
             if case.place not in error.message or not error.hint or str(tmp_path) in error.message:
                 faults.append(f"{case.name}: {error.message} NEXT {error.hint}")
@@ -32,3 +190,19 @@ def test_each_broken_project_is_one_sentence_with_a_place_and_a_step(tmp_path: P
             faults.append(f"{case.name}: no error")
     assert not faults, "\n".join(faults)
     assert len(ALL) >= 40
+
+
+def test_the_error_of_a_row_says_both_places(root: Path) -> None:
+    says = r"matrix\.yaml:7: .* torch 2\.9\.1, but trainer/uv\.lock:109 locks torch 2\.10\.0"
+    with pytest.raises(LockError, match=says):
+        lock_image(root, trainer_image(spec_torch="2.9.1", spec_line=7), index_of(root))
+
+
+def test_a_lock_that_fails_leaves_the_old_one(root: Path) -> None:
+    spec = trainer_image()
+    write_lock(root, spec)
+    before = lock_path(root, spec).read_text()
+    (root / "trainer/uv.lock").write_text("")
+    with pytest.raises(LockError):
+        write_lock(root, spec)
+    assert lock_path(root, spec).read_text() == before
