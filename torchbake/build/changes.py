@@ -13,7 +13,9 @@ from torchbake.core.git import ask_git, git_failure, run_git
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import MatrixError, UsageError
 from torchbake.lock.builder_lock import builder_lock_path
+from torchbake.lock.changes import describe_changes
 from torchbake.lock.image_lock import lock_path
+from torchbake.lock.lockfile import parse_pins
 from torchbake.matrix.dockerignore import FILE, read_ignore
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import validate_matrix
@@ -65,7 +67,16 @@ def why_changed(spec: Spec, paths: Collection[Path], now: Files, then: Earlier) 
     keys = [key for key in differing(old, spec) if key != "line"]
     if keys:
         return f"its row changed: {', '.join(keys)}"
-    return describe([_label(path) for path in paths if now.get(path) != then.files.get(path)])
+    changed = [path for path in paths if now.get(path) != then.files.get(path)]
+    locks = [path for path in changed if path.suffix == ".lock"]
+    packages = "; ".join(filter(None, (_packages(then.files.get(path), now.get(path)) for path in locks)))
+    return describe([_label(path) for path in changed]) + (f": {packages}" if packages else "")
+
+
+def _packages(old: bytes | None, new: bytes | None) -> str:
+    """Describe the changed packages of a lock; empty if there are none, or if a text has no pins."""
+    before, after = (parse_pins((data or b"").decode("utf-8", "replace")) for data in (old, new))
+    return describe_changes(before, {pin.name: pin.version for pin in after}) if before and after else ""
 
 
 def describe(changed: Sequence[str]) -> str:

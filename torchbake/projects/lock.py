@@ -1,12 +1,13 @@
 """Make an image's lock from a project's lock, or for a row without a project from the row."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.agreement import check_agreement
+from torchbake.lock.changes import describe_changes
 from torchbake.lock.image_lock import OutdatedLockError, differences_of, inputs_of, lock_path, make_lock, read_lock
 from torchbake.lock.image_lock import check_online as check_row_online
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_pins
@@ -21,7 +22,6 @@ from torchbake.ui.command import Command
 # Bytes of a wheel that gets an image layer of its own. A smaller one is pushed again with the layer of the others in
 # seconds, and engines allow 127 layers: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
 HEAVY = 50 * 10**6
-_MOST_CHANGES = 12  # packages in one message
 
 
 def lock_image(root: Path, spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade: bool = False) -> Lock:
@@ -115,7 +115,8 @@ def read_or_explain(root: Path, spec: ImageSpec) -> Lock:
         if spec.project is None:
             raise
         reason = "; ".join(_changes(root, spec, spec.project, error)) or "the matrix changed"
-        raise LockError(f"{lock_path(root, spec)}: is out of date: {reason}.", hint=error.hint) from None
+        lock = lock_path(root, spec).relative_to(root)
+        raise LockError(f"{reason}; {lock} is out of date.", hint=error.hint) from None
 
 
 def _changes(root: Path, spec: ImageSpec, project: ProjectSpec, error: OutdatedLockError) -> Iterator[str]:
@@ -137,14 +138,4 @@ def _package_changes(root: Path, spec: ImageSpec, project: ProjectSpec, lock: Lo
         return failure.message.partition("\n")[0].removeprefix(f"{project.lock_path}: ").rstrip(".")
     if versions is None:
         return "changed"
-    return changes({pin.name: pin.version for pin in lock.pins.values()}, versions) or "changed, with the same packages"
-
-
-def changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """Describe changed packages: ``numpy 2.1.0 → 2.2.0, + einops 0.8.2, - six``. A version may be empty if unknown."""
-    both = sorted(old.keys() & new.keys())
-    lines = [f"{name} {old[name]} → {new[name]}" for name in both if new[name] and old[name] != new[name]]
-    lines += [f"+ {name} {new[name]}".rstrip() for name in sorted(new.keys() - old.keys())]
-    lines += [f"- {name}" for name in sorted(old.keys() - new.keys())]
-    more = len(lines) - _MOST_CHANGES
-    return ", ".join(lines[:_MOST_CHANGES]) + (f" and {more} more" if more > 0 else "")
+    return describe_changes(lock.pins.values(), versions) or "changed, with the same packages"

@@ -113,3 +113,9 @@ def test_of_own_files_those_count_that_images_get(tmp_path: Path, monkeypatch: p
     assert changed_below(project, THEN, ("src",)) == [".dockerignore", "src/.env", "src/a"]
     (project.root / ".dockerignore").write_text("*\n!src\n**/.env\n")
     assert changed_below(project, THEN, ("src",)) == [".dockerignore", "src/a"]
+
+
+def test_a_changed_lock_names_its_packages() -> None:
+    old, new = (f"numpy=={numpy} \\\n    --hash=sha256:{'a' * 64}\n".encode() for numpy in ("2.1.0", "2.2.0"))
+    then = replace(THEN, files={**NOW, PATHS[1]: old})
+    assert why_changed(OURS, PATHS, {**NOW, PATHS[1]: new}, then) == f"changed: {PATHS[1].name}: numpy 2.1.0 → 2.2.0"
