@@ -24,7 +24,8 @@ from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
-from torchbake.projects.lock import lock_image, read_or_explain
+from torchbake.projects.lock import lock_image
+from torchbake.projects.outdated import read_or_explain
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.render.rendered_files import stale, write

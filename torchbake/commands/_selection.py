@@ -11,7 +11,7 @@ from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import Selection, select
 from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
 from torchbake.oci.reference import Repository, parse_registry
-from torchbake.projects.lock import read_or_explain
+from torchbake.projects.outdated import read_or_explain
 
 
 def load_selection(

@@ -15,7 +15,8 @@ from torchbake.lock.lockfile import read_lock_text
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
-from torchbake.projects.lock import check_online, lock_image, read_or_explain
+from torchbake.projects.lock import check_online, lock_image
+from torchbake.projects.outdated import read_or_explain
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 

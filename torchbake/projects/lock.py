@@ -7,16 +7,15 @@ from pathlib import Path
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.agreement import check_agreement
-from torchbake.lock.changes import describe_changes
-from torchbake.lock.image_lock import OutdatedLockError, differences_of, inputs_of, lock_path, make_lock, read_lock
 from torchbake.lock.image_lock import check_online as check_row_online
+from torchbake.lock.image_lock import differences_of, inputs_of, make_lock
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_pins
 from torchbake.lock.project_inputs import project_digest
 from torchbake.matrix.spec import ImageSpec, ProjectSpec
 from torchbake.projects.build_requirements import pins_of_build
 from torchbake.projects.own_wheels import pins_of_own_wheels
 from torchbake.projects.packages import Folder, ProjectLock, Wheel
-from torchbake.projects.read import kind_of, read_project, read_versions
+from torchbake.projects.read import kind_of, read_project
 from torchbake.ui.command import Command
 
 # Bytes of a wheel that gets an image layer of its own. A smaller one is pushed again with the layer of the others in
@@ -105,37 +104,3 @@ def check_online(root: Path, spec: ImageSpec, lock: Lock, config: PipConfig) -> 
             "\n  ".join((f"{spec.id}: the lock does not follow from {spec.project.lock_path}:", *differences)),
             hint=f"Make it again: {Command('lock', spec.id)}",
         )
-
-
-def read_or_explain(root: Path, spec: ImageSpec) -> Lock:
-    """Read an image's lock. Raises LockError; if the project's lock changed, the message names the packages."""
-    try:
-        return read_lock(root, spec)
-    except OutdatedLockError as error:
-        if spec.project is None:
-            raise
-        reason = "; ".join(_changes(root, spec, spec.project, error)) or "the matrix changed"
-        lock = lock_path(root, spec).relative_to(root)
-        raise LockError(f"{reason}; {lock} is out of date.", hint=error.hint) from None
-
-
-def _changes(root: Path, spec: ImageSpec, project: ProjectSpec, error: OutdatedLockError) -> Iterator[str]:
-    """Yield the inputs that changed: ``trainer/uv.lock: numpy 2.1.0 → 2.2.0``, ``groups: serve → none``."""
-    was, now = (dict(part.partition(" ")[::2] for part in text.split("; ")) for text in (error.lock.inputs, error.now))
-    for key in sorted({*was, *now}):
-        if was.get(key) == now.get(key):
-            continue
-        if key == "project" and was.get(key, "").partition(" ")[0] == project.lock_path:
-            yield f"{project.lock_path}: {_package_changes(root, spec, project, error.lock)}"
-        else:
-            yield f"{key}: {was.get(key, 'none')} → {now.get(key, 'none')}"
-
-
-def _package_changes(root: Path, spec: ImageSpec, project: ProjectSpec, lock: Lock) -> str:
-    try:
-        versions = read_versions(root, project, spec.base.python)
-    except LockError as failure:
-        return failure.message.partition("\n")[0].removeprefix(f"{project.lock_path}: ").rstrip(".")
-    if versions is None:
-        return "changed"
-    return describe_changes(lock.pins.values(), versions) or "changed, with the same packages"

@@ -47,10 +47,10 @@ def files(root: Path) -> dict[str, bytes]:
 def resolving(monkeypatch: pytest.MonkeyPatch, *odd: str) -> None:
     """In place of the indexes: the lock that every CPU image gets, and what is odd about it."""
 
-    def make(spec: ImageSpec, pip: PipConfig, *, previous: str = "") -> Lock:
+    def make(root: Path, spec: ImageSpec, pip: PipConfig, *, previous: str = "") -> Lock:
         return lock_for(spec, cpu_pins())
 
-    monkeypatch.setattr(prepare, "make_lock", make)
+    monkeypatch.setattr(prepare, "lock_image", make)
     monkeypatch.setattr(prepare, "odd_versions", lambda *_: odd)
 
 
