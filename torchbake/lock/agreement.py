@@ -93,7 +93,7 @@ class _Agreement:
         says = f"{place} locks {actual}" if self.places else f"the lock holds {actual}"
         usual = "Correct the row's accelerator or torch version, or name an index that has the wheel."
         if spec.project:
-            usual = "Correct the row, or lock the project again with what the row says."
+            usual = "Correct the row, or lock the project again with the row's versions."
         return LockError(
             f"matrix.yaml:{spec.line}: {spec.id}: the row says {expected}, but {says}.", hint=hint or usual
         )

@@ -41,9 +41,9 @@ def inputs_of(spec: ImageSpec, digest: str = "") -> str:
 def _wheels(spec: ImageSpec, digest: str) -> tuple[str, ...]:
     if spec.project is None:
         return (" ".join(requirements_of(spec)),)
-    named = {"groups": spec.project.groups, "extras": spec.project.extras}
-    chosen = (f"{key} {' '.join(sorted(names))}" for key, names in named.items() if names)
-    return (f"project {spec.project.lock_path} {digest}", *chosen)
+    choices = {"groups": spec.project.groups, "extras": spec.project.extras}
+    texts = (f"{key} {' '.join(sorted(names))}" for key, names in choices.items() if names)
+    return (f"project {spec.project.lock_path} {digest}", *texts)
 
 
 def read_lock(root: Path, spec: ImageSpec) -> Lock:

@@ -19,7 +19,7 @@ _TOOL = "uv"
 
 
 def project_digest(root: Path, project: ProjectSpec, packages: Iterable[str]) -> str:
-    """Return the digest of a project's lock, and of what each pyproject.toml says about dependencies and builds.
+    """Return the digest of a project's lock, and of the dependencies and build systems of each pyproject.toml.
 
     ``root`` is the matrix's folder. ``packages`` are the folders of the project's own packages, relative to the
     project. Raises LockError if a file cannot be read.

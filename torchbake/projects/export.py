@@ -1,4 +1,4 @@
-"""Run uv on a project: export its lock, or resolve its requirements. uv runs no code of a package for that."""
+"""Run uv on a project: export its lock, or resolve its requirements. No code of a package runs."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def export_uv_lock(folder: Path, project: ProjectSpec) -> tuple[str, str]:
     uv reads only files of the project, and changes none. Raises LockError with uv's message.
     """
     words = ["export", "--frozen", "--offline", "--quiet", "--no-header", "--no-default-groups"]
-    words += _chosen(project, "")
+    words += _choices(project, "")
     hint = f"Correct `project:` of the row, or lock again: uv lock --project {project.folder}"
     document = _run(folder, [*words, *_PYLOCK], project.lock_path, PipConfig(), hint=hint)
     return document, _run(folder, [*words, "--no-hashes"], project.lock_path, PipConfig(), hint=hint)
@@ -81,7 +81,7 @@ def resolve_project(
         pins.write_text("\n".join(previous))
         excluded.write_text("\n".join(exclude))
         words = [project.lock, "--only-binary", ":all:", "--constraints", str(excluded)]
-        words += _chosen(project, f"{project.lock}:")
+        words += _choices(project, f"{project.lock}:")
         compile_now = partial(_compile, folder, path=project.lock_path, python=python, config=config, hint=hint)
         tables = _tables("index", indexes)
         compile_now([*words, "--output-file", str(pins)], tables=tables)
@@ -90,7 +90,7 @@ def resolve_project(
         return compile_now([*words, *_PYLOCK], tables=tables), requirements
 
 
-def _chosen(project: ProjectSpec, of_file: str) -> list[str]:
+def _choices(project: ProjectSpec, of_file: str) -> list[str]:
     """Return uv's arguments for the extras and groups; ``of_file`` is the prefix of a group."""
     extras = [word for name in project.extras for word in ("--extra", name)]
     return extras + [word for name in project.groups for word in ("--group", f"{of_file}{name}")]

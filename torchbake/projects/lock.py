@@ -18,8 +18,8 @@ from torchbake.projects.packages import Folder, ProjectLock, Wheel
 from torchbake.projects.read import kind_of, read_project
 from torchbake.ui.command import Command
 
-# Bytes of a wheel that gets an image layer of its own. A smaller one is pushed again with the layer of the others in
-# seconds, and engines allow 127 layers: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
+# A larger wheel, in bytes, gets a layer of its own. The others are pushed in seconds in one layer, and engines allow
+# 127 layers: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
 HEAVY = 50 * 10**6
 
 
@@ -60,15 +60,15 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
     others = [each for each in locked.packages if not isinstance(each.source, Wheel | Folder)]
     pins += pins_of_own_wheels(others, locked, root, python, config)
     names = {pin.name for pin in pins}
-    known = [replace(pin, via=tuple(sorted(names & {*pin.via}))) for pin in pins]
+    complete = [replace(pin, via=tuple(sorted(names & {*pin.via}))) for pin in pins]
     lock = Lock(
         inputs=inputs_of(spec, project_digest(root, project, locked.folders)),
-        layers=assign_layers(known, {each.name for each in locked.packages if each.size > HEAVY}),
+        layers=assign_layers(complete, {each.name for each in locked.packages if each.size > HEAVY}),
         packages=locked.folders,
     )
     check_agreement(spec, lock, _places(locked))
-    folder, kept = root / project.folder, "\n".join(build)
-    return replace(lock, build=pins_of_build(folder, locked.folders, python, config, previous=kept))
+    folder, preferred = root / project.folder, "\n".join(build)
+    return replace(lock, build=pins_of_build(folder, locked.folders, python, config, previous=preferred))
 
 
 def _read(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: list[str]) -> ProjectLock:

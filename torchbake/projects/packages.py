@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """A wheel of an index that fits the Python; ``url`` is its address in the lock, empty if the lock has none."""
+    """A wheel of an index that fits the Python. ``url`` is the address in the lock; empty if the lock has none."""
 
     filename: str
     url: str = ""
@@ -52,9 +52,10 @@ Source: TypeAlias = Wheel | Sdist | Git | Archive | Folder
 class ProjectPackage:
     """One package of a project's lock.
 
-    ``version`` is empty if the lock has none, as for folders. ``hashes`` (``sha256:…``) are all of the lock, sorted.
-    ``via`` are the packages of the lock that require it; empty if only the project does. ``index`` is the address of
-    its index without a login, or empty. ``size`` is that of the fitting wheel in bytes, 0 if unknown.
+    ``version`` is empty if the lock has none, as for folders. ``hashes`` (``sha256:…``) are sorted.
+    ``via`` are the packages of the lock that require the package; empty if only the project does.
+    ``index`` is the address of the package's index without a login, or empty.
+    ``size`` is the size of the fitting wheel in bytes; 0 if unknown.
     """
 
     name: str
@@ -70,8 +71,8 @@ class ProjectPackage:
 class ProjectLock:
     """The packages of a project's lock for one Python on x86_64 Linux, sorted by name.
 
-    ``path`` is the lock's path relative to the matrix's folder, for messages, and ``lines`` are the lines of packages
-    and of ``requires-python`` in it. ``requires_python`` is a specifier such as ``>=3.11``, or empty.
+    ``path`` is the lock's path relative to the matrix's folder. ``lines`` are the lines of packages and of
+    ``requires-python`` in the lock. ``requires_python`` is a specifier such as ``>=3.11``, or empty.
     """
 
     path: str

@@ -36,7 +36,7 @@ _LAST_PATCH = 40  # no minor version of CPython has had more patch releases
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lines:
+class LockLines:
     """The lines of packages in a lock, by name and version or by name alone, and of ``requires-python``."""
 
     path: str
@@ -58,7 +58,7 @@ class Lines:
         return message.replace(self.path, self.place(name), 1) if name else message
 
 
-def lines_of(text: str, path: str) -> Lines:
+def lines_of(text: str, path: str) -> LockLines:
     """Find the lines of packages in a uv.lock or a pylock.toml."""
     numbers = dict[tuple[str, str], int]()
     lines = text.splitlines()
@@ -69,7 +69,7 @@ def lines_of(text: str, path: str) -> Lines:
             following = _TOML_VERSION.fullmatch(lines[number] if number < len(lines) else "")
             numbers.setdefault((match[1], ""), number)
             numbers.setdefault((match[1], following[1] if following else ""), number)
-    return Lines(path=path, numbers=numbers)
+    return LockLines(path=path, numbers=numbers)
 
 
 def parse_pylock(text: str, path: str) -> Pylock:
@@ -90,7 +90,7 @@ def line_in(error: tomllib.TOMLDecodeError) -> str:
 
 
 def select_packages(
-    lock: Pylock, lines: Lines, python: str, *, extras: Collection[str] = (), groups: Collection[str] = ()
+    lock: Pylock, lines: LockLines, python: str, *, extras: Collection[str] = (), groups: Collection[str] = ()
 ) -> tuple[ProjectPackage, ...]:
     """Return the packages of a lock that an image with this Python gets, sorted by name and without ``via``.
 
@@ -103,7 +103,7 @@ def select_packages(
     if version is None:
         raise LockError(
             f"{lines.place('requires-python')}: requires Python {lock.requires_python}, but the base has {python}.",
-            hint="Give the row a base with such a Python, or lock the project for this one.",
+            hint="Give the row a base with such a Python, or lock the project for the base's Python.",
         )
     try:
         selected = lock.select(
@@ -144,7 +144,7 @@ def markers_of(version: str) -> Environment:
 def _package(
     package: Package,
     source: PackageVcs | PackageDirectory | PackageArchive | PackageWheel | PackageSdist,
-    lines: Lines,
+    lines: LockLines,
 ) -> ProjectPackage:
     hashes = [file.hashes for file in (*(package.wheels or ()), *([package.sdist] if package.sdist else ()))]
     if isinstance(source, PackageArchive):

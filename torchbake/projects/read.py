@@ -15,7 +15,7 @@ from torchbake.lock.project_inputs import PYPROJECT, read_project_file, read_tom
 from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.export import export_uv_lock, look_up, requirers, resolve_project
 from torchbake.projects.packages import Folder, ProjectLock, ProjectPackage, Sdist, Wheel
-from torchbake.projects.pylock import Lines, lines_of, markers_of, parse_pylock, select_packages
+from torchbake.projects.pylock import LockLines, lines_of, markers_of, parse_pylock, select_packages
 from torchbake.projects.requirements_file import RequirementLine, RequirementsFile, parse_requirements
 from torchbake.projects.uv_lock import check_uv_lock
 from torchbake.projects.via import check_complete, via_of, with_via
@@ -110,7 +110,7 @@ def _of_pyproject(
     return _resolved(lines_of(read_project_file(root, path), path), document, requirements, python)
 
 
-def _resolved(lines: Lines, document: str, requirements: str, python: str) -> ProjectLock:
+def _resolved(lines: LockLines, document: str, requirements: str, python: str) -> ProjectLock:
     """Return the packages of uv's output in both forms."""
     lock = parse_pylock(document, lines.path)
     packages = with_via(select_packages(lock, lines, python), via_of(requirements))
@@ -132,7 +132,7 @@ def _of_pylock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
     return _project_lock(lines, packages, str(lock.requires_python or ""))
 
 
-def _project_lock(lines: Lines, packages: tuple[ProjectPackage, ...], requires_python: str) -> ProjectLock:
+def _project_lock(lines: LockLines, packages: tuple[ProjectPackage, ...], requires_python: str) -> ProjectLock:
     numbers = {each.name: lines.number(each.name, each.version) for each in packages}
     numbers["requires-python"] = lines.number("requires-python")
     return ProjectLock(
@@ -152,7 +152,7 @@ def _of_requirements(root: Path, project: ProjectSpec, python: str, config: PipC
     )
     pinned = {line.name: line for line in file.lines if line.source is None}
     others = [line for line in file.lines if line.source is not None]
-    lines = Lines(path=path, numbers={(line.name, ""): line.number for line in file.lines})
+    lines = LockLines(path=path, numbers={(line.name, ""): line.number for line in file.lines})
     lock = parse_pylock(look_up({name: line.version for name, line in pinned.items()}, path, python, sources), path)
     fitting = [_with_locked_files(each, pinned[each.name], path) for each in lock.packages]
     packages = [
@@ -179,10 +179,10 @@ def _parsed(root: Path, project: ProjectSpec, python: str) -> RequirementsFile:
         )
     markers = cast("dict[str, str]", markers_of(f"{python}.0"))
     file = parse_requirements(read_project_file(root, path), path, markers)
-    return replace(file, lines=tuple(_named(root, project, line) for line in file.lines))
+    return replace(file, lines=tuple(_with_name(root, project, line) for line in file.lines))
 
 
-def _named(root: Path, project: ProjectSpec, line: RequirementLine) -> RequirementLine:
+def _with_name(root: Path, project: ProjectSpec, line: RequirementLine) -> RequirementLine:
     """Return a line with the name that the package in its folder has."""
     if line.name or not isinstance(line.source, Folder):
         return line
@@ -190,8 +190,8 @@ def _named(root: Path, project: ProjectSpec, line: RequirementLine) -> Requireme
     path = posixpath.normpath(posixpath.join(project.folder, folder))
     table = read_toml(root, f"{path}/{PYPROJECT}").get("project") if (root / path / PYPROJECT).exists() else None
     name = table.get("name") if isinstance(table, dict) else None
-    named = canonicalize_name(str(name or posixpath.basename((root / path).resolve())))
-    return replace(line, name=named, source=replace(line.source, path=folder))
+    package = canonicalize_name(str(name or posixpath.basename((root / path).resolve())))
+    return replace(line, name=package, source=replace(line.source, path=folder))
 
 
 def _with_locked_files(package: Package, line: RequirementLine, path: str) -> Package:

@@ -136,12 +136,12 @@ def _version(requirement: Requirement, place: str) -> str:
 
 
 def _hashes(line: str, requirement: Requirement, place: str) -> tuple[str, ...]:
-    found = _HASH.findall(line)
+    options = _HASH.findall(line)
     fragment = parse_qs(urlsplit(requirement.url or "").fragment).get("sha256", [])
-    known = [*found, *(("sha256", digest) for digest in fragment)]
-    hashes = {f"sha256:{digest.lower()}" for kind, digest in known if kind == "sha256"}
-    if found and not hashes:
-        raise _refused(place, f"{requirement.name} has no SHA-256, but {found[0][0]}", "Lock it with SHA-256")
+    pairs = [*options, *(("sha256", digest) for digest in fragment)]
+    hashes = {f"sha256:{digest.lower()}" for kind, digest in pairs if kind == "sha256"}
+    if options and not hashes:
+        raise _refused(place, f"{requirement.name} has no SHA-256, but {options[0][0]}", "Lock it with SHA-256")
     if any(not re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes):
         raise _refused(place, f"{requirement.name} has a damaged SHA-256", "Lock it again")
     return tuple(sorted(hashes))

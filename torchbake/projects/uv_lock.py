@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from torchbake.errors import LockError
 from torchbake.lock.project_inputs import PYPROJECT
-from torchbake.projects.pylock import Lines, line_in, lines_of
+from torchbake.projects.pylock import LockLines, line_in, lines_of
 
 _VERSION = 1  # of the format; uv raises `revision` for changes that older readers may ignore
 _EXTRA = re.compile(r"\bextra == '([^']+)'")
@@ -43,7 +43,7 @@ def check_uv_lock(text: str, path: str, pyproject: Mapping[str, Any], folder: st
     _check_hashes(lock["package"], lines_of(text, path))
     table = pyproject.get("project")
     if not isinstance(table, dict) or "dependencies" in table.get("dynamic", ()):
-        return  # a workspace without a package of its own, or requirements that only its build knows
+        return  # a workspace without a package of its own, or requirements that a build computes
     name = canonicalize_name(str(table.get("name", "")))
     package = next((each for each in lock["package"] if each.get("name") == name), None)
     if package is None:
@@ -69,7 +69,7 @@ def pyproject_path(path: str) -> str:
     return posixpath.join(posixpath.dirname(path), PYPROJECT)
 
 
-def _check_hashes(packages: Iterable[Mapping[str, Any]], lines: Lines) -> None:
+def _check_hashes(packages: Iterable[Mapping[str, Any]], lines: LockLines) -> None:
     for package in packages:
         files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else ())]
         if "registry" in package.get("source", {}) and not all("hash" in file for file in files):
@@ -91,21 +91,21 @@ def _declared(pyproject: Mapping[str, Any]) -> Requirements:
         groups["dev"] = [*groups.get("dev", ()), *legacy]
     for group in groups:
         sections[f"group {canonicalize_name(group)}"] = resolve_dependency_groups(groups, group)
-    found: Requirements = {}
+    requirements: Requirements = {}
     for section, texts in sections.items():
         for requirement in map(Requirement, texts):
             specifier = None if requirement.url else requirement.specifier
-            found.setdefault((section, canonicalize_name(requirement.name)), set()).add(specifier)
-    return found
+            requirements.setdefault((section, canonicalize_name(requirement.name)), set()).add(specifier)
+    return requirements
 
 
 def _locked(metadata: Mapping[str, Any]) -> Requirements:
-    found: Requirements = {}
+    requirements: Requirements = {}
     for section, entry in _entries(metadata):
         direct = entry.keys() & {"url", "git", "path", "directory", "editable", "virtual"}
         specifier = None if direct else SpecifierSet(entry.get("specifier", ""))
-        found.setdefault((section, entry["name"]), set()).add(specifier)
-    return found
+        requirements.setdefault((section, entry["name"]), set()).add(specifier)
+    return requirements
 
 
 def _entries(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

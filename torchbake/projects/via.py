@@ -1,4 +1,4 @@
-"""Which package of a project's lock requires which: the layers of an image follow from it. Pure."""
+"""Find the packages that require each package of a project's lock: the layers of an image follow from that. Pure."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -24,10 +24,10 @@ def via_of(requirements: str) -> dict[str, set[str]]:
 
 
 def with_via(packages: Iterable[ProjectPackage], via: Mapping[str, Collection[str]]) -> tuple[ProjectPackage, ...]:
-    """Return packages with those that require them, as far as they are packages of the same lock."""
-    known = tuple(packages)
-    names = {package.name for package in known}
-    return tuple(replace(each, via=tuple(sorted(names & {*via.get(each.name, ())} - {each.name}))) for each in known)
+    """Return packages with their requirers, as far as these are packages of the same lock."""
+    complete = tuple(packages)
+    names = {package.name for package in complete}
+    return tuple(replace(each, via=tuple(sorted(names & {*via.get(each.name, ())} - {each.name}))) for each in complete)
 
 
 def check_complete(packages: Iterable[ProjectPackage], via: Mapping[str, Collection[str]], path: str) -> None:

@@ -33,8 +33,8 @@ def replaced(path: str, old: str, new: str) -> Edit:
     return edit
 
 
-def written(path: str, content: str | bytes) -> Edit:
-    data = content.encode() if isinstance(content, str) else content
+def content(path: str, text: str | bytes) -> Edit:
+    data = text.encode() if isinstance(text, str) else text
     return lambda root: (root / path).write_bytes(data)
 
 
@@ -69,13 +69,13 @@ _TORCH_FILES = r'(name = "torch"\nversion = "2.10.0"\n(?:.*\n)*?wheels = \[\n)((
 FILES = [
     Broken(name="no lock", place=UV, edit=lambda root: (root / UV).unlink()),
     Broken(name="no project", place=UV, edit=lambda root: shutil.rmtree(root / "trainer")),
-    Broken(name="an empty lock", place=f"{UV}:1", edit=written(UV, "")),
-    Broken(name="not UTF-8", place=UV, edit=written(UV, b"version = 1\n\xff\xfe\n")),
+    Broken(name="an empty lock", place=f"{UV}:1", edit=content(UV, "")),
+    Broken(name="not UTF-8", place=UV, edit=content(UV, b"version = 1\n\xff\xfe\n")),
     Broken(name="a folder", place=UV, edit=_folder),
     Broken(name="a pipe", place=UV, edit=_pipe),
     Broken(name="a link out of the matrix's folder", place=UV, edit=_link),
     Broken(name="damaged TOML", place=f"{UV}:5", edit=replaced(UV, r"\[manifest\]", "manifest]")),
-    Broken(name="the lock of another tool", place=f"{UV}:1", edit=written(UV, '[[package]]\nname = "torch"\n')),
+    Broken(name="the lock of another tool", place=f"{UV}:1", edit=content(UV, '[[package]]\nname = "torch"\n')),
     Broken(name="a later version", place=f"{UV}:1", edit=replaced(UV, "^version = 1", "version = 99")),
     Broken(name="half a lock", place=UV, edit=lambda root: (root / UV).write_bytes((root / UV).read_bytes()[:3000])),
 ]
@@ -132,7 +132,7 @@ PACKAGES = [
 
 
 def _line(name: str, line: str, **changes: Any) -> Broken:
-    """Return a requirements file with one more line, which is its 62nd."""
+    """Return a requirements file with one more line, its last."""
     return Broken(name=name, place=f"{REQS}:{_COUNT + 1}", edit=added(REQS, line), lock="requirements.txt", **changes)
 
 
@@ -156,25 +156,25 @@ REQUIREMENTS = [
     _line("a path out of the project", "-e ../other"),
     _line("no such folder", "-e ./packages/nothing"),
     _line("a damaged marker", "-e ./packages/core ; python_version <"),
-    Broken(name="no package", place=REQS, edit=written(REQS, "# nothing\n"), lock="requirements.txt"),
+    Broken(name="no package", place=REQS, edit=content(REQS, "# nothing\n"), lock="requirements.txt"),
     Broken(name="extras of a requirements file", place=REQS, lock="requirements.txt", spec={"extras": ("serve",)}),
     Broken(name="hashes of no file of the index", place=f"{REQS}:4", lock="requirements.txt"),
     Broken(
         name="a version that no index has",
         place="filelock",
-        edit=written(REQS, "torch==2.10.0\nfilelock==99\n"),
+        edit=content(REQS, "torch==2.10.0\nfilelock==99\n"),
         lock="requirements.txt",
     ),
     Broken(
         name="a lock of macOS",
         place="nvidia-cuda-runtime-cu12",
-        edit=written(REQS, "torch==2.10.0\nfilelock==3.20.0\n"),
+        edit=content(REQS, "torch==2.10.0\nfilelock==3.20.0\n"),
         lock="requirements.txt",
     ),
 ]
 PYLOCKS = [
     Broken(name="a later version", place=PYLOCK, edit=replaced(PYLOCK, '"1.0"', '"2.0"'), lock="pylock.toml"),
-    Broken(name="an empty lock", place=PYLOCK, edit=written(PYLOCK, ""), lock="pylock.toml"),
+    Broken(name="an empty lock", place=PYLOCK, edit=content(PYLOCK, ""), lock="pylock.toml"),
     Broken(
         name="damaged TOML",
         place=f"{PYLOCK}:2",
@@ -215,7 +215,7 @@ PYLOCKS = [
     Broken(name="another Python", place=f"{PYLOCK}:3", edit=replaced(PYLOCK, ">=3.11", ">=3.14"), lock="pylock.toml"),
 ]
 UNLOCKED = [
-    Broken(name="no project", place=PYPROJECT, edit=written(PYPROJECT, "[tool]\n"), lock="pyproject.toml"),
+    Broken(name="no project", place=PYPROJECT, edit=content(PYPROJECT, "[tool]\n"), lock="pyproject.toml"),
     Broken(
         name="versions that exclude each other",
         place="numpy",

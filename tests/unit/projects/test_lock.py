@@ -52,7 +52,7 @@ def test_versions_and_hashes_are_those_of_the_projects_lock(root: Path) -> None:
 
 
 def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
-    known = lock_image(root, trainer_image(), index_of(root))
+    expected = lock_image(root, trainer_image(), index_of(root))
     path = root / "trainer/requirements.txt"
     path.write_text(re.sub(r" \\\n +--hash=\S+", "", path.read_text()))  # the index has other files of these versions
     (root / "trainer/bare.txt").write_text(re.sub(r"\n +#.*", "", path.read_text()))
@@ -60,7 +60,7 @@ def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
         spec = trainer_image(name, files=("pyproject.toml",))
         lock = write_lock(root, spec)
         assert {pin.name: (pin.version, pin.via) for pin in lock.pins.values()} == {
-            pin.name: (pin.version, pin.via) for pin in known.pins.values()
+            pin.name: (pin.version, pin.via) for pin in expected.pins.values()
         }, name
         build = ["hatchling", "uv-build"] if "packages/core" in lock.packages else ["hatchling"]
         assert [pin.name for pin in lock.build] == build
