@@ -26,12 +26,14 @@ from packaging.specifiers import SpecifierSet
 
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import without_login
+from torchbake.lock.uv import PLATFORM
 from torchbake.lock.wheel_tags import wheel_tags
 from torchbake.projects.packages import Archive, Folder, Git, ProjectPackage, Sdist, Source, Wheel
 
 _QUOTED = re.compile(r"`([^`]+)`")
 _ENTRY = re.compile(r"packages\[(\d+)\]")  # in a message of `packaging`
 _TOML_NAME, _TOML_VERSION = re.compile(r'name = "([^"]+)"'), re.compile(r'version = "([^"]+)"')
+_MOST_TAGS = 4  # of a package's wheels, in a message
 _LAST_PATCH = 40  # no minor version of CPython has had more patch releases
 
 
@@ -114,14 +116,26 @@ def select_packages(
         )
         packages = [_package(package, source, lines) for package, source in selected]
     except PylockSelectError as error:
-        match = _ENTRY.search(str(error))
-        package = lock.packages[int(match[1])] if match else None
-        place = lines.place(package.name, str(package.version)) if package else lines.path
-        raise LockError(
-            f"{place}: {re.sub(' at ' + _ENTRY.pattern, '', str(error))}.",
-            hint=f"An image needs packages for Python {python} on x86_64 Linux: lock the project for it.",
-        ) from None
+        raise _refused(lock, error, lines, python) from None
     return tuple(sorted(packages, key=lambda package: package.name))
+
+
+def _refused(lock: Pylock, error: PylockSelectError, lines: LockLines, python: str) -> LockError:
+    match = _ENTRY.search(str(error))
+    package = lock.packages[int(match[1])] if match else None
+    hint = f"An image needs packages for Python {python} on x86_64 Linux: lock the project for it."
+    if package is None:
+        return LockError(f"{lines.path}: {error}.", hint=hint)
+    place = lines.place(package.name, str(package.version))
+    if not package.wheels or str(error).startswith("Multiple"):
+        return LockError(f"{place}: {re.sub(' at ' + _ENTRY.pattern, '', str(error))}.", hint=hint)
+    tags = sorted({wheel.filename.removesuffix(".whl").split("-", 2)[2] for wheel in package.wheels})
+    more = f" and {len(tags) - _MOST_TAGS} more" if len(tags) > _MOST_TAGS else ""
+    return LockError(
+        f"{place}: {package.name} {package.version} has no source, and no wheel for Python {python} on {PLATFORM}, "
+        f"but for {', '.join(tags[:_MOST_TAGS])}{more}.",
+        hint=hint,
+    )
 
 
 def markers_of(version: str) -> Environment:
