@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,7 +15,6 @@ PYPROJECT = "pyproject.toml"
 # Tables and keys of a pyproject.toml that decide packages, or how the project's own packages are built.
 _TABLES = ("build-system", "dependency-groups")
 _PROJECT_KEYS = ("name", "requires-python", "dependencies", "optional-dependencies")
-_TOOL = "uv"
 
 
 def project_digest(root: Path, project: ProjectSpec, packages: Iterable[str]) -> str:
@@ -60,12 +59,18 @@ def read_toml(root: Path, path: str) -> dict[str, Any]:
         raise LockError(f"{path}: is not TOML: {error}.", hint="Correct it.") from None
 
 
+def uv_settings(pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the table ``tool.uv`` of a pyproject.toml; empty if it is no table."""
+    tool = pyproject.get("tool")
+    table = tool.get("uv") if isinstance(tool, dict) else None
+    return table if isinstance(table, dict) else {}
+
+
 def _of_pyproject(root: Path, path: PurePosixPath) -> str:
     if not (root / path).exists():
         return ""
     document = read_toml(root, str(path))
-    table, tool = document.get("project", {}), document.get("tool", {})
-    decisive = {key: document.get(key) for key in _TABLES}
+    table = document.get("project")
+    decisive = {key: document.get(key) for key in _TABLES} | {"uv": uv_settings(document)}
     decisive |= {key: table.get(key) for key in _PROJECT_KEYS if isinstance(table, dict)}
-    decisive[_TOOL] = tool.get(_TOOL) if isinstance(tool, dict) else None
     return json.dumps(decisive, sort_keys=True, default=str)

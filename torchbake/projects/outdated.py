@@ -29,7 +29,7 @@ def _changes(root: Path, spec: ImageSpec, project: ProjectSpec, error: OutdatedL
         if was.get(key) == now.get(key):
             continue
         if key == "project" and was.get(key, "").partition(" ")[0] == project.lock_path:
-            yield f"{project.lock_path}: {_package_changes(root, spec, project, error.lock)}"
+            yield _package_changes(root, spec, project, error.lock)
         else:
             yield f"{key}: {was.get(key, 'none')} → {now.get(key, 'none')}"
 
@@ -40,7 +40,8 @@ def _package_changes(root: Path, spec: ImageSpec, project: ProjectSpec, lock: Lo
     try:
         versions = read_versions(root, project, spec.base.python)
     except LockError as failure:
-        return failure.message.partition("\n")[0].removeprefix(f"{project.lock_path}: ").rstrip(".")
+        return failure.message.partition("\n")[0].rstrip(".")
     if versions is None:
-        return "changed"
-    return describe_changes(lock.pins.values(), versions) or "changed, with the same packages"
+        return f"{project.lock_path}: changed"
+    changes = describe_changes(lock.pins.values(), versions)
+    return f"{project.lock_path}: {changes or 'changed, with the same packages'}"

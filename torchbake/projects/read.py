@@ -1,17 +1,18 @@
 """Read a project's lock of any kind."""
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from packaging.pylock import Package
 from packaging.utils import canonicalize_name
 
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PYPI, PipConfig
-from torchbake.lock.project_inputs import PYPROJECT, read_project_file, read_toml
+from torchbake.lock.project_inputs import PYPROJECT, read_project_file, read_toml, uv_settings
 from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.export import export_uv_lock, look_up, requirers, resolve_project
 from torchbake.projects.packages import Folder, ProjectLock, ProjectPackage, Sdist, Wheel
@@ -83,8 +84,8 @@ def read_versions(root: Path, project: ProjectSpec, python: str) -> dict[str, st
 def _of_uv_lock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
     path = project.lock_path
     text = read_project_file(root, path)
-    pyproject = read_toml(root, posixpath.normpath(f"{project.folder}/{PYPROJECT}"))
-    check_uv_lock(text, path, pyproject, project.folder)
+    read_toml(root, posixpath.normpath(f"{project.folder}/{PYPROJECT}"))  # uv names no line of an error in it
+    check_uv_lock(text, path, partial(_pyproject_in, root, project))
     lines = lines_of(text, path)
     try:
         document, requirements = export_uv_lock(root / project.folder, project)
@@ -103,11 +104,17 @@ def _of_pyproject(
     exclude: Iterable[str],
 ) -> ProjectLock:
     path = project.lock_path
-    indexes = read_toml(root, path).get("tool", {}).get("uv", {}).get("index", [])
+    indexes = uv_settings(read_toml(root, path)).get("index", [])
     document, requirements = resolve_project(
         root / project.folder, project, python, config, previous=previous, exclude=exclude, indexes=indexes
     )
     return _resolved(lines_of(read_project_file(root, path), path), document, requirements, python)
+
+
+def _pyproject_in(root: Path, project: ProjectSpec, folder: str) -> dict[str, Any] | None:
+    """Return the pyproject.toml in a folder relative to the project's; None if there is none below the matrix's."""
+    path = posixpath.normpath(posixpath.join(project.folder, folder, PYPROJECT))
+    return read_toml(root, path) if not path.startswith("..") and (root / path).is_file() else None
 
 
 def _resolved(lines: LockLines, document: str, requirements: str, python: str) -> ProjectLock:
@@ -188,10 +195,14 @@ def _with_name(root: Path, project: ProjectSpec, line: RequirementLine) -> Requi
         return line
     folder = _inside(root, project, line.source.path, f"{project.lock_path}:{line.number}")
     path = posixpath.normpath(posixpath.join(project.folder, folder))
-    table = read_toml(root, f"{path}/{PYPROJECT}").get("project") if (root / path / PYPROJECT).exists() else None
-    name = table.get("name") if isinstance(table, dict) else None
-    package = canonicalize_name(str(name or posixpath.basename((root / path).resolve())))
-    return replace(line, name=package, source=replace(line.source, path=folder))
+    name = _package_name(_pyproject_in(root, project, folder) or {}, (root / path).resolve().name)
+    return replace(line, name=name, source=replace(line.source, path=folder))
+
+
+def _package_name(pyproject: Mapping[str, Any], folder: str) -> str:
+    """Return the name in a pyproject.toml; that of its folder if it has none."""
+    table = pyproject.get("project")
+    return canonicalize_name(str(table.get("name", folder) if isinstance(table, dict) else folder))
 
 
 def _with_locked_files(package: Package, line: RequirementLine, path: str) -> Package:
@@ -223,10 +234,9 @@ def _with_project(root: Path, project: ProjectSpec, lock: ProjectLock) -> Projec
     if kind_of(project.lock) == "uv" or "." in lock.folders or not project.files or not (root / path).is_file():
         return lock
     document = read_toml(root, path)
-    packaged = document.get("tool", {}).get("uv", {}).get("package", "build-system" in document)
-    if not packaged:
+    if not uv_settings(document).get("package", "build-system" in document):
         return lock
-    name = canonicalize_name(str(document.get("project", {}).get("name", posixpath.basename(project.folder))))
+    name = _package_name(document, (root / path).resolve().parent.name)
     own = ProjectPackage(name=name, version="", hashes=(), source=Folder(path="."))
     return replace(lock, packages=tuple(sorted((*lock.packages, own), key=lambda each: each.name)))
 

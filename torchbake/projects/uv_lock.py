@@ -7,7 +7,7 @@ files are compared here. uv writes those of pyproject.toml into its lock (``pack
 import posixpath
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from packaging.dependency_groups import resolve_dependency_groups
@@ -16,57 +16,76 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchbake.errors import LockError
-from torchbake.lock.project_inputs import PYPROJECT
+from torchbake.lock.project_inputs import PYPROJECT, uv_settings
 from torchbake.projects.pylock import LockLines, line_in, lines_of
 
 _VERSION = 1  # of the format; uv raises `revision` for changes that older readers may ignore
+_OWN = ("editable", "virtual", "directory")  # kinds of sources that are folders
+_MALFORMED = (AttributeError, KeyError, TypeError)
 _EXTRA = re.compile(r"\bextra == '([^']+)'")
 
 # Specifiers by section ("", "extra NAME" or "group NAME") and package. None: of a source that replaces the specifier.
 Requirements: TypeAlias = dict[tuple[str, str], set[SpecifierSet | None]]
 
 
-def check_uv_lock(text: str, path: str, pyproject: Mapping[str, Any], folder: str) -> None:
-    """Raise LockError if the text is no uv.lock of a known version, or if pyproject.toml has other requirements.
+def check_uv_lock(text: str, path: str, read: Callable[[str], Mapping[str, Any] | None]) -> None:
+    """Raise LockError if the text is no uv.lock of a known version, or if a pyproject.toml has other requirements.
 
-    ``folder`` is the project's, for the hint.
+    ``path`` is the lock's. ``read`` returns the pyproject.toml in a folder relative to the lock's; None if it has none.
     """
-    hint = f"Lock again: uv lock --project {folder}"
+    project = posixpath.dirname(path) or "."
+    hint = f"Lock again: uv lock --project {project}"
     try:
         lock = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise LockError(f"{path}{line_in(error)}: is not TOML: {error}.", hint=hint) from None
-    version = lock.get("version")
-    if version != _VERSION or not isinstance(lock.get("package"), list):
+    version, packages = lock.get("version"), lock.get("package")
+    if version != _VERSION or not isinstance(packages, list):
         what = f"has version {version}, but only {_VERSION} is known" if version else "is no lock of uv"
         raise LockError(f"{path}:1: {what}.", hint="Update torchbake, or lock with a uv that it knows: uv lock")
-    _check_hashes(lock["package"], lines_of(text, path))
-    table = pyproject.get("project")
-    if not isinstance(table, dict) or "dependencies" in table.get("dynamic", ()):
-        return  # a workspace without a package of its own, or requirements that a build computes
-    name = canonicalize_name(str(table.get("name", "")))
-    package = next((each for each in lock["package"] if each.get("name") == name), None)
-    if package is None:
-        raise LockError(f"{path}: has no package {name}, which pyproject.toml names.", hint=hint)
+    lines = lines_of(text, path)
     try:
-        declared, locked = _declared(pyproject), _locked(package.get("metadata", {}))
-    except (InvalidRequirement, InvalidSpecifier, ExceptionGroup) as error:
-        reasons = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
-        reason = str(reasons[0]).splitlines()[0]
-        raise LockError(f"{pyproject_path(path)}: has no valid requirements: {reason}.", hint="Correct it.") from None
+        _check_hashes(packages, lines)
+        own = {
+            folder: package
+            for package in packages
+            for kind in _OWN
+            if isinstance(folder := package["source"].get(kind), str)
+        }
+        locked = {folder: _locked(package.get("metadata", {})) for folder, package in own.items()}
+    except (*_MALFORMED, InvalidSpecifier) as error:
+        raise LockError(f"{path}: is damaged: {type(error).__name__} {error}.", hint=hint) from None
+    for folder, requirements in locked.items():
+        pyproject = read(folder)
+        if pyproject is not None:
+            file = posixpath.normpath(posixpath.join(project, folder, PYPROJECT))
+            place = lines.place(own[folder]["name"], own[folder].get("version", ""))
+            _check_package(pyproject, file, own[folder]["name"], requirements, place=place, hint=hint)
+
+
+def _check_package(
+    pyproject: Mapping[str, Any], file: str, name: str, locked: Requirements, *, place: str, hint: str
+) -> None:
+    """Compare the requirements of one of the project's packages; ``place`` is the line of the package in the lock."""
+    table = pyproject.get("project")
+    if not isinstance(table, dict):
+        return  # a workspace without a package of its own
+    if canonicalize_name(str(table.get("name", ""))) != name:
+        raise LockError(f"{place}: is out of date: {file} has another name than {name}.", hint=hint)
+    if "dependencies" in table.get("dynamic", ()):
+        return  # a build computes them
+    try:
+        declared = _declared(pyproject)
+    except (*_MALFORMED, InvalidRequirement, ExceptionGroup) as error:
+        reason = str(error.exceptions[0] if isinstance(error, ExceptionGroup) else error).splitlines()[0]
+        raise LockError(f"{file}: has no valid requirements: {reason}.", hint="Correct it.") from None
     for key in sorted(declared.keys() | locked.keys()):
-        if declared.get(key) != locked.get(key) and (key not in declared or None not in locked.get(key, {0})):
-            section, requirement = key
-            where = f" in {section}" if section else ""
-            verb = "no longer has" if key not in declared else "has another" if key in locked else "has the new"
-            raise LockError(
-                f"{path}: is out of date: pyproject.toml {verb} requirement {requirement}{where}.", hint=hint
-            )
-
-
-def pyproject_path(path: str) -> str:
-    """Return the path of the pyproject.toml beside a lock."""
-    return posixpath.join(posixpath.dirname(path), PYPROJECT)
+        if declared.get(key) == locked.get(key) or (key in declared and None in locked.get(key, ())):
+            continue
+        section, requirement = key
+        where = f" in {section}" if section else ""
+        verb = "no longer has" if key not in declared else "has another" if key in locked else "has the new"
+        raise LockError(f"{place}: is out of date: {file} {verb} requirement {requirement}{where}.", hint=hint)
 
 
 def _check_hashes(packages: Iterable[Mapping[str, Any]], lines: LockLines) -> None:
@@ -85,7 +104,7 @@ def _declared(pyproject: Mapping[str, Any]) -> Requirements:
     sections = {"": table.get("dependencies", ())}
     for extra, texts in table.get("optional-dependencies", {}).items():
         sections[f"extra {canonicalize_name(extra)}"] = texts
-    legacy = pyproject.get("tool", {}).get("uv", {}).get("dev-dependencies", ())
+    legacy = uv_settings(pyproject).get("dev-dependencies", ())
     groups = dict(pyproject.get("dependency-groups", {}))
     if legacy:
         groups["dev"] = [*groups.get("dev", ()), *legacy]

@@ -120,6 +120,18 @@ PACKAGES = [
     ),
     Broken(name="a new requirement", place="einops", edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<3", "einops"')),
     Broken(name="a changed requirement", place="numpy", edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<2"')),
+    Broken(
+        name="a changed requirement of a member",
+        place="uv.lock:29",
+        edit=replaced(f"{CORE}/pyproject.toml", '"six"', '"tqdm"'),
+    ),
+    Broken(name="a lock with other tables", place=UV, edit=replaced(UV, r'{ editable = "\." }', "1")),
+    Broken(name="packages that are no tables", place=UV, edit=replaced(UV, r"(?s)\[\[package\]\].*", "package = [1]")),
+    Broken(
+        name="requirements that are no list",
+        place=PYPROJECT,
+        edit=replaced(PYPROJECT, r"\ndependencies = \[.*\]", "\ndependencies = 1"),
+    ),
     Broken(name="a removed requirement", place="numpy", edit=replaced(PYPROJECT, '"numpy<3", ', "")),
     Broken(name="a changed group", place="requirement tqdm in group", edit=replaced(PYPROJECT, '"tqdm"', '"tqdm>=5"')),
     Broken(name="a changed extra", place="extra serve", edit=replaced(PYPROJECT, r"serve = \[.*\]", "serve = []")),

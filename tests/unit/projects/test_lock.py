@@ -92,9 +92,8 @@ def test_extras_that_exclude_each_other_choose_the_accelerator(root: Path) -> No
 
 def test_members_that_require_each_other_are_locked(root: Path) -> None:
     replaced("trainer/packages/core/pyproject.toml", r'\["six"\]', '["six", "trainer"]')(root)
-    replaced(
-        "trainer/uv.lock", r'(editable = "packages/core" }\ndependencies = \[\n)', r'\1    { name = "trainer" },\n'
-    )(root)
+    replaced("trainer/uv.lock", r'(\[\n    { name = "six" },\n)', r'\1    { name = "trainer" },\n')(root)
+    replaced("trainer/uv.lock", r'\[{ name = "six" }\]', '[{ name = "six" }, { name = "trainer" }]')(root)
     assert lock_image(root, trainer_image(), index_of(root)).packages == (".", "packages/core")
 
 

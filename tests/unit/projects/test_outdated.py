@@ -28,7 +28,8 @@ def test_a_changed_project_makes_the_lock_out_of_date_by_name(root: Path) -> Non
         "trainer/uv.lock: numpy 2.2.0 → 2.2.1": [replaced(lock, "2\\.2\\.0", "2.2.1")],
         "trainer/uv.lock: + tqdm 4.67.0, - six": [
             replaced("trainer/packages/core/pyproject.toml", "six", "tqdm"),
-            replaced(lock, r'dependencies = \[\n    { name = "six" },', 'dependencies = [\n    { name = "tqdm" },'),
+            replaced(lock, r'\[\n    { name = "six" },', '[\n    { name = "tqdm" },'),
+            replaced(lock, r'\[{ name = "six" }\]', '[{ name = "tqdm" }]'),
         ],
         "pyproject.toml has the new requirement einops": [
             replaced("trainer/pyproject.toml", '"numpy<3"', '"numpy<3", "einops"')
