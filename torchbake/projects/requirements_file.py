@@ -68,8 +68,7 @@ def parse_requirements(text: str, path: str, environment: Mapping[str, str]) -> 
                 lines.append(entry)
     if not lines:
         raise _refused(path, "has no packages for this Python on Linux", "Lock the project")
-    _check_once(lines, path)
-    return RequirementsFile(lines=tuple(lines), indexes=tuple(indexes), find_links=tuple(find_links))
+    return RequirementsFile(lines=_unique(lines, path), indexes=tuple(indexes), find_links=tuple(find_links))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str, list[str]]]:
@@ -174,12 +173,14 @@ def _folder(number: int, text: str, place: str, *, editable: bool) -> Requiremen
     return RequirementLine(number=number, name="", marker=marker, source=folder)
 
 
-def _check_once(lines: list[RequirementLine], path: str) -> None:
+def _unique(lines: list[RequirementLine], path: str) -> tuple[RequirementLine, ...]:
+    """Return the first line of each package. Raises LockError if another line has another version or source."""
     first = dict[str, RequirementLine]()
     for line in lines:
         other = first.setdefault(line.name or str(line.source), line)
         if other is not line and (other.version, other.source) != (line.version, line.source):
             raise _refused(f"{path}:{line.number}", f"{line.name} is also in line {other.number}", "Keep one of them")
+    return tuple(first.values())
 
 
 def _refused(place: str, what: str, step: str) -> LockError:

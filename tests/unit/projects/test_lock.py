@@ -9,6 +9,7 @@ import pytest
 from tests.unit.projects.broken import ALL, replaced
 from tests.unit.projects.projects import (
     TRAINER,
+    add_wheel,
     copy_projects,
     index_of,
     trainer_image,
@@ -79,6 +80,16 @@ def test_locked_hashes_choose_the_files_of_an_index(root: Path) -> None:
     lock = lock_image(root, trainer_image("requirements.txt"), index_of(root))
     assert lock.pins["six"].hashes == (f"sha256:{digest}",)
     assert len(lock.pins["numpy"].hashes) == 1
+
+
+def test_a_cpu_wheel_of_the_host_never_stands_for_that_of_a_cuda_row(root: Path) -> None:
+    add_wheel(root / "simple", "torch", "2.10.0+cpu", ["filelock"])
+    text = (root / "trainer/requirements.txt").read_text()
+    (root / "trainer/bare.txt").write_text(re.sub(r" \\\n +--hash=\S+|\n +#.*", "", text))
+    for name in ("pylock.toml", "bare.txt", "pyproject.toml"):
+        lock = lock_image(root, trainer_image(name), index_of(root))
+        assert lock.pins["torch"].version == "2.10.0"
+        assert lock.pins["triton"].via == ("torch",)
 
 
 def test_extras_that_exclude_each_other_choose_the_accelerator(root: Path) -> None:
