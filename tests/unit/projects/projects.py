@@ -19,8 +19,7 @@ SWITCH = TRAINER.with_name("switch")  # its extras choose torch's accelerator
 
 
 def copy_projects(root: Path) -> Path:
-    """Copy the projects to a matrix's folder, make their index in ``simple``, and return the folder."""
-    _make_index(root / "simple")
+    """Copy the projects to a matrix's folder, and return it."""
     for project in (TRAINER, SWITCH):
         shutil.copytree(project, root / project.name)
     return root
@@ -49,8 +48,8 @@ def write_lock(root: Path, spec: ImageSpec) -> Lock:
     return lock
 
 
-def _make_index(folder: Path) -> None:
-    """Write a simple index (PEP 503) with tiny wheels of the project's packages and of its build requirements."""
+def make_index(root: Path) -> None:
+    """Write the index in a matrix's folder: tiny wheels of the project's packages and of its build requirements."""
     locked = tomllib.loads((TRAINER / "uv.lock").read_text())["package"]
     packages = {
         each["name"]: (each["version"], [one["name"] for one in each.get("dependencies", ())])
@@ -59,7 +58,7 @@ def _make_index(folder: Path) -> None:
     }
     packages |= {"hatchling": ("1.28.0", []), "uv-build": ("0.9.6", [])}
     for name, (version, requires) in packages.items():
-        add_wheel(folder, name, version, [each for each in requires if each != "colorama"])
+        add_wheel(root / "simple", name, version, [each for each in requires if each != "colorama"])
 
 
 def add_wheel(folder: Path, name: str, version: str, requires: list[str]) -> str:

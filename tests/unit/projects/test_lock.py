@@ -12,6 +12,7 @@ from tests.unit.projects.projects import (
     add_wheel,
     copy_projects,
     index_of,
+    make_index,
     trainer_image,
     write_lock,
 )
@@ -31,6 +32,7 @@ def names(lock: Lock) -> dict[str, list[str]]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
+    make_index(tmp_path)
     return copy_projects(tmp_path)
 
 
@@ -47,6 +49,12 @@ def test_versions_and_hashes_are_those_of_the_projects_lock(root: Path) -> None:
         if pin := lock.pins.get(package["name"]):
             files = [*package["wheels"], *([package["sdist"]] if "sdist" in package else ())]
             assert (pin.version, pin.hashes) == (package["version"], tuple(sorted(file["hash"] for file in files)))
+    via = {pin.name: pin.via for pin in lock.pins.values() if pin.via}
+    assert via == {
+        **dict.fromkeys(("filelock", "nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "triton"), ("torch",)),
+        "certifi": ("httpx",),
+        "torch": ("vision-kernels",),
+    }
     assert lock.packages == (".", "packages/core")
     assert read_lock(root, spec) == lock
     assert odd_versions(spec, lock, index_of(root)) == []
@@ -70,15 +78,15 @@ def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
 
 def test_locked_hashes_choose_the_files_of_an_index(root: Path) -> None:
     page = (root / "simple/six/index.html").read_text()
-    digest = re.findall("sha256=([0-9a-f]{64})", page)[0]
-    (root / "simple/six/index.html").write_text(
-        page + page.replace("1.17.0-py3", "1.17.0-py311").replace(digest, "0" * 64)
-    )
-    text = (root / "trainer/requirements.txt").read_text()
-    bare = re.sub(r" \\\n +--hash=\S+", "", text)
-    (root / "trainer/requirements.txt").write_text(bare.replace("six==1.17.0", f"six==1.17.0 --hash=sha256:{digest}"))
+    [digest] = re.findall("#sha256=([0-9a-f]{64})", page)
+    better = page.replace("1.17.0-py3", "1.17.0-py311").replace(digest, "0" * 64)
+    (root / "simple/six/index.html").write_text(page + better)
+    hashes = (f"sha256:{digest}", f"sha256:{'1' * 64}")  # the second is of a file for another platform
+    pin = " ".join(("six==1.17.0", *(f"--hash={each}" for each in hashes)))
+    bare = re.sub(r" \\\n +--hash=\S+", "", (root / "trainer/requirements.txt").read_text())
+    (root / "trainer/requirements.txt").write_text(bare.replace("six==1.17.0", pin))
     lock = lock_image(root, trainer_image("requirements.txt"), index_of(root))
-    assert lock.pins["six"].hashes == (f"sha256:{digest}",)
+    assert lock.pins["six"].hashes == tuple(sorted(hashes))
     assert len(lock.pins["numpy"].hashes) == 1
 
 
@@ -119,11 +127,12 @@ def test_a_project_without_a_build_system_has_no_package_of_its_own(root: Path) 
 
 def test_each_broken_project_is_one_error_with_a_place_and_a_step(tmp_path: Path) -> None:
     faults = list[str]()
+    make_index(tmp_path)
     for number, case in enumerate(ALL):
         root = copy_projects(tmp_path / str(number))
         case.edit(root)
         try:
-            lock_image(root, trainer_image(case.lock, **case.spec), index_of(root))
+            lock_image(root, trainer_image(case.lock, **case.spec), index_of(tmp_path))
         except LockError as error:
             if case.place not in error.message or not error.hint or str(tmp_path) in error.message:
                 faults.append(f"{case.name}: {error.message} NEXT {error.hint}")

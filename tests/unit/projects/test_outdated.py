@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.projects.broken import added, replaced
-from tests.unit.projects.projects import TRAINER, copy_projects, trainer_image, write_lock
+from tests.unit.projects.projects import TRAINER, copy_projects, make_index, trainer_image, write_lock
 from torchbake.errors import LockError
 from torchbake.lock.image_lock import OutdatedLockError, read_lock
 from torchbake.projects.outdated import read_or_explain
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("own_processes")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
+    make_index(tmp_path)
     return copy_projects(tmp_path)
 
 
@@ -54,6 +55,14 @@ def test_a_changed_project_makes_the_lock_out_of_date_by_name(root: Path) -> Non
     ):
         with pytest.raises(LockError, match=re.escape(says)):
             read_or_explain(root, changed)
+
+
+def test_changed_groups_are_named(root: Path) -> None:
+    plain, tracked = trainer_image(), trainer_image(groups=("track",))
+    for before, after, says in ((plain, tracked, "groups: none → track"), (tracked, plain, "groups: track → none")):
+        write_lock(root, before)
+        with pytest.raises(LockError, match=says):
+            read_or_explain(root, after)
 
 
 def test_other_text_of_pyproject_toml_keeps_the_lock(root: Path) -> None:
