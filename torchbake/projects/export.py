@@ -18,6 +18,11 @@ from torchbake.matrix.spec import ProjectSpec
 
 _MOST_LINES = 12  # of uv's message
 _PYLOCK = ("--format", "pylock.toml")
+# Settings of a project for a resolution: https://docs.astral.sh/uv/reference/settings/
+_SETTINGS = (
+    *("constraint-dependencies", "override-dependencies", "exclude-newer", "fork-strategy", "prerelease", "resolution"),
+)
+_INDEX = ("name", "url", "explicit", "default", "format", "authenticate")
 
 
 def export_uv_lock(folder: Path, project: ProjectSpec) -> tuple[str, str]:
@@ -68,12 +73,12 @@ def resolve_project(
     *,
     previous: Iterable[str],
     exclude: Iterable[str],
-    indexes: Sequence[Mapping[str, Any]],
+    settings: Mapping[str, Any],
 ) -> tuple[str, str]:
     """Resolve a pyproject.toml without a lock: as a pylock.toml, and as requirements with ``# via``.
 
     ``previous`` are pins to keep if they fit, ``exclude`` are requirements such as ``torch!=2.13.0+cpu``, and
-    ``indexes`` are those of ``[tool.uv]``. Raises LockError.
+    ``settings`` is the table ``tool.uv``. Raises LockError.
     """
     hint = f"Correct {project.lock_path}, or lock the project and name its lock: uv lock --project {project.folder}"
     with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as name:
@@ -83,7 +88,7 @@ def resolve_project(
         words = [project.lock, "--only-binary", ":all:", "--constraints", str(excluded)]
         words += _choices(project, f"{project.lock}:")
         compile_now = partial(_compile, folder, path=project.lock_path, python=python, config=config, hint=hint)
-        tables = _tables("index", indexes)
+        tables = _settings(settings)
         compile_now([*words, "--output-file", str(pins)], tables=tables)
         requirements = pins.read_text()
         excluded.write_text("\n".join(_exactly({pin.name: pin.version for pin in parse_pins(requirements)})))
@@ -94,6 +99,14 @@ def _choices(project: ProjectSpec, of_file: str) -> list[str]:
     """Return uv's arguments for the extras and groups; ``of_file`` is the prefix of a group."""
     extras = [word for name in project.extras for word in ("--extra", name)]
     return extras + [word for name in project.groups for word in ("--group", f"{of_file}{name}")]
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    """Return the part of ``tool.uv`` for a uv.toml: uv reads no other settings beside that file."""
+    lines = [f"{key} = {json.dumps(settings[key])}\n" for key in _SETTINGS if key in settings]
+    indexes = settings.get("index", [])
+    tables = [{key: each[key] for key in _INDEX if key in each} for each in indexes if isinstance(each, dict)]
+    return "".join(lines) + _tables("index", tables)
 
 
 def _tables(name: str, tables: Sequence[Mapping[str, Any]]) -> str:

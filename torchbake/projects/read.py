@@ -104,9 +104,9 @@ def _of_pyproject(
     exclude: Iterable[str],
 ) -> ProjectLock:
     path = project.lock_path
-    indexes = uv_settings(read_toml(root, path)).get("index", [])
+    settings = uv_settings(read_toml(root, path))
     document, requirements = resolve_project(
-        root / project.folder, project, python, config, previous=previous, exclude=exclude, indexes=indexes
+        root / project.folder, project, python, config, previous=previous, exclude=exclude, settings=settings
     )
     return _resolved(lines_of(read_project_file(root, path), path), document, requirements, python)
 

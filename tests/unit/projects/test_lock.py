@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.projects.broken import ALL, replaced
+from tests.unit.projects.broken import ALL, added, replaced
 from tests.unit.projects.projects import (
     TRAINER,
     add_wheel,
@@ -18,7 +18,7 @@ from tests.unit.projects.projects import (
 )
 from torchbake.errors import LockError
 from torchbake.lock.image_lock import lock_path, read_lock
-from torchbake.lock.lockfile import Lock
+from torchbake.lock.lockfile import Lock, format_lock
 from torchbake.lock.newest import odd_versions
 from torchbake.projects.lock import check_online, lock_image
 
@@ -98,6 +98,23 @@ def test_a_cpu_wheel_of_the_host_never_stands_for_that_of_a_cuda_row(root: Path)
         lock = lock_image(root, trainer_image(name), index_of(root))
         assert lock.pins["torch"].version == "2.10.0"
         assert lock.pins["triton"].via == ("torch",)
+
+
+def test_settings_of_the_project_count_without_a_lock(root: Path) -> None:
+    add_wheel(root / "simple", "six", "1.18.0", [])
+    spec = trainer_image("pyproject.toml")
+    assert lock_image(root, spec, index_of(root)).pins["six"].version == "1.18.0"
+    added("trainer/pyproject.toml", '[tool.uv]\nconstraint-dependencies = ["six<1.18"]')(root)
+    assert lock_image(root, spec, index_of(root)).pins["six"].version == "1.17.0"
+
+
+def test_pins_without_a_lock_stay_until_an_upgrade(root: Path) -> None:
+    spec = trainer_image("pyproject.toml")
+    previous = format_lock(lock_image(root, spec, index_of(root)))
+    add_wheel(root / "simple", "six", "1.18.0", [])
+    for upgrade, version in ((False, "1.17.0"), (True, "1.18.0")):
+        lock = lock_image(root, spec, index_of(root), previous=previous, upgrade=upgrade)
+        assert lock.pins["six"].version == version
 
 
 def test_extras_that_exclude_each_other_choose_the_accelerator(root: Path) -> None:
