@@ -1,7 +1,7 @@
 """Read a project's lock of any kind."""
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -11,7 +11,7 @@ from packaging.pylock import Package
 from packaging.utils import canonicalize_name
 
 from torchbake.errors import LockError
-from torchbake.hostconfig.pip_config import PYPI, PipConfig
+from torchbake.hostconfig.pip_config import PYPI, PipConfig, local_folder
 from torchbake.lock.project_inputs import PYPROJECT, read_project_file, read_toml, uv_settings
 from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.export import export_uv_lock, look_up, requirers, resolve_project
@@ -53,7 +53,8 @@ def read_project(
         case "uv":
             lock = _of_uv_lock(root, project, python)
         case "pylock":
-            lock = _completed(_of_pylock(root, project, python), python, config)
+            lock = _of_pylock(root, project, python)
+            lock = _completed(lock, python, config, [each.index for each in lock.packages])
         case "requirements":
             lock = _of_requirements(root, project, python, config)
         case "pyproject":
@@ -84,6 +85,9 @@ def read_versions(root: Path, project: ProjectSpec, python: str) -> dict[str, st
 def _of_uv_lock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
     path = project.lock_path
     text = read_project_file(root, path)
+    if project.lock != "uv.lock":
+        folder = posixpath.dirname(path)
+        raise LockError(f"{path}: is not in the project's folder.", hint=f"Name its folder: `folder: {folder}`")
     read_toml(root, posixpath.normpath(f"{project.folder}/{PYPROJECT}"))  # uv names no line of an error in it
     check_uv_lock(text, path, partial(_pyproject_in, root, project))
     lines = lines_of(text, path)
@@ -152,15 +156,15 @@ def _project_lock(lines: LockLines, packages: tuple[ProjectPackage, ...], requir
 
 def _of_requirements(root: Path, project: ProjectSpec, python: str, config: PipConfig) -> ProjectLock:
     path, file = project.lock_path, _parsed(root, project, python)
-    sources = replace(
-        config,
-        extra_index_urls=(*config.extra_index_urls, *(url for url in file.indexes if url.rstrip("/") != PYPI)),
-        find_links=(*config.find_links, *file.find_links),
-    )
+    folder = root / project.folder
+    folders = (str(folder / place) if local_folder(place) else place for place in file.find_links)
+    config = replace(config, find_links=(*config.find_links, *folders))
     pinned = {line.name: line for line in file.lines if line.source is None}
     others = [line for line in file.lines if line.source is not None]
     lines = LockLines(path=path, numbers={(line.name, ""): line.number for line in file.lines})
-    lock = parse_pylock(look_up({name: line.version for name, line in pinned.items()}, path, python, sources), path)
+    versions = {name: line.version for name, line in pinned.items()}
+    document = _ask(config, file.indexes, lambda sources: look_up(versions, path, python, sources))
+    lock = parse_pylock(document, path)
     fitting = [_with_locked_files(each, pinned[each.name], path) for each in lock.packages]
     packages = [
         replace(each, hashes=pinned[each.name].hashes or each.hashes)
@@ -174,7 +178,7 @@ def _of_requirements(root: Path, project: ProjectSpec, python: str, config: PipC
     result = _project_lock(lines, tuple(sorted(packages, key=lambda each: each.name)), "")
     if any(line.via is not None for line in file.lines):
         return replace(result, packages=with_via(result.packages, {line.name: line.via or () for line in file.lines}))
-    return _completed(result, python, sources)
+    return _completed(result, python, config, file.indexes)
 
 
 def _parsed(root: Path, project: ProjectSpec, python: str) -> RequirementsFile:
@@ -219,11 +223,22 @@ def _with_locked_files(package: Package, line: RequirementLine, path: str) -> Pa
     return replace(package, wheels=wheels or None, sdist=sdist)
 
 
-def _completed(lock: ProjectLock, python: str, config: PipConfig) -> ProjectLock:
+def _ask(config: PipConfig, indexes: Iterable[str], ask: Callable[[PipConfig], str]) -> str:
+    """Ask this host's package indexes, and if these do not suffice also the ``indexes`` of a lock. Raises LockError."""
+    more = [url for url in dict.fromkeys(indexes) if url and url.rstrip("/") != PYPI]
+    try:
+        return ask(config)
+    except LockError:
+        if not more or config.no_index:
+            raise
+    return ask(replace(config, extra_index_urls=(*config.extra_index_urls, *more)))
+
+
+def _completed(lock: ProjectLock, python: str, config: PipConfig, indexes: Iterable[str]) -> ProjectLock:
     """Return a lock with ``via``, by the package indexes. Raises LockError if a package is missing in it."""
     versions = {each.name: each.version for each in lock.packages if isinstance(each.source, Wheel | Sdist)}
     sdists = [each.name for each in lock.packages if isinstance(each.source, Sdist)]
-    via = via_of(requirers(versions, sdists, lock.path, python, config))
+    via = via_of(_ask(config, indexes, lambda sources: requirers(versions, sdists, lock.path, python, sources)))
     check_complete(lock.packages, via, lock.path)
     return replace(lock, packages=with_via(lock.packages, via))
 

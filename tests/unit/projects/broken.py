@@ -67,6 +67,7 @@ _SHA = r"sha256:[0-9a-f]{64}"
 _TORCH_FILES = r'(name = "torch"\nversion = "2.10.0"\n(?:.*\n)*?wheels = \[\n)((?:    .*\n)*)\]'
 
 FILES = [
+    Broken(name="a uv.lock below the folder", place=UV, lock="trainer/uv.lock", spec={"folder": "."}),
     Broken(name="no lock", place=UV, edit=lambda root: (root / UV).unlink()),
     Broken(name="no project", place=UV, edit=lambda root: shutil.rmtree(root / "trainer")),
     Broken(name="an empty lock", place=f"{UV}:1", edit=content(UV, "")),

@@ -100,6 +100,21 @@ def test_a_cpu_wheel_of_the_host_never_stands_for_that_of_a_cuda_row(root: Path)
         assert lock.pins["triton"].via == ("torch",)
 
 
+def test_indexes_of_a_lock_are_asked_after_those_of_the_host(root: Path) -> None:
+    add_wheel(root / "more", "torch", "2.10.0+cu128", ["filelock", "triton"])
+    index = (root / "more").as_uri()
+    (root / "trainer/bare.txt").write_text(
+        f"--extra-index-url {index}\ntorch==2.10.0+cu128\nfilelock==3.20.0\ntriton==3.6.0\n"
+        "nvidia-cuda-runtime-cu12==12.8.90\nnvidia-cudnn-cu12==9.10.2.21\n"
+    )
+    assert lock_image(root, trainer_image("bare.txt"), index_of(root)).pins["torch"].version == "2.10.0+cu128"
+    replaced(
+        "trainer/pylock.toml", r'(?s)(name = "torch"\nversion = "2.10.0)("\nindex = )"[^"]*"', rf'\1+cu128\2"{index}"'
+    )(root)
+    replaced("trainer/pylock.toml", "/torch-2.10.0-", "/torch-2.10.0+cu128-")(root)
+    assert lock_image(root, trainer_image("pylock.toml"), index_of(root)).pins["torch"].version == "2.10.0+cu128"
+
+
 def test_settings_of_the_project_count_without_a_lock(root: Path) -> None:
     add_wheel(root / "simple", "six", "1.18.0", [])
     spec = trainer_image("pyproject.toml")
