@@ -17,6 +17,8 @@ from torchbake.lock.uv import PLATFORM, uv_environment
 from torchbake.matrix.spec import ProjectSpec
 
 _MOST_LINES = 12  # of uv's message
+# Pins may be wheels for a newer C library than that of all bases: this is the newest platform that uv knows.
+_NEWEST = ("--python-platform", "x86_64-manylinux_2_40")
 _PYLOCK = ("--format", "pylock.toml")
 # Settings of a project for a resolution: https://docs.astral.sh/uv/reference/settings/
 _SETTINGS = (
@@ -43,7 +45,7 @@ def look_up(versions: Mapping[str, str], path: str, python: str, config: PipConf
     ``path`` is the lock that has the versions. Raises LockError with uv's message.
     """
     hint = "Lock versions that an index has, or name the index in the row's `indexes:` or in pip's settings."
-    words = ["--no-deps", *_PYLOCK, "-"]
+    words = ["--no-deps", *_PYLOCK, *_NEWEST, "-"]
     return _compile(Path("/"), words, path, python, config, requirements=_exactly(versions), hint=hint)
 
 
@@ -52,7 +54,7 @@ def requirers(versions: Mapping[str, str], sdists: Collection[str], path: str, p
 
     ``sdists`` are packages without a wheel, whose own requirements are not read. Raises LockError.
     """
-    words = ["--only-binary", ":all:", *(word for name in sdists for word in ("--no-binary", name)), "-"]
+    words = [*_NEWEST, "--only-binary", ":all:", *(word for name in sdists for word in ("--no-binary", name)), "-"]
     metadata = [{"name": name, "version": versions[name], "requires-dist": []} for name in sdists]
     tables = _tables("dependency-metadata", metadata)
     hint = "Lock the project again with a tool that resolves: uv pip compile, pip-compile or uv lock."
@@ -128,10 +130,11 @@ def _compile(
     requirements: Iterable[str] = (),
 ) -> str:
     """Run `uv pip compile` with this host's settings. It reads ``requirements`` if ``words`` name ``-``."""
-    platform = ["--python-version", python, "--python-platform", PLATFORM]
+    command = ["pip", "compile", "--quiet", "--no-header", "--python-version", python, *words]
+    if "--python-platform" not in words:
+        command += ["--python-platform", PLATFORM]
     with in_memory(uv_toml(config) + tables) as settings:
-        command = ["pip", "compile", "--quiet", "--no-header", *platform, "--config-file", str(settings), *words]
-        return _run(folder, command, path, config, hint=hint, lines=requirements)
+        return _run(folder, [*command, "--config-file", str(settings)], path, config, hint=hint, lines=requirements)
 
 
 def _run(

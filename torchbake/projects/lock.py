@@ -11,6 +11,7 @@ from torchbake.lock.image_lock import check_online as check_row_online
 from torchbake.lock.image_lock import differences_of, inputs_of, make_lock
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_pins
 from torchbake.lock.project_inputs import project_digest
+from torchbake.lock.wheel_tags import glibc_for, glibc_of
 from torchbake.matrix.spec import ImageSpec, ProjectSpec
 from torchbake.projects.build_requirements import pins_of_build
 from torchbake.projects.own_wheels import pins_of_own_wheels
@@ -57,6 +58,7 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
         for each in locked.packages
         if isinstance(each.source, Wheel)
     ]
+    _check_glibc(spec, locked)
     others = [each for each in locked.packages if not isinstance(each.source, Wheel | Folder)]
     pins += pins_of_own_wheels(others, locked, root, python, config)
     names = {pin.name for pin in pins}
@@ -80,6 +82,19 @@ def _read(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, 
         if kind_of(project.lock) != "pyproject" or spec.accelerator.kind == "cpu" or not {*cpu} - {*exclude}:
             return locked
         exclude += cpu
+
+
+def _check_glibc(spec: ImageSpec, locked: ProjectLock) -> None:
+    """Raise LockError if a wheel needs a newer C library than the base has."""
+    base = glibc_of(spec.base.suite)
+    for each in locked.packages:
+        needed = glibc_for(each.source.filename, spec.base.python) if isinstance(each.source, Wheel) else 0
+        if needed > base:
+            raise LockError(
+                f"matrix.yaml:{spec.line}: {spec.id}: {spec.base.name} has glibc 2.{base}, "
+                f"but {locked.place(each.name)} locks {each.name} {each.version}, whose wheel needs glibc 2.{needed}.",
+                hint="Give the row a newer base, or lock another version.",
+            )
 
 
 def _pins_of(previous: str) -> tuple[list[str], list[str]]:

@@ -121,7 +121,7 @@ def test_a_wheel_for_this_python_and_platform_fits(tags: str, python: str, tmp_p
     [
         "torch-2.10.0-cp313-cp313-manylinux_2_28_x86_64.whl",
         "torch-2.10.0-cp311-cp311t-manylinux_2_28_x86_64.whl",  # without the GIL
-        "torch-2.10.0-cp311-cp311-manylinux_2_31_x86_64.whl",  # a newer C library than locks are made for
+        "torch-2.10.0-cp311-cp311-manylinux_2_99_x86_64.whl",  # a newer C library than any base has
         "torch-2.10.0-py312-none-any.whl",
         "torch-2.10.0-cp312-abi3-manylinux_2_28_x86_64.whl",
         "torch-2.10.0-cp311-cp311-manylinux_2_28_aarch64.whl",

@@ -111,6 +111,11 @@ PACKAGES = [
         place="uv.lock:61",
         edit=replaced(UV, r"(numpy-2.2.0-cp31\d-cp31\d-)manylinux_2_28_x86_64", r"\1macosx_11_0_arm64"),
     ),
+    Broken(
+        name="a newer C library than the base's",
+        place="uv.lock:190",
+        edit=replaced(UV, "(vision_kernels.*)manylinux_2_28", r"\1manylinux_2_39"),
+    ),
     Broken(name="no torch", place=UV, edit=replaced(UV, r'name = "torch"', 'name = "torcs"')),
     Broken(name="files without a hash", place="uv.lock:12", edit=replaced(UV, rf', hash = "{_SHA}"', "")),
     Broken(name="MD5 alone", place=UV, edit=replaced(UV, _SHA, "md5:0123456789abcdef0123456789abcdef")),

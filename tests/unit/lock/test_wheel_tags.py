@@ -1,0 +1,32 @@
+"""The tags of wheels that fit a base: those for a newer C library count last, and only on a base that has it."""
+
+from packaging.tags import Tag
+
+from torchbake.lock.wheel_tags import glibc_for, glibc_of, wheel_tags
+
+
+def test_wheels_for_the_oldest_c_library_come_first() -> None:
+    order = wheel_tags("3.11")
+    tags = [
+        Tag("cp311", "cp311", "manylinux_2_28_x86_64"),
+        Tag("cp311", "cp311", "manylinux2014_x86_64"),
+        Tag("cp39", "abi3", "manylinux_2_28_x86_64"),
+        Tag("py3", "none", "any"),
+        Tag("cp311", "cp311", "manylinux_2_29_x86_64"),
+        Tag("py3", "none", "manylinux_2_41_x86_64"),
+    ]
+    places = [order[tag] for tag in tags]
+    assert places == sorted(places)
+    assert Tag("cp311", "cp311", "manylinux_2_42_x86_64") not in order
+
+
+def test_the_c_library_of_wheels_and_suites() -> None:
+    wheels = {
+        "a-1-cp311-cp311-manylinux_2_35_x86_64.whl": 35,
+        "a-1-cp311-cp311-manylinux_2_34_x86_64.manylinux_2_35_x86_64.whl": 34,
+        "a-1-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_35_x86_64.whl": 28,
+        "a-1-py3-none-any.whl": 28,
+        "a-1-cp311-cp311-manylinux2014_x86_64.whl": 28,
+    }
+    assert {name: glibc_for(name, "3.11") for name in wheels} == wheels
+    assert [glibc_of(suite) for suite in ("jammy", "bookworm", "noble", "trixie", "sid")] == [35, 36, 39, 41, 28]
