@@ -17,6 +17,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.projects.lock import check_online, lock_image
 from torchbake.projects.outdated import read_or_explain
+from torchbake.projects.read import kind_of
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 
@@ -80,6 +81,8 @@ def _each(specs: list[ImageSpec], work: Callable[[ImageSpec], str]) -> None:
 def _lock(project: Project, spec: ImageSpec, config: PipConfig, *, upgrade: bool) -> str:
     path = lock_path(project.root, spec)
     previous = read_lock_text(path, spec.id) if path.exists() else ""
+    if upgrade and spec.project and kind_of(spec.project.lock) != "pyproject":
+        console.say(f"{spec.id}: --upgrade changes nothing in {spec.project.lock_path}; upgrade that", style="yellow")
     lock = lock_image(project.root, spec, config, previous=previous, upgrade=upgrade)
     for odd in odd_versions(spec, lock, config, "" if upgrade else previous):
         console.say(f"{spec.id}: {odd}", style="yellow")

@@ -104,7 +104,7 @@ def _choices(project: ProjectSpec, of_file: str) -> list[str]:
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    """Return the part of ``tool.uv`` for a uv.toml: uv reads no other settings beside that file."""
+    """Return the part of ``tool.uv`` for a uv.toml: with such a file uv reads no other settings."""
     lines = [f"{key} = {json.dumps(settings[key])}\n" for key in _SETTINGS if key in settings]
     indexes = settings.get("index", [])
     tables = [{key: each[key] for key in _INDEX if key in each} for each in indexes if isinstance(each, dict)]

@@ -19,7 +19,7 @@ from torchbake.projects.packages import Folder, ProjectLock, Wheel
 from torchbake.projects.read import kind_of, read_project
 from torchbake.ui.command import Command
 
-# A larger wheel, in bytes, gets a layer of its own. The others are pushed in seconds in one layer, and engines allow
+# Bytes; each larger wheel has a layer. The others are pushed in seconds in one layer, and engines allow
 # 127 layers: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
 HEAVY = 50 * 10**6
 
@@ -88,11 +88,11 @@ def _check_glibc(spec: ImageSpec, locked: ProjectLock) -> None:
     """Raise LockError if a wheel needs a newer C library than the base has."""
     base = glibc_of(spec.base.suite)
     for each in locked.packages:
-        needed = glibc_for(each.source.filename, spec.base.python) if isinstance(each.source, Wheel) else 0
-        if needed > base:
+        minimum = glibc_for(each.source.filename, spec.base.python) if isinstance(each.source, Wheel) else 0
+        if minimum > base:
             raise LockError(
                 f"matrix.yaml:{spec.line}: {spec.id}: {spec.base.name} has glibc 2.{base}, "
-                f"but {locked.place(each.name)} locks {each.name} {each.version}, whose wheel needs glibc 2.{needed}.",
+                f"but {locked.place(each.name)} locks {each.name} {each.version}, whose wheel needs glibc 2.{minimum}.",
                 hint="Give the row a newer base, or lock another version.",
             )
 

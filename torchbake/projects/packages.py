@@ -52,10 +52,9 @@ Source: TypeAlias = Wheel | Sdist | Git | Archive | Folder
 class ProjectPackage:
     """One package of a project's lock.
 
-    ``version`` is empty if the lock has none, as for folders. ``hashes`` (``sha256:…``) are sorted.
-    ``via`` are the packages of the lock that require the package; empty if only the project does.
-    ``index`` is the address of the package's index without a login, or empty.
-    ``size`` is the size of the fitting wheel in bytes; 0 if unknown.
+    Folders have no ``version``: it is empty. The ``hashes`` (``sha256:…``) are sorted. The packages of ``via`` require
+    this package; if only the project requires it, there are none. The ``index`` is an address without a login, or
+    empty. The ``size`` is that of the fitting wheel in bytes; 0 if it is unknown.
     """
 
     name: str
@@ -71,8 +70,8 @@ class ProjectPackage:
 class ProjectLock:
     """The packages of a project's lock for one Python on x86_64 Linux, sorted by name.
 
-    ``path`` is the lock's path relative to the matrix's folder. ``lines`` are the lines of packages and of
-    ``requires-python`` in the lock. ``requires_python`` is a specifier such as ``>=3.11``, or empty.
+    The ``path`` of the lock is relative to the matrix's folder. The ``lines`` are those of packages and of
+    ``requires-python`` in the lock. The specifier ``requires_python`` (``>=3.11``) may be empty.
     """
 
     path: str

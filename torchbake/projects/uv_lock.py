@@ -69,7 +69,7 @@ def _check_package(
     """Compare the requirements of one of the project's packages; ``place`` is the line of the package in the lock."""
     table = pyproject.get("project")
     if not isinstance(table, dict):
-        return  # a workspace without a package of its own
+        return  # a workspace whose root is no package
     if canonicalize_name(str(table.get("name", ""))) != name:
         raise LockError(f"{place}: is out of date: {file} has another name than {name}.", hint=hint)
     if "dependencies" in table.get("dynamic", ()):

@@ -10,10 +10,12 @@ HASH = "1" * 64
 HEAD = 'lock-version = "1.0"\ncreated-by = "x"\nextras = ["fast"]\ndependency-groups = ["serve"]\n'
 
 
-def select(packages: str, python: str = "3.11", head: str = "", **chosen: tuple[str, ...]) -> dict[str, ProjectPackage]:
+def select(
+    packages: str, python: str = "3.11", head: str = "", **choices: tuple[str, ...]
+) -> dict[str, ProjectPackage]:
     text = HEAD + head + packages
-    found = select_packages(parse_pylock(text, "pylock.toml"), lines_of(text, "pylock.toml"), python, **chosen)
-    return {package.name: package for package in found}
+    lock, lines = parse_pylock(text, "pylock.toml"), lines_of(text, "pylock.toml")
+    return {each.name: each for each in select_packages(lock, lines, python, **choices)}
 
 
 def package(name: str, rest: str) -> str:

@@ -1,4 +1,4 @@
-"""The forms of a requirements file that are read as a lock. `broken.py` has those that are refused."""
+"""Forms of a requirements file that are read as a lock. Refused forms are in `broken.py`."""
 
 from typing import cast
 
