@@ -22,7 +22,6 @@ from torchbake.lock.lockfile import Lock, format_lock
 from torchbake.lock.newest import odd_versions
 from torchbake.projects.lock import check_online, lock_image
 
-pytestmark = pytest.mark.usefixtures("own_processes")
 VIRTUAL = replaced("trainer/pyproject.toml", r"(?s)\[build-system\].*?\n\n", "[tool.uv]\npackage = false\n\n")
 
 

@@ -12,8 +12,6 @@ from torchbake.errors import LockError
 from torchbake.lock.image_lock import OutdatedLockError, read_lock
 from torchbake.projects.outdated import read_or_explain
 
-pytestmark = pytest.mark.usefixtures("own_processes")
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
