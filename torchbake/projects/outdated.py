@@ -17,9 +17,12 @@ def read_or_explain(root: Path, spec: ImageSpec) -> Lock:
     except OutdatedLockError as error:
         if spec.project is None:
             raise
-        reason = "; ".join(_changes(root, spec, spec.project, error)) or "the matrix changed"
-        lock = lock_path(root, spec).relative_to(root)
-        raise LockError(f"{reason}; {lock} is out of date.", hint=error.hint) from None
+        lock, hint = lock_path(root, spec).relative_to(root), error.hint
+        try:
+            reason = "; ".join(_changes(root, spec, spec.project, error)) or "the matrix changed"
+        except LockError as failure:  # the project's own lock must be corrected first
+            reason, hint = failure.message.partition("\n")[0].rstrip("."), failure.hint
+        raise LockError(f"{reason}; {lock} is out of date.", hint=hint) from None
 
 
 def _changes(root: Path, spec: ImageSpec, project: ProjectSpec, error: OutdatedLockError) -> Iterator[str]:
@@ -37,10 +40,7 @@ def _changes(root: Path, spec: ImageSpec, project: ProjectSpec, error: OutdatedL
 def _package_changes(root: Path, spec: ImageSpec, project: ProjectSpec, lock: Lock) -> str:
     from torchbake.projects.read import read_versions  # noqa: PLC0415 - 30 ms that only a lock out of date needs
 
-    try:
-        versions = read_versions(root, project, spec.base.python)
-    except LockError as failure:
-        return failure.message.partition("\n")[0].rstrip(".")
+    versions = read_versions(root, project, spec.base.python)
     if versions is None:
         return f"{project.lock_path}: changed"
     changes = describe_changes(lock.pins.values(), versions)

@@ -44,6 +44,7 @@ def test_a_changed_project_makes_the_lock_out_of_date_by_name(root: Path) -> Non
         with pytest.raises(LockError) as caught:
             read_or_explain(root, spec)
         assert says in caught.value.message
+        assert ("uv lock" in str(caught.value.hint)) == ("pyproject.toml" in says or "no such file" in says)
         shutil.rmtree(root / "trainer")
         shutil.copytree(TRAINER, root / "trainer")
     assert read_or_explain(root, spec)
