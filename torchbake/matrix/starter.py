@@ -8,8 +8,10 @@ from packaging.version import Version
 
 from torchbake.core.suggest import nearest
 from torchbake.errors import UsageError
+from torchbake.matrix.spec import BaseSpec, ProjectSpec
 
 _KEY = re.compile(r"^([a-z_]+):", flags=re.MULTILINE)
+_PLAIN = re.compile(r"(?!(?i:true|false|yes|no|on|off|null|y|n)$)(\.|[A-Za-z][\w./@:+-]*[\w/])", flags=re.ASCII)
 _HEAD = """\
 # yaml-language-server: $schema=./matrix.schema.json
 #
@@ -18,6 +20,19 @@ _HEAD = """\
 #     torchbake list all           the images of this file
 #     torchbake lock cpu           exact versions and hashes of every wheel
 #     torchbake build cpu          the images
+#
+# Every key: https://github.com/torchbake/torchbake/blob/main/docs/matrix.md
+
+repository: {repository}
+"""
+_PROJECT_HEAD = """\
+# yaml-language-server: $schema=./matrix.schema.json
+#
+# The image of a project. {lock} decides all its wheels; if the file changes:
+#
+#     torchbake lock all           takes its versions and hashes as they are
+#     torchbake build all          builds the image
+#     torchbake test all           checks it
 #
 # Every key: https://github.com/torchbake/torchbake/blob/main/docs/matrix.md
 
@@ -35,6 +50,21 @@ class Choice:
 
     accelerator: str
     torch: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectRow:
+    """The row of a project in a new matrix.
+
+    ``cudnn`` is the major version of cuDNN; empty if it is the default. ``indexes`` are URLs of indexes besides PyPI.
+    """
+
+    accelerator: str
+    torch: str
+    cudnn: str = ""
+    base: BaseSpec
+    indexes: tuple[str, ...] = ()
+    project: ProjectSpec
 
 
 def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str:
@@ -60,6 +90,50 @@ def starter(model: str, repository: str, choices: Sequence[Choice]) -> str:
     names = [blocks.get(key, "") for key in (*kept_items, "bases", "flavors")]
     parts = [_HEAD.format(repository=repository), *names, _ROWS + rows, blocks.get("init", ""), tags]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+
+
+def project_starter(model: str, repository: str, row: ProjectRow) -> str:
+    """Return the text of a matrix with one image, of a project, with the comments and defaults of ``model``."""
+    blocks = _blocks(model)
+    # The project's lock has all wheels, so no other place may add any.
+    defaults = re.sub(r"^    pip:.*\n", "", blocks.get("defaults", ""), flags=re.MULTILINE)
+    family = "cpu" if row.accelerator == "cpu" else "cuda"
+    tags = re.sub(r"(defaults: \{accelerator: )\w+(, base: )\w+", rf"\g<1>{family}\g<2>{row.base.name}", blocks["tags"])
+    indexes = f"indexes:\n  {row.accelerator}: [{', '.join(map(_scalar, row.indexes))}]\n" if row.indexes else ""
+    parts = [
+        _PROJECT_HEAD.format(repository=repository, lock=row.project.lock_path),
+        defaults,
+        indexes,
+        f"bases:\n  {row.base.name}: {_base(row.base)}\n",
+        "flavors:\n  runtime: {}\n",
+        f"rows:\n{_project_row(row)}",
+        tags,
+    ]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+
+
+def _base(base: BaseSpec) -> str:
+    distribution = "" if base.distribution == "debian" else f"distribution: {base.distribution}, "
+    return f'{{image: "{base.image}", {distribution}suite: {base.suite}, python: "{base.python}"}}'
+
+
+def _project_row(row: ProjectRow) -> str:
+    project = row.project
+    keys = {"torch": row.torch, "accelerator": row.accelerator}
+    if row.cudnn:
+        keys["cudnn"] = row.cudnn
+    lists = {"groups": project.groups, "extras": project.extras}
+    keys |= {"base": row.base.name, "flavor": "runtime"}
+    lines = [f"    {key}: {value}" for key, value in keys.items()]
+    lines += ["    project:", f"      folder: {_scalar(project.folder)}", f"      lock: {_scalar(project.lock)}"]
+    lines += [f"      {key}: [{', '.join(map(_scalar, names))}]" for key, names in lists.items() if names]
+    lines += ["      files:", *(f"        - {_scalar(path)}" for path in project.files)] if project.files else []
+    return "\n".join(lines).replace("    ", "  - ", 1) + "\n"
+
+
+def _scalar(text: str) -> str:
+    """Return a text for YAML, in quotes unless each reader takes it as the same text without."""
+    return text if _PLAIN.fullmatch(text) else f'"{text}"'
 
 
 def _row(choice: Choice, rows: str) -> str:

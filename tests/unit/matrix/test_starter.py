@@ -3,16 +3,19 @@
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import UsageError
+from torchbake.matrix.distributions import DISTRIBUTIONS
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import ImageSpec
-from torchbake.matrix.starter import Choice, newest_torch, starter
+from torchbake.matrix.spec import BaseSpec, ImageSpec, ProjectSpec
+from torchbake.matrix.starter import Choice, ProjectRow, newest_torch, project_starter, starter
 from torchbake.matrix.yaml_source import parse_document
 
 MODEL = (TOOLKIT / "matrix.yaml").read_text()
@@ -75,3 +78,44 @@ def test_the_newest_torch_is_that_of_the_accelerator() -> None:
     with pytest.raises(UsageError, match=r"cuda12\.9") as refused:
         newest_torch(known_names, "cuda12.9")
     assert "did you mean cuda12.8?" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("base", DISTRIBUTIONS, ids=lambda base: base.name)
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"torch": "2.13.0", "accelerator": "cpu", "indexes": ("https://download.pytorch.org/whl/cpu",)},
+        {"torch": "2.1.2", "accelerator": "cuda12.1", "cudnn": "8"},
+        {
+            "torch": "2.12.0",
+            "accelerator": "cuda13.0",
+            "indexes": ("https://a.example/whl/cu130", "http://b.example:80/x"),
+        },
+    ],
+    ids=lambda row: row["accelerator"],
+)
+def test_the_matrix_of_a_project_has_one_image(row: dict[str, Any], base: BaseSpec, tmp_path: Path) -> None:
+    spec = ProjectSpec(
+        folder="apps/my.trainer", lock="pylock.toml", groups=("on", "1"), extras=("x",), files=("a-b.py", "9/", "true")
+    )
+    path = tmp_path / "matrix.yaml"
+    path.write_text(project_starter(MODEL, "acme/trainer", ProjectRow(base=base, project=spec, **row)))
+    project = load_project(path)
+    (image,) = project.expansion.specs
+    assert isinstance(image, ImageSpec)
+    assert (image.project, image.base, image.pip) == (spec, base, ())
+    assert (image.torch, str(image.accelerator), image.indexes) == (
+        row["torch"],
+        row["accelerator"],
+        row.get("indexes", ()),
+    )
+    assert image.cudnn == (None if row["accelerator"] == "cpu" else row.get("cudnn", "9"))
+    assert {row["torch"], "latest"} <= {*project.tags[image.id]}, "the short forms are of another base or accelerator"
+    # Another reader of YAML takes no text as a number or a truth.
+    values = yaml.safe_load(path.read_text())["rows"][0]["project"]
+    assert (values["groups"], values["extras"], values["files"]) == (["on", "1"], ["x"], ["a-b.py", "9/", "true"])
+
+
+def test_the_toolkits_own_bases_are_distributions(project: Project) -> None:
+    ours = {spec.base.name: spec.base for spec in project.expansion.specs}
+    assert set(ours.values()) <= set(DISTRIBUTIONS)

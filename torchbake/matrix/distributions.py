@@ -1,0 +1,11 @@
+"""Distributions whose own Python images are based on."""
+
+from torchbake.matrix.spec import BaseSpec
+
+# The most tested first: torchbake's own images are based on Debian.
+DISTRIBUTIONS = (
+    BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11"),
+    BaseSpec(name="debian13", image="debian:trixie-slim", suite="trixie", python="3.13"),
+    BaseSpec(name="ubuntu24.04", image="ubuntu:24.04", distribution="ubuntu", suite="noble", python="3.12"),
+    BaseSpec(name="ubuntu22.04", image="ubuntu:22.04", distribution="ubuntu", suite="jammy", python="3.10"),
+)
