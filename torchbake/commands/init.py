@@ -1,6 +1,7 @@
 """`init`: write the files of a new repository of images."""
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,17 +10,19 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from torchbake.commands import _options as opt
+from torchbake.commands._project_choice import choice_of_project
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.core.version import requirement, tag, version
 from torchbake.errors import MatrixError, UsageError
+from torchbake.matrix.distributions import DISTRIBUTIONS
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import Matrix, validate_matrix
 from torchbake.matrix.pipelines import PIPELINES, choice, pipeline
 from torchbake.matrix.project import load_project
 from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.spec import pytorch_of
-from torchbake.matrix.starter import Choice, newest_torch, starter
+from torchbake.matrix.starter import Choice, ProjectRow, newest_torch, project_starter, starter
 from torchbake.matrix.tags import tags_of
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.ui import console
@@ -30,7 +33,11 @@ EXAMPLES = (
     "my-images --cuda 12.8 --repository ghcr.io/acme/pytorch",
     "--cpu --cuda 12.8 --torch 2.10.0 --ci github",
     "--dry-run",
+    "--from trainer",
+    "--from . --extra cu128 --group serve --dry-run",
+    "--from requirements/gpu.txt --base debian12 --repository ghcr.io/acme/trainer",
 )
+_PROJECT = "a project's image"
 _TEMPLATES = TOOLKIT / "templates/init"
 
 
@@ -45,27 +52,74 @@ class Arguments(opt.Common):
         "also the pipelines of that CI; github calls torchbake's, github-full has them all", choices=PIPELINES
     )
     dry_run: bool = opt.option("show what would be written; write nothing")
+    project: Path | None = opt.option(
+        "an image of this project, in or below DIR, or of this lock: uv.lock, pylock.toml, requirements.txt, "
+        "pyproject.toml (the first that there is)",
+        "--from",
+        metavar="PATH",
+        group=_PROJECT,
+    )
+    extra: tuple[str, ...] = opt.option("with an extra of the project; repeat for more", metavar="NAME", group=_PROJECT)
+    group: tuple[str, ...] = opt.option("with a dependency group; repeat for more", metavar="NAME", group=_PROJECT)
+    base: str = opt.option(
+        "the distribution (default: the one whose Python fits the project)",
+        choices=[base.name for base in DISTRIBUTIONS],
+        group=_PROJECT,
+    )
 
 
 def run(args: Arguments) -> int:
     folder = args.folder.absolute()
+    _check_options(args)
     for name, text in _files(args, folder).items():
         _write(folder / name, text, dry_run=args.dry_run)
     if not args.dry_run:
         if folder != Path.cwd():
             console.say(f"next: cd {args.folder}")
         console.say(f"next: {Command('setup')}")
-        console.say(f"next: {Command('build', 'all')}")
-        console.say("The first build writes images/, the exact versions and the Dockerfiles: commit it with the rest.")
+        console.say(f"next: {Command('lock build' if args.project else 'build', 'all')}")
+        console.say("This writes images/, the exact versions and the Dockerfiles: commit it with the rest.")
     return 0
+
+
+def _check_options(args: Arguments) -> None:
+    """Raise UsageError for options that contradict each other."""
+    if args.project:
+        wrong = [name for name in ("cpu", "cuda", "torch") if getattr(args, name)]
+        if wrong:
+            raise UsageError(f"--{wrong[0]} and --from: the project's lock names its torch.", hint="Leave one out.")
+    else:
+        wrong = [name for name in ("extra", "group", "base") if getattr(args, name)]
+        if wrong:
+            raise UsageError(f"--{wrong[0]} is for a project's image.", hint="Name the project: --from PATH")
+
+
+def _project_matrix(args: Arguments, folder: Path, project: Path) -> str:
+    """Return the text of the matrix for a project's image, and say what was chosen and why."""
+    choice = choice_of_project(folder, project, extras=args.extra, groups=args.group, base=args.base)
+    for reason in choice.reasons:
+        console.say(reason)
+    name = (folder / choice.row.project.folder).resolve().name
+    text = _matrix(args.repository or f"{_plain(folder.resolve().name)}/{_plain(name)}", choice.row)
+    path = folder / "matrix.yaml"
+    if not args.dry_run and path.exists() and path.read_bytes() != text.encode():
+        words = shlex.join(("--from", str(project), "--dry-run"))
+        raise UsageError(f"{path} is there already.", hint=f"Show the row, and add it there: {Command('init', words)}")
+    return text
+
+
+def _plain(name: str) -> str:
+    """Return a name as a part of a repository."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "images"
 
 
 def _files(args: Arguments, folder: Path) -> dict[str, str]:
     """Return the files of a new repository by name. Raises UsageError for options that make no valid matrix."""
     own_version = version()
-    plain = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
     files = {
-        "matrix.yaml": _matrix(args.repository or f"{plain or 'images'}/pytorch", _choices(args)),
+        "matrix.yaml": _project_matrix(args, folder, args.project)
+        if args.project
+        else _matrix(args.repository or f"{_plain(folder.name)}/pytorch", _choices(args)),
         "matrix.schema.json": editor_schema(Matrix),
         "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), own_version),
         ".gitattributes": (_TEMPLATES / "gitattributes").read_text(encoding="utf-8"),
@@ -78,9 +132,13 @@ def _files(args: Arguments, folder: Path) -> dict[str, str]:
     return files
 
 
-def _matrix(repository: str, choices: Sequence[Choice]) -> str:
+def _matrix(repository: str, rows: Sequence[Choice] | ProjectRow) -> str:
     """Return the text of the matrix, which is parsed again to find mistakes. Raises UsageError."""
-    text = starter((TOOLKIT / "matrix.yaml").read_text(encoding="utf-8"), repository, choices)
+    model = (TOOLKIT / "matrix.yaml").read_text(encoding="utf-8")
+    if isinstance(rows, ProjectRow):
+        text = project_starter(model, repository, rows)
+    else:
+        text = starter(model, repository, rows)
     try:
         document = parse_document(text, Path("matrix.yaml"))
         matrix = validate_matrix(document)

@@ -1,0 +1,25 @@
+"""The choice of a row for a project."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.matrix.spec import ProjectSpec
+from torchbake.projects.choose import ProjectChoice, choose
+from torchbake.projects.find_lock import find_lock
+from torchbake.projects.folder import read_folder
+from torchbake.projects.packages import ProjectLock
+from torchbake.projects.read import read_project
+
+
+def choice_of_project(
+    root: Path, project: Path, *, extras: Sequence[str] = (), groups: Sequence[str] = (), base: str = ""
+) -> ProjectChoice:
+    """Choose the row of a project in or below the matrix's folder ``root``. Raises UsageError and LockError."""
+    config = read_pip_config()
+
+    def read(spec: ProjectSpec, python: str) -> ProjectLock:
+        return read_project(root, spec, python, config)
+
+    folder = read_folder(root, find_lock(root, project))
+    return choose(folder, read, extras=extras, groups=groups, base=base)

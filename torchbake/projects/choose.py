@@ -1,0 +1,256 @@
+"""Choose the row of a project: torch, accelerator, Python, base, indexes and files, each with the reason.
+
+It reads no file: a function of the caller reads the project's lock for a Python.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from torchbake.core.suggest import nearest
+from torchbake.errors import LockError, UsageError
+from torchbake.hostconfig.pip_config import PYPI
+from torchbake.matrix.accelerator import Accelerator
+from torchbake.matrix.model import Defaults
+from torchbake.matrix.spec import BaseSpec, ProjectSpec
+from torchbake.matrix.starter import ProjectRow
+from torchbake.matrix.validators import index, torch_version
+from torchbake.projects.choose_python import bases_for
+from torchbake.projects.files import choose_files
+from torchbake.projects.folder import ProjectFolder
+from torchbake.projects.packages import Git, ProjectLock, ProjectPackage, Sdist, Wheel
+
+Read: TypeAlias = Callable[[ProjectSpec, str], ProjectLock]
+_LOCAL = re.compile(r"cu(\d{2,})")  # of versions (2.10.0+cu128) and of indexes (/whl/cu128)
+_CUDA_LIBRARY = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+_CUDNN = re.compile(r"nvidia-cudnn(-cu\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectChoice:
+    """The row of a project, and the reasons for it, a line each."""
+
+    row: ProjectRow
+    reasons: tuple[str, ...]
+
+
+def choose(
+    folder: ProjectFolder, read: Read, *, extras: Sequence[str] = (), groups: Sequence[str] = (), base: str = ""
+) -> ProjectChoice:
+    """Choose a row for the project in a folder. ``base`` is the name of the user's own choice.
+
+    ``read`` returns the packages of the lock for a Python. Raises UsageError for an extra, a group or a base that does
+    not exist, and LockError if no row fits.
+    """
+    _check_names(folder, extras, groups)
+    place = folder.place
+    spec = ProjectSpec(folder=place.folder, lock=place.lock, extras=tuple(extras), groups=tuple(groups))
+    chosen, lock, reasons = _choose_base(folder, spec, read, base)
+    torches = [package for package in lock.packages if package.name == "torch"]
+    if not torches:
+        raise _without_torch(folder, spec, read, chosen)
+    if len(torches) > 1:
+        raise LockError(
+            f"{lock.place('torch')}: has several torches for Python {chosen.python} on Linux: "
+            f"{', '.join(each.version for each in torches)}.",
+            hint="Give each of them a marker or an extra of its own, so that one is left.",
+        )
+    (torch,) = torches
+    version = _public_version(torch, lock)
+    accelerator, why = _accelerator_of(torch, lock)
+    indexes, remarks = _indexes_of(torch, lock)
+    files = choose_files(folder.pyprojects, folder.sizes, _folders_of(lock))
+    row = ProjectRow(
+        torch=version,
+        accelerator=str(accelerator),
+        cudnn=_cudnn_of(lock),
+        base=chosen,
+        indexes=indexes,
+        project=ProjectSpec(**{**vars(spec), "files": files.files}),
+    )
+    lines = [f"torch {version} ({lock.place('torch')})", f"{accelerator}: {why}", *reasons, *remarks]
+    lines.append(f"files: {', '.join(files.files) or 'none'}")
+    lines += [f"left out: {path} ({reason})" for path, reason in files.left_out.items()]
+    return ProjectChoice(row=row, reasons=tuple(lines))
+
+
+def _choose_base(
+    folder: ProjectFolder, spec: ProjectSpec, read: Read, wanted: str
+) -> tuple[BaseSpec, ProjectLock, list[str]]:
+    """Return the first base whose Python has wheels of all packages, else the first one that fits; with the reasons."""
+    skipped, failures = dict[str, str](), list[LockError]()
+    with_sources = list[tuple[BaseSpec, ProjectLock, str]]()
+    for candidate, reason in bases_for(folder.rules, wanted):
+        try:
+            lock = read(spec, candidate.python)
+        except LockError as error:
+            failures.append(error)
+            skipped[candidate.python] = error.message
+            continue
+        lacking = [package for package in lock.packages if isinstance(package.source, Sdist)]
+        if not lacking:
+            return candidate, lock, _reasons(candidate, reason, skipped)
+        with_sources.append((candidate, lock, reason))
+        skipped[candidate.python] = (
+            f"{lacking[0].name} {lacking[0].version} has no wheel ({lock.place(lacking[0].name)})"
+        )
+    if with_sources:
+        chosen, lock, reason = with_sources[0]
+        others = {python: why for python, why in skipped.items() if Version(python) < Version(chosen.python)}
+        return chosen, lock, _reasons(chosen, reason, others)
+    if len({error.message for error in failures}) == 1:
+        raise failures[0]
+    raise LockError(
+        "\n  ".join(
+            ("No Python of a base has all packages:", *(f"Python {key}: {why}" for key, why in skipped.items()))
+        ),
+        hint="Lock the project for one of them: uv python pin 3.12 && uv lock",
+    )
+
+
+def _reasons(base: BaseSpec, reason: str, skipped: dict[str, str]) -> list[str]:
+    lines = [f"Python {python} does not fit: {why.splitlines()[0]}" for python, why in skipped.items()]
+    return [*lines, f"Python {base.python}: {reason}", f"base {base.name}: its Python is {base.python}"]
+
+
+def _public_version(torch: ProjectPackage, lock: ProjectLock) -> str:
+    """Return torch's version without the local part. Raises LockError if no row of a matrix can have it."""
+    place = lock.place("torch")
+    if isinstance(torch.source, Sdist | Git):
+        raise LockError(
+            f"{place}: torch {torch.version} has no wheel for Linux on x86_64.",
+            hint="Lock the project for Linux too, from PyPI or from https://download.pytorch.org/whl.",
+        )
+    try:
+        return torch_version(Version(torch.version).public)
+    except (InvalidVersion, ValueError) as error:
+        raise LockError(f"{place}: torch has no version for a row: {error}.", hint="Lock a release of torch.") from None
+
+
+def _accelerator_of(torch: ProjectPackage, lock: ProjectLock) -> tuple[Accelerator, str]:
+    """Return the accelerator of torch's wheel, with the reason. Raises LockError if nothing says it."""
+    local = Version(torch.version).local or ""
+    runtime = _package_of(lock, _CUDA_LIBRARY)
+    parts = [part for part in torch.index.split("/") if part == "cpu" or _LOCAL.fullmatch(part)]
+    if local == "cpu" or (not local and parts[-1:] == ["cpu"]):
+        return Accelerator(kind="cpu"), _why(local, torch.index)
+    if not local and not parts and runtime is None:
+        raise LockError(
+            f"{lock.place('torch')}: nothing says the accelerator of torch {torch.version}: no local version such as "
+            "+cu128 or +cpu, no index of one accelerator, and no nvidia-cuda-runtime in the lock.",
+            hint="Lock torch from an index of PyTorch, such as https://download.pytorch.org/whl/cpu.",
+        )
+    if local and not _LOCAL.fullmatch(local):
+        raise LockError(
+            f"{lock.place('torch')}: torch {torch.version} is for +{local}; images are for CUDA or the CPU.",
+            hint="Lock torch from https://download.pytorch.org/whl/cu128, for example.",
+        )
+    if runtime is None:
+        raise LockError(
+            f"{lock.place('torch')}: torch {torch.version} has CUDA in its own wheel; images share that of NVIDIA's.",
+            hint="Lock torch 2.1 or later, whose wheels need NVIDIA's.",
+        )
+    if not local and not parts:
+        release = (*Version(runtime.version).release, 0)[:2]
+        return Accelerator(
+            kind="cuda", version=release
+        ), f"{runtime.name} {runtime.version} ({lock.place(runtime.name)})"
+    digits = (local or parts[-1]).removeprefix("cu")
+    return Accelerator(kind="cuda", version=(int(digits[:-1]), int(digits[-1]))), _why(local, torch.index)
+
+
+def _why(local: str, address: str) -> str:
+    return f"the wheel's local version +{local}" if local else f"the wheel's index {address}"
+
+
+def _cudnn_of(lock: ProjectLock) -> str:
+    """Return cuDNN's major version if it is not the default of a matrix; empty without cuDNN."""
+    package = _package_of(lock, _CUDNN)
+    major = package.version.partition(".")[0] if package else ""
+    return "" if major == Defaults.model_fields["cudnn"].default else major
+
+
+def _package_of(lock: ProjectLock, name: "re.Pattern[str]") -> ProjectPackage | None:
+    return next((package for package in lock.packages if name.fullmatch(package.name)), None)
+
+
+def _indexes_of(torch: ProjectPackage, lock: ProjectLock) -> tuple[tuple[str, ...], list[str]]:
+    """Return the indexes besides PyPI, torch's first, and a remark for each place of wheels."""
+    packages = dict[str, list[str]]()
+    for package in (torch, *lock.packages):
+        if isinstance(package.source, Wheel | Sdist) and package.index.rstrip("/") not in ("", PYPI):
+            packages.setdefault(package.index, []).append(package.name)
+    indexes, remarks = list[str](), list[str]()
+    for address, names in packages.items():
+        named = ", ".join(dict.fromkeys(names[:3])) + (" and others" if len({*names}) > 3 else "")
+        try:
+            indexes.append(index(address))
+            remarks.append(f"index {address}: {named}")
+        except ValueError:
+            remarks.append(
+                f"{address}: has {named}, and is no address for a matrix; name it in pip's find-links on each machine "
+                "that builds"
+            )
+    return tuple(indexes), remarks
+
+
+def _folders_of(lock: ProjectLock) -> tuple[str, ...]:
+    """Return the folders of the project's own packages. Raises LockError for one outside of the project."""
+    outside = next((path for path in lock.folders if path.startswith(("..", "/"))), None)
+    if outside is not None:
+        name = next(package.name for package in lock.packages if getattr(package.source, "path", "") == outside)
+        raise LockError(
+            f"{lock.place(name)}: {name} is in {outside}, outside of the project, whose files alone a build gets.",
+            hint="Move it below the project's folder, or put its wheel into an index.",
+        )
+    return lock.folders
+
+
+def _without_torch(folder: ProjectFolder, spec: ProjectSpec, read: Read, base: BaseSpec) -> LockError:
+    """Return the error for a lock without torch, which names the extras and groups that have it."""
+    options = list[str]()
+    for key, option in (("extras", "--extra"), ("groups", "--group")):
+        for name in _names_of(folder, key):
+            try:
+                lock = read(ProjectSpec(**{**vars(spec), key: (*getattr(spec, key), name)}), base.python)
+            except LockError:
+                continue
+            options += [f"{option} {name}"] if "torch" in lock.by_name else []
+    path = folder.place.path(folder.place.lock)
+    if options:
+        return LockError(
+            f"{path}: torch is only in {' and '.join(_in_words(option) for option in options)}.",
+            hint=f"Choose one: {' or '.join(options)}",
+        )
+    return LockError(f"{path}: has no torch.", hint="Add it: uv add torch")
+
+
+def _in_words(option: str) -> str:
+    return option.removeprefix("--").replace("extra ", "the extra ").replace("group ", "the group ")
+
+
+def _check_names(folder: ProjectFolder, extras: Sequence[str], groups: Sequence[str]) -> None:
+    """Raise UsageError for extras and groups that the project does not have."""
+    for key, names in (("extras", extras), ("groups", groups)):
+        known = {canonicalize_name(name) for name in _names_of(folder, key)}
+        for name in names:
+            if canonicalize_name(name) not in known:
+                near = nearest(name, known, count=1)
+                there = f"there are {', '.join(sorted(known))}" if known else f"there are no {key}"
+                raise UsageError(
+                    f"The project has no {key.removesuffix('s')} {name!r}: {there} in pyproject.toml.",
+                    hint=f"Did you mean {near[0]}?" if near else "Leave the option out, or correct its name.",
+                )
+
+
+def _names_of(folder: ProjectFolder, key: str) -> Iterator[str]:
+    """Yield the names of the project's extras or groups; none for a requirements file, which has none."""
+    if folder.place.lock.endswith(".txt"):
+        return
+    pyproject = folder.pyprojects.get(".", {})
+    project = pyproject.get("project", {})
+    yield from project.get("optional-dependencies", {}) if key == "extras" else pyproject.get("dependency-groups", {})
