@@ -102,9 +102,12 @@ def _project_matrix(args: Arguments, folder: Path, project: Path) -> str:
     name = (folder / choice.row.project.folder).resolve().name
     text = _matrix(args.repository or f"{_plain(folder.resolve().name)}/{_plain(name)}", choice.row)
     path = folder / "matrix.yaml"
-    if not args.dry_run and path.exists() and path.read_bytes() != text.encode():
-        words = shlex.join(("--from", str(project), "--dry-run"))
-        raise UsageError(f"{path} is there already.", hint=f"Show the row, and add it there: {Command('init', words)}")
+    if path.exists() and path.read_bytes() != text.encode():
+        if not args.dry_run:
+            words = shlex.join((*map(str, (args.folder, "--from", project)), "--dry-run"))
+            raise UsageError(f"{path} is there already.", hint=f"Show the row to add to it: {Command('init', words)}")
+        console.say(f"{path} of this project alone:", style="bold")
+        console.err.print(text, markup=False)
     return text
 
 

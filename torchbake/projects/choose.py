@@ -63,7 +63,7 @@ def choose(
     version = _public_version(torch, lock)
     accelerator, why = _accelerator_of(torch, lock)
     indexes, remarks = _indexes_of(torch, lock)
-    files = choose_files(folder.pyprojects, folder.sizes, _folders_of(lock))
+    files = choose_files(folder.pyprojects, folder.sizes, lock.folders)
     row = ProjectRow(
         torch=version,
         accelerator=str(accelerator),
@@ -196,18 +196,6 @@ def _indexes_of(torch: ProjectPackage, lock: ProjectLock) -> tuple[tuple[str, ..
                 "that builds"
             )
     return tuple(indexes), remarks
-
-
-def _folders_of(lock: ProjectLock) -> tuple[str, ...]:
-    """Return the folders of the project's own packages. Raises LockError for one outside of the project."""
-    outside = next((path for path in lock.folders if path.startswith(("..", "/"))), None)
-    if outside is not None:
-        name = next(package.name for package in lock.packages if getattr(package.source, "path", "") == outside)
-        raise LockError(
-            f"{lock.place(name)}: {name} is in {outside}, outside of the project, whose files alone a build gets.",
-            hint="Move it below the project's folder, or put its wheel into an index.",
-        )
-    return lock.folders
 
 
 def _without_torch(folder: ProjectFolder, spec: ProjectSpec, read: Read, base: BaseSpec) -> LockError:

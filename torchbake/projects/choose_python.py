@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from packaging.specifiers import InvalidSpecifier
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from torchbake.errors import LockError, UsageError
 from torchbake.matrix.distributions import DISTRIBUTIONS
 from torchbake.matrix.spec import BaseSpec
 from torchbake.projects.folder import PythonRule
-from torchbake.projects.pylock import environment_of
 
+_LAST_PATCH = 40  # no minor version of CPython has had more patch releases
 _OTHER = "For another Python, write a base of your own: docs/your-own.md#a-base-of-your-own"
 
 
@@ -63,11 +63,13 @@ def _why(base: BaseSpec, fitting: Sequence[BaseSpec], ranges: Sequence[PythonRul
 
 def _fits(base: BaseSpec, rule: PythonRule) -> bool:
     try:
-        return environment_of(base.python, rule.specifier) is not None and bool(rule.specifier)
+        specifier = SpecifierSet(rule.specifier)
     except InvalidSpecifier:
         raise LockError(
             f"{rule.place}: {rule.specifier!r} is no rule for versions of Python.", hint='Write it as ">=3.11".'
         ) from None
+    # The distribution decides about the patch release.
+    return bool(rule.specifier) and any(specifier.contains(f"{base.python}.{patch}") for patch in range(_LAST_PATCH))
 
 
 def _known() -> str:

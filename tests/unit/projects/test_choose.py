@@ -16,7 +16,7 @@ from torchbake.matrix.starter import project_starter
 from torchbake.projects.choose import ProjectChoice, choose
 from torchbake.projects.find_lock import LockPlace
 from torchbake.projects.folder import ProjectFolder, PythonRule
-from torchbake.projects.packages import Archive, Folder, Git, ProjectLock, ProjectPackage, Sdist, Source, Wheel
+from torchbake.projects.packages import Archive, Git, ProjectLock, ProjectPackage, Sdist, Source, Wheel
 
 GOLDEN = Path(__file__).parents[1] / "golden/projects"
 PYPI = "https://pypi.org/simple"
@@ -244,12 +244,6 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
     "unknown extra": (Sample(), {"extras": ("cu126",)}, UsageError, ("'cu126'", "cu128?")),
     "unknown group": (Sample(), {"groups": ("deploy",)}, UsageError, ("'deploy'", "dev, gpu")),
     "extra of requirements": (Sample(lock="requirements.txt"), {"extras": ("cpu",)}, UsageError, ("no extras",)),
-    "a folder outside": (
-        Sample(packages=(*FROM_PYPI, package("lib", "", "", Folder(path="../lib")))),
-        {},
-        LockError,
-        ("trainer/uv.lock:50", "../lib"),
-    ),
     "a base that requires-python excludes": (
         Sample(rules=(FROM_3_10,)),
         {"base": "debian13"},
