@@ -63,7 +63,8 @@ def choose_files(
     if "." in packages or is_package(pyprojects.get(".", {})):
         chosen += package_files(pyprojects.get(".", {}), tuple(sizes))
     else:
-        own = {path: size for path, size in sizes.items() if not any(path.startswith(f"{each}/") for each in members)}
+        others = {*members, *pyprojects} - {"."}  # packages, which the lock names if the project needs them
+        own = {path: size for path, size in sizes.items() if not any(path.startswith(f"{each}/") for each in others)}
         chosen += _program_files(own, left_out)
     for folder in members:
         below = [path.removeprefix(f"{folder}/") for path in sizes if path.startswith(f"{folder}/")]

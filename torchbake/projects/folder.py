@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ _EXACT = re.compile(r"(?:cpython[-@]?|python)?(3\.\d+)(?:\.\d+)?", flags=re.IGNO
 # The headers of pip-compile, and of `uv pip compile` and `uv export` with the command in it.
 _COMPILED_FOR = re.compile(r"^#.*(?:\bwith Python |--python-version[ =]|--python[ =]|-p )(3\.\d+)", flags=re.MULTILINE)
 _REQUIRES = re.compile(r'^requires-python\s*=\s*(["\'])(?P<text>.*?)\1', flags=re.MULTILINE)
-_HEADER = 20  # lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,8 @@ def _rules(folder: Path, place: LockPlace) -> Iterator[PythonRule]:
         if text:
             yield _version_rule(text, place.path(".python-version"), number)
             break
-    lock = _lines(folder / place.lock)
-    for number, line in enumerate(lock[:_HEADER] if place.lock.endswith(".txt") else (), 1):
+    header = takewhile(lambda line: line.startswith("#"), _lines(folder / place.lock))
+    for number, line in enumerate(header if place.lock.endswith(".txt") else (), 1):
         if match := _COMPILED_FOR.match(line):
             at = f"{place.path(place.lock)}:{number}"
             yield PythonRule(specifier=f"=={match[1]}.*", place=at, reason=f"{at} was compiled for it", exact=True)

@@ -8,10 +8,11 @@ from tests.unit.test_cli import err, out
 from torchbake.cli import main
 from torchbake.commands import init
 from torchbake.core.paths import TOOLKIT
-from torchbake.errors import UsageError
+from torchbake.errors import LockError, UsageError
 from torchbake.matrix.pipelines import PIPELINES
 from torchbake.matrix.project import load_project
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec, ProjectSpec
+from torchbake.projects.packages import ProjectLock, ProjectPackage, Wheel
 
 Streams = pytest.CaptureFixture[str]
 FILES = {"matrix.yaml", "matrix.schema.json", "noxfile.py", ".gitattributes", ".gitignore"}
@@ -112,3 +113,88 @@ def test_a_wrong_word_is_exit_code_2_and_nothing_is_written(
     output = err(capsys, "init", str(tmp_path / "new"), *words, code=UsageError.exit_code)
     assert name in output
     assert not (tmp_path / "new").exists()
+
+
+@pytest.fixture
+def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with torch for the CPU, whose lock is read without uv."""
+    folder = tmp_path / "My Images/trainer"
+    (folder / "src/trainer").mkdir(parents=True)
+    (folder / "src/trainer/__init__.py").touch()
+    (folder / "pyproject.toml").write_text('[project]\nname = "trainer"\n[build-system]\nrequires = ["hatchling"]\n')
+    (folder / "uv.lock").touch()
+
+    def read(root: Path, project: ProjectSpec, python: str, config: object) -> ProjectLock:
+        assert root == folder.parent
+        version = {"uv.lock": "2.13.0+cpu", "pylock.toml": "1.13.1+cu117"}[project.lock]
+        names = {"torch": version, "nvidia-cuda-runtime-cu11": "11.7"}
+        source = Wheel(filename="x.whl")
+        packages = (ProjectPackage(name=name, version=names[name], hashes=(), source=source) for name in names)
+        return ProjectLock(path=project.lock_path, packages=tuple(packages), lines={"torch": 12})
+
+    monkeypatch.setattr("torchbake.commands._project_choice.read_project", read)
+    return folder
+
+
+def test_a_project_becomes_a_matrix_with_reasons(trainer: Path, capsys: Streams) -> None:
+    root = trainer.parent
+    assert main(["init", str(root), "--from", str(trainer)]) == 0
+    output = capsys.readouterr().err
+    for line in (
+        "torch 2.13.0 (trainer/uv.lock:12)",
+        "cpu: the wheel's local version +cpu",
+        "base debian12: its Python is 3.11",
+        "lock build -- all",
+    ):
+        assert line in output
+    assert {path.name for path in root.iterdir()} == {*FILES, "trainer"}
+    project = load_project(root / "matrix.yaml")
+    (image,) = project.expansion.specs
+    assert isinstance(image, ImageSpec)
+    assert image.project == ProjectSpec(folder="trainer", lock="uv.lock", files=("pyproject.toml", "src/"))
+    assert image.repository == "my-images/trainer"
+    # The same again is no error, and another matrix is not overwritten.
+    assert main(["init", str(root), "--from", str(trainer)]) == 0
+    (root / "matrix.yaml").write_text("mine")
+    output = err(capsys, "init", str(root), "--from", str(trainer), code=UsageError.exit_code)
+    assert "matrix.yaml is there already" in output
+    assert (root / "matrix.yaml").read_text() == "mine"
+    # But a dry run shows the row for it.
+    capsys.readouterr()
+    assert main(["init", str(root), "--from", str(trainer), "--dry-run"]) == 0
+    assert "      folder: trainer\n" in capsys.readouterr().err
+    assert (root / "matrix.yaml").read_text() == "mine"
+
+
+PROJECT_MISTAKES = [
+    (["--torch", "2.10.0"], UsageError, "--torch and --from"),
+    (["--cpu"], UsageError, "--cpu and --from"),
+    (["--cuda", "12.8"], UsageError, "--cuda and --from"),
+    (["--extra", "gpu"], UsageError, "'gpu'"),
+    (["--repository", "Acme/X"], UsageError, "Acme/X"),
+    (["--from", "{root}/trainer/pylock.toml"], UsageError, "1.13.1"),  # its wheel for CUDA has CUDA inside
+    (["--from", "{root}/nowhere"], UsageError, "nowhere"),
+    (["--from", "{root}/environment.yml"], LockError, "environment.yml:2"),
+    (["--from", "{root}/.."], UsageError, "outside of"),
+]
+
+
+@pytest.mark.parametrize(("words", "kind", "part"), PROJECT_MISTAKES, ids=lambda value: str(value)[:30])
+def test_a_project_without_a_matrix_writes_nothing(
+    words: list[str], kind: type[LockError | UsageError], part: str, trainer: Path, capsys: Streams
+) -> None:
+    root = trainer.parent
+    (trainer / "pylock.toml").touch()
+    (root / "environment.yml").write_text("dependencies:\n- pip: [torch]\n")
+    words = [word.replace("{root}", str(root)) for word in words]
+    before = {path.name for path in root.iterdir()}
+    output = err(capsys, "init", str(root), "--from", str(trainer), *words, code=kind.exit_code)
+    assert part in output
+    assert {path.name for path in root.iterdir()} == before
+
+
+@pytest.mark.parametrize("word", ["extra", "group", "base"])
+def test_an_option_of_projects_needs_a_project(word: str, tmp_path: Path, capsys: Streams) -> None:
+    output = err(capsys, "init", str(tmp_path / "new"), f"--{word}", "debian12", code=UsageError.exit_code)
+    assert f"--{word}" in output
+    assert "--from PATH" in output
