@@ -72,7 +72,8 @@ def choose(
         indexes=indexes,
         project=ProjectSpec(**{**vars(spec), "files": files.files}),
     )
-    lines = [f"torch {version} ({lock.place('torch')})", f"{accelerator}: {why}", *reasons, *remarks]
+    unlocked = [f"lock: none, so {place.path(place.lock)} is resolved"] if place.lock == "pyproject.toml" else []
+    lines = [*unlocked, f"torch {version} ({lock.place('torch')})", f"{accelerator}: {why}", *reasons, *remarks]
     lines.append(f"files: {', '.join(files.files) or 'none'}")
     lines += [f"left out: {path} ({reason})" for path, reason in files.left_out.items()]
     return ProjectChoice(row=row, reasons=tuple(lines))

@@ -65,7 +65,7 @@ def test_paths_that_no_matrix_can_name_are_left_out() -> None:
 def test_members_of_a_workspace_are_packages_too() -> None:
     files = sizes("pyproject.toml", "app.py", "packages/core/pyproject.toml", "packages/core/src/core/a.py")
     files |= sizes("packages/core/tests/t.py", "packages/other/pyproject.toml", "packages/other/other/a.py")
-    pyprojects = {".": {}, "packages/core": PACKAGE, "packages/other": BUILD}
+    pyprojects: dict[str, Mapping[str, object]] = {".": {}, "packages/core": PACKAGE, "packages/other": BUILD}
     core = ("packages/core/pyproject.toml", "packages/core/src/")
     assert choose_files(pyprojects, files, ["packages/core"]).files == ("app.py", *core)
     # The root is a package as well.
