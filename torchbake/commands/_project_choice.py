@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.pip_config import read_pip_config, without_login
 from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.choose import ProjectChoice, choose
 from torchbake.projects.find_lock import find_lock
@@ -22,4 +22,5 @@ def choice_of_project(
         return read_project(root, spec, python, config)
 
     folder = read_folder(root, find_lock(root, project))
-    return choose(folder, read, extras=extras, groups=groups, base=base)
+    sources = [without_login(place) for place in (config.index_url, *config.extra_index_urls, *config.find_links)]
+    return choose(folder, read, extras=extras, groups=groups, base=base, own_sources=sources)

@@ -4,7 +4,7 @@ It reads no file: a function of the caller reads the project's lock for a Python
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -39,58 +39,68 @@ class ProjectChoice:
 
 
 def choose(
-    folder: ProjectFolder, read: Read, *, extras: Sequence[str] = (), groups: Sequence[str] = (), base: str = ""
+    folder: ProjectFolder,
+    read: Read,
+    *,
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    base: str = "",
+    own_sources: Collection[str] = (),
 ) -> ProjectChoice:
     """Choose a row for the project in a folder. ``base`` is the name of the user's own choice.
 
-    ``read`` returns the packages of the lock for a Python. Raises UsageError for an extra, a group or a base that does
-    not exist, and LockError if no row fits.
+    ``read`` returns the packages of the lock for a Python. ``own_sources`` are this machine's indexes, which a matrix
+    does not have, but a uv.lock or a pylock.toml may name them. Raises UsageError for an extra, a group or a base that
+    does not exist, and LockError if no row fits.
     """
     _check_names(folder, extras, groups)
     place = folder.place
     spec = ProjectSpec(folder=place.folder, lock=place.lock, extras=tuple(extras), groups=tuple(groups))
-    chosen, lock, reasons = _choose_base(folder, spec, read, base)
+    base_spec, lock, reasons = _choose_base(folder, spec, read, base)
     torches = [package for package in lock.packages if package.name == "torch"]
     if not torches:
-        raise _without_torch(folder, spec, read, chosen)
+        raise _without_torch(folder, spec, read, base_spec)
     if len(torches) > 1:
         raise LockError(
-            f"{lock.place('torch')}: has several torches for Python {chosen.python} on Linux: "
+            f"{lock.place('torch')}: has several torches for Python {base_spec.python} on Linux: "
             f"{', '.join(each.version for each in torches)}.",
             hint="Give each of them a marker or an extra of its own, so that one is left.",
         )
     (torch,) = torches
     version = _public_version(torch, lock)
     accelerator, why = _accelerator_of(torch, lock)
-    indexes, remarks = _indexes_of(torch, lock)
+    unlocked = place.lock.endswith((".txt", "pyproject.toml"))  # this machine decided on the indexes
+    indexes, remarks = _indexes_of(torch, lock, {PYPI, *(own_sources if unlocked else ())})
     files = choose_files(folder.pyprojects, folder.sizes, lock.folders)
     row = ProjectRow(
         torch=version,
         accelerator=str(accelerator),
         cudnn=_cudnn_of(lock),
-        base=chosen,
+        base=base_spec,
         indexes=indexes,
         project=ProjectSpec(**{**vars(spec), "files": files.files}),
     )
-    unlocked = [f"lock: none, so {place.path(place.lock)} is resolved"] if place.lock == "pyproject.toml" else []
-    lines = [*unlocked, f"torch {version} ({lock.place('torch')})", f"{accelerator}: {why}", *reasons, *remarks]
+    no_lock = [f"lock: none, so {place.path(place.lock)} is resolved"] if place.lock == "pyproject.toml" else []
+    lines = [*no_lock, f"torch {version} ({lock.place('torch')})", f"{accelerator}: {why}", *reasons, *remarks]
     lines.append(f"files: {', '.join(files.files) or 'none'}")
     lines += [f"left out: {path} ({reason})" for path, reason in files.left_out.items()]
     return ProjectChoice(row=row, reasons=tuple(lines))
 
 
 def _choose_base(
-    folder: ProjectFolder, spec: ProjectSpec, read: Read, wanted: str
+    folder: ProjectFolder, spec: ProjectSpec, read: Read, base_name: str
 ) -> tuple[BaseSpec, ProjectLock, list[str]]:
     """Return the first base whose Python has wheels of all packages, else the first one that fits; with the reasons."""
     skipped, failures = dict[str, str](), list[LockError]()
     with_sources = list[tuple[BaseSpec, ProjectLock, str]]()
-    for candidate, reason in bases_for(folder.rules, wanted):
+    for candidate, reason in bases_for(folder.rules, base_name):
         try:
             lock = read(spec, candidate.python)
         except LockError as error:
-            failures.append(error)
+            if error.message in skipped.values():
+                raise  # no other Python helps
             skipped[candidate.python] = error.message
+            failures.append(error)
             continue
         lacking = [package for package in lock.packages if isinstance(package.source, Sdist)]
         if not lacking:
@@ -100,10 +110,10 @@ def _choose_base(
             f"{lacking[0].name} {lacking[0].version} has no wheel ({lock.place(lacking[0].name)})"
         )
     if with_sources:
-        chosen, lock, reason = with_sources[0]
-        others = {python: why for python, why in skipped.items() if Version(python) < Version(chosen.python)}
-        return chosen, lock, _reasons(chosen, reason, others)
-    if len({error.message for error in failures}) == 1:
+        first, lock, reason = with_sources[0]
+        others = {python: why for python, why in skipped.items() if Version(python) < Version(first.python)}
+        return first, lock, _reasons(first, reason, others)
+    if len(failures) == 1:
         raise failures[0]
     raise LockError(
         "\n  ".join(
@@ -179,22 +189,23 @@ def _package_of(lock: ProjectLock, name: "re.Pattern[str]") -> ProjectPackage | 
     return next((package for package in lock.packages if name.fullmatch(package.name)), None)
 
 
-def _indexes_of(torch: ProjectPackage, lock: ProjectLock) -> tuple[tuple[str, ...], list[str]]:
-    """Return the indexes besides PyPI, torch's first, and a remark for each place of wheels."""
+def _indexes_of(torch: ProjectPackage, lock: ProjectLock, others: Collection[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the indexes of the lock without ``others``, torch's first, and a remark for each place of wheels."""
+    others = {"", *(place.rstrip("/") for place in others)}
     packages = dict[str, list[str]]()
     for package in (torch, *lock.packages):
-        if isinstance(package.source, Wheel | Sdist) and package.index.rstrip("/") not in ("", PYPI):
+        if isinstance(package.source, Wheel | Sdist) and package.index.rstrip("/") not in others:
             packages.setdefault(package.index, []).append(package.name)
     indexes, remarks = list[str](), list[str]()
     for address, names in packages.items():
-        named = ", ".join(dict.fromkeys(names[:3])) + (" and others" if len({*names}) > 3 else "")
+        some_names = ", ".join(dict.fromkeys(names[:3])) + (" and others" if len({*names}) > 3 else "")
         try:
             indexes.append(index(address))
-            remarks.append(f"index {address}: {named}")
+            remarks.append(f"index {address}: {some_names}")
         except ValueError:
             remarks.append(
-                f"{address}: has {named}, and is no address for a matrix; name it in pip's find-links on each machine "
-                "that builds"
+                f"{address}: has {some_names}, and is no address for a matrix; each machine that builds needs it in "
+                "pip's find-links"
             )
     return tuple(indexes), remarks
 
@@ -225,11 +236,11 @@ def _in_words(option: str) -> str:
 def _check_names(folder: ProjectFolder, extras: Sequence[str], groups: Sequence[str]) -> None:
     """Raise UsageError for extras and groups that the project does not have."""
     for key, names in (("extras", extras), ("groups", groups)):
-        known = {canonicalize_name(name) for name in _names_of(folder, key)}
+        valid_names = {canonicalize_name(name) for name in _names_of(folder, key)}
         for name in names:
-            if canonicalize_name(name) not in known:
-                near = nearest(name, known, count=1)
-                there = f"there are {', '.join(sorted(known))}" if known else f"there are no {key}"
+            if canonicalize_name(name) not in valid_names:
+                near = nearest(name, valid_names, count=1)
+                there = f"there are {', '.join(sorted(valid_names))}" if valid_names else f"there are no {key}"
                 raise UsageError(
                     f"The project has no {key.removesuffix('s')} {name!r}: {there} in pyproject.toml.",
                     hint=f"Did you mean {near[0]}?" if near else "Leave the option out, or correct its name.",

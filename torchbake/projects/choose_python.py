@@ -13,22 +13,24 @@ _LAST_PATCH = 40  # no minor version of CPython has had more patch releases
 _OTHER = "For another Python, write a base of your own: docs/your-own.md#a-base-of-your-own"
 
 
-def bases_for(rules: Sequence[PythonRule], wanted: str = "") -> list[tuple[BaseSpec, str]]:
+def bases_for(rules: Sequence[PythonRule], base_name: str = "") -> list[tuple[BaseSpec, str]]:
     """Return the bases whose Python fits all rules, the best first, each with the reason.
 
-    ``wanted`` is the name of the user's own choice, which counts more than a rule for one exact version. Raises
+    ``base_name`` is the name of the user's own choice, which counts more than a rule for one exact version. Raises
     UsageError if there is no such base, and LockError with the places of the rules if none fits.
     """
-    if wanted:
-        return [_wanted(rules, wanted)]
+    if base_name:
+        return [_base_by_name(rules, base_name)]
     exact = next((rule for rule in rules if rule.exact), None)
     fitting = [base for base in DISTRIBUTIONS if exact is None or _fits(base, exact)]
     if exact and not fitting:
-        raise LockError(f"{exact.place}: names a Python that no distribution of images has: {_known()}.", hint=_HINT)
+        raise LockError(
+            f"{exact.place}: names a Python that no distribution of images has: {_bases_in_words()}.", hint=_HINT
+        )
     for rule in (rule for rule in rules if not rule.exact):
         remaining = [base for base in fitting if _fits(base, rule)]
         if not remaining:
-            other = f"the Python of {exact.place}" if exact else f"any Python of images: {_known()}"
+            other = f"the Python of {exact.place}" if exact else f"any Python of images: {_bases_in_words()}"
             raise LockError(f"{rule.place}: {rule.specifier} excludes {other}.", hint=_HINT)
         fitting = remaining
     ranges = [rule for rule in rules if not rule.exact]
@@ -37,18 +39,20 @@ def bases_for(rules: Sequence[PythonRule], wanted: str = "") -> list[tuple[BaseS
     return [(base, _why(base, fitting, ranges)) for base in fitting]
 
 
-def _wanted(rules: Sequence[PythonRule], wanted: str) -> tuple[BaseSpec, str]:
-    base = next((base for base in DISTRIBUTIONS if base.name == wanted), None)
+def _base_by_name(rules: Sequence[PythonRule], base_name: str) -> tuple[BaseSpec, str]:
+    base = next((base for base in DISTRIBUTIONS if base.name == base_name), None)
     if base is None:
-        raise UsageError(f"--base {wanted}: there is no such base for a project; there are {_known()}.", hint=_OTHER)
+        raise UsageError(
+            f"--base {base_name}: there is no such base for a project; there are {_bases_in_words()}.", hint=_OTHER
+        )
     for rule in rules:
         if not rule.exact and not _fits(base, rule):
             raise LockError(
-                f"{rule.place}: {rule.specifier} excludes Python {base.python} of --base {wanted}.",
+                f"{rule.place}: {rule.specifier} excludes Python {base.python} of --base {base_name}.",
                 hint="Name another base, or leave --base out.",
             )
     ignored = [rule.reason for rule in rules if rule.exact and not _fits(base, rule)]
-    return base, f"that of --base {wanted}" + (f", in place of {ignored[0]}" if ignored else "")
+    return base, f"that of --base {base_name}" + (f", in place of {ignored[0]}" if ignored else "")
 
 
 def _why(base: BaseSpec, fitting: Sequence[BaseSpec], ranges: Sequence[PythonRule]) -> str:
@@ -72,7 +76,7 @@ def _fits(base: BaseSpec, rule: PythonRule) -> bool:
     return bool(rule.specifier) and any(specifier.contains(f"{base.python}.{patch}") for patch in range(_LAST_PATCH))
 
 
-def _known() -> str:
+def _bases_in_words() -> str:
     return ", ".join(f"{base.name} ({base.python})" for base in DISTRIBUTIONS)
 
 

@@ -54,27 +54,27 @@ def choose_files(
 ) -> FileChoice:
     """Choose the files for a project's image.
 
-    ``pyprojects`` are the parsed pyproject.toml by folder, and ``sizes`` are the bytes of each file, both by path
-    relative to the project. ``packages`` are the folders of the project's own packages by its lock.
+    ``pyprojects`` has each parsed pyproject.toml by its folder, and ``sizes`` has the bytes of each file by its path.
+    ``packages`` are the folders of the project's own packages by its lock. All paths are relative to the project.
     """
     members = [folder for folder in packages if folder != "."]
     left_out = dict[str, str]()
-    chosen = list[str]()
+    paths = list[str]()
     if "." in packages or is_package(pyprojects.get(".", {})):
-        chosen += package_files(pyprojects.get(".", {}), tuple(sizes))
+        paths += package_files(pyprojects.get(".", {}), tuple(sizes))
     else:
         others = {*members, *pyprojects} - {"."}  # packages, which the lock names if the project needs them
         own = {path: size for path, size in sizes.items() if not any(path.startswith(f"{each}/") for each in others)}
-        chosen += _program_files(own, left_out)
+        paths += _program_files(own, left_out)
     for folder in members:
         below = [path.removeprefix(f"{folder}/") for path in sizes if path.startswith(f"{folder}/")]
-        chosen += [f"{folder}/{path}" for path in package_files(pyprojects.get(folder, {}), below)]
-    left_out |= {path: reason for path in chosen if (reason := _why_impossible(path))}
-    kept = dict.fromkeys(path for path in chosen if path not in left_out)
+        paths += [f"{folder}/{path}" for path in package_files(pyprojects.get(folder, {}), below)]
+    left_out |= {path: reason for path in paths if (reason := _why_impossible(path))}
+    possible = dict.fromkeys(path for path in paths if path not in left_out)
     below_another = {
-        path for path in kept for folder in kept if path != folder and path.startswith(folder.rstrip("/") + "/")
+        path for path in possible for folder in possible if path != folder and path.startswith(folder.rstrip("/") + "/")
     }
-    return FileChoice(files=tuple(path for path in kept if path not in below_another), left_out=left_out)
+    return FileChoice(files=tuple(path for path in possible if path not in below_another), left_out=left_out)
 
 
 def _program_files(sizes: Mapping[str, int], left_out: dict[str, str]) -> Iterator[str]:

@@ -99,7 +99,7 @@ def _refuse_other(path: Path, start: Path) -> None:
 
 
 def _refuse_missing(path: Path, start: Path, names: set[str], *, has_pyproject: bool) -> None:
-    """Raise for a folder without a lock, unless its pyproject.toml is all that the project has."""
+    """Raise for a folder without a lock, but not if it has a pyproject.toml and no lock of another tool."""
     foreign = next((name for name in _FOREIGN if name in names), "")
     if foreign:
         raise _foreign(start, foreign)
@@ -134,10 +134,10 @@ def _refuse_member(folder: Path, start: Path) -> None:
 
 def _workspace(path: Path) -> Mapping[str, Any]:
     try:
-        found = tomllib.loads(read_text(path)).get("tool", {}).get("uv", {}).get("workspace", {})
+        table = tomllib.loads(read_text(path)).get("tool", {}).get("uv", {}).get("workspace", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError):
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return table if isinstance(table, Mapping) else {}
 
 
 def _foreign(folder: Path, name: str) -> LockError:

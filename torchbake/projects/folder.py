@@ -75,12 +75,12 @@ def _rules(folder: Path, place: LockPlace) -> Iterator[PythonRule]:
             at = f"{place.path(place.lock)}:{number}"
             yield PythonRule(specifier=f"=={match[1]}.*", place=at, reason=f"{at} was compiled for it", exact=True)
             break
-    seen = set[str]()
+    specifiers = set[str]()
     for name in ("pyproject.toml", place.lock):
         for number, line in enumerate(_lines(folder / name) if name.endswith((".toml", ".lock")) else (), 1):
             match = _REQUIRES.match(line)
-            if match and match["text"] not in seen:
-                seen.add(match["text"])
+            if match and match["text"] not in specifiers:
+                specifiers.add(match["text"])
                 at = f"{place.path(name)}:{number}"
                 yield PythonRule(specifier=match["text"], place=at, reason=f"requires-python {match['text']} ({at})")
 

@@ -65,19 +65,19 @@ def package_files(pyproject: Table, files: Sequence[str]) -> list[str]:
 
 def _existing(patterns: Iterable[str], files: Sequence[str]) -> list[str]:
     """Return the file or folder that each pattern names, or the folder of a pattern such as ``src/app/**``."""
-    found = list[str]()
+    paths = list[str]()
     for pattern in patterns:
         path = posixpath.normpath(pattern).lstrip("/")
         parts = list(takewhile(lambda part: not _GLOB.search(part), path.split("/")))
         folder = "/".join(parts) + "/"
         if path in files:
-            found.append(path)
+            paths.append(path)
         elif parts:
-            found += [folder] if any(file.startswith(folder) for file in files) else []
+            paths += [folder] if any(file.startswith(folder) for file in files) else []
         elif not path.startswith(("*/", "**")):  # such a pattern names no place
             names = dict.fromkeys(file.partition("/")[0] + ("/" if "/" in file else "") for file in files)
-            found += [name for name in names if fnmatchcase(name.rstrip("/"), path.split("/")[0])]
-    return found
+            paths += [name for name in names if fnmatchcase(name.rstrip("/"), path.split("/")[0])]
+    return paths
 
 
 def _texts(pyproject: Table) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _table(data: Table, *keys: str) -> Table:
 
 
 def _tables(value: Any) -> Iterator[Table]:
-    """Yield the tables of a list, where a text stands for a table with this ``path``."""
+    """Yield the tables of a list, where a text means a table with this ``path``."""
     for entry in value if isinstance(value, list) else ():
         yield entry if isinstance(entry, Mapping) else {"path": str(entry)}
 

@@ -164,6 +164,18 @@ CHOICES: dict[str, tuple[Sample, dict[str, Any], tuple[Any, ...], tuple[str, ...
         ("2.10.0", "cpu", "", "debian12", ()),
         (),
     ),
+    "a mirror of this machine": (
+        Sample(packages=(torch("2.10.0", "https://m.example/simple/"), *FROM_PYPI[1:]), lock="requirements.txt"),
+        {"own_sources": ("https://m.example/simple",)},
+        ("2.10.0", "cuda12.8", "", "debian12", ()),
+        (),
+    ),
+    "a mirror in a lock": (
+        Sample(packages=(torch("2.10.0", "https://m.example/simple/"), *FROM_PYPI[1:])),
+        {"own_sources": ("https://m.example/simple",)},
+        ("2.10.0", "cuda12.8", "", "debian12", ("https://m.example/simple/",)),
+        (),
+    ),
     "a folder of wheels": (
         Sample(packages=(torch("2.13.0+cpu", "file:///srv/wheels"), package("numpy", "2.1"))),
         {},

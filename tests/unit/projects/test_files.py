@@ -76,7 +76,7 @@ def test_members_of_a_workspace_are_packages_too() -> None:
 HATCH = {"tool": {"hatch": {"build": {"targets": {"wheel": {"packages": ["lib/trainer"]}}}}}}
 FIND = {"tool": {"setuptools": {"packages": {"find": {"where": ["python"]}}}}}
 INCLUDE = {"tool": {"setuptools": {"packages": {"find": {"include": ["trainer*"]}}}}}
-NAMED = {"tool": {"setuptools": {"packages": ["core", "core.ops"], "package-dir": {"": "lib"}, "py-modules": ["cli"]}}}
+LISTED = {"tool": {"setuptools": {"packages": ["core", "core.ops"], "package-dir": {"": "lib"}, "py-modules": ["cli"]}}}
 POETRY = {"tool": {"poetry": {"name": "t", "packages": [{"include": "trainer", "from": "lib"}], "include": ["a.json"]}}}
 FLIT = {"tool": {"flit": {"module": {"name": "core"}}}}
 UV = {"tool": {"uv": {"build-backend": {"module-root": "", "module-name": "core"}}}}
@@ -88,7 +88,7 @@ BACKENDS: list[tuple[Mapping[str, object], tuple[str, ...], set[str]]] = [
     (HATCH, ("lib/trainer/a.py", "lib/other/b.py", "tools/c.py"), {"lib/trainer/"}),
     (FIND, ("python/a/b.py", "docs/c.py"), {"python/"}),
     (INCLUDE, ("trainer/a.py", "trainer_ops/b.py", "x/c.py"), {"trainer/", "trainer_ops/"}),
-    (NAMED, ("lib/core/a.py", "lib/cli.py", "x/c.py"), {"lib/"}),
+    (LISTED, ("lib/core/a.py", "lib/cli.py", "x/c.py"), {"lib/"}),
     (POETRY, ("lib/trainer/a.py", "a.json", "x/c.py"), {"lib/trainer/", "a.json"}),
     (FLIT, ("core/a.py", "x/c.py"), {"core/"}),
     (FLIT, ("core.py", "x/c.py"), {"core.py"}),

@@ -18,8 +18,8 @@ def write(root: Path, files: Mapping[str, str]) -> None:
         (root / name).write_text(text)
 
 
-# The files below the matrix's folder; the path that is named; the folder and the lock.
-FOUND: list[tuple[Mapping[str, str], str, LockPlace]] = [
+# The files below the matrix's folder; the path of --from; the folder and the lock.
+PLACES: list[tuple[Mapping[str, str], str, LockPlace]] = [
     *(
         (dict.fromkeys((f"app/{name}" for name in LOCKS[number:]), ""), "app", LockPlace(folder="app", lock=lock))
         for number, lock in enumerate(LOCKS)
@@ -32,7 +32,7 @@ FOUND: list[tuple[Mapping[str, str], str, LockPlace]] = [
         "app/pylock.gpu.toml",
         LockPlace(folder="app", lock="pylock.gpu.toml"),
     ),
-    # The project of a lock in a folder of its own is the folder with its code.
+    # A lock in a folder without code belongs to the folder above.
     (
         {"app/requirements/gpu.txt": "", "app/main.py": ""},
         "app/requirements/gpu.txt",
@@ -48,16 +48,16 @@ FOUND: list[tuple[Mapping[str, str], str, LockPlace]] = [
 
 
 @pytest.mark.parametrize(
-    ("files", "named", "expected"), FOUND, ids=lambda value: value if isinstance(value, str) else ""
+    ("files", "start", "expected"), PLACES, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_the_first_lock_of_a_project_is_found(
-    files: Mapping[str, str], named: str, expected: LockPlace, tmp_path: Path
+    files: Mapping[str, str], start: str, expected: LockPlace, tmp_path: Path
 ) -> None:
     write(tmp_path, files)
-    assert find_lock(tmp_path, tmp_path / named) == expected
+    assert find_lock(tmp_path, tmp_path / start) == expected
 
 
-# The files; the path that is named; the error and parts of its message.
+# The files; the path of --from; the error and parts of its message.
 REFUSED: dict[str, tuple[Mapping[str, str], str, type[TorchbakeError], tuple[str, ...]]] = {
     "missing": ({}, "app", UsageError, ("app: there is no such file or folder",)),
     "outside": ({}, "../", UsageError, ("outside of", "beside or above", "init ")),
@@ -93,12 +93,12 @@ REFUSED: dict[str, tuple[Mapping[str, str], str, type[TorchbakeError], tuple[str
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_project_without_a_lock_is_refused(name: str, tmp_path: Path) -> None:
-    files, named, kind, parts = REFUSED[name]
+    files, start, kind, parts = REFUSED[name]
     root = tmp_path / "root"
     root.mkdir()
     write(root, files)
     with pytest.raises(kind) as refused:
-        find_lock(root, root / named)
+        find_lock(root, root / start)
     assert [part for part in parts if part not in refused.value.sentence] == [], refused.value.sentence
 
 

@@ -1,4 +1,4 @@
-"""What the folder of a project says: rules for Python, and its files."""
+"""The rules for Python and the files of a project's folder."""
 
 from pathlib import Path
 
