@@ -22,6 +22,7 @@ from torchbake.matrix.validators import index, torch_version
 from torchbake.projects.choose_python import bases_for
 from torchbake.projects.files import choose_files
 from torchbake.projects.folder import ProjectFolder
+from torchbake.projects.package_files import table_of
 from torchbake.projects.packages import Git, ProjectLock, ProjectPackage, Sdist, Wheel
 
 Read: TypeAlias = Callable[[ProjectSpec, str], ProjectLock]
@@ -119,7 +120,7 @@ def _choose_base(
         "\n  ".join(
             ("No Python of a base has all packages:", *(f"Python {key}: {why}" for key, why in skipped.items()))
         ),
-        hint="Lock the project for one of them: uv python pin 3.12 && uv lock",
+        hint=failures[0].hint,
     )
 
 
@@ -226,7 +227,7 @@ def _without_torch(folder: ProjectFolder, spec: ProjectSpec, read: Read, base: B
             f"{path}: torch is only in {' and '.join(_in_words(option) for option in options)}.",
             hint=f"Choose one: {' or '.join(options)}",
         )
-    return LockError(f"{path}: has no torch.", hint="Add it: uv add torch")
+    return LockError(f"{path}: has no torch.", hint="Add it to the project, and lock again: uv add torch")
 
 
 def _in_words(option: str) -> str:
@@ -251,6 +252,5 @@ def _names_of(folder: ProjectFolder, key: str) -> Iterator[str]:
     """Yield the names of the project's extras or groups; none for a requirements file, which has none."""
     if folder.place.lock.endswith(".txt"):
         return
-    pyproject = folder.pyprojects.get(".", {})
-    project = pyproject.get("project", {})
-    yield from project.get("optional-dependencies", {}) if key == "extras" else pyproject.get("dependency-groups", {})
+    keys = ("project", "optional-dependencies") if key == "extras" else ("dependency-groups",)
+    yield from table_of(folder.pyprojects.get(".", {}), *keys)

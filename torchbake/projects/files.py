@@ -11,7 +11,7 @@ from typing import Any
 
 from torchbake.core.sizes import human
 from torchbake.matrix.added_paths import beside
-from torchbake.projects.package_files import package_files
+from torchbake.projects.package_files import package_files, table_of
 
 _LARGEST = 100 * 1000 * 1000  # bytes of a folder
 _PROGRAMS = ("*.py", "*.sh", "*.yaml", "*.yml", "*.toml", "*.json", "*.ini", "*.cfg")
@@ -45,7 +45,7 @@ class FileChoice:
 
 def is_package(pyproject: Mapping[str, Any]) -> bool:
     """Return whether a project is built and installed, by its pyproject.toml: with a build system, if uv may use it."""
-    uv = pyproject.get("tool", {}).get("uv", {})
+    uv = table_of(pyproject, "tool", "uv")
     return bool(uv["package"]) if "package" in uv else "build-system" in pyproject
 
 

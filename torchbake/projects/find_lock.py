@@ -168,7 +168,7 @@ def _conda(path: Path, start: Path) -> LockError:
     count = len(packages) if isinstance(packages, list) else 0
     where = document.line(("dependencies", number, "pip"))
     return LockError(
-        f"{start}:{where}: a conda environment; images are made of wheels, as its {count} pip packages are.",
+        f"{start}:{where}: a conda environment; images are made of wheels, as in its pip part ({count}).",
         hint=f"Copy the lines below `pip:` to requirements.in, and add torch and conda's packages as PyPI has them; "
         f"then: {_COMPILE}",
     )

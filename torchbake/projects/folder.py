@@ -19,6 +19,7 @@ from torchbake.projects.find_lock import LockPlace
 _EXACT = re.compile(r"(?:cpython[-@]?|python)?(3\.\d+)(?:\.\d+)?", flags=re.IGNORECASE)
 # The headers of pip-compile, and of `uv pip compile` and `uv export` with the command in it.
 _COMPILED_FOR = re.compile(r"^#.*(?:\bwith Python |--python-version[ =]|--python[ =]|-p )(3\.\d+)", flags=re.MULTILINE)
+_TABLES = ("project", "build-system", "dependency-groups", "tool")  # of a pyproject.toml
 _REQUIRES = re.compile(r'^requires-python\s*=\s*(["\'])(?P<text>.*?)\1', flags=re.MULTILINE)
 
 
@@ -100,12 +101,17 @@ def _version_rule(text: str, path: str, number: int) -> PythonRule:
 
 def _pyproject(path: Path, name: str, *, required: bool) -> Mapping[str, Any]:
     """Parse a pyproject.toml. One of another folder may belong to a test, so it is empty if it is not valid."""
+    hint = "Correct it; `uv lock` reads it too."
     try:
-        return tomllib.loads(read_text(path))
+        data = tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         if not required:
             return {}
-        raise LockError(f"{name}: is not valid TOML: {error}.", hint="Correct it; `uv lock` reads it too.") from None
+        raise LockError(f"{name}: is not valid TOML: {error}.", hint=hint) from None
+    wrong = [key for key in _TABLES if not isinstance(data.get(key, {}), dict)]
+    if wrong and required:
+        raise LockError(f"{name}: {wrong[0]} is not a table.", hint=hint)
+    return {key: value for key, value in data.items() if key not in wrong}
 
 
 def _lines(path: Path) -> list[str]:

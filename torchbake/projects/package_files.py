@@ -82,31 +82,31 @@ def _existing(patterns: Iterable[str], files: Sequence[str]) -> list[str]:
 
 def _texts(pyproject: Table) -> Iterator[str]:
     """Yield the files that the metadata is read from."""
-    project, tools = _table(pyproject, "project"), _table(pyproject, "tool")
-    for value in (project.get("readme"), project.get("license"), _table(tools, "poetry").get("readme")):
+    project, tools = table_of(pyproject, "project"), table_of(pyproject, "tool")
+    for value in (project.get("readme"), project.get("license"), table_of(tools, "poetry").get("readme")):
         yield from _strings(value.get("file") if isinstance(value, Mapping) else value)
     yield from _strings(project.get("license-files"))
-    for value in _table(tools, "setuptools", "dynamic").values():
+    for value in table_of(tools, "setuptools", "dynamic").values():
         yield from _strings(value.get("file") if isinstance(value, Mapping) else None)
-    yield from _strings(_table(tools, "hatch", "version").get("path"))
+    yield from _strings(table_of(tools, "hatch", "version").get("path"))
 
 
 def _sources(pyproject: Table) -> Iterator[str]:
     """Yield the folders and modules that a build backend's table names."""
-    tools = _table(pyproject, "tool")
-    yield from _of_setuptools(_table(tools, "setuptools"))
-    for hatch in (_table(tools, "hatch", "build"), _table(tools, "hatch", "build", "targets", "wheel")):
+    tools = table_of(pyproject, "tool")
+    yield from _of_setuptools(table_of(tools, "setuptools"))
+    for hatch in (table_of(tools, "hatch", "build"), table_of(tools, "hatch", "build", "targets", "wheel")):
         for key in ("packages", "only-include", "include", "force-include"):
             yield from _strings(hatch.get(key))
-    for entry in _tables(_table(tools, "poetry").get("packages")):
+    for entry in _tables(table_of(tools, "poetry").get("packages")):
         yield posixpath.join(str(entry.get("from", "")), str(entry.get("include", "")))
-    for entry in _tables(_table(tools, "poetry").get("include")):
+    for entry in _tables(table_of(tools, "poetry").get("include")):
         yield from _strings(entry.get("path"))
-    for module in _strings(_table(tools, "flit", "module").get("name")):
+    for module in _strings(table_of(tools, "flit", "module").get("name")):
         yield from (f"src/{module}", module, f"{module}.py")
-    pdm = _table(tools, "pdm", "build")
+    pdm = table_of(tools, "pdm", "build")
     yield from (*_strings(pdm.get("package-dir")), *_strings(pdm.get("includes")))
-    uv = _table(tools, "uv", "build-backend")
+    uv = table_of(tools, "uv", "build-backend")
     if {"module-root", "module-name"} & uv.keys():
         name = uv.get("module-name", _module(pyproject))
         for module in _strings(name):
@@ -114,12 +114,12 @@ def _sources(pyproject: Table) -> Iterator[str]:
 
 
 def _of_setuptools(table: Table) -> Iterator[str]:
-    folders = _table(table, "package-dir")
+    folders = table_of(table, "package-dir")
     root = str(folders.get("", ""))
     packages = table.get("packages")
     yield from (str(folder) for folder in folders.values())
     if isinstance(packages, Mapping):
-        find = _table(packages, "find")
+        find = table_of(packages, "find")
         places = [place for place in _strings(find.get("where")) if posixpath.normpath(place) != "."]
         yield from places or _strings(find.get("include"))
     for name in _strings(packages if isinstance(packages, list) else None):
@@ -144,11 +144,11 @@ def _found_sources(pyproject: Table, files: Sequence[str]) -> list[str]:
 
 def _module(pyproject: Table) -> str:
     """Return the module that a package is named after, as backends derive it."""
-    name = _table(pyproject, "project").get("name") or _table(pyproject, "tool", "poetry").get("name") or ""
+    name = table_of(pyproject, "project").get("name") or table_of(pyproject, "tool", "poetry").get("name") or ""
     return re.sub(r"[-_.]+", "_", str(name)).lower()
 
 
-def _table(data: Table, *keys: str) -> Table:
+def table_of(data: Table, *keys: str) -> Table:
     """Return a table of a document; empty if it is missing, or is no table."""
     for key in keys:
         value = data.get(key)

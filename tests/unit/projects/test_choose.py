@@ -256,6 +256,12 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
     "unknown extra": (Sample(), {"extras": ("cu126",)}, UsageError, ("'cu126'", "cu128?")),
     "unknown group": (Sample(), {"groups": ("deploy",)}, UsageError, ("'deploy'", "dev, gpu")),
     "extra of requirements": (Sample(lock="requirements.txt"), {"extras": ("cpu",)}, UsageError, ("no extras",)),
+    "a pyproject.toml of other types": (
+        Sample(packages=(), pyproject={"project": 1, "dependency-groups": [], "tool": "", "build-system": 0}),
+        {},
+        LockError,
+        ("has no torch",),
+    ),
     "a base that requires-python excludes": (
         Sample(rules=(FROM_3_10,)),
         {"base": "debian13"},

@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[Mapping[str, str], str, type[TorchbakeError], tuple[str
         ("uv.lock, pylock.toml, requirements.txt or pyproject.toml", "uv add torch"),
     ),
     "other names": ({"requirements/gpu.txt": ""}, ".", UsageError, ("--from", "requirements/gpu.txt")),
-    "conda": ({"environment.yml": CONDA}, ".", LockError, ("environment.yml:5", "2 pip packages", "uv pip compile")),
+    "conda": ({"environment.yml": CONDA}, ".", LockError, ("environment.yml:5", "pip part (2)", "uv pip compile")),
     "conda file": ({"env.yaml": CONDA, "uv.lock": ""}, "env.yaml", LockError, ("env.yaml:5", "requirements.in")),
     "conda without pip": ({"conda.yml": "dependencies: [pytorch]"}, ".", LockError, ("without pip", "uv pip compile")),
     "other YAML": ({"a.yml": "a: ["}, "a.yml", LockError, ("a.yml", "no conda environment")),

@@ -86,6 +86,9 @@ def test_the_project_is_read_and_other_pyprojects_may_be_wrong(tmp_path: Path) -
     write(tmp_path, {"app/pyproject.toml": '[project]\nname = "a"\n', "app/tests/pyproject.toml": "broken = ["})
     folder = read_folder(tmp_path, UV)
     assert folder.pyprojects == {".": {"project": {"name": "a"}}, "tests": {}}
+    write(tmp_path, {"app/pyproject.toml": "tool = []\n"})
+    with pytest.raises(LockError, match=r"app/pyproject\.toml: tool is not a table"):
+        read_folder(tmp_path, UV)
     write(tmp_path, {"app/pyproject.toml": "[project]\nname = \n"})
     with pytest.raises(LockError, match=r"app/pyproject\.toml: is not valid TOML: .*line 2"):
         read_folder(tmp_path, UV)
