@@ -58,20 +58,12 @@ def choose(
     place = folder.place
     spec = ProjectSpec(folder=place.folder, lock=place.lock, extras=tuple(extras), groups=tuple(groups))
     base_spec, lock, reasons = _choose_base(folder, spec, read, base)
-    torches = [package for package in lock.packages if package.name == "torch"]
-    if not torches:
+    torch = _torch_of(lock, base_spec)
+    if torch is None:
         raise _without_torch(folder, spec, read, base_spec)
-    if len(torches) > 1:
-        raise LockError(
-            f"{lock.place('torch')}: has several torches for Python {base_spec.python} on Linux: "
-            f"{', '.join(each.version for each in torches)}.",
-            hint="Give each of them a marker or an extra of its own, so that one is left.",
-        )
-    (torch,) = torches
     version = _public_version(torch, lock)
     accelerator, why = _accelerator_of(torch, lock)
-    unlocked = place.lock.endswith((".txt", "pyproject.toml"))  # this machine decided on the indexes
-    indexes, remarks = _indexes_of(torch, lock, {PYPI, *(own_sources if unlocked else ())})
+    indexes, remarks = _indexes_of(torch, lock, own_sources)
     files = choose_files(folder.pyprojects, folder.sizes, lock.folders)
     row = ProjectRow(
         torch=version,
@@ -81,11 +73,8 @@ def choose(
         indexes=indexes,
         project=ProjectSpec(**{**vars(spec), "files": files.files}),
     )
-    no_lock = [f"lock: none, so {place.path(place.lock)} is resolved"] if place.lock == "pyproject.toml" else []
-    lines = [*no_lock, f"torch {version} ({lock.place('torch')})", f"{accelerator}: {why}", *reasons, *remarks]
-    lines.append(f"files: {', '.join(files.files) or 'none'}")
-    lines += [f"left out: {path} ({reason})" for path, reason in files.left_out.items()]
-    return ProjectChoice(row=row, reasons=tuple(lines))
+    first = (f"torch {version} ({_origin(lock)})", f"{accelerator}: {why}")
+    return ProjectChoice(row=row, reasons=(*first, *reasons, *remarks, *files.reasons))
 
 
 def _choose_base(
@@ -127,6 +116,24 @@ def _choose_base(
 def _reasons(base: BaseSpec, reason: str, skipped: dict[str, str]) -> list[str]:
     lines = [f"Python {python} does not fit: {why.splitlines()[0]}" for python, why in skipped.items()]
     return [*lines, f"Python {base.python}: {reason}", f"base {base.name}: its Python is {base.python}"]
+
+
+def _torch_of(lock: ProjectLock, base: BaseSpec) -> ProjectPackage | None:
+    """Return the torch of a lock; None if it has none. Raises LockError for several."""
+    torches = [package for package in lock.packages if package.name == "torch"]
+    if len(torches) > 1:
+        raise LockError(
+            f"{lock.place('torch')}: has several torches for Python {base.python} on Linux: "
+            f"{', '.join(each.version for each in torches)}.",
+            hint="Give each of them a marker or an extra of its own, so that one is left.",
+        )
+    return torches[0] if torches else None
+
+
+def _origin(lock: ProjectLock) -> str:
+    """Return the place of torch's version."""
+    resolved = lock.path.endswith("pyproject.toml")
+    return f"{lock.path} has no lock, so it is resolved" if resolved else lock.place("torch")
 
 
 def _public_version(torch: ProjectPackage, lock: ProjectLock) -> str:
@@ -190,9 +197,13 @@ def _package_of(lock: ProjectLock, name: "re.Pattern[str]") -> ProjectPackage | 
     return next((package for package in lock.packages if name.fullmatch(package.name)), None)
 
 
-def _indexes_of(torch: ProjectPackage, lock: ProjectLock, others: Collection[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the indexes of the lock without ``others``, torch's first, and a remark for each place of wheels."""
-    others = {"", *(place.rstrip("/") for place in others)}
+def _indexes_of(
+    torch: ProjectPackage, lock: ProjectLock, own_sources: Collection[str]
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the indexes of the lock besides PyPI, torch's first, and a remark for each place of wheels."""
+    # Without a lock, and for a requirements file, it was this machine that decided on the indexes.
+    ignored = own_sources if lock.path.endswith((".txt", "pyproject.toml")) else ()
+    others = {"", PYPI, *(place.rstrip("/") for place in ignored)}
     packages = dict[str, list[str]]()
     for package in (torch, *lock.packages):
         if isinstance(package.source, Wheel | Sdist) and package.index.rstrip("/") not in others:

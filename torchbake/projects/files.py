@@ -42,6 +42,12 @@ class FileChoice:
     files: tuple[str, ...]
     left_out: Mapping[str, str]
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The choice in words, a line each."""
+        lines = (f"left out: {path} ({reason})" for path, reason in self.left_out.items())
+        return (f"files: {', '.join(self.files) or 'none'}", *lines)
+
 
 def is_package(pyproject: Mapping[str, Any]) -> bool:
     """Return whether a project is built and installed, by its pyproject.toml: with a build system, if uv may use it."""
