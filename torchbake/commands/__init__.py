@@ -2,7 +2,7 @@
 
 # The summary of each command, in the order in which `nox -l` and `--help` show them: that of a project's work.
 COMMANDS = {
-    "init": "create a repository of images: matrix.yaml, noxfile.py and other files",
+    "init": "create a repository of images, or of a project's image (--from): matrix.yaml, noxfile.py and other files",
     "setup": "make this machine ready to build: install and start the container engine and buildx if they are missing",
     "teardown": "stop the engine that setup started, and no other; its images stay",
     "clean": "remove caches: packed layers, wheels, logs; images in the engine stay",

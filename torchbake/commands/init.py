@@ -148,7 +148,8 @@ def _matrix(repository: str, rows: Sequence[Choice] | ProjectRow) -> str:
         tags_of(expand(matrix, document).specs, matrix.tags, document)
     except MatrixError as error:
         problem = error.message.partition(": ")[2] or error.message
-        raise UsageError(f"These options make no valid matrix: {problem}", hint=error.hint) from None
+        subject = "The project makes" if isinstance(rows, ProjectRow) else "These options make"
+        raise UsageError(f"{subject} no valid matrix: {problem}", hint=error.hint) from None
     return text
 
 

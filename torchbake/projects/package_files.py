@@ -34,6 +34,7 @@ _NO_PACKAGES = {
         "build",
     ),
     *("benchmark", "benchmarks", "exercise", "exercises", "htmlcov", "tasks", "fabfile", "notebooks", "data", "dist"),
+    *("env", "venv"),
 }
 _NO_MODULES = {
     "setup",
