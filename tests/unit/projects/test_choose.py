@@ -292,3 +292,15 @@ def test_only_needed_locks_are_read() -> None:
     place = LockPlace(folder=".", lock="pyproject.toml")
     choose(ProjectFolder(place=place, pyprojects={}, sizes={}, rules=sample.rules), read)
     assert pythons == ["3.11"]
+
+
+def test_a_reason_says_only_true_things() -> None:
+    """The first base is torchbake's own; a rule that fits is not replaced; a lock of uv is not resolved."""
+    gap = Sample(only_on={"3.11": "no wheel fits"}, rules=(FROM_3_10,))
+    reasons = "\n".join(gap.choose().reasons)
+    assert "Python 3.12: requires-python >=3.10,<3.13 (trainer/pyproject.toml:5) also allows 3.10, 3.11\n" in reasons
+    reasons = "\n".join(Sample(rules=(AT_3_12,)).choose(base="ubuntu24.04").reasons)
+    assert "Python 3.12: that of --base ubuntu24.04\n" in reasons
+    assert "resolved" not in reasons
+    assert "resolved" in Sample(lock="pyproject.toml").choose().reasons[0]
+    assert "no file names another, and 3.10, 3.12, 3.13 would do" in "\n".join(Sample().choose().reasons)

@@ -8,7 +8,7 @@ import pytest
 from torchbake.errors import LockError, TorchbakeError, UsageError
 from torchbake.projects.find_lock import LOCKS, LockPlace, find_lock
 
-CONDA = "name: x\ndependencies:\n  - python=3.11\n  - pytorch\n  - pip:\n    - einops\n    - timm==1.0\n"
+CONDA = "name: x\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n    - einops\n    - timm==1.0\n"
 WORKSPACE = '[tool.uv.workspace]\nmembers = ["packages/*"]\nexclude = ["packages/old"]\n'
 
 
