@@ -3,11 +3,15 @@
 - `split LOCK FOLDER [--needs NAME...]`: write a list for each layer of a lock.
 - `layers LOCK ROOT`: lay out each wheel in /layers/<wheel>, for ROOT; headers in /headers.
 - `site LOCK VENV`: install into a virtual environment.
-    - `[--path FOLDER]...`: Python also finds the packages in this folder.
+    - `[--path FOLDER]...`: Python also finds the packages in this folder, and reads its .pth files.
     - `[--start PROGRAM]`: it runs when Python starts without the entrypoint. Python also imports torch faster then, and
       finds the packages of users.
-- Both take `[--trim FILE]`: leave out the files that the rules in FILE drop.
-- Both take `[--index VARIABLE URL...]`: indexes for wheels that the host's indexes and folders lack.
+- `venv LOCK VENV`: make a virtual environment with these wheels.
+- `project VENV --build VENV --files NAME... --packages FOLDER... [--lock]`: build packages by the wheels of another
+  environment, and install them. The files are mounted as /run/own-1, /run/own-2 and so on; with `--lock` the project's
+  lock is mounted after them.
+- `layers` and `site` take `[--trim FILE]`: leave out the files that the rules in FILE drop.
+- These two and `venv` take `[--index VARIABLE URL...]`: indexes for wheels that the host's indexes and folders lack.
 - `bytecode SOURCES FOLDER ROOT`: compile modules for ROOT, without a copy of the modules.
 - `beside FOLDER FINAL TREE...`: link the packages of wheels into the folder of torch.
 - `cuda-home FOLDER FINAL TREE...`: make a CUDA_HOME of links into the wheels.
@@ -17,6 +21,7 @@ import argparse
 import re
 import shutil
 import sys
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,12 +32,15 @@ from .contents import WheelError, contents_of
 from .install import download, install
 from .links import beside_links, cuda_links
 from .lock import split_lock
+from .project import build, copy_files, install_packages, locked_packages, make_environment
 from .tree import bytecode_alone, compile_bytecode, normalise, write_files
 from .trim import Drop, read_trim, trim
 
 CACHE = Path("/root/.cache/wheels")
 LAYERS = Path("/layers")
 HEADERS = Path("/headers")
+MOUNTS = Path("/run")
+PROJECT = Path("/project")
 QUICK = Path(__file__).with_name("torchbake_start.py")
 USER_SITE = Path(__file__).with_name("torchbake_user_site.py")
 # The entrypoint sets LOGNAME, and a matrix may not: without it, Python was started without the entrypoint.
@@ -77,10 +85,27 @@ def _command_site(args: argparse.Namespace) -> None:
         for module in (QUICK, USER_SITE):
             shutil.copy(module, site)
         users = f"import {USER_SITE.stem}; {USER_SITE.stem}.enable()"  # after the start, which sets HOME
-        lines = (*args.path, f"import {QUICK.stem}", START.format(args.start), users, "")
+        paths = (f"import site; site.addsitedir({path!r})" for path in args.path)
+        lines = (*paths, f"import {QUICK.stem}", START.format(args.start), users, "")
         (site / "torchbake.pth").write_text("\n".join(lines))
     compile_bytecode(site, site)
     normalise(args.venv)
+
+
+def _command_venv(args: argparse.Namespace) -> None:
+    make_environment(args.venv)
+    install(args.lock, args.index, "--python", str(args.venv / "bin/python"))
+
+
+def _command_project(args: argparse.Namespace) -> None:
+    copy_files(args.files, MOUNTS, PROJECT)
+    locked = locked_packages((MOUNTS / f"own-{len(args.files) + 1}").read_text()) if args.lock else {}
+    with tempfile.TemporaryDirectory() as name:
+        wheels, python = Path(name), args.build / "bin/python"
+        if not python.exists():  # the packages have no build requirements
+            make_environment(args.build)
+        built = [build(PROJECT, folder, locked.get(folder), python, wheels) for folder in args.packages]
+        install_packages(built, wheels, args.venv)
 
 
 def _command_links(args: argparse.Namespace) -> None:
@@ -109,9 +134,21 @@ def main(argv: list[str]) -> None:
     site.add_argument("venv", type=Path)
     site.add_argument("--path", action="append", default=[])
     site.add_argument("--start")
+    made = commands.add_parser("venv")
+    made.set_defaults(run=_command_venv)
+    made.add_argument("lock", type=Path)
+    made.add_argument("venv", type=Path)
     for command in (layers, site):
         command.add_argument("--trim", type=Path)
+    for command in (layers, site, made):
         command.add_argument("--index", nargs="+", default=[])
+    project = commands.add_parser("project")
+    project.set_defaults(run=_command_project)
+    project.add_argument("venv", type=Path)
+    project.add_argument("--build", type=Path, required=True)
+    project.add_argument("--files", nargs="+", required=True)
+    project.add_argument("--packages", nargs="+", required=True)
+    project.add_argument("--lock", action="store_true")
     bytecode = commands.add_parser("bytecode")
     bytecode.set_defaults(run=lambda args: bytecode_alone(args.sources, args.folder, args.root))
     bytecode.add_argument("sources", type=Path)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 PIP = Path("/opt/pip.whl")  # `install_uv.py` puts it there
+UV = Path("/opt/uv/bin/uv")
 WHEELS = Path("/run/wheels")  # the host's own
 CA_SECRET = Path("/run/secrets/ca")
 UV_TOML = Path("/etc/uv/uv.toml")
@@ -33,7 +34,7 @@ def install(lock: Path, index: Sequence[str], *target: str) -> None:
     environment["UV_FIND_LINKS"] = str(WHEELS)
     if CA_SECRET.exists():
         environment["SSL_CERT_FILE"] = str(CA_SECRET)
-    command = ["/opt/uv/bin/uv", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    command = [str(UV), "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
     command += [*target, "-r", str(lock)]
 
     def attempt(indexes: Sequence[str], stderr: int | None) -> subprocess.CompletedProcess[str]:

@@ -19,6 +19,7 @@ from tests.images.originals import Originals, find_originals
 from tests.images.subject import Subject
 from torchbake.core.plain_text import last_line
 from torchbake.engine.runner import ContainerEnd
+from torchbake.lock.project_content import added_content
 from torchbake.matrix.added_files import expected_files
 from torchbake.render.installers import CONSTRAINTS
 
@@ -164,7 +165,7 @@ class Facts:
     def contents(self) -> dict[str, Any]:
         """Return the owner, mode and content of the files that the row adds."""
         row = self._subject.row
-        paths = expected_files(row.project.root, row.spec.own) if row else {}
+        paths = expected_files(row.project.root, added_content(row.spec, row.lock)) if row else {}
         matches: dict[str, Any] = ask(self._containers.host("root"), "contents", json.dumps(list(paths)))
         return matches
 

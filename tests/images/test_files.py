@@ -11,6 +11,7 @@ from tests.images.layers import Layer
 from tests.images.subject import Subject
 from tests.images.tell import some
 from torchbake.core.sizes import human
+from torchbake.lock.project_content import added_content
 from torchbake.matrix.added_files import file_paths
 
 # Folders in which every user may write (sticky): https://refspecs.linuxfoundation.org/FHS_3.0/fhs/
@@ -33,7 +34,7 @@ def entries(subject: Subject, request: pytest.FixtureRequest) -> tuple[Entry, ..
 def unplanned(entries: tuple[Entry, ...], subject: Subject) -> tuple[Entry, ...]:
     """The tree without the files whose owner and mode the row says; own.files judges those."""
     row = subject.row
-    away = file_paths(row.project.root, row.spec.own) if row else set()
+    away = file_paths(row.project.root, added_content(row.spec, row.lock)) if row else set()
     return tuple(entry for entry in entries if entry.path not in away)
 
 

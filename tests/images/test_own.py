@@ -7,13 +7,14 @@ from typing import Any
 from tests.images.checks import check
 from tests.images.subject import Row
 from tests.images.tell import some
+from torchbake.lock.project_content import added_content
 from torchbake.matrix.added_files import expected_files
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.spec import Additions
 
 
 def own_of(row: Row) -> Additions:
-    return row.spec.own
+    return added_content(row.spec, row.lock)
 
 
 @check("own.certificates", "the system and Python trust the authorities that the row adds, and nobody else was added")

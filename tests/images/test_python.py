@@ -12,6 +12,7 @@ from tests.images.checks import check
 from tests.images.subject import Row, Subject, cuda_major
 from tests.images.tell import some
 from torchbake.lock.companions import COMPANIONS
+from torchbake.lock.project_content import package_names
 from torchbake.render.installers import CONSTRAINTS
 
 # Libraries of CUDA by the name that their file has, without the hash that repair tools put into it.
@@ -27,7 +28,10 @@ def installed(packages: dict[str, Any]) -> dict[str, str]:
     return {canonicalize_name(one["name"]): one["version"] for one in packages["packages"]}
 
 
-@check("python.locked", "every package of the lock is there at its version, and no other but what a derived image adds")
+@check(
+    "python.locked",
+    "every package of the lock is there at its version, those of the row's project, and others in derived images alone",
+)
 def test_locked(row: Row, subject: Subject, packages: dict[str, Any]) -> None:
     assert row.lock
     matches, locked = installed(packages), {pin.name: pin.version for pin in row.lock.pins.values()}
@@ -37,8 +41,11 @@ def test_locked(row: Row, subject: Subject, packages: dict[str, Any]) -> None:
         for name, version in locked.items()
         if name in matches and Version(matches[name]) != Version(version)
     ]
-    if not subject.origin:
-        wrong += [f"{name} {version} is not in the lock" for name, version in matches.items() if name not in locked]
+    own = package_names(row.project.root, row.spec, row.lock)
+    wrong += [f"{name} of the project is missing" for name in own if name and name not in matches]
+    others = [f"{name} {version}" for name, version in matches.items() if name not in locked and name not in own]
+    if not subject.origin and len(others) != own.count(""):  # whose names are not known
+        wrong += [f"{other} is not in the lock" for other in others] or ["a package of the project is missing"]
     names = [canonicalize_name(one["name"]) for one in packages["packages"]]
     wrong += [f"{name} is there twice" for name in sorted({name for name in names if names.count(name) > 1})]
     assert not wrong, some(wrong)

@@ -113,6 +113,12 @@ def test_the_role_reads_of_a_lock_what_the_toolkit_reads() -> None:
         }, lock
 
 
+def test_the_role_sees_packages_that_are_no_wheels() -> None:
+    (pattern,) = re.findall(r"regex_findall\('(.*?)'\)", read("roles/pytorch/vars/main.yml")["__pytorch_packages"])
+    for name, expected in (("project", [". packages/core"]), ("cpu", [])):
+        assert re.findall(pattern, (TOOLKIT / f"tests/unit/golden/locks/{name}.lock").read_text()) == expected
+
+
 def test_the_role_reads_the_indexes_of_the_matrix_in_a_lock() -> None:
     expression = read("roles/pytorch/vars/main.yml")["__pytorch_locked_indexes"]
     (pattern,) = re.findall(r"regex_findall\('(.*?)'\)", expression)

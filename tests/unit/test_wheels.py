@@ -13,6 +13,7 @@ import subprocess
 import sysconfig
 import tomllib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ from tests.wheels import write_wheel
 from torchbake.core.paths import TOOLKIT
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
-from torchbake.lock.lockfile import LAYERS, format_lock, parse_pins
+from torchbake.lock.lockfile import LAYERS, assign_layers, format_lock, parse_pins
 
 RULES = tomllib.loads((TOOLKIT / "layers/trim.toml").read_text())["drop"]
 
@@ -129,13 +130,15 @@ def test_globs_mean_what_the_reference_says(parts: list[str], names: list[str]) 
 
 
 def test_a_lock_is_split_into_its_layers_without_comments() -> None:
-    lock = lock_for(image(), cuda_pins())
+    layers = assign_layers([*cuda_pins(), pin("scipy")], heavy={"scipy"})
+    lock = replace(lock_for(image(), cuda_pins()), layers=layers, packages=(".",), build=(pin("hatchling"),))
     parts = split_lock(format_lock(lock))
-    assert tuple(parts) == LAYERS
-    for layer in LAYERS:
-        pins = parse_pins(parts[layer])
-        expected = [(pin.name, pin.version, pin.hashes) for pin in lock.layers[layer]]
-        assert [(pin.name, pin.version, pin.hashes) for pin in pins] == expected
+    assert tuple(parts) == (*LAYERS, "build")
+    for name, expected in {**lock.layers, "build": lock.build}.items():
+        pins = parse_pins(parts[name])
+        assert [(pin.name, pin.version, pin.hashes) for pin in pins] == [
+            (pin.name, pin.version, pin.hashes) for pin in expected
+        ]
     assert "#" not in "".join(parts.values())
 
 
@@ -158,7 +161,7 @@ def test_a_reworded_comment_changes_no_part() -> None:
 def test_the_split_command_writes_a_list_for_each_layer(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text(format_lock(lock_for(image(), cuda_pins())))
     wheels.main(["split", str(tmp_path / "lock"), str(tmp_path / "locks"), "--needs", "filelock", "numpy"])
-    assert {path.stem for path in (tmp_path / "locks").iterdir()} == {*LAYERS, "needs"}
+    assert {path.stem for path in (tmp_path / "locks").iterdir()} == {*LAYERS, "needs"} - {"heavy"}
     assert "torch==2.10.0" in (tmp_path / "locks/torch.lock").read_text()
 
 
@@ -357,8 +360,8 @@ def test_the_site_of_a_build_is_trimmed_as_it_is_told_and_finds_the_other_layers
     assert (site / "thing/__init__.pyi").exists() != trim
     assert (site / "thing/include/a.h").exists() != trim
     assert (site / "torchbake.pth").read_text().splitlines() == [
-        "/pytorch",
-        "/nvidia",
+        "import site; site.addsitedir('/pytorch')",
+        "import site; site.addsitedir('/nvidia')",
         "import torchbake_start",
         "import os; 'LOGNAME' in os.environ or __import__('runpy').run_path('/opt/start.py')",
         "import torchbake_user_site; torchbake_user_site.enable()",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from torchbake.core.digest import digest
 from torchbake.core.paths import TOOLKIT
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.oci.tree import FORM
 
 # Files of the toolkit by the kind of image: its programs in `entrypoints/`, and these in `layers/`.
 _LAYERS = {"pytorch": ("apt-install", "install_uv.py", "trim.toml", "wheels"), "init": ("apt-install",)}
-_OWN_FILES = "layers/own-files"  # for images with `files` in the matrix
+_OWN_FILES = "layers/own-files"  # for images with `files` or a project in the matrix
 
 
 def inputs_digest(
@@ -30,7 +30,8 @@ def inputs_digest(
 def toolkit_files(spec: Spec) -> tuple[str, ...]:
     """Return the toolkit's files for an image, relative to the toolkit: its programs, and the tools for its layers."""
     folders = (f"entrypoints/{spec.kind}", *(f"layers/{name}" for name in _LAYERS[spec.kind]))
-    return (*(file for folder in folders for file in _files(folder)), *([_OWN_FILES] if spec.own.files else []))
+    own = spec.own.files or (isinstance(spec, ImageSpec) and spec.project)
+    return (*(file for folder in folders for file in _files(folder)), *([_OWN_FILES] if own else []))
 
 
 @cache

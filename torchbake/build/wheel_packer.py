@@ -30,6 +30,7 @@ _LIMIT = 3600.0  # seconds for a download
 _PATIENT = 19  # the lowest priority of a process
 _THREADS = 2  # for the compression of one layer
 _WHEELS = TOOLKIT / "layers/wheels"
+_MODULES = ("contents", "records", "strip", "tree", "trim")  # which decide the files of a layer
 _TRIM = TOOLKIT / "layers/trim.toml"
 _STREAM = ("-m", "torchbake.build.wheel_stream")
 _NORMALISE = """\
@@ -83,7 +84,7 @@ class WheelPacker:
 
     def _key(self, pin: Pin, *what: str) -> str:
         rules = _TRIM.read_text() if self.trim else ""
-        sources = [path.read_text() for path in sorted(_WHEELS.glob("*.py"))]
+        sources = [(_WHEELS / f"{name}.py").read_text() for name in _MODULES]
         aside = ["modules"] if self.modules else []
         return digest((_FORMAT, pin.name, pin.version, *what, self.root, rules, *sources, *aside))
 

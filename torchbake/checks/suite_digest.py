@@ -10,8 +10,9 @@ from torchbake.checks.verdict import Verdict
 from torchbake.core.digest import digest
 from torchbake.core.paths import PACKAGE, TOOLKIT
 from torchbake.lock.image_lock import lock_text
+from torchbake.lock.project_content import project_sources
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import ImageSpec, Spec
 
 CHECKS = TOOLKIT / "tests/images"
 
@@ -48,7 +49,9 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
     yield repr(replace(spec, line=0))  # the line in the matrix is no promise
     yield from project.tags[spec.id]
     yield lock_text(project.root, spec)
+    project = spec.project if isinstance(spec, ImageSpec) else None
     sources = (*spec.own.certificates, *(file.source for file in spec.own.files))
+    sources += tuple(project_sources(project).values()) if project else ()
     yield from own_inputs(project.root, dict.fromkeys(sources, False))
     for template in sorted(project.templates.rglob("*.j2")) if project.templates else ():
         yield f"{template.name}\n{_content(template)}"

@@ -46,6 +46,12 @@ class HostPreparation:
 
     def _wheels(self, spec: ImageSpec) -> Wheels:
         lock, downloads = read_lock(self.project.root, spec), self.project.state / "wheels/downloaded"
+        if lock.packages:
+            raise HostError(
+                f"matrix.yaml:{spec.line}: {spec.id} has packages that are built of a project's files "
+                f"({', '.join(lock.packages)}), and hosts get locked wheels alone.",
+                hint="Name an image without a project, and install the project on the hosts by its own lock.",
+            )
         folders = (*self.folders, *self.pip.local_folders, *([downloads] if downloads.is_dir() else []))
         wheels = find_wheels(spec, lock, folders, self.project.state)
         if not (self.offline and wheels.missing) or self.pip.no_index or self.dry:

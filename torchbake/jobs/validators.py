@@ -200,7 +200,7 @@ def mount_path(text: str) -> str:
 
 
 _HIDDEN = {"/": "all of the image", "/tmp": "a volume of the job itself", "/etc": "the image's system"}
-_SYSTEM = ("/bin", "/dev", "/lib", "/lib64", "/nvidia", "/proc", "/pytorch", "/sbin", "/sys", "/usr")
+_SYSTEM = ("/bin", "/dev", "/lib", "/lib64", "/nvidia", "/packages", "/proc", "/pytorch", "/sbin", "/sys", "/usr")
 _HIDDEN_BELOW = {
     "/opt": "the image's Python and `run`",
     "/dev/shm": "the memory that `resources.shm` sizes",

@@ -69,8 +69,8 @@ class Lock:
 
     @property
     def pins_to_keep(self) -> tuple[str, ...]:
-        """Requirements of torch and the NVIDIA wheels that it needs, which an image has outside of its venv."""
-        return tuple(map(_exactly, (*self.layers["torch"], *self.layers["nvidia"])))
+        """Requirements of the wheels that an image has outside of its venv: torch, NVIDIA's for it, large ones."""
+        return tuple(map(_exactly, (*self.layers["torch"], *self.layers["nvidia"], *self.layers["heavy"])))
 
     @property
     def constraints(self) -> tuple[str, ...]:

@@ -5,10 +5,13 @@ from torchbake.lock.lockfile import Lock, Pin, needed_by
 from torchbake.matrix.spec import ImageSpec
 
 NEEDS = "needs"
+BUILD = "build"
 
 
 def wheels_by_stage(spec: ImageSpec, lock: Lock) -> dict[str, tuple[Pin, ...]]:
-    """Return an image's wheels by the stage that installs them: a stage for each layer, and NEEDS for a part of "site".
+    """Return an image's wheels by the list from which a stage installs them.
+
+    There is a list for each layer, NEEDS for a part of "site", and BUILD for the wheels that build a project.
 
     NEEDS has the dependencies of torch, of its companions and of the packages that the matrix adds to all images: most
     versions of torch share them. The companions, CUDA's bindings and the row's own packages stay in "site".
@@ -19,4 +22,4 @@ def wheels_by_stage(spec: ImageSpec, lock: Lock) -> dict[str, tuple[Pin, ...]]:
     site_pins = tuple(pin for pin in lock.layers["site"] if pin.name in needs and not pin.name.startswith("cuda-"))
     stages: dict[str, tuple[Pin, ...]] = {str(layer): pins for layer, pins in lock.layers.items()}
     stages["site"] = tuple(pin for pin in stages["site"] if pin not in site_pins)
-    return stages | ({NEEDS: site_pins} if site_pins else {})
+    return stages | ({NEEDS: site_pins} if site_pins else {}) | ({BUILD: lock.build} if lock.build else {})

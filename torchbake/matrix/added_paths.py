@@ -46,7 +46,7 @@ def certificate_name(source: str) -> str:
 
 _EMPTY = ("/run", "/tmp", "/var/log", "/var/run", "/var/spool", "/var/tmp")
 _ACCOUNTS = ("/etc/group", "/etc/gshadow", "/etc/passwd", "/etc/shadow")
-_TOOLKIT = ("/bin/tini", "/usr/bin/tini", "/nvidia", "/pytorch", "/usr/local/cuda", TOOLBOX)
+_TOOLKIT = ("/bin/tini", "/usr/bin/tini", "/nvidia", "/packages", "/pytorch", "/usr/local/cuda", TOOLBOX)
 # Paths that users cannot add, with all paths below them, by the reason.
 _OCCUPIED = {
     **dict.fromkeys(("/dev", "/proc", "/sys"), "mounted by the container, so files of an image are hidden"),

@@ -6,7 +6,8 @@ from typing import Any
 
 from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
-from torchbake.lock.needs import NEEDS, wheels_by_stage
+from torchbake.lock.needs import BUILD, NEEDS, wheels_by_stage
+from torchbake.lock.project_content import copied_files, project_sources
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, Spec, User
@@ -14,7 +15,7 @@ from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.templates import fill
-from torchbake.render.wheel_groups import wheel_groups
+from torchbake.render.wheel_groups import HEAVY, TORCH, wheel_groups
 from torchbake.ui.command import Command
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
@@ -22,6 +23,7 @@ CUDA_HOME = "/usr/local/cuda"
 _USERS_GONE = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && "  # Ubuntu's images have it, as 1000
 PROFILE = f"{TOOLBOX}/profile"  # bash reads it when it starts; `docker exec` runs no entrypoint
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's; update-ca-certificates writes it again
+_TOML = (".toml", "uv.lock")  # ends of the names of locks in TOML
 # Stages that install one virtual environment together.
 _SITES = {
     NEEDS: "what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base",
@@ -76,16 +78,38 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "index": [variable(str(spec.accelerator)), *spec.indexes] if spec.indexes else [],
         "needs": [pin.name for pin in stages.get(NEEDS, ())],
         "sites": list(sites.items()),
-        "wheel_folders": ["builder", *(group.layer for group in groups), *sites],
+        "wheel_folders": ["builder", *(group.layer for group in groups), *sites, *([BUILD] if lock.build else [])],
         "copies": [(group, f"/layers/{pin.name}") for group in groups for pin in lock.layers[group.layer]],
         "roots": list(dict.fromkeys(group.root for group in reversed(groups))),
         "files": [(file, f"{file.uid(spec.own.user)}:0") for file in spec.own.files],
+        "copied_files": [(file, f"{file.uid(spec.own.user)}:0") for file in copied_files(spec, lock)],
+        "package": _package_values(spec, lock),
         "certificates": [(source, certificate_name(source)) for source in spec.own.certificates],
         "installer_files": installer_files(spec, lock),
         "beside": bool(lock.layers["nvidia"]),
         "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",
         "environment": _environment_variables(spec, lock),
         "labels": _labels(spec, _versions(spec, lock), title=f"PyTorch {spec.torch} {spec.accelerator} {spec.flavor}"),
+    }
+
+
+def _package_values(spec: ImageSpec, lock: Lock) -> dict[str, Any] | None:
+    """Return the values of the stage that builds a project's packages; None without packages."""
+    project = spec.project
+    if project is None or not lock.packages:
+        return None
+    if not project.files:
+        raise RenderError(
+            f"matrix.yaml:{spec.line}: {spec.id}: the project has packages ({', '.join(lock.packages)}), but no files "
+            "to build them of.",
+            hint="Name its files in the row, such as `project: {files: [pyproject.toml, src/]}`.",
+        )
+    return {
+        "sources": project_sources(project),
+        "folders": lock.packages,
+        "build": bool(lock.build),
+        # A requirements file has no versions of packages that are folders.
+        "lock": "" if project.lock == "pyproject.toml" or not project.lock.endswith(_TOML) else project.lock_path,
     }
 
 
@@ -133,12 +157,14 @@ def _versions(spec: ImageSpec, lock: Lock) -> dict[str, str | None]:
 
 
 def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]:
-    path = f"{VENV}/bin:/pytorch/bin:{TOOLBOX}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    cuda_programs = [f"{CUDA_HOME}/bin"] if spec.headers and lock.cuda else []
+    large = [f"{HEAVY.root}/bin"] if lock.layers["heavy"] else []
+    programs = [f"{VENV}/bin", f"{TORCH.root}/bin", *cuda_programs, *large, TOOLBOX]
     variables = {
         "HOME": spec.own.user.home,
         "LANG": "C.UTF-8",
         "BASH_ENV": PROFILE,
-        "PATH": path,
+        "PATH": ":".join((*programs, "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHON_VERSION": spec.base.python,
@@ -158,11 +184,8 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
         variables |= dict.fromkeys(CA_VARIABLES, CA_BUNDLE)
     if spec.constraints:
         variables |= CONSTRAINT_FILES
-    if spec.headers and lock.cuda:
-        variables |= {
-            "CUDA_HOME": CUDA_HOME,
-            "PATH": path.replace("/pytorch/bin:", f"/pytorch/bin:{CUDA_HOME}/bin:"),
-        }
+    if cuda_programs:
+        variables["CUDA_HOME"] = CUDA_HOME
     return sorted({**variables, **{name: escape(value) for name, value in spec.own.env}}.items())
 
 

@@ -28,7 +28,9 @@ NVIDIA = WheelGroup(layer="nvidia", root="/nvidia", comment="CUDA's libraries, a
 TORCH = WheelGroup(layer="torch", root="/pytorch", comment="torch itself, and triton with it", bytecode=True)
 _COMPILERS = "NVIDIA's compilers, which the row asks for"
 DEVEL = WheelGroup(layer="devel", root="/nvidia", comment=_COMPILERS, on_path=False, trim=False)
-GROUPS = (NVIDIA, TORCH, DEVEL)
+_LARGE = "large wheels of a project, which change seldom"
+HEAVY = WheelGroup(layer="heavy", root="/packages", comment=_LARGE, trim=False, bytecode=True)
+GROUPS = (NVIDIA, TORCH, DEVEL, HEAVY)
 
 
 def wheel_groups(lock: Lock) -> list[WheelGroup]:

@@ -24,7 +24,7 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"COPY (?:--\S+ )*(?:\S*/)?(\S+) /\1\b.*"), r"\1"),
     (re.compile(r"RUN (?:\S+=\S+ )*/bin/sh -c /run/apt-install ([^&|;]*?)\s*(?:[&|;].*)?"), r"apt: \1"),
 )
-_BELOW_BASE = re.compile(r"COPY (?:/(?:layers|bytecode)/\S+|/links|/headers) /(?:nvidia|pytorch)\b")
+_BELOW_BASE = re.compile(r"COPY (?:/(?:layers|bytecode)/\S+|/links|/headers) /(?:nvidia|packages|pytorch)\b")
 _WITHOUT_LAYER = re.compile(
     r"(?:/bin/sh -c #\(nop\)\s+)?(?:ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|MAINTAINER|ONBUILD|SHELL|STOPSIGNAL"
     r"|USER|VOLUME)\b"

@@ -4,6 +4,7 @@ import itertools
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, parse_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES, FIXED, HARMLESS
-from torchbake.matrix.spec import Additions, ImageSpec, OwnFile, Spec, User
+from torchbake.matrix.spec import Additions, ImageSpec, OwnFile, ProjectSpec, Spec, User
 from torchbake.render import templates as rendering
+from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -43,6 +45,7 @@ OWN = Additions(
     user=User(uid=2000, name="jovyan"),
     labels=(("com.acme.team", "vision & 'sound'"), ("org.opencontainers.image.vendor", "Acme $1")),
 )
+PROJECT = ProjectSpec(folder="trainer", lock="uv.lock", files=("pyproject.toml", "src/", "packages/core/"))
 DEVEL: dict[str, Any] = {"flavor": "devel", "headers": True}
 CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cpu-runtime": (image("2.13.0", "cpu"), lock("cpu")),
@@ -55,6 +58,11 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cpu-unconstrained": (image("2.13.0", "cpu", constraints=False), lock("cpu")),
     "cuda-unconstrained": (image(constraints=False), lock("cuda")),
     "cpu-own": (image("2.13.0", "cpu", own=OWN), lock("cpu")),
+    "cpu-project": (image("2.13.0", "cpu", pip=(), project=PROJECT), lock("project")),
+    "cpu-scripts": (
+        image("2.13.0", "cpu", own=OWN, project=ProjectSpec(folder=".", lock="uv.lock", files=("train.py", "lib/"))),
+        lock("cpu"),
+    ),
     "volume-permissions": (init_image(), None),
     "volume-permissions-own": (init_image(own=Additions(labels=OWN.labels, user=User(uid=2000))), None),
 }
@@ -77,7 +85,7 @@ def stage_of(text: str, name: str) -> str:
 
 def test_a_dockerfile_is_as_it_was_reviewed() -> None:
     """TORCHBAKE_UPDATE_GOLDEN=1 writes it again. The images of the matrix have theirs below images/."""
-    for name in ("cpu-index", "cpu-own", "cuda-with-apt", "volume-permissions-own"):
+    for name in ("cpu-index", "cpu-own", "cpu-project", "cuda-with-apt", "volume-permissions-own"):
         check_golden(GOLDEN / f"{name}.Dockerfile", text_of(name))
 
 
@@ -242,7 +250,9 @@ def test_each_wheel_of_the_shared_layers_is_a_layer_of_its_own() -> None:
         copied = re.findall(
             r"^COPY --link --from=\w+ /layers/(\S+) ", stage_of(text_of(name), "whole"), flags=re.MULTILINE
         )
-        assert copied == [pin.name for layer in ("nvidia", "torch", "devel") for pin in actual.layers[layer]], name
+        assert copied == [
+            pin.name for layer in ("nvidia", "torch", "devel", "heavy") for pin in actual.layers[layer]
+        ], name
 
 
 def test_the_environment_is_what_torch_needs_and_the_rest_above_it_each_by_its_own_part_of_the_lock() -> None:
@@ -372,3 +382,43 @@ def test_every_committed_dockerfile_is_what_the_matrix_renders(project: Project)
 def test_no_folder_of_an_image_is_left_over(project: Project) -> None:
     folders = {path.name for path in (project.root / "images").iterdir() if path.is_dir()}
     assert folders == {spec.id for spec in project.expansion.specs}
+
+
+def test_the_layer_of_a_project_is_the_highest() -> None:
+    for name, expected in (("cpu-project", "COPY --link --from=project "), ("cpu-scripts", "RUN ")):
+        steps = re.findall(r"^[A-Z]+ .*", stage_of(text_of(name), "rest").partition("# --- whole")[0], re.MULTILINE)
+        assert steps[-1].startswith(expected), name
+    assert "/run/own-files \\\n    2000:0 - /run/own-1 /app/train.py \\\n    2000:0 - /run/own-2 /app/lib\n" in text_of(
+        "cpu-scripts"
+    )
+    assert " AS project" not in text_of("cpu-scripts")
+
+
+def test_a_project_is_built_of_its_files_and_without_a_network() -> None:
+    spec, value = CASES["cpu-project"]
+    assert tuple(own_sources(text_of("cpu-project"))) == (
+        "trainer/packages/core", "trainer/pyproject.toml", "trainer/src", "trainer/uv.lock"
+    )  # fmt: skip
+    assert not any(own_sources(text_of("cpu-project")).values()), "modes of files that depend on a checkout"
+    for file, mounted in (("pylock.toml", True), ("requirements.txt", False), ("pyproject.toml", False)):
+        assert isinstance(spec, ImageSpec)
+        text = render(replace(spec, project=replace(PROJECT, lock=file)), value)
+        (step,) = re.findall(r"^RUN --network=none (?:.*\\\n)*.*", stage_of(text, "project"), re.MULTILINE)
+        assert (" --lock " in step) == mounted, file
+        assert (f"source=trainer/{file},target=/run/own-4 " in step) == mounted, file
+        assert "id=" not in step, "a secret of the host"
+
+
+def test_packages_without_files_are_an_error() -> None:
+    spec, value = CASES["cpu-project"]
+    assert isinstance(spec, ImageSpec)
+    with pytest.raises(RenderError, match=r"matrix\.yaml:1: .* no files to build them of"):
+        render(replace(spec, project=replace(PROJECT, files=())), value)
+
+
+def test_large_wheels_are_found_and_kept() -> None:
+    text = text_of("cpu-project")
+    assert "/pytorch/bin:/packages/bin:" in pairs("ENV", text)["PATH"]
+    assert "--path /packages" in stage_of(text, "site")
+    assert stage_of(text, "installers").count("\nscipy==1.17.1\n") == 2  # what pip and uv do not replace
+    assert "/packages" not in text_of("cpu-runtime")

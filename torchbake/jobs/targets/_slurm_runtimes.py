@@ -20,7 +20,7 @@ from torchbake.oci.reference import parse_reference
 
 HOSTS = ("PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
 # The PATH of a CUDA devel image, which has one folder more than other images.
-_OWN = f"/opt/venv/bin:/pytorch/bin:/usr/local/cuda/bin:{TOOLBOX}"
+_OWN = f"/opt/venv/bin:/pytorch/bin:/usr/local/cuda/bin:/packages/bin:{TOOLBOX}"
 _PATH = f"{_OWN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

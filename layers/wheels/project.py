@@ -1,0 +1,150 @@
+"""Builds the packages of a user's project and installs them, without a network.
+
+The build requirements are in an environment of their own, so `uv build` runs without isolation. An image gets only what
+the wheels of the packages contain.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .install import UV
+from .records import records, sorted_rows
+from .tree import EPOCH, compile_bytecode, normalise
+from .trim import read_trim, trim
+
+# Version control is not in a build, and no image may depend on the time of its build. The variables of setuptools-scm
+# (also hatch-vcs) and PDM: https://setuptools-scm.readthedocs.io/en/latest/overrides/,
+# https://backend.pdm-project.org/metadata/#dynamic-version-from-scm, https://reproducible-builds.org/specs/source-date-epoch/
+_VERSION_VARIABLES = ("SETUPTOOLS_SCM_PRETEND_VERSION", "PDM_BUILD_SCM_VERSION")
+_NO_VERSION = "0.0.0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """The name and the version of a package; the version is empty if it is not known before its build."""
+
+    name: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+def make_environment(folder: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+
+
+def copy_files(names: Sequence[str], mounts: Path, project: Path) -> None:
+    """Copy the project's files from ``mounts``, where the first is ``own-1``, to their names below ``project``."""
+    for number, name in enumerate(names, 1):
+        source, target = mounts / f"own-{number}", project / name
+        if source.is_dir():
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=ignore)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    normalise(project)
+
+
+def locked_packages(text: str) -> dict[str, Package]:
+    """Return the packages of a uv.lock or a pylock.toml (PEP 751) that are folders, by the folder."""
+    try:
+        lock = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:  # a requirements file, which names no versions of folders
+        return {}
+    packages: dict[str, Package] = {}
+    for entry in (*lock.get("package", ()), *lock.get("packages", ())):
+        source = entry.get("source") or entry.get("directory") or {}
+        folder = next((source[key] for key in ("editable", "directory", "path") if key in source), None)
+        if isinstance(folder, str):
+            packages[str(PurePosixPath(folder))] = Package(name=entry["name"], version=entry.get("version", ""))
+    return packages
+
+
+def build(project: Path, folder: str, locked: Package | None, python: Path, wheels: Path) -> Package:
+    """Build the wheel of a package into ``wheels``. Exit if the build fails, or if the lock has another package."""
+    declared_version = _declared_version(project / folder / "pyproject.toml", folder)
+    command = [UV, "build", "--wheel", "--no-build-isolation", "--force-pep517", "--python", python]
+    environment = _environment((locked.version if locked else "") or _NO_VERSION)
+    with tempfile.TemporaryDirectory() as target:
+        result = subprocess.run([*command, "--out-dir", target, project / folder], env=environment, check=False)
+        built_wheels = [*Path(target).glob("*.whl")]
+        if result.returncode or len(built_wheels) != 1:
+            sys.exit(
+                f"error: {_where(folder)}: no wheel was built of it; the lines above say why. A build has the files "
+                "that `project: {files: ...}` names in the row, the locked build requirements, and no network. Add "
+                "missing files there, and missing requirements to [build-system] in pyproject.toml."
+            )
+        package = _package_of(built_wheels[0])
+        shutil.copy(built_wheels[0], wheels)
+    # A version that pyproject.toml does not declare is computed at each build.
+    expected = locked and Package(name=locked.name, version=locked.version if declared_version else "")
+    if expected and (_key(expected.name) != _key(package.name) or expected.version not in ("", package.version)):
+        sys.exit(
+            f"error: {_where(folder)}: its wheel is {package}, but the project's lock has {expected}. "
+            "Lock the project again, such as by: uv lock"
+        )
+    return package
+
+
+def install_packages(packages: Sequence[Package], wheels: Path, venv: Path) -> None:
+    """Install built wheels into a virtual environment without other packages."""
+    pins = [f"{package.name}=={package.version}" for package in packages]  # a path would be recorded in the image
+    command = [UV, "pip", "install", "--no-deps", "--no-index", "--find-links", wheels, "--python", venv / "bin/python"]
+    result = subprocess.run([*command, *pins], env=_environment(_NO_VERSION), check=False)
+    if result.returncode:
+        sys.exit(f"error: {', '.join(pins)} cannot be installed; the lines above say why.")
+    site = next((venv / "lib").glob("python3.*/site-packages"))
+    trim(site, read_trim(None), wheels)
+    for record, rows in records(site):
+        record.write_text(sorted_rows(rows), newline="")
+    compile_bytecode(site, site)
+    normalise(venv)
+
+
+def _environment(version: str) -> dict[str, str]:
+    uv = {"UV_LINK_MODE": "copy", "UV_NO_CACHE": "1", "UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_OFFLINE": "1"}
+    fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": str(EPOCH), "UV_PYTHON_DOWNLOADS": "never"}
+    return {**os.environ, **uv, **fixed, **dict.fromkeys(_VERSION_VARIABLES, version)}
+
+
+def _declared_version(path: Path, folder: str) -> str:
+    """Return the version in a pyproject.toml; empty if it has none."""
+    try:
+        table: Mapping[str, Any] = tomllib.loads(path.read_text()).get("project", {})
+    except FileNotFoundError:
+        sys.exit(f"error: {_where(folder)}: it has no pyproject.toml among the files of `project: {{files: ...}}`.")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        sys.exit(f"error: {_where(folder)}: its pyproject.toml cannot be read: {error}.")
+    return str(table.get("version", "")) if isinstance(table, Mapping) else ""
+
+
+def _key(name: str) -> str:
+    """Return a name as names are compared.
+
+    Source: https://packaging.python.org/en/latest/specifications/name-normalization/
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _where(folder: str) -> str:
+    return "the project" if folder == "." else f"the project's package {folder}"
+
+
+def _package_of(wheel: Path) -> Package:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        fields = HeaderParser().parsestr(archive.read(name).decode())
+    return Package(name=fields["Name"], version=fields["Version"])

@@ -1,0 +1,190 @@
+# Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`.
+#
+# 2.13.0-cpu-runtime-debian12: torch 2.13.0+cpu, Python 3.11
+# By hand: docker build -f images/2.13.0-cpu-runtime-debian12/Dockerfile -t my-pytorch .
+
+# The stage below the image. `torchbake build` sets `rest`, because it makes the layers of the wheels itself.
+ARG BELOW="whole"
+
+FROM debian:bookworm-slim AS base
+
+# The toolkit's files. A build context of the same name replaces this stage.
+FROM scratch AS toolkit
+COPY entrypoints /entrypoints
+COPY layers /layers
+
+# Wheels from folders of the host: empty in a build by hand, else replaced by a build context of the same name.
+FROM scratch AS wheels
+WORKDIR /builder
+WORKDIR /torch
+WORKDIR /heavy
+WORKDIR /needs
+WORKDIR /site
+WORKDIR /build
+
+# --- interpreter: the base's Python, certificates, an init for PID 1. The image and the stages that install wheels are
+# based on it, so that the matrix's users and other Debian packages do not change the wheels' layers.
+FROM base AS interpreter
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install ca-certificates python3 python3-pip-whl tini
+
+# --- python: with the matrix's packages for all images, and the user
+FROM interpreter AS python
+RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
+    && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
+    && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
+    && echo ". /opt/torchbake/login_profile" > /etc/profile.d/torchbake.sh
+
+# --- builder: uv and pip, which get the wheels. No file of it reaches the image. It is built in parallel to `python`.
+FROM interpreter AS builder
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
+    --mount=type=bind,from=wheels,source=/builder,target=/run/wheels \
+    --mount=type=bind,source=images/builder.lock,target=/run/builder.lock \
+    --mount=type=bind,from=toolkit,source=/layers/install_uv.py,target=/run/install_uv.py \
+    python3 /run/install_uv.py /run/builder.lock /run/wheels /opt/uv \
+    && python3 -m venv --without-pip /opt/venv
+
+# One list for each layer, so that a change of one does not build the others again. Lists are mounted and not copied, so
+# that all stages that install wheels start from one file system, which an engine has to hash only once.
+FROM builder AS locks
+RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,source=images/2.13.0-cpu-runtime-debian12/requirements.lock,target=/run/requirements.lock \
+    PYTHONPATH=/run/layers python3 -m wheels split /run/requirements.lock /locks --needs filelock
+
+# --- torch: torch itself, and triton with it
+FROM builder AS torch
+RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
+    --mount=type=cache,id=torchbake-wheels-torch,target=/root/.cache/wheels,sharing=locked \
+    --mount=type=bind,from=locks,source=/locks/torch.lock,target=/locks/torch.lock \
+    --mount=type=bind,from=wheels,source=/torch,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/torch.lock /pytorch --trim /run/trim.toml
+
+# --- heavy: large wheels of a project, which change seldom
+FROM builder AS heavy
+RUN --mount=type=secret,id=ca --mount=type=secret,id=pip-conf,target=/etc/pip.conf \
+    --mount=type=cache,id=torchbake-wheels-heavy,target=/root/.cache/wheels,sharing=locked \
+    --mount=type=bind,from=locks,source=/locks/heavy.lock,target=/locks/heavy.lock \
+    --mount=type=bind,from=wheels,source=/heavy,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels layers /locks/heavy.lock /packages
+
+# --- needs: what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base
+FROM builder AS needs
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/needs.lock,target=/locks/needs.lock \
+    --mount=type=bind,from=wheels,source=/needs,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/needs.lock /opt/venv --trim /run/trim.toml
+
+# --- site: everything else, in a virtual environment that finds the layers above
+FROM builder AS site
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/site.lock,target=/locks/site.lock \
+    --mount=type=bind,from=wheels,source=/site,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
+    PYTHONPATH=/run/layers python3 -m wheels site /locks/site.lock /opt/venv --path /packages --path /pytorch --start /opt/torchbake/python_profile.py --trim /run/trim.toml
+
+# --- project: the project's packages, built of its files and the locked build requirements alone
+FROM builder AS project
+RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.toml \
+    --mount=type=cache,id=torchbake-uv,target=/root/.cache/uv \
+    --mount=type=bind,from=locks,source=/locks/build.lock,target=/locks/build.lock \
+    --mount=type=bind,from=wheels,source=/build,target=/run/wheels \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels venv /locks/build.lock /opt/build
+RUN --network=none --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    --mount=type=bind,source=trainer/pyproject.toml,target=/run/own-1 \
+    --mount=type=bind,source=trainer/src,target=/run/own-2 \
+    --mount=type=bind,source=trainer/packages/core,target=/run/own-3 \
+    --mount=type=bind,source=trainer/uv.lock,target=/run/own-4 \
+    PYTHONPATH=/run/layers python3 -m wheels project /opt/venv --build /opt/build --lock \
+    --files pyproject.toml src packages/core --packages . packages/core
+
+# --- tools: the entrypoint, run, bench and others, with bytecode that Python does not compare with its source
+FROM builder AS tools
+COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
+RUN PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/torchbake
+
+# --- installers: the configuration of pip and uv in the image, in one layer
+FROM scratch AS installers
+COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
+# What this image was built and tested with, and the versions of torchvision and torchaudio that are built for its torch.
+# pip and uv keep to it, because PIP_CONSTRAINT and UV_CONSTRAINT name this file. To replace a package all the same:
+# PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
+torch==2.13.0+cpu
+scipy==1.17.1
+torchaudio==2.11.0+cpu
+torchvision==0.28.0+cpu
+EOF
+
+COPY --chmod=0644 <<EOF /etc/torchbake/uv-exclude.txt
+# Packages that are installed outside of the virtual environment, where uv does not look: by UV_EXCLUDE it leaves them
+# alone, and does not install them again.
+torch==2.13.0+cpu
+scipy==1.17.1
+EOF
+
+# --- rest: all files except the wheels of NVIDIA and torch. A copy with --link does not depend on the layers below it,
+# so it stays the same with another user or base.
+FROM python AS rest
+COPY --link --from=needs /opt/venv /opt/venv
+COPY --link --from=site /opt/venv /opt/venv
+COPY --from=installers /etc /etc
+COPY --link --from=tools /opt/torchbake /opt/torchbake
+# The project's own layer is the highest one, since it changes most often.
+COPY --link --from=project /opt/venv /opt/venv
+
+# --- whole: rest and the wheels, a layer for each wheel
+FROM rest AS whole
+COPY --link --from=torch /layers/torch /pytorch
+COPY --link --from=heavy /layers/scipy /packages
+
+# --- the image
+FROM ${BELOW}
+ENV BASH_ENV="/opt/torchbake/profile" \
+    HOME="/home/torch" \
+    LANG="C.UTF-8" \
+    PATH="/opt/venv/bin:/pytorch/bin:/packages/bin:/opt/torchbake:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    PIP_CONSTRAINT="/etc/torchbake/constraints.txt" \
+    PYTHONDONTWRITEBYTECODE="1" \
+    PYTHONUNBUFFERED="1" \
+    PYTHON_VERSION="3.11" \
+    TORCHBAKE_ID="2.13.0-cpu-runtime-debian12" \
+    TORCH_DISABLE_ADDR2LINE="1" \
+    UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
+    UV_EXCLUDE="/etc/torchbake/uv-exclude.txt" \
+    VIRTUAL_ENV="/opt/venv"
+ARG BASE_DIGEST=""
+ARG BASE_NAME="debian:bookworm-slim"
+ARG BASE_SOURCE="registry"
+ARG CREATED=""
+ARG INPUTS=""
+ARG REVISION=""
+LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
+      org.opencontainers.image.base.name="${BASE_NAME}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.licenses="BSD-3-Clause" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="https://example.com/acme" \
+      org.opencontainers.image.title="PyTorch 2.13.0 cpu runtime" \
+      org.opencontainers.image.version="2.13.0-cpu-runtime-debian12" \
+      org.torchbake.base="${BASE_SOURCE}" \
+      org.torchbake.flavor="runtime" \
+      org.torchbake.id="2.13.0-cpu-runtime-debian12" \
+      org.torchbake.inputs="${INPUTS}" \
+      org.torchbake.python="3.11" \
+      org.torchbake.torch="2.13.0+cpu"
+WORKDIR /app
+USER 1001
+ENTRYPOINT ["/usr/bin/tini", "-s", "-g", "--", "/opt/torchbake/entrypoint"]
+CMD ["python"]
