@@ -31,8 +31,8 @@ _NO_VERSION = "0.0.0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Package:
-    """The name and the version of a package; the version is empty if it is not known before its build."""
+class BuiltPackage:
+    """The name and the version of a package; the version is empty if no file declares it."""
 
     name: str
     version: str = ""
@@ -58,22 +58,22 @@ def copy_files(names: Sequence[str], mounts: Path, project: Path) -> None:
     normalise(project)
 
 
-def locked_packages(text: str) -> dict[str, Package]:
+def locked_packages(text: str) -> dict[str, BuiltPackage]:
     """Return the packages of a uv.lock or a pylock.toml (PEP 751) that are folders, by the folder."""
     try:
         lock = tomllib.loads(text)
     except tomllib.TOMLDecodeError:  # a requirements file, which names no versions of folders
         return {}
-    packages: dict[str, Package] = {}
+    packages: dict[str, BuiltPackage] = {}
     for entry in (*lock.get("package", ()), *lock.get("packages", ())):
         source = entry.get("source") or entry.get("directory") or {}
         folder = next((source[key] for key in ("editable", "directory", "path") if key in source), None)
         if isinstance(folder, str):
-            packages[str(PurePosixPath(folder))] = Package(name=entry["name"], version=entry.get("version", ""))
+            packages[str(PurePosixPath(folder))] = BuiltPackage(name=entry["name"], version=entry.get("version", ""))
     return packages
 
 
-def build(project: Path, folder: str, locked: Package | None, python: Path, wheels: Path) -> Package:
+def build(project: Path, folder: str, locked: BuiltPackage | None, python: Path, wheels: Path) -> BuiltPackage:
     """Build the wheel of a package into ``wheels``. Exit if the build fails, or if the lock has another package."""
     declared_version = _declared_version(project / folder / "pyproject.toml", folder)
     command = [UV, "build", "--wheel", "--no-build-isolation", "--force-pep517", "--python", python]
@@ -90,7 +90,7 @@ def build(project: Path, folder: str, locked: Package | None, python: Path, whee
         package = _package_of(built_wheels[0])
         shutil.copy(built_wheels[0], wheels)
     # A version that pyproject.toml does not declare is computed at each build.
-    expected = locked and Package(name=locked.name, version=locked.version if declared_version else "")
+    expected = locked and BuiltPackage(name=locked.name, version=locked.version if declared_version else "")
     if expected and (_key(expected.name) != _key(package.name) or expected.version not in ("", package.version)):
         sys.exit(
             f"error: {_where(folder)}: its wheel is {package}, but the project's lock has {expected}. "
@@ -99,7 +99,7 @@ def build(project: Path, folder: str, locked: Package | None, python: Path, whee
     return package
 
 
-def install_packages(packages: Sequence[Package], wheels: Path, venv: Path) -> None:
+def install_packages(packages: Sequence[BuiltPackage], wheels: Path, venv: Path) -> None:
     """Install built wheels into a virtual environment without other packages."""
     pins = [f"{package.name}=={package.version}" for package in packages]  # a path would be recorded in the image
     command = [UV, "pip", "install", "--no-deps", "--no-index", "--find-links", wheels, "--python", venv / "bin/python"]
@@ -143,8 +143,8 @@ def _where(folder: str) -> str:
     return "the project" if folder == "." else f"the project's package {folder}"
 
 
-def _package_of(wheel: Path) -> Package:
+def _package_of(wheel: Path) -> BuiltPackage:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         fields = HeaderParser().parsestr(archive.read(name).decode())
-    return Package(name=fields["Name"], version=fields["Version"])
+    return BuiltPackage(name=fields["Name"], version=fields["Version"])

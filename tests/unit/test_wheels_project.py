@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from layers.wheels import __main__ as wheels
-from layers.wheels.project import Package, locked_packages
+from layers.wheels.project import BuiltPackage, locked_packages
 from layers.wheels.records import records
 from layers.wheels.tree import EPOCH
 from tests.wheels import write_wheel
@@ -149,8 +149,8 @@ def test_the_locked_packages_that_are_folders() -> None:
     """
     pylock = '[[packages]]\nname = "core"\n[packages.directory]\npath = "./packages/core"\n'
     for text, expected in (
-        (uv_lock, {"packages/core": Package(name="core", version="1.0")}),
-        (pylock, {"packages/core": Package(name="core")}),
+        (uv_lock, {"packages/core": BuiltPackage(name="core", version="1.0")}),
+        (pylock, {"packages/core": BuiltPackage(name="core")}),
         ("numpy==2.4.6\n-e .\n", {}),
     ):
         assert locked_packages(text) == expected

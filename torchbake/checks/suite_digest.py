@@ -49,9 +49,8 @@ def _promises(project: Project, spec: Spec | None) -> Iterator[str]:
     yield repr(replace(spec, line=0))  # the line in the matrix is no promise
     yield from project.tags[spec.id]
     yield lock_text(project.root, spec)
-    project = spec.project if isinstance(spec, ImageSpec) else None
-    sources = (*spec.own.certificates, *(file.source for file in spec.own.files))
-    sources += tuple(project_sources(project).values()) if project else ()
+    of_project = project_sources(spec.project) if isinstance(spec, ImageSpec) and spec.project else {}
+    sources = (*spec.own.certificates, *(file.source for file in spec.own.files), *of_project.values())
     yield from own_inputs(project.root, dict.fromkeys(sources, False))
     for template in sorted(project.templates.rglob("*.j2")) if project.templates else ():
         yield f"{template.name}\n{_content(template)}"

@@ -23,7 +23,7 @@ CUDA_HOME = "/usr/local/cuda"
 _USERS_GONE = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && "  # Ubuntu's images have it, as 1000
 PROFILE = f"{TOOLBOX}/profile"  # bash reads it when it starts; `docker exec` runs no entrypoint
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's; update-ca-certificates writes it again
-_TOML = (".toml", "uv.lock")  # ends of the names of locks in TOML
+_TOML = (".toml", "uv.lock")
 # Stages that install one virtual environment together.
 _SITES = {
     NEEDS: "what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base",

@@ -5,6 +5,7 @@ import compileall
 import hashlib
 import io
 import marshal
+import re
 import shutil
 import tarfile
 import threading
@@ -19,8 +20,10 @@ import zstandard
 
 from tests.unit.layouts import damage
 from tests.wheels import write_wheel
+from torchbake.build import wheel_packer, wheel_stream
 from torchbake.build.wheel_packer import Compiler, WheelPacker
 from torchbake.build.wheel_records import WheelRecords
+from torchbake.core.paths import TOOLKIT
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
@@ -355,3 +358,16 @@ def test_a_layer_that_cannot_be_fetched_is_packed(tmp_path: Path) -> None:
     store = replace(ours.store, fetch=lambda key, folder, go_on: queries.append(key))
     assert replace(ours, store=store).pack(pin) == packer(tmp_path, "other").pack(pin)
     assert queries
+
+
+def test_a_layer_is_packed_again_when_a_module_that_lays_it_out_changes() -> None:
+    """The modules of layers/wheels that the packing process imports, directly or through others."""
+    waiting = re.findall(r"^from layers\.wheels\.(\w+)", Path(wheel_stream.__file__).read_text(), flags=re.MULTILINE)
+    modules = set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in modules:
+            modules.add(name)
+            text = (TOOLKIT / f"layers/wheels/{name}.py").read_text()
+            waiting += re.findall(r"^from \.(\w+) import", text, flags=re.MULTILINE)
+    assert modules == set(wheel_packer._MODULES)

@@ -1,4 +1,4 @@
-"""What hosts need is known, or refused, before one is reached."""
+"""Hosts that cannot get what an image has are refused before one is reached."""
 
 from dataclasses import replace
 from pathlib import Path
