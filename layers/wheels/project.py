@@ -28,6 +28,8 @@ from .trim import read_trim, trim
 # https://backend.pdm-project.org/metadata/#dynamic-version-from-scm, https://reproducible-builds.org/specs/source-date-epoch/
 _VERSION_VARIABLES = ("SETUPTOOLS_SCM_PRETEND_VERSION", "PDM_BUILD_SCM_VERSION")
 _NO_VERSION = "0.0.0"
+# For executors that ignore `RUN --network=none`, as buildah 1.28: nothing listens on the port 9 of a build.
+_NO_PROXY = dict.fromkeys(("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +119,7 @@ def install_packages(packages: Sequence[BuiltPackage], wheels: Path, venv: Path)
 def _environment(version: str) -> dict[str, str]:
     uv = {"UV_LINK_MODE": "copy", "UV_NO_CACHE": "1", "UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_OFFLINE": "1"}
     fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": str(EPOCH), "UV_PYTHON_DOWNLOADS": "never"}
-    return {**os.environ, **uv, **fixed, **dict.fromkeys(_VERSION_VARIABLES, version)}
+    return {**os.environ, **_NO_PROXY, **uv, **fixed, **dict.fromkeys(_VERSION_VARIABLES, version)}
 
 
 def _declared_version(path: Path, folder: str) -> str:

@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"\bfrom=([^,\s]+)")
 _MOUNT = re.compile(r"--mount=(\S+)")
 _EXPANDED = ("ADD", "COPY", "ENV", "EXPOSE", "LABEL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
-_LINK = re.compile(r"--link(?:=\S+)?\s+")
+_UNKNOWN_FLAGS = re.compile(r"--(?:link|network)(?:=\S+)?\s+")  # to buildah 1.28
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 
 
@@ -164,7 +164,7 @@ def _line(each: Instruction, raw: list[str], documents: dict[str, str]) -> str:
         return "\n".join(raw)
     if has_document:
         words = _with_file(each, words.split(), raw, documents)
-    return f"{each.word} {_LINK.sub('', flags)}{words}"
+    return f"{each.word} {_UNKNOWN_FLAGS.sub('', flags)}{words}"
 
 
 def _step(each: Instruction) -> HistoryStep:
