@@ -119,6 +119,14 @@ def _command_links(args: argparse.Namespace) -> None:
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="wheels", description=__doc__)
     commands = parser.add_subparsers(required=True)
+    for add in (_add_locks, _add_project, _add_links):
+        add(commands)
+    args = parser.parse_args(argv)
+    args.run(args)
+
+
+def _add_locks(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the commands that read a lock."""
     split = commands.add_parser("split")
     split.set_defaults(run=_command_split)
     split.add_argument("lock", type=Path)
@@ -134,14 +142,17 @@ def main(argv: list[str]) -> None:
     site.add_argument("venv", type=Path)
     site.add_argument("--path", action="append", default=[])
     site.add_argument("--start")
-    made = commands.add_parser("venv")
-    made.set_defaults(run=_command_venv)
-    made.add_argument("lock", type=Path)
-    made.add_argument("venv", type=Path)
+    environment = commands.add_parser("venv")
+    environment.set_defaults(run=_command_venv)
+    environment.add_argument("lock", type=Path)
+    environment.add_argument("venv", type=Path)
     for command in (layers, site):
         command.add_argument("--trim", type=Path)
-    for command in (layers, site, made):
+    for command in (layers, site, environment):
         command.add_argument("--index", nargs="+", default=[])
+
+
+def _add_project(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     project = commands.add_parser("project")
     project.set_defaults(run=_command_project)
     project.add_argument("venv", type=Path)
@@ -149,6 +160,10 @@ def main(argv: list[str]) -> None:
     project.add_argument("--files", nargs="+", required=True)
     project.add_argument("--packages", nargs="+", required=True)
     project.add_argument("--lock", action="store_true")
+
+
+def _add_links(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the commands that work on laid out wheels."""
     bytecode = commands.add_parser("bytecode")
     bytecode.set_defaults(run=lambda args: bytecode_alone(args.sources, args.folder, args.root))
     bytecode.add_argument("sources", type=Path)
@@ -160,8 +175,6 @@ def main(argv: list[str]) -> None:
         command.add_argument("folder")
         command.add_argument("final")
         command.add_argument("tree", type=Path, nargs="+")
-    args = parser.parse_args(argv)
-    args.run(args)
 
 
 if __name__ == "__main__":

@@ -78,10 +78,10 @@ def locked_packages(text: str) -> dict[str, BuiltPackage]:
 def build(project: Path, folder: str, locked: BuiltPackage | None, python: Path, wheels: Path) -> BuiltPackage:
     """Build the wheel of a package into ``wheels``. Exit if the build fails, or if the lock has another package."""
     declared_version = _declared_version(project / folder / "pyproject.toml", folder)
-    command = [UV, "build", "--wheel", "--no-build-isolation", "--force-pep517", "--python", python]
+    command = [str(UV), "build", "--wheel", "--no-build-isolation", "--force-pep517", "--python", str(python)]
     environment = _environment((locked.version if locked else "") or _NO_VERSION)
     with tempfile.TemporaryDirectory() as target:
-        result = subprocess.run([*command, "--out-dir", target, project / folder], env=environment, check=False)
+        result = subprocess.run([*command, "--out-dir", target, str(project / folder)], env=environment, check=False)
         built_wheels = [*Path(target).glob("*.whl")]
         if result.returncode or len(built_wheels) != 1:
             sys.exit(
@@ -104,8 +104,10 @@ def build(project: Path, folder: str, locked: BuiltPackage | None, python: Path,
 def install_packages(packages: Sequence[BuiltPackage], wheels: Path, venv: Path) -> None:
     """Install built wheels into a virtual environment without other packages."""
     pins = [f"{package.name}=={package.version}" for package in packages]  # a path would be recorded in the image
-    command = [UV, "pip", "install", "--no-deps", "--no-index", "--find-links", wheels, "--python", venv / "bin/python"]
-    result = subprocess.run([*command, *pins], env=_environment(_NO_VERSION), check=False)
+    command = [str(UV), "pip", "install", "--no-deps", "--no-index", "--find-links", str(wheels)]
+    result = subprocess.run(
+        [*command, "--python", str(venv / "bin/python"), *pins], env=_environment(_NO_VERSION), check=False
+    )
     if result.returncode:
         sys.exit(f"error: {', '.join(pins)} cannot be installed; the lines above say why.")
     site = next((venv / "lib").glob("python3.*/site-packages"))

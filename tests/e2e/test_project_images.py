@@ -140,7 +140,7 @@ def test_a_project_is_the_top_layer_of_its_image(
         after = _layers(engine, ref)
         assert after[:-1] == before[name][:-1], name
         assert after[-1] != before[name][-1], name
-        top = next(step for step in engine.api.history(ref) if step["Size"])
+        top = next(step for step in engine.images.get(ref).history() if step["Size"])
         assert top["Size"] < 200_000, top
 
 

@@ -11,6 +11,7 @@ from tests.images.facts import ENDINGS, STOP_LIMIT, Ending, Stopped
 from tests.images.subject import Subject
 from tests.images.tell import some
 from torchbake.engine.runner import ContainerEnd
+from torchbake.matrix.spec import ImageSpec
 
 LAYER_LIMIT = 127  # of overlayfs: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
 STOP_TARGET = 3.0  # seconds after SIGTERM, of a command without a handler
@@ -61,8 +62,10 @@ def test_start(endings: dict[str, Ending], figures: dict[str, Any]) -> None:
 
 
 def group_of(subject: Subject) -> str:
-    """``cpu-runtime``: which ceiling holds where an image was never released."""
+    """``cpu-runtime``: which ceiling holds where an image was never released; none for the image of a project."""
     spec = subject.row.spec if subject.row else None
+    if isinstance(spec, ImageSpec) and spec.project:
+        return ""
     return f"{spec.family}-{spec.flavor}" if spec and spec.flavor else subject.id
 
 

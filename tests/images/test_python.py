@@ -30,7 +30,7 @@ def installed(packages: dict[str, Any]) -> dict[str, str]:
 
 @check(
     "python.locked",
-    "every package of the lock is there at its version, those of the row's project, and others in derived images alone",
+    "the packages of the lock are there at their versions, and the project's; others in derived images alone",
 )
 def test_locked(row: Row, subject: Subject, packages: dict[str, Any]) -> None:
     assert row.lock

@@ -134,7 +134,7 @@ def test_a_lock_is_split_into_its_layers_without_comments() -> None:
     lock = replace(lock_for(image(), cuda_pins()), layers=layers, packages=(".",), build=(pin("hatchling"),))
     parts = split_lock(format_lock(lock))
     assert tuple(parts) == (*LAYERS, "build")
-    for name, expected in {**lock.layers, "build": lock.build}.items():
+    for name, expected in (*lock.layers.items(), ("build", lock.build)):
         pins = parse_pins(parts[name])
         assert [(pin.name, pin.version, pin.hashes) for pin in pins] == [
             (pin.name, pin.version, pin.hashes) for pin in expected

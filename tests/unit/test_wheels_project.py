@@ -31,7 +31,7 @@ class Uv:
     code: int = 0
     environments: list[Mapping[str, str]] = field(default_factory=list)
 
-    def run(self, words: list[str | Path], *, env: Mapping[str, str], check: bool) -> SimpleNamespace:
+    def run(self, words: list[str], *, env: Mapping[str, str], check: bool) -> SimpleNamespace:
         self.environments.append(env)
         if words[1] == "build":
             self._build(Path(words[words.index("--out-dir") + 1]), Path(words[-1]), env)
@@ -39,10 +39,10 @@ class Uv:
         assert {"--no-deps", "--no-index"} < {*words}
         wheels, site = Path(words[words.index("--find-links") + 1]), site_of(Path(words[words.index("--python") + 1]))
         for pin in words[words.index("--python") + 2 :]:
-            (wheel,) = wheels.glob(f"{str(pin).replace('==', '-')}-*.whl")
+            (wheel,) = wheels.glob(f"{pin.replace('==', '-')}-*.whl")
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)
-            info = f"{str(pin).replace('==', '-')}.dist-info"
+            info = f"{pin.replace('==', '-')}.dist-info"
             (site / info / "uv_cache.json").write_text("{}")
             with (site / info / "RECORD").open("a") as record:
                 record.write(f"{info}/uv_cache.json,,\n")
@@ -61,7 +61,8 @@ def site_of(python: Path) -> Path:
 @pytest.fixture
 def uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Uv:
     """A build with an environment for the image and one with build requirements."""
-    uv, compile_dir = Uv(), compileall.compile_dir
+    uv = Uv()
+    compile_dir: Any = compileall.compile_dir
 
     def compile_here(*folder: Path, **options: Any) -> bool:
         return bool(compile_dir(*folder, **{**options, "workers": 1}))
