@@ -28,6 +28,7 @@ from .trim import read_trim, trim
 # https://backend.pdm-project.org/metadata/#dynamic-version-from-scm, https://reproducible-builds.org/specs/source-date-epoch/
 _VERSION_VARIABLES = ("SETUPTOOLS_SCM_PRETEND_VERSION", "PDM_BUILD_SCM_VERSION")
 _NO_VERSION = "0.0.0"
+_REASON = re.compile(r"\s*(?:[\w.]*(?:Error|Exception)|error): ")  # of Python, and of uv
 # For executors that ignore `RUN --network=none`, as buildah 1.28: nothing listens on the port 9 of a build.
 _NO_PROXY = dict.fromkeys(("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
 
@@ -81,13 +82,13 @@ def build(project: Path, folder: str, locked: BuiltPackage | None, python: Path,
     command = [str(UV), "build", "--wheel", "--no-build-isolation", "--force-pep517", "--python", str(python)]
     environment = _environment((locked.version if locked else "") or _NO_VERSION)
     with tempfile.TemporaryDirectory() as target:
-        result = subprocess.run([*command, "--out-dir", target, str(project / folder)], env=environment, check=False)
+        code, reason = _run([*command, "--out-dir", target, str(project / folder)], environment)
         built_wheels = [*Path(target).glob("*.whl")]
-        if result.returncode or len(built_wheels) != 1:
+        if code or len(built_wheels) != 1:
             sys.exit(
-                f"error: {_where(folder)}: no wheel was built of it; the lines above say why. A build has the files "
-                "that `project: {files: ...}` names in the row, the locked build requirements, and no network. Add "
-                "missing files there, and missing requirements to [build-system] in pyproject.toml."
+                f"error: {_where(folder)} cannot be built: {reason or 'its backend made no wheel'}. A build has the "
+                "files that `project: {files: ...}` names in the row, the locked build requirements, and no network. "
+                "Add missing files there, and missing requirements to [build-system] in pyproject.toml."
             )
         package = _package_of(built_wheels[0])
         shutil.copy(built_wheels[0], wheels)
@@ -105,17 +106,29 @@ def install_packages(packages: Sequence[BuiltPackage], wheels: Path, venv: Path)
     """Install built wheels into a virtual environment without other packages."""
     pins = [f"{package.name}=={package.version}" for package in packages]  # a path would be recorded in the image
     command = [str(UV), "pip", "install", "--no-deps", "--no-index", "--find-links", str(wheels)]
-    result = subprocess.run(
-        [*command, "--python", str(venv / "bin/python"), *pins], env=_environment(_NO_VERSION), check=False
-    )
-    if result.returncode:
-        sys.exit(f"error: {', '.join(pins)} cannot be installed; the lines above say why.")
+    code, reason = _run([*command, "--python", str(venv / "bin/python"), *pins], _environment(_NO_VERSION))
+    if code:
+        sys.exit(f"error: {', '.join(pins)} cannot be installed: {reason}.")
     site = next((venv / "lib").glob("python3.*/site-packages"))
     trim(site, read_trim(None), wheels)
     for record, rows in records(site):
         record.write_text(sorted_rows(rows), newline="")
     compile_bytecode(site, site)
     normalise(venv)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run uv, print its output, and return its exit code and the reason of a failure in its own words."""
+    result = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        check=False,
+    )  # fmt: skip
+    lines = result.stdout.splitlines()
+    print(
+        *(f"| {line}" for line in lines), sep="\n", flush=True
+    )  # the mark tells these lines from a build's own errors
+    reasons = [line.strip() for line in lines if _REASON.match(line)]
+    return result.returncode, (reasons or [line for line in lines if line.strip()] or [""])[0].rstrip(".")
 
 
 def _environment(version: str) -> dict[str, str]:

@@ -21,6 +21,14 @@ from tests.wheels import write_wheel
 PYPROJECT = '[project]\nname = "Acme.Trainer"\nversion = "1.5"\n'
 COMPUTED = '[project]\nname = "acme-trainer"\ndynamic = ["version"]\n'  # by version control
 LOCK = '[[package]]\nname = "acme-trainer"\nversion = "{}"\nsource = {{ editable = "." }}\n'
+OUTPUT = """\
+Building wheel...
+Traceback (most recent call last):
+  File "<string>", line 8, in <module>
+ModuleNotFoundError: No module named 'absent'
+error: Failed to build `/project`
+  cause: The build backend returned an error
+"""
 FILES = {"pyproject.toml": PYPROJECT, "src/acme/__init__.py": "x = 1\n", "src/acme/__pycache__/left.pyc": ""}
 
 
@@ -31,11 +39,11 @@ class Uv:
     code: int = 0
     environments: list[Mapping[str, str]] = field(default_factory=list)
 
-    def run(self, words: list[str], *, env: Mapping[str, str], check: bool) -> SimpleNamespace:
+    def run(self, words: list[str], *, env: Mapping[str, str], **_: object) -> SimpleNamespace:
         self.environments.append(env)
         if words[1] == "build":
             self._build(Path(words[words.index("--out-dir") + 1]), Path(words[-1]), env)
-            return SimpleNamespace(returncode=self.code)
+            return SimpleNamespace(returncode=self.code, stdout=OUTPUT if self.code else "")
         assert {"--no-deps", "--no-index"} < {*words}
         wheels, site = Path(words[words.index("--find-links") + 1]), site_of(Path(words[words.index("--python") + 1]))
         for pin in words[words.index("--python") + 2 :]:
@@ -46,7 +54,7 @@ class Uv:
             (site / info / "uv_cache.json").write_text("{}")
             with (site / info / "RECORD").open("a") as record:
                 record.write(f"{info}/uv_cache.json,,\n")
-        return SimpleNamespace(returncode=0)
+        return SimpleNamespace(returncode=0, stdout="")
 
     def _build(self, target: Path, folder: Path, env: Mapping[str, str]) -> None:
         version = tomllib.loads((folder / "pyproject.toml").read_text())["project"].get("version")
@@ -120,7 +128,7 @@ def test_a_computed_version_is_the_locked_one_or_a_constant(tmp_path: Path, uv: 
 def test_what_cannot_be_built_is_one_sentence(tmp_path: Path, uv: Uv) -> None:
     core = LOCK.format("1.5").replace('"."', '"packages/core"')
     cases: tuple[tuple[int, dict[str, Any], str], ...] = (
-        (1, {}, "the project: no wheel was built of it"),
+        (1, {}, "the project cannot be built: ModuleNotFoundError: No module named 'absent'. "),
         (0, {"lock": LOCK.format("1.6")}, "its wheel is acme_trainer 1.5, but the project's lock has acme-trainer 1.6"),
         (0, {"lock": LOCK.format("1.5").replace("acme-", "other-")}, "the project's lock has other-trainer 1.5"),
         (0, {"files": {**FILES, "pyproject.toml": "[project"}}, "its pyproject.toml cannot be read"),
