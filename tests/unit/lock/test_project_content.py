@@ -1,4 +1,4 @@
-"""What an image gets of a project's own files: packages with their names, or files in the working folder."""
+"""A project's own files in an image: packages with their names, or files in the working folder."""
 
 from dataclasses import replace
 from pathlib import Path
