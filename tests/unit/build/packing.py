@@ -93,7 +93,7 @@ def _keep_bytecode(packer: WheelPacker, key: str, wheel: Pin) -> bytes:
 
 
 def _keep(packer: WheelPacker, key: str, wheel: Pin, files: tuple[str, ...]) -> bytes:
-    part = wheel.name if wheel.name in TORCH else f"nvidia/{wheel.name.split('-')[1]}"
+    part = wheel.name if not wheel.name.startswith("nvidia-") else f"nvidia/{wheel.name.split('-')[1]}"
     names = files or (f"{part}/lib/lib{wheel.name}.so",)
     layer, headers = archive(file(wheel.name)), zstandard.compress(archive(file(f"headers/{part}/include/a.h")))
     data, folder = zstandard.compress(layer), packer.store.folder

@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from torchbake.build.composition import Composition
 from torchbake.build.host_layers import HostLayers
 from torchbake.core.files import write_text
 from torchbake.errors import EngineError
+from torchbake.lock.lockfile import assign_layers
 from torchbake.matrix.project import Project
 from torchbake.oci.layer_stream import uncompressed
+from torchbake.render.wheel_groups import HEAVY
 from torchbake.store.layout import Layout
 
 STEPS = ("bootstrap", "RUN python", "COPY /opt/venv /opt/venv # buildkit")
@@ -58,6 +61,22 @@ def test_an_image_that_compiles_has_compilers_above_the_rest_and_headers(
         *wheels, "COPY /layers/nvidia-cuda-nvcc-cu12 /nvidia", "COPY /links /pytorch",
         "COPY /headers /nvidia", "COPY /headers /pytorch", "COPY /usr/local/cuda /usr/local/cuda", *STEPS,
     ]  # fmt: skip
+
+
+def test_large_wheels_are_above_the_wheels_that_more_images_share(
+    packing: Project, host: HostLayers, tmp_path: Path
+) -> None:
+    job = job_of(packing, DEVEL)
+    assert job.lock
+    job = replace(job, lock=replace(job.lock, layers=assign_layers(job.lock.pins.values(), heavy={"numpy"})))
+    keep(host, job)
+    outcome = Composition(host=host).build(job, tmp_path / "export", Build(tmp_path / "export", STEPS))
+    steps = steps_of(Layout(folder=tmp_path / "export"), outcome.digests[0])
+    first = steps.index("COPY /layers/nvidia-cuda-nvcc-cu12 /nvidia")
+    assert steps[first + 1 : first + 4] == [
+        "COPY /layers/numpy /packages", "COPY /bytecode/numpy /packages", "COPY /links /pytorch",
+    ]  # fmt: skip
+    assert not host._packer(job, HEAVY).trim, "rules of trim.toml would pack them again after a change"
 
 
 def entries_of(layout: Layout, digest: str, command: str) -> dict[str, str]:
