@@ -13,7 +13,7 @@ from torchbake.errors import BuildError
 from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
 from torchbake.oci.layer_order import CommandLayer
 from torchbake.render.dockerfile import CUDA_HOME
-from torchbake.render.wheel_groups import NVIDIA, TORCH, WheelGroup
+from torchbake.render.wheel_groups import NVIDIA, WheelGroup
 from torchbake.store.layers import LayerStore, PackedLayer
 
 _EPOCH = 315532800  # as `layers/wheels` sets it: 1980-01-01, the oldest time that a zip file can say
@@ -32,7 +32,8 @@ class LinkLayers:
 
     def write(self, wheels: Wheels, *, headers: bool) -> list[CommandLayer]:
         """Write the layers, lowest first. With ``headers`` the image can compile code. Raises BuildError."""
-        outputs = [self._beside(wheels[NVIDIA], wheels.get(TORCH, ()))] if NVIDIA in wheels else []
+        others = [group for group in wheels if group.root != NVIDIA.root] if NVIDIA in wheels else []
+        outputs = [self._beside(wheels[NVIDIA], group, wheels[group]) for group in others]
         if not headers:
             return outputs
         groups = {group: layers for group, layers in wheels.items() if group.on_path}
@@ -43,12 +44,13 @@ class LinkLayers:
             outputs.append(self._cuda_home(wheels, trees.get(NVIDIA)))
         return outputs
 
-    def _beside(self, nvidia: Iterable[PackedLayer], torch: Iterable[PackedLayer]) -> CommandLayer:
-        links = _links().beside_links(_names(nvidia), NVIDIA.root, TORCH.root)
-        value = links.keys() & {f"{TORCH.root}/{name.partition('/')[0]}" for name in _names(torch)}
-        if value:
-            raise BuildError(f"A wheel of torch has files in {min(value)}, which links to NVIDIA's libraries.")
-        return self._layer(f"COPY /links {TORCH.root}", _members(links, TORCH.root))
+    def _beside(self, nvidia: Iterable[PackedLayer], group: WheelGroup, wheels: Iterable[PackedLayer]) -> CommandLayer:
+        """Write links to NVIDIA's packages beside the packages of a group."""
+        links = _links().beside_links(_names(nvidia), NVIDIA.root, group.root)
+        hidden = links.keys() & {f"{group.root}/{name.partition('/')[0]}" for name in _names(wheels)}
+        if hidden:
+            raise BuildError(f"A wheel in {group.root} has files in {min(hidden)}, which links to NVIDIA's libraries.")
+        return self._layer(f"COPY /links {group.root}", _members(links, group.root))
 
     def _headers(self, group: WheelGroup, wheels: Iterable[PackedLayer]) -> Path | None:
         """Return a folder with the headers of a group's wheels; None if they have none."""

@@ -17,7 +17,7 @@ _READ = 2000  # characters of a step that are read, as images of others can have
 _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"COPY /layers/(\S+) /.*"), r"\1"),
     (re.compile(r"COPY /bytecode/(\S+) /.*"), r"bytecode of \1"),
-    (re.compile(r"COPY /links /pytorch.*"), "links to NVIDIA's libraries"),
+    (re.compile(r"COPY /links /(?:pytorch|packages).*"), "links to NVIDIA's libraries"),
     (re.compile(r"COPY /headers /pytorch.*"), "torch's headers"),
     (re.compile(r"COPY /opt/venv /opt/venv.*"), "site packages"),
     (re.compile(r"COPY (?:--\S+ )*/entrypoints/pytorch .*"), "torchbake's run and entrypoint"),

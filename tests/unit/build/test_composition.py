@@ -73,9 +73,12 @@ def test_large_wheels_are_above_the_wheels_that_more_images_share(
     outcome = Composition(host=host).build(job, tmp_path / "export", Build(tmp_path / "export", STEPS))
     steps = steps_of(Layout(folder=tmp_path / "export"), outcome.digests[0])
     first = steps.index("COPY /layers/nvidia-cuda-nvcc-cu12 /nvidia")
-    assert steps[first + 1 : first + 4] == [
-        "COPY /layers/numpy /packages", "COPY /bytecode/numpy /packages", "COPY /links /pytorch",
-    ]  # fmt: skip
+    assert steps[first + 1 : first + 5] == [
+        *(f"COPY /{kind}/numpy /packages" for kind in ("layers", "bytecode")),
+        *(f"COPY /links {root}" for root in ("/pytorch", "/packages")),
+    ]
+    links = entries_of(Layout(folder=tmp_path / "export"), outcome.digests[0], "COPY /links /packages")
+    assert links == {"packages/nvidia": "/nvidia/nvidia"}
     assert not host._packer(job, HEAVY).trim, "rules of trim.toml would pack them again after a change"
 
 

@@ -18,7 +18,7 @@ from torchbake import cli
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError
 from torchbake.lock.image_lock import read_lock
-from torchbake.lock.lockfile import Lock, parse_lock
+from torchbake.lock.lockfile import Lock, assign_layers, parse_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES, FIXED, HARMLESS
 from torchbake.matrix.spec import Additions, ImageSpec, OwnFile, ProjectSpec, Spec, User
@@ -422,3 +422,7 @@ def test_large_wheels_are_found_and_kept() -> None:
     assert "--path /packages" in stage_of(text, "site")
     assert stage_of(text, "installers").count("\nscipy==1.17.1\n") == 2  # what pip and uv do not replace
     assert "/packages" not in text_of("cpu-runtime")
+    cuda = lock("cuda")
+    text = render(image(), replace(cuda, layers=assign_layers(cuda.pins.values(), heavy={"numpy"})))
+    links = re.findall(r"^COPY --link --from=beside /links (\S+)$", stage_of(text, "whole"), re.MULTILINE)
+    assert links == ["/pytorch", "/packages"], "where libraries look for NVIDIA's"
