@@ -34,9 +34,13 @@ FILES = {"pyproject.toml": PYPROJECT, "src/acme/__init__.py": "x = 1\n", "src/ac
 
 @dataclass(kw_only=True)
 class Uv:
-    """A uv in memory. With ``code`` a build fails. ``environments`` are the variables of its calls."""
+    """A uv in memory. With ``code`` a build fails. ``environments`` are the variables of its calls.
+
+    With ``dated`` it records the time of a wheel.
+    """
 
     code: int = 0
+    dated: bool = True
     environments: list[Mapping[str, str]] = field(default_factory=list)
 
     def run(self, words: list[str], *, env: Mapping[str, str], **_: object) -> SimpleNamespace:
@@ -51,9 +55,10 @@ class Uv:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)
             info = f"{pin.replace('==', '-')}.dist-info"
-            (site / info / "uv_cache.json").write_text("{}")
-            with (site / info / "RECORD").open("a") as record:
-                record.write(f"{info}/uv_cache.json,,\n")
+            if self.dated:
+                (site / info / "uv_cache.json").write_text("{}")
+                with (site / info / "RECORD").open("a") as record:
+                    record.write(f"{info}/uv_cache.json,,\n")
         return SimpleNamespace(returncode=0, stdout="")
 
     def _build(self, target: Path, folder: Path, env: Mapping[str, str]) -> None:
@@ -98,7 +103,9 @@ def make(folder: Path, *, files: Mapping[str, str] = FILES, lock: str = LOCK.for
     return folder / "venv/lib/python3.11/site-packages"
 
 
-def test_a_project_is_built_and_installed(tmp_path: Path, uv: Uv) -> None:
+@pytest.mark.parametrize("dated", [True, False])
+def test_a_project_is_built_and_installed(tmp_path: Path, uv: Uv, dated: bool) -> None:
+    uv.dated = dated
     site = make(tmp_path)
     assert (site / "acme/__init__.py").read_text() == "x = 1\n"
     assert not (tmp_path / "project/src/acme/__pycache__").exists()
@@ -149,6 +156,10 @@ def test_the_locked_packages_that_are_folders() -> None:
         version = "1.0"
         source = { editable = "packages/core/" }
         [[package]]
+        name = "beside"
+        version = "2.0"
+        source = { directory = "../beside" }
+        [[package]]
         name = "root"
         source = { virtual = "." }
         [[package]]
@@ -158,7 +169,13 @@ def test_the_locked_packages_that_are_folders() -> None:
     """
     pylock = '[[packages]]\nname = "core"\n[packages.directory]\npath = "./packages/core"\n'
     for text, expected in (
-        (uv_lock, {"packages/core": BuiltPackage(name="core", version="1.0")}),
+        (
+            uv_lock,
+            {
+                "packages/core": BuiltPackage(name="core", version="1.0"),
+                "../beside": BuiltPackage(name="beside", version="2.0"),
+            },
+        ),
         (pylock, {"packages/core": BuiltPackage(name="core")}),
         ("numpy==2.4.6\n-e .\n", {}),
     ):
