@@ -33,7 +33,7 @@ def row(tmp_path: Path) -> Any:
         files=(OwnFile(source="job.py", target="/app/job.py"),),
         user=User(uid=2000),
     )
-    return SimpleNamespace(spec=SimpleNamespace(own=adds), project=SimpleNamespace(root=tmp_path))
+    return SimpleNamespace(spec=SimpleNamespace(own=adds), lock=None, project=SimpleNamespace(root=tmp_path))
 
 
 @pytest.mark.parametrize(
