@@ -18,7 +18,8 @@ from tests.e2e.roots import UBUNTU, bare_root
 from tests.e2e.waiting import until
 
 SSHD = ("openssh-server", "procps")
-BOOKWORM = {"suite": "bookworm", "packages": (*SSHD, "python3")}
+# The only Debian 12 box, since to bootstrap a system takes longer than to purge packages that a test must not find.
+BOOKWORM = {"suite": "bookworm", "packages": (*SSHD, "python3", "sudo")}
 # Debian 13 has no Python 3.11, which the CPU lock requires: this box also installs Python 3.11 from Debian 12.
 TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11"), "older": "bookworm"}
 # Ubuntu's own Python comes with the first `apply`; needrestart is on each of its servers.
@@ -103,6 +104,13 @@ Host {name}
     BatchMode yes
 
 """
+
+
+def purge_python(box: Box) -> None:
+    """Remove Python and sudo from a box, whatever depends on them."""
+    names = "dpkg-query -W -f '${db:Status-Abbrev}${Package}\\n' '*python3*' sudo | sed -n 's/^ii *//p'"
+    box.inside(f"SUDO_FORCE_REMOVE=yes dpkg --purge --force-depends $({names})")
+    box.inside("! command -v python3 && ! command -v sudo")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from docker.models.volumes import Volume
 
 from tests.e2e.bare import Bare
 from tests.e2e.forked import run_forked
+from tests.e2e.galaxy import install_collection
 from tests.e2e.once import once
 from tests.e2e.owned import OURS, OWNER
 from torchbake.engine.client import Engine
@@ -273,3 +274,11 @@ def first(bare: Bare, shared: Path) -> Completed:
     """The first call of a command there, which installs what the commands need; others have it from then on."""
     state = once(shared, "first", lambda: vars(bare.nox("-s", "list", "--", "all", "--format", "json")))
     return subprocess.CompletedProcess(**state)
+
+
+@pytest.fixture(scope="session")
+def collection(shared: Path) -> Path:
+    """The folder below which the collection is installed."""
+    folder = shared / "collections"
+    once(shared, "collection", lambda: install_collection(folder))
+    return folder

@@ -1,10 +1,10 @@
 """The collection's playbooks, played on boxes as from a control machine: by the real ansible-playbook, over ssh."""
 
+import hashlib
 import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,12 @@ from packaging.utils import canonicalize_name
 from tests.e2e.bare import ROOT, Bare
 from tests.e2e.boxes import Boxes
 from tests.e2e.conftest import CPU
+from tests.e2e.galaxy import BIN
+from tests.e2e.stand_in import torch_wheel
 
-BIN = Path(sys.executable).parent
 Hosts = dict[str, dict[str, object]]  # the variables of each
+LOCK = ROOT / f"images/{CPU}/requirements.lock"
+_PIN = re.compile(r"(?m)^([a-z0-9-]+)==.*\n(?:    .*\n)*")  # of a lock
 _RECAP = re.compile(r"(?m)^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)")
 
 
@@ -73,25 +76,39 @@ class Plays:
         return Play(code=process.returncode, output=process.stdout)
 
 
-def installed_collection(folder: Path) -> Path:
-    """The collection, built and installed below the folder by Ansible's own tool."""
-    for words in (
-        ("build", f"{ROOT}/ansible", "--output-path", f"{folder}"),
-        ("install", f"{folder}/torchbake-pytorch-0.1.0.tar.gz", "--collections-path", f"{folder}"),
-    ):
-        command = [f"{BIN}/ansible-galaxy", "collection", *words]
-        subprocess.run(command, env={**os.environ, "ANSIBLE_HOME": str(folder)}, check=True, capture_output=True)
+def small_lock(folder: Path) -> Path:
+    """Write a lock of the CPU image with two packages, setuptools and the stand-in for torch, and return the folder."""
+    (wheel,) = torch_wheel(folder / "wheels").glob("torch-*.whl")
+    torch = f"torch==2.13.0+cpu --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+
+    def shrunk(pin: re.Match[str]) -> str:
+        return torch if pin[1] == "torch" else pin[0] if pin[1] == "setuptools" else ""
+
+    (folder / CPU).mkdir()
+    (folder / CPU / "requirements.lock").write_text(_PIN.sub(shrunk, LOCK.read_text()))
+    return folder
+
+
+def small_wheels(bare: Bare, folder: Path) -> Path:
+    """Make a simple index with the wheels of the small lock."""
+    (pin,) = (pin[0] for pin in _PIN.finditer(LOCK.read_text()) if pin[1] == "setuptools")
+    (folder / "setuptools.txt").write_text(pin)
+    _download(bare, folder, folder / "setuptools.txt")
+    torch_wheel(folder / "torch")
     return folder
 
 
 def locked_wheels(bare: Bare, folder: Path) -> Path:
-    """A simple index with the wheels of the CPU image's lock, from wherever this host's pip has them."""
+    """Make a simple index with the wheels of the CPU image's lock, from wherever this host's pip has them."""
+    _download(bare, folder, LOCK)
+    return folder
+
+
+def _download(bare: Bare, folder: Path, lock: Path) -> None:
     words = ("--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--python-version", "3.11")
-    lock = ROOT / f"images/{CPU}/requirements.lock"
     platforms = [word for minor in (28, 27, 17) for word in ("--platform", f"manylinux_2_{minor}_x86_64")]
     command = [str(bare.venv / "bin/pip"), "download", *words, *platforms, "-r", str(lock), "-d", str(folder)]
     subprocess.run(command, env=bare.env(), check=True)
     for wheel in folder.glob("*.whl"):
         (folder / canonicalize_name(wheel.name.split("-")[0])).mkdir()
         wheel.rename(folder / canonicalize_name(wheel.name.split("-")[0]) / wheel.name)
-    return folder

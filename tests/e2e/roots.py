@@ -23,7 +23,7 @@ UBUNTU, UBUNTU_ARCHIVE = "noble", "http://archive.ubuntu.com/ubuntu"
 def bare_root(suite: str, packages: Sequence[str], *, older: str = "") -> str:
     """Make an image of a suite with these packages; packages that it lacks come from the ``older`` suite.
 
-    The root archive is cached.
+    The root archive is cached, and the engine has the image until the tests end.
     """
     name = hashlib.sha256(" ".join((*packages, older)).strip().encode()).hexdigest()[:12]
     archive, ref = CACHE / f"{suite}-{name}.tar.zst", f"torchbake-test/root:{suite}-{name}"
@@ -35,7 +35,8 @@ def bare_root(suite: str, packages: Sequence[str], *, older: str = "") -> str:
             include = ",".join(("apt", *packages))  # apt itself is not required on Ubuntu
             subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={include}", *words], check=True)
             _pack(half, archive)
-        subprocess.run(["docker", "import", archive, ref], check=True, capture_output=True)
+        if subprocess.run(["docker", "image", "inspect", ref], capture_output=True, check=False).returncode:
+            subprocess.run(["docker", "import", archive, ref], check=True, capture_output=True)
     return ref
 
 

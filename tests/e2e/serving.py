@@ -1,5 +1,6 @@
 """HTTP servers of tests: on a free port, ended with the test."""
 
+import contextlib
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -34,22 +35,29 @@ def serving(
 
 class _Index(SimpleHTTPRequestHandler):
     requests_seen: list[str]
+    wait: Callable[[str], None] = staticmethod(lambda _: None)
 
     def do_GET(self) -> None:
         self.requests_seen.append(self.path)
-        super().do_GET()
+        self.wait(self.path)
+        with contextlib.suppress(ConnectionError):  # of a client that was killed
+            super().do_GET()
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
 
 @contextmanager
-def index_of(folder: Path, address: str) -> Iterator[tuple[str, list[str]]]:
-    """A simple index (PEP 503) of a folder's wheels: where it is, and what it has been asked for."""
+def index_of(
+    folder: Path, address: str, wait: Callable[[str], None] = lambda _: None
+) -> Iterator[tuple[str, list[str]]]:
+    """Serve a simple index (PEP 503) of a folder's wheels. Yield its URL, and a list of the requested paths.
+
+    Each answer is sent when ``wait``, which gets the path, has returned.
+    """
     requests_seen: list[str] = []
-    with serving(
-        partial(type("Index", (_Index,), {"requests_seen": requests_seen}), directory=str(folder)), address
-    ) as server:
+    attributes = {"requests_seen": requests_seen, "wait": staticmethod(wait)}
+    with serving(partial(type("Index", (_Index,), attributes), directory=str(folder)), address) as server:
         yield f"http://{address}:{server.server_port}", requests_seen
 
 

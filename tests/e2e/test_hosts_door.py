@@ -10,13 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import docker
 import pytest
 
 from tests.e2e.boxes import BOOKWORM, new_boxes
-from tests.e2e.conftest import CPU, ROOT, Completed
+from tests.e2e.conftest import CPU, ROOT, Completed, ref_of
 from tests.e2e.desk import Desk
 from tests.e2e.waiting import until
 
@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.hosts,
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare host; apt has it"),
 ]
+PACKAGES = 'import importlib.metadata as m; print(*sorted(f"{d.name}=={d.version}" for d in m.distributions()))'
 INVENTORY = """\
 [sample_group]
 foo_bar
@@ -77,8 +78,9 @@ def installed(desk: Desk) -> Completed:
 
 
 @pytest.fixture(scope="module")
-def applied(desk: Desk, installed: Completed) -> Completed:
-    return desk.host("apply", CPU, "--offline", "--format", "json")
+def checked(desk: Desk, installed: Completed) -> Completed:
+    """A check of all hosts, one of which no ssh reaches."""
+    return desk.host("check", CPU, "--offline", "--format", "json")
 
 
 def test_a_host_gets_what_it_lacks(desk: Desk, installed: Completed) -> None:
@@ -86,23 +88,24 @@ def test_a_host_gets_what_it_lacks(desk: Desk, installed: Completed) -> None:
     assert (installed.returncode, matches["state"]) == (0, "changed"), installed.stderr
 
 
-def test_each_host_has_its_own_result_and_a_second_run_changes_nothing(desk: Desk, applied: Completed) -> None:
-    matches = desk.results(applied)
-    assert applied.returncode == 22
-    assert "1 of 3 hosts did not end well: nowhere (unreachable)" in applied.stderr
-    assert (matches["foo_bar"]["state"], matches["foo_bar"]["changed"]) == ("ok", [])
-    assert matches["foo_baz"]["state"] == "ok", matches["foo_baz"]
+def test_a_host_has_the_packages_of_the_image(desk: Desk, installed: object, run: Callable[..., str]) -> None:
+    of_image = run(ref_of(CPU), "python", "-c", PACKAGES)
+    assert "torch==2.13.0+cpu" in of_image
+    box = desk.boxes.boxes[0]
+    assert box.ssh(f"pytorch/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
+
+
+def test_each_host_has_its_own_result_and_a_check_changes_nothing(desk: Desk, checked: Completed) -> None:
+    matches = desk.results(checked)
+    assert checked.returncode == 22
+    assert "1 of 3 hosts did not end well: nowhere (unreachable)" in checked.stderr
+    for name in ("foo_bar", "foo_baz"):
+        assert (matches[name]["state"], matches[name]["changed"]) == ("ok", []), matches[name]
     assert matches["nowhere"]["state"] == "unreachable"
     assert "Connection refused" in matches["nowhere"]["reason"]
 
 
-def test_a_check_finds_nothing_to_change(desk: Desk, applied: Completed) -> None:
-    process = desk.host("check", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
-    (matches,) = desk.results(process).values()
-    assert (process.returncode, matches["state"], matches["changed"]) == (0, "ok", []), process.stderr
-
-
-def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, applied: Completed) -> None:
+def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, checked: Completed) -> None:
     words = ("--limit", "sample_group", "--payload", "versions", "--payload", "ddp", "--nproc", "1", "--format", "json")
     process = desk.host("smoke", CPU, *words)
     assert process.returncode == 0, process.stdout + process.stderr
@@ -114,14 +117,14 @@ def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, applied: Completed) ->
     assert box.inside("ls /tmp; pgrep -u pytorch -l || true") == "", "nothing of it stays"
 
 
-def test_a_host_that_ssh_does_not_reach_takes_no_part(desk: Desk, applied: Completed) -> None:
+def test_a_host_that_ssh_does_not_reach_takes_no_part(desk: Desk, checked: Completed) -> None:
     process = desk.host("smoke", CPU, "--limit", "foo_bar:nowhere", "--payload", "versions")
     assert process.returncode == 13
     assert "nowhere: failed, ssh cannot log in as pytorch: ssh: connect to host 127.0.0.1" in process.stdout
     assert "these hosts cannot take part: nowhere" in process.stdout
 
 
-def test_what_was_made_is_removed(desk: Desk, applied: Completed) -> None:
+def test_what_was_made_is_removed(desk: Desk, checked: Completed) -> None:
     assert desk.host("remove", "--limit", "foo_bar").returncode == 0
     left = desk.boxes.boxes[0].inside("ls -A /home/pytorch/pytorch || true")
     assert "sandbox" not in left.split()

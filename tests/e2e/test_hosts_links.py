@@ -9,15 +9,16 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import docker
 import pytest
 import uv
 
 from tests.e2e.bare import ROOT
-from tests.e2e.boxes import SSHD, Box, new_boxes
+from tests.e2e.boxes import BOOKWORM, Box, new_boxes
 from tests.e2e.conftest import CPU
-from tests.e2e.plays import Play, Plays, installed_collection
+from tests.e2e.plays import Play, Plays
 from tests.e2e.stand_in import torch_wheel
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.hosts.archive import archive_of
@@ -27,7 +28,6 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare host; apt has it"),
 ]
 
-WITH_SUDO = {"suite": "bookworm", "packages": (*SSHD, "python3", "sudo")}
 HERE = "pytorch/.torchbake"
 # By user: what they run at home before the playbook, where /canary is root's.
 PLANTED = {
@@ -58,7 +58,7 @@ ln -s /home/project/pytorch/.torchbake/sandboxes/two .torchbake/before
 
 
 @pytest.fixture(scope="module")
-def plays(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
+def plays(engine: docker.DockerClient, collection: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
     """Every user has the stand-in for torch to get, by a lock that names nothing else; an admin logs in by sudo."""
     folder = tmp_path_factory.mktemp("links")
     (wheel,) = torch_wheel(folder / "wheels").glob("*.whl")
@@ -68,7 +68,7 @@ def plays(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory)
     head = "".join(re.findall(r"(?m)^#.*\n", known_value)[:2])
     (folder / CPU / "requirements.lock").write_text(head + pin)
     (folder / "entrypoints.tar").write_bytes(archive_of(OWN_TOOLBOX))
-    with new_boxes(engine, {"box": WITH_SUDO}) as boxes:
+    with new_boxes(engine, {"box": BOOKWORM}) as boxes:
         (box,) = boxes.boxes
         _admin(box)
         users = {**PLANTED, **SERVED}
@@ -77,7 +77,7 @@ def plays(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory)
         (boxes.folder / "files").mkdir()
         shutil.copy(boxes.key.with_suffix(".pub"), boxes.folder / "files/pub_key")
         yield Plays(
-            boxes=boxes, collections=installed_collection(folder / "collections"),
+            boxes=boxes, collections=collection,
             hosts={user: {"pytorch_user": user, "ansible_user": LOGIN.get(user, "root")} for user in users},
             variables={
                 "ansible_host": "box", "pytorch_image": CPU, "pytorch_locks": str(folder), "pytorch_offline": True,
