@@ -160,7 +160,7 @@ def test_a_release_killed_on_immutable_revisions_is_finished(running: Running, r
             else:
                 place.publish(second)
             assert (place.rolling(), place.failures()) == ({second.digest}, []), f"killed at request {at}"
-            at += 5
+            at += 11
     assert at > 30
     assert finished == 2
 
