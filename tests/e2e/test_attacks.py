@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,21 +29,6 @@ def registry(tmp_path: Path) -> Iterator[str]:
     """A real one on a free loopback port; ``host:port``."""
     with registries.registry(ROOT / ".torchbake/tools", tmp_path) as running:
         yield running.host
-
-
-def test_a_base_is_the_same_whoever_bootstraps_it(project: Project, bases: Path) -> None:
-    """The umask and the owner of a file of this host were those of apt's sources in the base."""
-    path = project(ROWS)
-    (path.parent / ".torchbake/bases").unlink()
-    words = ["base", INIT, "--source", "bootstrap", "--refresh", "--matrix", str(path)]
-    command = ["sh", "-c", 'umask 077; exec "$@"', "sh", sys.executable, "-m", "torchbake", *words]
-    subprocess.run(command, cwd=ROOT, check=True)
-    records = [
-        json.loads((folder / "debian12.json").read_text()) for folder in (bases, path.parent / ".torchbake/bases")
-    ]
-    if records[0]["source"] != "bootstrap":
-        pytest.skip("not run: the other base is a registry's")
-    assert records[0]["digest"] == records[1]["digest"]
 
 
 def test_state_that_was_edited_releases_nothing(project: Project, registry: str) -> None:
