@@ -1,8 +1,8 @@
 """The README's first commands, to the letter, on a bare system that has only the packages that the README names.
 
 Debian uses this host's engine; Ubuntu, whose docker package includes an engine, runs a second one. The systems get this
-host's certificates, proxies and package mirrors, but not its pip settings and caches. There is one replacement: the
-tests clone `path` instead of the published URL.
+host's certificates, proxies and package mirrors, but not its pip settings and caches. The tests clone `path` instead of
+the published URL. Only long tests build the CPU image, as the README does: the others build the image without torch.
 """
 
 import os
@@ -10,19 +10,22 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 import pytest
 
 from tests.e2e.bare import copy_tree
+from tests.e2e.conftest import INIT
 from tests.e2e.roots import UBUNTU, bare_root
 from tests.e2e.serving import index_of
 from tests.unit.readme import FIRST, PACKAGES, THEN, URL
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 
-BUILT = "torchbake-test/newcomer-pytorch"
+PREFIX = "torchbake-test/newcomer/"
+BUILT = (f"{PREFIX}pytorch", f"{PREFIX}{INIT}")
 MIRRORS = ("PIP_INDEX_URL", "TORCHBAKE_INDEX_CPU", "TORCHBAKE_APT_MIRROR", "TORCHBAKE_APT_PROXY")
 CERTIFICATES = "/host-certificates.crt"
 SOCKET = Path("/var/run/docker.sock")
@@ -42,7 +45,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     tree = copy_tree(tmp_path_factory.mktemp("published") / "torchbake")
     matrix = tree / "matrix.yaml"
-    matrix.write_text(matrix.read_text().replace("repository: torchbake/", "repository: torchbake-test/newcomer-"))
+    matrix.write_text(matrix.read_text().replace("repository: torchbake/", f"repository: {PREFIX}"))
     for words in (
         ("init", "-q"),
         ("add", "-A"),
@@ -87,17 +90,40 @@ def _option(name: str, value: str) -> tuple[str, str]:
     return "--env", f"{name}={value}"
 
 
-# Each takes minutes: every run has the oldest Python, 3.11.2 of Debian 12, and a release has all three.
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """The image that the commands build and run; ``pattern`` is the last line of the output."""
+
+    build: str
+    run: str
+    pattern: str
+
+
+README = Ending(build="-- cpu runtime", run=THEN, pattern=r"\d+\.\d+\.\d+\+cpu")
+# The commands until the build are the README's. This image needs no wheel, which saves minutes.
+INIT_IMAGE = Ending(
+    build=f"-- {INIT}",
+    run=f"docker run --rm torchbake/{INIT}:1.0.0 --help >/dev/null && echo ended",
+    pattern="ended",
+)
+
+
+# Every run has the oldest Python, 3.11.2 of Debian 12, and a release has the CPU image on three systems.
 @pytest.mark.parametrize(
-    "suite", ["bookworm", *(pytest.param(each, marks=pytest.mark.long) for each in ("trixie", UBUNTU))]
+    ("suite", "ending"),
+    [
+        pytest.param("bookworm", INIT_IMAGE, id="bookworm-init"),
+        *(pytest.param(each, README, marks=pytest.mark.long, id=each) for each in ("bookworm", "trixie", UBUNTU)),
+    ],
 )
 def test_the_first_commands_of_the_readme_end_with_an_image(
-    suite: str, path: Path, mirror: dict[str, str], engine: docker.DockerClient
+    suite: str, ending: Ending, path: Path, mirror: dict[str, str], engine: docker.DockerClient
 ) -> None:
-    for image in engine.images.list(BUILT):
+    for image in (image for name in BUILT for image in engine.images.list(name)):
         engine.images.remove(str(image.id), force=True)
+    assert README.build in FIRST
     instead = {"COUNT": "1", "KEY_0": "url.file:///published.insteadOf", "VALUE_0": URL}
-    commands = FIRST + THEN.replace("torchbake/pytorch", BUILT)
+    commands = FIRST.replace(README.build, ending.build) + ending.run.replace("torchbake/", PREFIX)
     name = f"torchbake-test-newcomer-{os.getpid()}"
     try:
         process = subprocess.run(
@@ -112,5 +138,5 @@ def test_the_first_commands_of_the_readme_end_with_an_image(
     finally:
         subprocess.run(["docker", "rm", "-fv", name], capture_output=True, check=False)
     assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-8000:]
-    assert re.search(r"-cpu-runtime-\S+ +built ", process.stdout), process.stdout
-    assert re.fullmatch(r"\d+\.\d+\.\d+\+cpu", process.stdout.splitlines()[-1])
+    assert re.search(rf"(-cpu-runtime-\S+|{INIT}) +built ", process.stdout), process.stdout
+    assert re.fullmatch(ending.pattern, process.stdout.splitlines()[-1])
