@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,23 +194,52 @@ class _Pieces:
         return whole
 
 
-@pytest.mark.parametrize("name", [RUNTIME, DEVEL])
-def test_the_files_are_those_of_its_dockerfile_if_buildkit_makes_all_layers(
-    empty: Site, engine: docker.DockerClient, name: str
+# A template makes BuildKit build all layers of the images. It copies a file of the project.
+TEMPLATE = """\
+{% extends "pytorch.Dockerfile.j2" %}
+{% block before_user %}COPY src /opt/acme
+ENV PATH=/opt/acme:$PATH
+RUN command -v torchrun && echo {{ spec.id }} > /opt/acme/id{% endblock %}
+"""
+
+
+@pytest.fixture
+def own(empty: Site) -> Iterator[Site]:
+    """The project with a template, which the test writes."""
+    yield empty
+    for name in ("templates", "src"):
+        shutil.rmtree(empty.folder / name, ignore_errors=True)
+
+
+def test_a_template_is_used_and_its_files_are_those_that_are_packed(
+    own: Site, engine: docker.DockerClient, run: Callable[..., str]
 ) -> None:
-    """A template in the project makes BuildKit build all layers of the image."""
-    ours = tree_of(engine, empty.built(name)["digest"])
-    template = empty.folder / "templates/pytorch.Dockerfile.j2"
-    template.parent.mkdir()
-    template.write_text('{% extends "pytorch.Dockerfile.j2" %}{% block end %}STOPSIGNAL SIGINT{% endblock %}')
-    try:
-        theirs = tree_of(engine, empty.built(name)["digest"])
-    finally:
-        shutil.rmtree(template.parent)
-    assert sorted(ours) == sorted(theirs)
-    assert [path for path in ours if ours[path] != theirs[path]] == []
-    for file in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
-        assert any(file in path for path in ours), file
+    ours = trees_of(engine, own.build(RUNTIME, DEVEL))
+    for name, content in (
+        ("templates/pytorch.Dockerfile.j2", TEMPLATE),
+        ("src/acme-info", "#!/bin/sh\ncat /opt/acme/id\n"),
+    ):
+        (own.folder / name).parent.mkdir()
+        (own.folder / name).write_text(content)
+    (own.folder / "src/acme-info").chmod(0o755)
+    process = own.build(RUNTIME, DEVEL)
+    theirs = trees_of(engine, process)
+    for name, files in ours.items():
+        assert sorted(files) == sorted(theirs[name]), name
+        assert [path for path in files if files[path] != theirs[name][path]] == [], name
+        for file in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
+            assert any(file in path for path in files), (name, file)
+        assert run(images_of(process)[name]["ref"], "acme-info") == name
+    for text, status in (("#!/bin/sh\ncat /opt/acme/id\n", "up-to-date"), ("#!/bin/sh\n", "planned")):
+        (own.folder / "src/acme-info").write_text(text)
+        again = images_of(own.build(RUNTIME, DEVEL, "--dry-run"))
+        assert {image["status"] for image in again.values()} == {status}
+
+
+def trees_of(engine: docker.DockerClient, process: Completed) -> dict[str, dict[str, tuple[Any, ...]]]:
+    """Return the files of each built image by its id."""
+    assert process.returncode == 0, process.stderr
+    return {name: tree_of(engine, image["digest"]) for name, image in images_of(process).items()}
 
 
 def test_files_that_have_one_size_and_time_are_those_of_their_own_version(

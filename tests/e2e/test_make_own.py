@@ -49,12 +49,6 @@ MATRIX = {
     },
     "tags": {"defaults": {"accelerator": "cpu", "base": "debian12"}, "rolling": ["{torch}-{family}"]},
 }
-TEMPLATE = """\
-{% extends "pytorch.Dockerfile.j2" %}
-{% block before_user %}COPY src /opt/acme
-ENV PATH=/opt/acme:$PATH
-RUN command -v torchrun && echo {{ spec.id }} > /opt/acme/id{% endblock %}
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +79,11 @@ def item(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> MakeImage:
         "files/conf/sub/b c.yaml": "steps: 2\n",
         "files/conf/__pycache__/x.pyc": "never copied\n",
         "files/tool": "#!/bin/sh\necho tool\n",
-        "src/acme-info": "#!/bin/sh\ncat /opt/acme/id\n",
-        "templates/pytorch.Dockerfile.j2": TEMPLATE,
     }.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    for name in ("files/tool", "src/acme-info"):
-        (folder / name).chmod(0o755)
+    (folder / "files/tool").chmod(0o755)
     (folder / "files/conf/a.yaml").chmod(0o600)  # what the matrix says counts, not this
     (folder / ".torchbake").mkdir()
     (folder / ".torchbake/bases").symlink_to(bases)
@@ -168,10 +159,6 @@ def test_it_runs_as_the_user_that_the_matrix_names(engine: docker.DockerClient, 
     assert run(item.ref, "sh", "-c", "ls -d /home/*") == "/home/jovyan"
 
 
-def test_a_block_of_ones_own_template_is_in_the_image(item: MakeImage, run: Run) -> None:
-    assert run(item.ref, "acme-info") == CPU
-
-
 def test_volumes_are_made_writable_for_the_same_uid(
     engine: docker.DockerClient, item: MakeImage, run: Run, volume: Volume
 ) -> None:
@@ -194,7 +181,7 @@ def test_a_file_that_changed_is_another_image_and_nothing_else_is(item: MakeImag
 
     fresh = {CPU: "up-to-date", INIT: "up-to-date"}
     assert statuses() == fresh
-    for name in ("files/conf/a.yaml", "certificates/acme-root.pem", "src/acme-info"):
+    for name in ("files/conf/a.yaml", "certificates/acme-root.pem"):
         path = item.folder / name
         before, mode = path.read_text(), stat.S_IMODE(path.stat().st_mode)
         path.write_text(f"# changed\n{before}")
