@@ -121,7 +121,8 @@ def test_a_context_decides_for_build_tag_and_test(
     for way in (current, {"DOCKER_HOST": second}, by_ssh):
         process = torchbake("build", INIT, "--matrix", str(path), "--format", "json", env=way)
         assert (process.returncode, images_of(process)[INIT]["status"]) == (0, "up-to-date"), process.stderr
-    process = torchbake("build", INIT, "--matrix", str(path), "--no-cache", "--format", "json", env=by_ssh)
+    path.write_text(path.read_text().replace("version: 1.0.0,", "version: 1.0.0, labels: {changed: 'yes'},"))
+    process = torchbake("build", INIT, "--matrix", str(path), "--format", "json", env=by_ssh)
     assert images_of(process)[INIT]["status"] == "built", process.stderr
     assert tags(engine) == set()
 
