@@ -34,7 +34,7 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by duration, the longest first: when files run in parallel, no long file is left to run alone at the end.
 LONGEST = (
-    "broken_images", "hosts", "hosts_door", "hosts_printed", "hosts_links",
+    "broken_images", "hosts_door", "hosts", "hosts_links",
     "reproduce", "payloads", "package", "ladder", "newcomer", "images", "publish", "ci", "own_bases",
     "examples", "dialects", "signature", "make_own", "extending", "derived", "mirrors",
     "test_command", "job", "chart", "layers", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.e2e.galaxy import BIN
 from tests.e2e.stand_in import torch_wheel
 
 Hosts = dict[str, dict[str, object]]  # the variables of each
+SMALL = ("setuptools",)
 LOCK = ROOT / f"images/{CPU}/requirements.lock"
 _PIN = re.compile(r"(?m)^([a-z0-9-]+)==.*\n(?:    .*\n)*")  # of a lock
 _RECAP = re.compile(r"(?m)^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)")
@@ -76,24 +77,24 @@ class Plays:
         return Play(code=process.returncode, output=process.stdout)
 
 
-def small_lock(folder: Path) -> Path:
-    """Write a lock of the CPU image with two packages, setuptools and the stand-in for torch, and return the folder."""
+def small_lock(folder: Path, names: Collection[str] = SMALL) -> Path:
+    """Write a lock of the CPU image with only these packages and the stand-in for torch, and return the folder."""
     (wheel,) = torch_wheel(folder / "wheels").glob("torch-*.whl")
-    torch = f"torch==2.13.0+cpu --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+    torch = f"torch==2.13.0+cpu \\\n    --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
 
     def shrunk(pin: re.Match[str]) -> str:
-        return torch if pin[1] == "torch" else pin[0] if pin[1] == "setuptools" else ""
+        return torch if pin[1] == "torch" else pin[0] if pin[1] in names else ""
 
-    (folder / CPU).mkdir()
+    (folder / CPU).mkdir(parents=True)
     (folder / CPU / "requirements.lock").write_text(_PIN.sub(shrunk, LOCK.read_text()))
     return folder
 
 
-def small_wheels(bare: Bare, folder: Path) -> Path:
+def small_wheels(bare: Bare, folder: Path, names: Collection[str] = SMALL) -> Path:
     """Make a simple index with the wheels of the small lock."""
-    (pin,) = (pin[0] for pin in _PIN.finditer(LOCK.read_text()) if pin[1] == "setuptools")
-    (folder / "setuptools.txt").write_text(pin)
-    _download(bare, folder, folder / "setuptools.txt")
+    folder.mkdir(exist_ok=True)
+    (folder / "small.txt").write_text("".join(pin[0] for pin in _PIN.finditer(LOCK.read_text()) if pin[1] in names))
+    _download(bare, folder, folder / "small.txt")
     torch_wheel(folder / "torch")
     return folder
 

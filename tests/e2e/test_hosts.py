@@ -2,7 +2,8 @@
 
 Both hosts get PyTorch once, by a small lock with a stand-in for torch: Ansible runs the same tasks with it in seconds.
 The first host gets its wheels from an index, except one that is copied to it; the second host asks no index.
-tests/e2e/test_hosts_printed.py and tests/e2e/test_hosts_door.py install the real torch.
+
+The tests in tests/e2e/test_hosts_door.py install the real torch.
 """
 
 import contextlib

@@ -1,6 +1,9 @@
-"""The command `host` on machines with sshd: the results of `apply` for each host, smoke tests by ssh, and Ctrl-C.
+"""Two machines with sshd: one gets real torch by the commands of docs/hosts.md, one by the command `host`.
 
-tests/e2e/test_hosts.py tests the roles. The DDP smoke test needs two machines: its ranks refuse to share a machine.
+The command's image has a stand-in for torch. Then the first machine's files are copied to it, as the DDP smoke test
+needs two machines: its ranks refuse to share a machine.
+
+The roles have tests in tests/e2e/test_hosts.py.
 """
 
 import json
@@ -15,9 +18,12 @@ from collections.abc import Callable, Iterator
 import docker
 import pytest
 
-from tests.e2e.boxes import BOOKWORM, new_boxes
+from tests.e2e.bare import Bare
+from tests.e2e.boxes import BOOKWORM, Box, new_boxes, purge_python
 from tests.e2e.conftest import CPU, ROOT, Completed, ref_of
 from tests.e2e.desk import Desk
+from tests.e2e.page_hosts import check_page, install_by_page
+from tests.e2e.plays import small_lock, small_wheels
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -25,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare host; apt has it"),
 ]
 PACKAGES = 'import importlib.metadata as m; print(*sorted(f"{d.name}=={d.version}" for d in m.distributions()))'
+VERSION = "pytorch/sandbox/bin/python -c 'import torch; print(torch.__version__)'"
 INVENTORY = """\
 [sample_group]
 foo_bar
@@ -41,6 +48,7 @@ ansible_user=root
 @pytest.fixture(scope="module")
 def desk(engine: docker.DockerClient) -> Iterator[Desk]:
     with new_boxes(engine, {"foo_bar": BOOKWORM, "foo_baz": BOOKWORM}) as boxes:
+        purge_python(boxes.boxes[0])
         desk = Desk(boxes=boxes)
         desk.furnish(INVENTORY)
         yield desk
@@ -50,7 +58,7 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
     log = desk.boxes.folder / "log"
     with log.open("w") as answer:
         running = subprocess.Popen(
-            [sys.executable, "-m", "torchbake", "host", "check", desk.inventory, CPU, "--limit", "foo_bar"], cwd=ROOT,
+            [sys.executable, "-m", "torchbake", "host", "check", desk.inventory, CPU, "--limit", "foo_baz"], cwd=ROOT,
             env={**os.environ, **desk.env()}, stdout=answer, stderr=answer, start_new_session=True,
         )  # fmt: skip
         until(lambda: "TASK [" in log.read_text() or running.poll() is not None, seconds=120)
@@ -66,41 +74,58 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(desk: Desk) -> Completed:
-    """Install PyTorch on the first host and copy its files to the second: another installation takes half a minute."""
-    process = desk.host("apply", CPU, "--offline", "--limit", "foo_bar", "--format", "json")
-    source, target = (box.container.name for box in desk.boxes.boxes)
-    here = "--exclude=etc/hosts --exclude=etc/hostname --exclude=etc/resolv.conf"  # files of docker's, each its own
-    folders = "etc home var/lib/dpkg var/lib/torchbake"
-    copy = f"docker exec {source} tar -C / {here} -c {folders} | docker exec -i {target} tar -C / -x"
-    subprocess.run(["bash", "-euo", "pipefail", "-c", copy], check=True)
-    return process
+def applied(desk: Desk, bare: Bare, tmp_path_factory: pytest.TempPathFactory) -> Completed:
+    """The second host gets the wheels of a small lock by the command, and asks no index."""
+    folder = tmp_path_factory.mktemp("small")
+    shutil.copy(ROOT / "matrix.yaml", folder)
+    names = ("numpy", "setuptools")  # the matrix's row names both
+    small_lock(folder / "images", names)
+    wheels = small_wheels(bare, folder / "wheels", names)
+    words = ("--matrix", f"{folder}/matrix.yaml", "--offline", "--format", "json")
+    wheelhouses = (f"--wheelhouse={wheels}/{name}" for name in ("torch", *names))
+    return desk.host("apply", CPU, "--limit", "foo_baz", *words, *wheelhouses)
 
 
 @pytest.fixture(scope="module")
-def checked(desk: Desk, installed: Completed) -> Completed:
-    """A check of all hosts, one of which no ssh reaches."""
+def installed(desk: Desk, bare: Bare, tmp_path_factory: pytest.TempPathFactory) -> Box:
+    """The first host, on which the page's commands have installed real torch."""
+    box = desk.boxes.boxes[0]
+    install_by_page(box, bare, tmp_path_factory.mktemp("page"))
+    return box
+
+
+@pytest.fixture(scope="module")
+def checked(desk: Desk, installed: Box, applied: Completed) -> Completed:
+    """A check of all hosts, both with real torch, and one of which no ssh reaches."""
+    source, target = (box.container.name for box in desk.boxes.boxes)
+    desk.boxes.boxes[1].inside("cd /home/pytorch/pytorch && rm -r sandbox .torchbake")
+    copy = f"docker exec {source} tar -C /home -c pytorch/pytorch | docker exec -i {target} tar -C /home -x"
+    subprocess.run(["bash", "-euo", "pipefail", "-c", copy], check=True)
     return desk.host("check", CPU, "--offline", "--format", "json")
 
 
-def test_a_host_gets_what_it_lacks(desk: Desk, installed: Completed) -> None:
-    (matches,) = desk.results(installed).values()
-    assert (installed.returncode, matches["state"]) == (0, "changed"), installed.stderr
+def test_a_host_gets_what_it_lacks(desk: Desk, applied: Completed) -> None:
+    (matches,) = desk.results(applied).values()
+    assert (applied.returncode, matches["state"]) == (0, "changed"), applied.stderr
+    assert desk.boxes.boxes[1].ssh(VERSION, user="pytorch").stdout == "2.13.0+cpu\n"
 
 
-def test_a_host_has_the_packages_of_the_image(desk: Desk, installed: object, run: Callable[..., str]) -> None:
+def test_a_bare_host_gets_torch_by_what_the_page_prints(installed: Box) -> None:
+    check_page(installed)
+
+
+def test_a_host_has_the_packages_of_the_image(installed: Box, run: Callable[..., str]) -> None:
     of_image = run(ref_of(CPU), "python", "-c", PACKAGES)
     assert "torch==2.13.0+cpu" in of_image
-    box = desk.boxes.boxes[0]
-    assert box.ssh(f"pytorch/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
+    assert installed.ssh(f"pytorch/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
 
 
 def test_each_host_has_its_own_result_and_a_check_changes_nothing(desk: Desk, checked: Completed) -> None:
     matches = desk.results(checked)
     assert checked.returncode == 22
     assert "1 of 3 hosts did not end well: nowhere (unreachable)" in checked.stderr
-    for name in ("foo_bar", "foo_baz"):
-        assert (matches[name]["state"], matches[name]["changed"]) == ("ok", []), matches[name]
+    assert (matches["foo_baz"]["state"], matches["foo_baz"]["changed"]) == ("ok", []), matches["foo_baz"]
+    assert matches["foo_bar"]["state"] == "changed", "the command adds entry points to what the page installs"
     assert matches["nowhere"]["state"] == "unreachable"
     assert "Connection refused" in matches["nowhere"]["reason"]
 
