@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
-from torchbake.oci.layer_order import Layer, chain_ids, with_layers_below
-from torchbake.oci.manifest import Blob, Manifest, UnsoundError
+from torchbake.oci.layer_order import Layer, chain_ids, image_of, json_bytes, with_layers_below
+from torchbake.oci.manifest import CONFIG, MANIFEST, Blob, Manifest, UnsoundError
 from torchbake.store.layout import Layout
 
 STEPS = ("FROM", "RUN python", "COPY a", "COPY b", "COPY site")
@@ -70,6 +70,52 @@ def test_a_config_that_does_not_tell_its_layers_is_refused(tmp_path: Path, chang
     manifest, config = image(tmp_path)
     with pytest.raises(UnsoundError, match="does not list"):
         with_layers_below(manifest, json.dumps({**json.loads(config), **changes}).encode(), BELOW)
+
+
+@pytest.mark.parametrize("data", [b"", b"no json", b"[]", b"\xff"])
+def test_a_config_that_is_no_json_object_is_refused(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(UnsoundError, match="cannot be read"):
+        with_layers_below(image(tmp_path)[0], data, BELOW)
+
+
+def test_a_config_without_time_and_history_gets_our_steps(tmp_path: Path) -> None:
+    manifest, config = image(tmp_path)
+    content = {name: value for name, value in json.loads(config).items() if name not in ("created", "history")}
+    _, after = with_layers_below(manifest, json_bytes(content), BELOW)
+    assert json.loads(after)["history"] == [{"created_by": command} for command, _ in BELOW]
+
+
+def test_all_else_of_the_manifest_stays(tmp_path: Path) -> None:
+    manifest, config = image(tmp_path)
+    content = {**manifest.content, "annotations": {"a": "b"}, "config": {**manifest.content["config"], "x": 1}}
+    manifest = Manifest(data=json_bytes(content), media_type="application/vnd.docker.distribution.manifest.v2+json")
+    after, _ = with_layers_below(manifest, config, BELOW)
+    assert after.media_type == manifest.media_type
+    assert {**after.content, "config": 0, "layers": 0} == {**content, "config": 0, "layers": 0}
+    assert after.content["config"].keys() == content["config"].keys()
+    assert after.content["layers"] == [*(layer.blob.descriptor for _, layer in BELOW), *content["layers"]]
+
+
+def test_layers_alone_are_an_image() -> None:
+    """The fields that the image specification requires, without spaces and in UTF-8, as digests are of bytes."""
+    manifest, config = image_of([("RUN ü", OTHER), BELOW[1]])
+    assert json.loads(config) == {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {},
+        "rootfs": {"type": "layers", "diff_ids": [OTHER.diff_id, BELOW[1][1].diff_id]},
+        "history": [{"created_by": "RUN ü"}, {"created_by": "COPY v"}],
+    }
+    assert "ü".encode() in config
+    assert config.count(b" ") == 2  # those of the commands
+    assert manifest.media_type == MANIFEST
+    assert manifest.data == json_bytes(manifest.content)
+    assert manifest.content == {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": CONFIG, "digest": sha256(config), "size": len(config)},
+        "layers": [OTHER.blob.descriptor, BELOW[1][1].blob.descriptor],
+    }
 
 
 def test_a_chain_tells_the_same_layer_on_other_layers_apart() -> None:
