@@ -1,12 +1,26 @@
 """`requirements.lock`: written and read back, damaged, and sorted into layers."""
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.conftest import cpu_pins, cuda_pins, pin
 from torchbake.errors import LockError
-from torchbake.lock.lockfile import LAYERS, Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, superfluous
+from torchbake.lock.lockfile import (
+    LAYERS,
+    Lock,
+    Pin,
+    assign_layers,
+    format_lock,
+    parse_lock,
+    parse_pins,
+    read_lock_text,
+    superfluous,
+)
 
 UV = """\
 nvidia-cudnn-cu12==9.10.2.21 \\
@@ -30,10 +44,13 @@ pins = st.builds(
     hashes=st.sets(digests, min_size=1, max_size=3).map(sorted).map(tuple),
     via=st.lists(names, max_size=2, unique=True).map(tuple),
 )
+wheels = st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name)
 locks = st.builds(
     Lock,
     inputs=st.from_regex(r"torch==[0-9.]{3,6}; python 3\.[0-9]{2}", fullmatch=True),
-    layers=st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name).map(assign_layers),
+    layers=st.builds(assign_layers, wheels, st.sets(names, max_size=2)),
+    packages=st.lists(names, max_size=2).map(tuple),
+    build=st.one_of(st.just(()), wheels.map(tuple)),
 )
 TEXT = format_lock(Lock(inputs="torch==2.10.0; python 3.11", layers=assign_layers(cuda_pins())))
 
@@ -76,6 +93,74 @@ def test_a_wheels_layer() -> None:
         others = [pin("torch"), pin("nvidia-nccl-cu12", via=["torch"]), pin("nvidia-cuda-nvcc-cu12")]
         layers = assign_layers([*(other for other in others if other.name != name), pin(name, via=via)])
         assert [value for value in LAYERS if name in {pin.name for pin in layers[value]}] == [layer], name
+
+
+def test_a_large_wheel_leaves_the_site_layer_and_no_other() -> None:
+    layers = assign_layers([*cuda_pins(), pin("vllm"), pin("nvidia-nvvm")], heavy=["vllm", "torch", "nvidia-nvvm"])
+    assert [pin.name for pin in layers["heavy"]] == ["vllm"]
+    assert [pin.name for pin in layers["site"]] == ["numpy"]
+    assert [pin.name for pin in layers["torch"]] == ["torch", "triton"]
+    assert [pin.name for pin in layers["devel"]] == ["nvidia-nvvm"]
+
+
+def test_optional_parts_of_a_lock_are_written_if_there_are_any() -> None:
+    lock = Lock(inputs="x", layers=assign_layers([*cuda_pins(), pin("vllm")], ["vllm"]))
+    assert re.findall("layer (.*)", format_lock(lock)) == list(LAYERS)
+    more = replace(lock, packages=("a", "b/c"), build=(pin("hatchling", "1.27"),))
+    text = format_lock(more)
+    assert "# inputs: x\n# packages: a b/c\n#\n# --- layer " in text
+    assert text.endswith(f"#\n# --- layer build\nhatchling==1.27 \\\n    --hash=sha256:{'a' * 64}\n")
+    assert parse_lock(text, "x") == more
+    assert (more.pins, more.pins_to_keep) == (lock.pins, lock.pins_to_keep), "no image has the wheels that build"
+
+
+def test_a_damaged_optional_part_is_refused() -> None:
+    lock = Lock(
+        inputs="x", layers=assign_layers([*cpu_pins(), pin("vllm")], ["vllm"]), build=(pin("hatchling", "1.27"),)
+    )
+    text = format_lock(lock)
+    for old, new, words in (
+        ("hatchling==1.27 ", "hatchling==1.* ", "hatchling has no version"),
+        (f"hatchling==1.27 \\\n    --hash=sha256:{'a' * 64}\n", "hatchling==1.27\n", "hatchling has no hash"),
+        ("# --- layer heavy\n", "# --- layer heavy2\n", "not whole"),
+        ("numpy==2.4.6", "vllm==1.0", "a package twice"),
+        ("# --- layer build\n", "# --- layer heavy\n", "line .* was not written by torchbake"),
+    ):
+        assert text.count(old) == 1, old
+        with pytest.raises(LockError, match=words):
+            parse_lock(text.replace(old, new), "x")
+    moved = replace(lock, layers={**lock.layers, "site": lock.layers["torch"], "torch": ()})
+    with pytest.raises(LockError, match="a layer where it does not belong"):
+        parse_lock(format_lock(moved), "x")
+
+
+def test_the_wheels_outside_of_the_venv_are_torch_and_its_libraries() -> None:
+    lock = Lock(inputs="x", layers=assign_layers([*cuda_pins(), pin("nvidia-cuda-nvcc-cu12")]))
+    assert lock.pins_to_keep == (
+        "torch==2.10.0",
+        "triton==3.6.0",
+        "nvidia-cuda-runtime-cu12==12.8.90",
+        "nvidia-cudnn-cu12==9.10.2.21",
+        "nvidia-nccl-cu12==2.27.5",
+    )
+
+
+def test_a_lock_that_cannot_be_read_names_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.lock"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "binary").write_bytes(b"torch\xff")
+    for file, words, hint in (
+        (path, "there is no lock", "Make it: "),
+        (tmp_path / "binary", r"is not UTF-8 text \(byte 5\)", "Make it: "),
+        (tmp_path / "folder", "directory", "Correct it, or remove it. Make it: "),
+    ):
+        with pytest.raises(LockError, match=words) as caught:
+            read_lock_text(file, "cpu")
+        assert str(file) in caught.value.message
+        assert (caught.value.hint or "").startswith(hint)
+        assert (caught.value.hint or "").endswith("cpu")
+    path.write_text("torch")
+    assert read_lock_text(path, "cpu") == "torch"
 
 
 def test_compilers_that_only_the_row_asks_for_leave_the_shared_layers_alone() -> None:
