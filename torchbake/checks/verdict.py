@@ -146,7 +146,7 @@ def merge(verdicts: Iterable[Verdict]) -> Verdict:
     Other fields are those of the verdict with the most checks, or of the latest of several. The order of ``verdicts``
     does not matter. Raise ValueError if there is none.
     """
-    ordered = sorted(verdicts, key=lambda one: (-len(one.checks), one.started, one.model_dump_json()))
+    ordered = sorted(verdicts, key=lambda one: (len(one.checks), one.started, one.model_dump_json()), reverse=True)
     if not ordered:
         raise ValueError("no verdicts to merge")
     checks: dict[str, CheckResult] = {}

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +50,22 @@ def test_a_check_is_what_was_found() -> None:
     of = {problem: CheckResult.of("files.owner", problem) for problem in (None, wrong, unread)}
     assert [one.outcome for one in of.values()] == [PASSED, FAILED, NOT_RUN]
     assert of[None].text == ""
-    assert of[wrong].text == "it is root's\nchown it"
+    assert of[wrong].text == of[unread].text == "it is root's\nchown it"
+    for problem in of:
+        assert CheckResult.of("files.owner", problem, seconds=1.5).seconds == 1.5
+    assert {one.id for one in of.values()} == {"files.owner"}
+
+
+def test_the_summary_is_the_first_line_of_the_reason() -> None:
+    for outcome, reason, summary in (
+        (PASSED, "", ""),
+        (FAILED, "", "no reason given"),
+        (NOT_RUN, " \n ", "no reason given"),
+        (PASSED, "\n slow \nbut good\n", "slow"),
+        (FAILED, "a\nb", "a"),
+    ):
+        assert check(outcome=outcome, reason=reason).summary == summary
+    assert check(outcome=FAILED, reason=" a\nb\n", remedy="c").text == "a\nb\nc"
 
 
 def test_what_puts_checks_right_is_told_once_and_of_those_alone_that_failed() -> None:
@@ -164,6 +180,7 @@ def test_results_that_are_none_are_refused(text: str) -> None:
 def test_the_minute_of_a_verdict_and_the_figures_of_a_check_are_texts() -> None:
     assert verdict().minute == "2026-11-21 07:48 UTC"
     assert check(figures={"b": "ü", "a": 1}).measured == '{"a": 1, "b": "ü"}'
+    assert check(figures={"a": Path("/x")}).measured == '{"a": "/x"}'
 
 
 def test_merging_keeps_the_worst_outcome_and_not_run_gives_way() -> None:
@@ -189,6 +206,12 @@ def test_merging_is_the_same_in_every_order_and_keeps_every_check() -> None:
     assert (one.devices, one.how, one.seconds, one.partial) == (("H100",), ("gpu=none",), 10.25, False)
 
 
+def test_of_equally_many_checks_the_latest_verdict_counts() -> None:
+    days = [verdict(started=f"2026-11-{day}T07:48:10+00:00", how=(day,)) for day in ("21", "23", "22")]
+    for order in itertools.permutations(days):
+        assert (merge(order).started, merge(order).how) == (days[1].started, ("23",))
+
+
 def test_no_verdict_is_the_merge_of_none() -> None:
     with pytest.raises(ValueError, match="no verdicts"):
         merge([])
@@ -196,5 +219,7 @@ def test_no_verdict_is_the_merge_of_none() -> None:
 
 def test_a_verdict_says_what_it_is_of_and_what_computed() -> None:
     assert verdict().devices == ("cpu",)
+    gpus = [check(f"smoke.{name}", figures={"gpu": name}) for name in ("b", "a", "b")]
+    assert verdict(check(figures={"MB": 1}), *gpus).devices == ("a", "b")
     assert [verdict(how=(word,)).partial for word in ("only=a.*", "skip=a.*", "gpu=cdi")] == [True, True, False]
     assert [verdict(how=(word,)).derived for word in ("derived", "nodes=2")] == [True, False]
