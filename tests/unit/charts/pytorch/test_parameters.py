@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.charts.helm import defaults, leaves, merged, objects
+from tests.unit.charts.helm import Objects, defaults, leaves, merged, objects
 from tests.unit.jobs.schemas import check_manifest
 from torchbake.errors import JobError
 
@@ -228,6 +228,14 @@ def values_of(parameter: str) -> dict[str, Any]:
     return merged(beside, at(parameter, value))
 
 
+def before(parameter: str) -> Objects:
+    """Return the objects with the parameter's default, which is set only over another value: a rendering takes 12 ms."""
+    _, beside, _ = OTHERS[parameter]
+    if parameter in NEEDS:
+        return objects({})
+    return objects(merged(beside, at(parameter, DEFAULTS[parameter])) if parameter in dict(leaves(beside)) else beside)
+
+
 def holds(whole: Any, expected: Any) -> bool:
     """Return True if the value contains a text, a list, or the entries of a mapping."""
     if isinstance(expected, dict) and isinstance(whole, dict) and _within(whole, expected):
@@ -253,14 +261,13 @@ def test_every_parameter_is_tried() -> None:
 
 def test_another_value_than_the_default_is_found_in_the_output() -> None:
     wrong = []
-    for parameter, (value, beside, expected) in OTHERS.items():
+    for parameter, (value, _, expected) in OTHERS.items():
         assert value != DEFAULTS[parameter], parameter
-        without = {} if parameter in NEEDS else merged(beside, at(parameter, DEFAULTS[parameter]))
-        before, after = [*objects(without).values()], [*objects(values_of(parameter)).values()]
+        without, after = [*before(parameter).values()], [*objects(values_of(parameter)).values()]
         if parameter in MISSING:
-            right = holds(before, MISSING[parameter]) and not holds(after, MISSING[parameter])
+            right = holds(without, MISSING[parameter]) and not holds(after, MISSING[parameter])
         else:
-            right = holds(after, expected) and not holds(before, expected)
+            right = holds(after, expected) and not holds(without, expected)
         if not right:
             wrong.append(parameter)
     assert wrong == []
