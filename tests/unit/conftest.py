@@ -6,9 +6,11 @@ These tests run in seconds, without an engine, a network or other processes: an 
 
 import gc
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -80,6 +82,10 @@ tags:
 
 DEBIAN12 = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
 DEBIAN13 = BaseSpec(name="debian13", image="debian:trixie-slim", suite="trixie", python="3.13")
+
+
+# Two thirds of the system's time of a run on a disk are for files that a test removes again.
+MEMORY, LEAST_ROOM = Path("/dev/shm"), 2**30
 
 
 class NotPureError(Exception):
@@ -170,8 +176,18 @@ def project() -> Project:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The mark of tests/images, whose conftest registers it only for a run about an image."""
+    """Register the mark of tests/images, whose conftest does so only for a run about an image. Use memory for files.
+
+    Tests of other folders build images of gigabytes, so a run with one of them uses the disk.
+    """
     config.addinivalue_line("markers", "check(check): the image check that a test is")
+    paths = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    if all(path.resolve().is_relative_to(Path(__file__).parent) for path in paths) and _has_room(MEMORY):
+        tempfile.tempdir = os.environ.setdefault("TMPDIR", str(MEMORY))
+
+
+def _has_room(folder: Path) -> bool:
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > LEAST_ROOM
 
 
 def pytest_collection_finish() -> None:
