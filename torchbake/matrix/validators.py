@@ -4,6 +4,7 @@ A validator returns the text, in its normal form if it has one, and raises Value
 """
 
 import re
+from functools import cache
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
@@ -50,7 +51,9 @@ def one_line(text: str) -> str:
     return text
 
 
+@cache
 def requirement(text: str) -> str:
+    """Check a requirement of pip once: images of one matrix have most of them in common."""
     one_line(text)
     try:
         parsed = Requirement(text.replace("{torch}", "1").replace("{cuda}", "1"))

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sized
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -168,7 +168,7 @@ def _blocks_of(environment: jinja2.Environment, name: str, below: tuple[str, ...
     loader = environment.loader
     assert loader is not None
     source, file, _ = loader.get_source(environment, name)
-    tree = environment.parse(source, name, file)
+    tree = _parse(source, name, file)
     extends = next((node for node in tree.body if isinstance(node, nodes.Extends)), None)
     extended = extends.template if extends else None
     if name in below:
@@ -192,6 +192,12 @@ def _blocks_of(environment: jinja2.Environment, name: str, below: tuple[str, ...
             )
         _refuse_text(node, f"{file}")
     return own | known_names
+
+
+@lru_cache(maxsize=32)
+def _parse(source: str, name: str, file: str | None) -> nodes.Template:
+    """Parse a template once for all images. All environments have the same syntax."""
+    return _environment(None).parse(source, name, file)
 
 
 def _refuse_text(node: nodes.Node, file: str) -> None:

@@ -36,7 +36,7 @@ Torch==2.10.0 ; sys_platform == 'linux' \\
 """.format(a="a" * 64, b="b" * 64)
 
 names = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,5}){0,2}", fullmatch=True).filter(lambda name: name != "via")
-digests = st.text("0123456789abcdef", min_size=64, max_size=64).map("sha256:{}".format)
+digests = st.binary(min_size=32, max_size=32).map(lambda data: f"sha256:{data.hex()}")
 pins = st.builds(
     Pin,
     name=st.one_of(names, st.sampled_from(["torch", "triton", "nvidia-nccl-cu12", "nvidia-cudnn-cu12"])),
