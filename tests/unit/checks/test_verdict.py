@@ -206,6 +206,10 @@ def test_merging_is_the_same_in_every_order_and_keeps_every_check() -> None:
     assert (one.devices, one.how, one.seconds, one.partial) == (("H100",), ("gpu=none",), 10.25, False)
 
 
+def test_merged_seconds_add_up_to_hundredths() -> None:
+    assert merge([verdict(seconds=0.1), verdict(seconds=0.223)]).seconds == 0.32
+
+
 def test_of_equally_many_checks_the_latest_verdict_counts() -> None:
     days = [verdict(started=f"2026-11-{day}T07:48:10+00:00", how=(day,)) for day in ("21", "23", "22")]
     for order in itertools.permutations(days):

@@ -89,13 +89,23 @@ def test_a_pre_release_holds_its_id_alone(version: str) -> None:
 def test_two_images_that_claim_one_tag_are_both_named() -> None:
     with pytest.raises(MatrixError) as caught:
         tags(image("2.10"), image("2.10.0"), forms=("{minor}",))
-    assert image("2.10").id in caught.value.message
-    assert image("2.10.0").id in caught.value.message
+    ids = f"{image('2.10').id} and {image('2.10.0').id}"
+    assert f"'{{minor}}': two images claim the tag '2.10': {ids}" in caught.value.message
 
 
 def test_a_tag_that_two_forms_give_to_two_images_is_an_error() -> None:
-    with pytest.raises(MatrixError, match="two images claim"):
+    with pytest.raises(MatrixError) as caught:
         tags(image("2.10"), image("2.10.1"), forms=("{torch}", "{minor}"))
+    ids = f"{image('2.10').id} and {image('2.10.1').id}"
+    assert f"'{{minor}}': two images claim the tag '2.10': {ids}" in caught.value.message
+
+
+def test_every_wrong_form_is_reported() -> None:
+    with pytest.raises(MatrixError) as caught:
+        tags(image(), forms=("-a", "latest", "{b}"))
+    assert "tags.rolling.0: '-a'" in caught.value.message
+    assert "tags.rolling.2: '{b}'" in caught.value.message
+    assert "latest" not in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -119,7 +129,33 @@ def test_a_form_that_makes_no_tag_is_refused(form: str, reason: str) -> None:
 
 
 def test_a_cudnn_that_a_form_leaves_out_goes_to_the_higher() -> None:
-    assert holder("latest", image(cudnn="8"), image(cudnn="9")) == image(cudnn="9").id
+    """A major version is a number, and an image without cuDNN is below all others."""
+    for lower, higher in (("8", "9"), ("9", "10"), (None, "1"), (None, "9")):
+        specs = [image(cudnn=lower), image(cudnn=higher)]
+        for order in (specs, specs[::-1]):
+            latest = [name for name, names in tags(*order, forms=("latest",)).items() if "latest" in names]
+            assert latest == [specs[1].id], (lower, higher)
+
+
+def test_each_part_has_its_value() -> None:
+    spec = image("2.10.1", "cuda12.8")
+    for form, tag in (
+        ("{torch}", "2.10.1"),
+        ("{minor}", "2.10"),
+        ("{accelerator}", "cuda12.8-cudnn9"),
+        ("{cuda}", "cuda12.8"),
+        ("{family}", "cuda12"),
+        ("{flavor}", "runtime"),
+        ("{base}", "debian12"),
+        ("a_b.C-{torch}", "a_b.C-2.10.1"),
+    ):
+        assert tags(spec, forms=(form,))[spec.id] == (spec.id, tag)
+    assert tags(image("2.10.1", "cpu"), forms=("{accelerator}",))[image("2.10.1", "cpu").id][1] == "cpu"
+
+
+def test_a_tag_that_two_forms_make_is_there_once() -> None:
+    assert tags(image("2.10"), forms=("{torch}", "{minor}"))[image("2.10").id] == (image("2.10").id, "2.10")
+    assert tags(image(), forms=(image().id,))[image().id] == (image().id,)
 
 
 @pytest.mark.parametrize(

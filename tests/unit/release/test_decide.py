@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.version import Version
 
 from torchbake.errors import UsageError
-from torchbake.oci.labels import LABEL
+from torchbake.oci.labels import LABEL, VERSION_LABEL
 from torchbake.oci.reference import parse_reference, parse_registry
 from torchbake.oci.tag_names import ImmutableTag
-from torchbake.release.decide import Standing, TagHolder, as_json, decide, moves_to, rank_of
+from torchbake.release.decide import Standing, TagHolder, as_json, decide, moves_to, rank_of, without_moves
 
 OURS = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
 
@@ -139,6 +140,38 @@ def test_a_tag_stays_if_an_image_has_no_rank(theirs: dict[str, str], ours: dict[
     )
     assert moves == ()
     assert held_back == {"latest": "it holds an image that is not ours (123)"}
+
+
+def test_an_image_has_the_rank_of_its_versions() -> None:
+    init = {f"{LABEL}.id": "volume-permissions", VERSION_LABEL: "1.10.0"}
+    assert rank_of(init) == (Version("1.10.0"),)
+    assert rank_of({**init, VERSION_LABEL: "x"}) is rank_of({f"{LABEL}.id": "x"}) is None
+    assert rank_of({VERSION_LABEL: "1.10.0"}) is None
+    whole = labels(torch="2.14.1+cu126", cuda="12.6.77", cudnn="9.10.2")
+    assert rank_of(whole) == (Version("2.14.1"), Version("12.6"), Version("9"))
+    for part in ("cuda", "cudnn"):
+        whole.pop(f"{LABEL}.{part}")
+    assert rank_of(whole) == (Version("2.14.1"), Version("0.0"), Version("0"))
+
+
+def test_moves_that_are_left_to_a_promotion_are_not_due() -> None:
+    for standing, recorded, action in (
+        (EMPTY, False, "release"),
+        (replace(RELEASED, rolling=EMPTY.rolling), True, "nothing"),
+        (replace(RELEASED, rolling=EMPTY.rolling, recorded=False), False, "finish"),
+    ):
+        decision = decide(OURS, "new", labels(), standing)
+        later = without_moves(decision, recorded=recorded)
+        assert (later.action, later.left, later.due) == (action, True, ())
+        assert later.held_back == dict.fromkeys((OURS, "cuda12"), "left to `promote --finish`")
+        assert as_json(later)["moves"] == []
+        assert replace(later, action=decision.action, left=False, held_back=decision.held_back) == decision
+
+
+def test_no_revision_is_ever_set_again() -> None:
+    for newest, last, number in ((None, -1, 0), (None, 4, 5), (R0, -1, 1), (R0, 4, 5)):
+        standing = replace(RELEASED, newest_tag=newest, last_revision=last)
+        assert standing.next_tag("x") == ImmutableTag(name="x", revision=number)
 
 
 def test_a_decision_is_shown_as_json() -> None:

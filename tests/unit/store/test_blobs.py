@@ -75,6 +75,12 @@ def test_who_waited_for_a_lock_takes_the_new_file(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_lock_makes_its_folders(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(tmp_path / "a/b/lock", fcntl.LOCK_EX):
+            assert (tmp_path / "a/b/lock").is_file()
+
+
 def run(action: str, folder: Path) -> str:
     words = (sys.executable, "-m", "tests.unit.store.writers", action, str(folder))
     process = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False)

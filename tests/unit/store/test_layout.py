@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from tests.unit.layouts import archive, blobs_of, file, put, sha256
 from torchbake.errors import BuildError
+from torchbake.oci.labels import ID
+from torchbake.oci.manifest import MANIFEST, Blob
 from torchbake.store.layout import Layout
 
 SHARED, OWN, OTHER = (archive(file(name, name.encode() * 999)) for name in ("shared", "own", "other"))
@@ -158,8 +160,12 @@ def test_an_archive_is_a_layout_of_one_image(layout: Layout) -> None:
     (for_classic,) = json.loads(files.pop("manifest.json"))
     *layers, config = (f"blobs/sha256/{path.name}" for path in blobs_of(layout, digest))
     assert (for_classic["Config"], for_classic["Layers"]) == (config, layers)
-    (entry,) = json.loads(files.pop("index.json"))["manifests"]
-    assert (entry["digest"], entry["size"]) == (digest, layout.path(digest).stat().st_size)
+    assert for_classic["RepoTags"] is None
+    index = json.loads(files.pop("index.json"))
+    assert index["schemaVersion"] == 2
+    (entry,) = index["manifests"]
+    size = layout.path(digest).stat().st_size
+    assert entry == {"mediaType": MANIFEST, "digest": digest, "size": size}
     assert {name: sha256(data) for name, data in files.items()} == {
         f"blobs/sha256/{name.removeprefix('sha256:')}": name for name in all_of(layout, digest)
     }
@@ -226,6 +232,54 @@ def test_two_runs_have_folders_of_their_own_which_go_with_them(layout: Layout) -
     assert not mine.exists()
     assert not theirs.exists()
     assert layout.find(digest)
+
+
+def test_entries_are_the_listed_images_by_their_ids(layout: Layout, tmp_path: Path) -> None:
+    """An image whose manifest or config is damaged is an entry too, so that it can be removed."""
+    digests = {}
+    for name in ("b", "a", ""):
+        config = {"config": {"Labels": {ID: name} if name else {}}}
+        digests[name] = put(Layout(folder=tmp_path / "export"), SHARED, name.encode(), config=config)
+        layout.take(tmp_path / "export", digests[name])
+    entries = layout.entries()
+    assert [(entry.name, entry.key) for entry in entries] == [(name, digests[name]) for name in ("", "a", "b")]
+    for entry in entries:
+        assert {blob.digest for blob in entry.blobs} == all_of(layout, entry.key)
+        assert entry.size == sum(layout.path(digest).stat().st_size for digest in all_of(layout, entry.key))
+    config = blobs_of(layout, digests["a"])[-1]
+    config.chmod(0o644)
+    config.write_bytes(blobs_of(layout, digests["b"])[-1].read_bytes())
+    layout.path(digests["b"]).unlink()
+    assert {entry.key: entry.name for entry in layout.entries()} == dict.fromkeys(digests.values(), "")
+    (lost,) = (entry for entry in layout.entries() if entry.key == digests["b"])
+    assert (lost.blobs, lost.size) == ((Blob(digest=digests["b"], size=0),), 0)
+    layout.drop_incomplete()
+    assert listed(layout) == [digests[""]]
+
+
+def test_configs_and_layers_are_of_all_sound_images(layout: Layout, tmp_path: Path) -> None:
+    own, other = (exported(layout, tmp_path, SHARED, layer) for layer in (OWN, OTHER))
+    configs = {image: f"sha256:{blobs_of(layout, image)[-1].name}" for image in (own, other)}
+    assert layout.configs() == frozenset(configs.values())
+    assert layout.layers().keys() == {sha256(layer) for layer in (SHARED, OWN, OTHER)}
+    blobs_of(layout, other)[0].unlink()
+    assert layout.configs() == frozenset()
+    assert exported(layout, tmp_path, SHARED, OWN) == own
+    blobs_of(layout, other)[1].unlink()
+    assert layout.configs() == {configs[own]}
+    assert layout.layers().keys() == {sha256(layer) for layer in (SHARED, OWN)}
+
+
+def test_parts_of_an_image_may_come_one_by_one(layout: Layout, tmp_path: Path) -> None:
+    digest = put(Layout(folder=tmp_path / "other"), SHARED)
+    manifest = Layout(folder=tmp_path / "other").get(digest)
+    layer, config = blobs_of(Layout(folder=tmp_path / "other"), digest)
+    layout.blobs.mkdir(parents=True)
+    layout.add(layer, manifest.layers[0])
+    assert not layer.exists()
+    assert layout.find(digest) is None
+    layout.write(manifest, config.read_bytes())
+    assert layout.get(digest) == manifest
 
 
 # --- what stays
