@@ -32,8 +32,10 @@ from torchbake.matrix.yaml_source import parse_document
 
 # jsonschema imports it for the format `iri`, which no schema here has. Its grammar takes four seconds to compile.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
 # PyYAML's own loader is in Python, and takes ten times as long as libyaml for the same values.
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[assignment,misc]
+
 # Helm's library is in Go. With less frequent garbage collection it needs a quarter less time.
 os.environ.setdefault("GOGC", "400")
 # No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere.

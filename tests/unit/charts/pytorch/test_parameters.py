@@ -229,7 +229,7 @@ def values_of(parameter: str) -> dict[str, Any]:
 
 
 def before(parameter: str) -> Objects:
-    """Return the objects with the parameter's default, which is set only over another value: a rendering takes 12 ms."""
+    """Return the objects with the parameter's default, which is set only over another value: to render takes 12 ms."""
     _, beside, _ = OTHERS[parameter]
     if parameter in NEEDS:
         return objects({})
@@ -246,13 +246,13 @@ def holds(whole: Any, expected: Any) -> bool:
     return any(holds(part, expected) for part in parts) or (isinstance(whole, dict) and expected in [*whole])
 
 
-def _within(whole: Mapping[str, Any], expected_values: Mapping[str, Any]) -> bool:
+def _within(whole: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
     """Return True if the mapping has all entries, and inner mappings all of theirs."""
 
     def same(found: Any, value: Any) -> bool:
         return found == value or (isinstance(value, dict) and isinstance(found, dict) and _within(found, value))
 
-    return all(key in whole and same(whole[key], value) for key, value in expected_values.items())
+    return all(key in whole and same(whole[key], value) for key, value in part.items())
 
 
 def test_every_parameter_is_tried() -> None:
