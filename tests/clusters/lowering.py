@@ -28,12 +28,12 @@ def _lowered(each: dict[str, Any]) -> Iterable[dict[str, Any]]:
     spec = each["spec"]
     if lost := spec.keys() - _USED - _SAID_OTHERWISE - _DROPPED:
         raise ValueError(f"Kubernetes 1.20 cannot be told this of a Job: {', '.join(sorted(lost))}")
-    kept_items = {key: value for key, value in spec.items() if key in _USED}
+    pod_spec = {key: value for key, value in spec.items() if key in _USED}
     if spec.get("completionMode") != "Indexed":
-        return [{**each, "spec": kept_items}]
+        return [{**each, "spec": pod_spec}]
     if spec["parallelism"] != spec["completions"]:
         raise ValueError("only pods that all run at one time")
-    return [_of_index(each, kept_items, index) for index in range(spec["completions"])]
+    return [_of_index(each, pod_spec, index) for index in range(spec["completions"])]
 
 
 def _of_index(job: dict[str, Any], spec: dict[str, Any], index: int) -> dict[str, Any]:

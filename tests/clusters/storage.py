@@ -30,9 +30,9 @@ def volume(space: Space, claim: str | None, *, owner: int, kind: str = "hostPath
     }  # fmt: skip
     items = [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}]
     if claim:
-        expected_values = shared | {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+        claim_spec = shared | {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
         items += [
-            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": expected_values}
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": claim_spec}
         ]
     for each in items:
         space.kubectl("apply", "--filename=-", stdin=json.dumps(each))

@@ -93,7 +93,7 @@ def test_a_service_is_installed_and_changed_and_leaves_nothing(nodes: int, space
 
 
 @each_helm
-def test_a_job_ends_with_the_scripts_code_and_an_upgrade_runs_it_again(
+def test_a_job_exits_with_the_scripts_code_and_upgrades_rerun_it(
     version: int, space: Space, built: dict[str, str]
 ) -> None:
     """Of the default kind, an upgrade runs the changed job and deletes the previous one."""
@@ -166,9 +166,7 @@ def test_a_claim_whose_volume_is_roots(enabled: bool, code: int, space: Space, b
         assert (folder / "saved").exists() == enabled
 
 
-def test_a_pod_of_a_service_that_is_killed_comes_again_and_its_group_with_it(
-    space: Space, built: dict[str, str]
-) -> None:
+def test_a_killed_pod_of_a_service_restarts_with_its_group(space: Space, built: dict[str, str]) -> None:
     Release(space=space).install(service(built[CPU], 3, "blue"))
     until(lambda: space.ready() == [True] * 3, 120)
     before = [pod["metadata"]["uid"] for pod in space.pods()]

@@ -23,8 +23,8 @@ each_target = pytest.mark.parametrize("target", ["kubernetes", TO_THE_LETTER, "h
 
 def applied(target: str, space: Space, folder: Path, image: str, command: tuple[str, ...]) -> Ended:
     """From `kubectl apply` to the end of the last pod. Every pod has the exit code of the job."""
-    expected_values = {"cpu": "500m", "memory": "2Gi"}  # the node may have two cores in all
-    text = manifest(target, folder, image, command, resources=expected_values, **no_restarts(target))
+    resources = {"cpu": "500m", "memory": "2Gi"}  # the node may have two cores in all
+    text = manifest(target, folder, image, command, resources=resources, **no_restarts(target))
     if target == "helm":
         text = yaml.safe_dump_all(objects(helm_python.values_from_yaml(text), space.name).values())
     began = submit(space, text if target == TO_THE_LETTER else lowered(text))

@@ -90,7 +90,7 @@ def test_killed_builds_and_engines_leave_no_wrong_image(rounds: Rounds, good: Go
     assert [rounds.round(kill, good).problems for kill in kills] == [()] * len(kills)
 
 
-def test_a_build_with_nothing_to_do_removes_what_a_killed_one_left(rounds: Rounds, good: Good) -> None:
+def test_a_build_without_work_removes_leftovers_of_a_killed_one(rounds: Rounds, good: Good) -> None:
     assert [*rounds.after_build(good, "before")] == []
     words = [sys.executable, "-c", _KILLED, str(rounds.project.stores[1]), good.digest]
     env = {**os.environ, **rounds.engine.variables, "PYTHONPATH": str(ROOT)}

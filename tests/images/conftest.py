@@ -217,8 +217,8 @@ def facts(
 ) -> Iterator[Facts]:
     """Start to gather all facts that the collected checks use."""
     gathered = Facts(subject, client, containers, request.config.option.layers_cache)
-    expected_values = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    gathered.start(name for name in GATHERERS if name in expected_values)
+    fixtures = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    gathered.start(name for name in GATHERERS if name in fixtures)
     yield gathered
     with suppress(KeyboardInterrupt):
         gathered.close()

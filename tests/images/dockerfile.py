@@ -48,28 +48,28 @@ def promise_of(dockerfile: str) -> Promise:
     return promise
 
 
-def _pairs(text: str, known_names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _pairs(text: str, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     key, equals, _ = text.partition("=")
     if not equals or re.search(r"\s", key):  # the older form: one name, and the rest of the line
         key, _, rest = text.partition(" ")
-        yield key, _filled(rest.strip(), known_names)
+        yield key, _filled(rest.strip(), variables)
         return
     for word in re.findall(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\s'"\\])+""", text):
         key, _, rest = word.partition("=")
-        yield key, _filled(rest, known_names)
+        yield key, _filled(rest, variables)
 
 
 _PIECES = re.compile(r"""'(?P<plain>[^']*)'|"(?P<quoted>(?:\\.|[^"\\])*)"|(?P<open>(?:\\.|[^'"\\])+)""")
 _MEANING = re.compile(r"\\(?P<any>.)|\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
 
 
-def _filled(word: str, known_names: Mapping[str, str]) -> str:
+def _filled(word: str, variables: Mapping[str, str]) -> str:
     """A word as BuildKit reads it: https://docs.docker.com/reference/dockerfile/#environment-replacement"""
 
     def suggestion(match: re.Match[str], *, quoted: bool) -> str:
         if match["any"]:
             return match["any"] if not quoted or match["any"] in '"$\\' else match[0]
-        return known_names.get(match["braced"] or match["bare"], match[0])
+        return variables.get(match["braced"] or match["bare"], match[0])
 
     text = ""
     for piece in _PIECES.finditer(word):

@@ -210,12 +210,12 @@ def _place(folder: Path, diff_id: str) -> Path:
 
 def _recall(folder: Path, diff_id: str) -> Layer | None:
     try:
-        kept_value = json.loads(_place(folder, diff_id).read_bytes())
+        record = json.loads(_place(folder, diff_id).read_bytes())
         return Layer(
-            diff_id=kept_value["diff_id"],
-            blobs=tuple(kept_value["blobs"]),
-            entries=entries_of(kept_value["entries"]),
-            findings=tuple((name, path) for name, path in kept_value["findings"]),
+            diff_id=record["diff_id"],
+            blobs=tuple(record["blobs"]),
+            entries=entries_of(record["entries"]),
+            findings=tuple((name, path) for name, path in record["findings"]),
         )
     except (OSError, ValueError, LookupError, TypeError):  # none, or half of one: it is read again
         return None
@@ -224,12 +224,12 @@ def _recall(folder: Path, diff_id: str) -> Layer | None:
 def _remember(folder: Path, layer: Layer) -> None:
     place = _place(folder, layer.diff_id)
     place.parent.mkdir(parents=True, exist_ok=True)
-    kept_items = {
+    record = {
         "diff_id": layer.diff_id,
         "blobs": layer.blobs,
         "findings": layer.findings,
         "entries": [[getattr(entry, name) for name in Entry.__slots__] for entry in layer.entries],
     }
     with tempfile.NamedTemporaryFile("w", dir=place.parent, suffix=".part", delete=False) as file:
-        json.dump(kept_items, file)
+        json.dump(record, file)
     Path(file.name).replace(place)

@@ -65,12 +65,12 @@ def _root(layer: LayerName, spec: ImageSpec) -> str:
 
 def altered(originals: Originals, tree: Tree) -> Iterator[str]:
     """Find the files that differ from the wheels. A file may be missing, but not all files of a wheel."""
-    known_names: dict[str, set[str]] = {}  # two wheels may have a file at the same path
+    hashes_by_path: dict[str, set[str]] = {}  # two wheels may have a file at the same path
     for files in originals.values():
         for path, hashed in files.items():
-            known_names.setdefault(path, set()).add(hashed)
+            hashes_by_path.setdefault(path, set()).add(hashed)
     there = {entry.path: entry.sha256 for entry in tree.entries}
-    yield from (path for path, hashes in known_names.items() if there.get(path, next(iter(hashes))) not in hashes)
+    yield from (path for path, hashes in hashes_by_path.items() if there.get(path, next(iter(hashes))) not in hashes)
     yield from (f"{wheel}, of which no file is there" for wheel, files in originals.items() if not files.keys() & there)
 
 

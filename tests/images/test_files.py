@@ -157,9 +157,10 @@ def there(path: str, paths: set[str]) -> bool:
 
 def leaked(layers: list[Layer], merged: Tree, name: str) -> str:
     """List a check's findings in the layers, and whether each is still visible; empty without findings."""
-    seen_names = {entry.path for entry in merged.entries}
+    merged_paths = {entry.path for entry in merged.entries}
     matches = [
-        f"{path} in layer {number} of {len(layers)}" + ("" if path in seen_names else ", which a later one only hides")
+        f"{path} in layer {number} of {len(layers)}"
+        + ("" if path in merged_paths else ", which a later one only hides")
         for number, layer in enumerate(layers, start=1)
         for rule, path in layer.findings
         if rule == name

@@ -24,8 +24,8 @@ INITS = {"tini", "tini-static", "docker-init", "dumb-init", "catatonit", "s6-svs
 def test_init(processes: list[dict[str, Any]]) -> None:
     first = next(one for one in processes if one["pid"] == 1)
     name = first["program"].rsplit("/", 1)[-1]
-    known_value = first["machine_code"] and name in INITS  # a script under an init's name is none
-    assert known_value, f"PID 1 is {some(first['words']) or first['program']}"
+    is_init = first["machine_code"] and name in INITS  # a script under an init's name is none
+    assert is_init, f"PID 1 is {some(first['words']) or first['program']}"
     commands = [one for one in processes if one["parent"] == 1 and one["words"] == [*STAYING]]
     assert commands, "the command is not PID 1's child"
 

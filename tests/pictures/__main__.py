@@ -49,8 +49,8 @@ def _nox() -> list[str]:
 
 def _environment() -> dict[str, str]:
     """A colour terminal's."""
-    kept_items = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
-    return kept_items | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
+    variables = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
+    return variables | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
 
 
 if __name__ == "__main__":

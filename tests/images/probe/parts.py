@@ -72,12 +72,12 @@ def nvidia() -> Iterator[str]:
     yield from unloadable(of_nvidia("libcupti.so.*"), least=1)
     shmem = of_nvidia("nvshmem_*.so.*")
     for path in shmem:
-        known_names = (
+        transports = (
             "bootstrap_uid",
             "transport_ibrc",
             *(("transport_ib", "transport_gpunetio") if there(RDMA) else ()),
         )
-        if any(f"nvshmem_{name}" in path for name in known_names):
+        if any(f"nvshmem_{name}" in path for name in transports):
             yield from unloadable([path])
     if shutil.which("g++"):
         yield from toolkit()
