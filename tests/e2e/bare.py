@@ -45,9 +45,9 @@ class Bare:
         subprocess.run([self.venv / "bin/pip", "install", "--quiet", "nox"], env=self.env(), check=True)
 
     def env(self, *, uv: bool = False) -> dict[str, str]:
-        kept_items = {name: os.environ[name] for name in _KEEP if name in os.environ}
+        variables = {name: os.environ[name] for name in _KEEP if name in os.environ}
         path = os.pathsep.join((f"{self.venv}/bin", os.environ["PATH"] if uv else path_without_uv()))
-        return {**kept_items, "PATH": path, "HOME": str(self.home), "PIP_CACHE_DIR": _PIP_CACHE, "LANG": "C.UTF-8"}
+        return {**variables, "PATH": path, "HOME": str(self.home), "PIP_CACHE_DIR": _PIP_CACHE, "LANG": "C.UTF-8"}
 
     def nox(
         self, *words: str, tree: Path | None = None, folder: Path | None = None, env: Mapping[str, str] | None = None

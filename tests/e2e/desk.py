@@ -28,10 +28,10 @@ class Desk:
         shutil.copy(self.boxes.key.with_suffix(".pub"), self.boxes.folder / "files/pub_key")
 
     def env(self) -> dict[str, str]:
-        kept_value = "-o ControlMaster=auto -o ControlPersist=30s"
+        reuse = "-o ControlMaster=auto -o ControlPersist=30s"
         return {
             **self.boxes.env(),
-            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept_value}",
+            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {reuse}",
             "ANSIBLE_PIPELINING": "1",
         }
 

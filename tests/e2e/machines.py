@@ -97,14 +97,14 @@ def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> EndSt
     good, steps, ran = True, dict[str, Any](), list[str]()
     output, page = machine.home / "output", machine.home / "page"
     for step in job.steps:
-        known_names = {**contexts, "steps": steps}
-        if not step.run or not ((good or "cancelled()" in step.condition) and holds(step.condition, known_names)):
+        scope = {**contexts, "steps": steps}
+        if not step.run or not ((good or "cancelled()" in step.condition) and holds(step.condition, scope)):
             steps[step.name] = {"outputs": defaultdict(str), "outcome": "skipped"}
             continue
         output.write_text("")
-        env = {name: fill(str(value), known_names) for name, value in {**job.env, **step.env}.items()}
+        env = {name: fill(str(value), scope) for name, value in {**job.env, **step.env}.items()}
         env |= {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(page), "GITHUB_ACTIONS": "true"}
-        code = machine.shell(fill(step.run, known_names), env, ("--noprofile", "--norc", "-eo", "pipefail"))
+        code = machine.shell(fill(step.run, scope), env, ("--noprofile", "--norc", "-eo", "pipefail"))
         good = good and code == 0
         pairs = dict(line.split("=", 1) for line in output.read_text().splitlines())
         steps[step.name] = {"outputs": pairs, "outcome": "failure" if code else "success"}
@@ -115,8 +115,8 @@ def run_github(job: Job, contexts: Mapping[str, Any], machine: Machine) -> EndSt
 
 def run_gitlab(task: Task, variables: Mapping[str, str], arguments: Mapping[str, str], machine: Machine) -> bool:
     """Run a job and return True if it succeeded. ``variables`` come from the CI file, ``arguments`` from GitLab."""
-    known_names = {**variables, **task.raw.get("variables", {})}
-    own = {name: string.Template(str(value)).safe_substitute(arguments) for name, value in known_names.items()}
+    variables_of_task = {**variables, **task.raw.get("variables", {})}
+    own = {name: string.Template(str(value)).safe_substitute(arguments) for name, value in variables_of_task.items()}
     env = {name: value for name, value in own.items() if not name.startswith("DOCKER_")} | dict(arguments)
     options = ("-eo", "pipefail")
     lines = [line for line in (*task.before, *task.script) if not line.startswith("apt-get ")]

@@ -60,11 +60,11 @@ class Plays:
         folder, path = self.boxes.folder, f"{BIN}{os.pathsep}{os.environ['PATH']}"
         (folder / "ansible.cfg").touch()  # none of this machine's
         own = {"ANSIBLE_COLLECTIONS_PATH": self.collections, "ANSIBLE_CONFIG": folder / "ansible.cfg", "PATH": path}
-        kept_value = "-o ControlMaster=auto -o ControlPersist=30s"
+        reuse = "-o ControlMaster=auto -o ControlPersist=30s"
         return {
             **self.boxes.env(),
             **{name: str(value) for name, value in own.items()},
-            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept_value}",
+            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {reuse}",
             "ANSIBLE_PIPELINING": "1",
             "ANSIBLE_FORKS": "12",
         }

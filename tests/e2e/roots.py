@@ -53,8 +53,8 @@ def _from_debian(suite: str, archive: Path, older: str) -> tuple[str | Path, ...
     """Return arguments for mmdebstrap; without an older suite, mmdebstrap finds the sources itself."""
     if not older:
         return suite, archive
-    known_value = debian(read_apt_config())
-    return suite, archive, *known_value.one_line(suite), *known_value.one_line(older)
+    archives = debian(read_apt_config())
+    return suite, archive, *archives.one_line(suite), *archives.one_line(older)
 
 
 def _from_ubuntu(suite: str, archive: Path) -> tuple[str | Path, ...]:

@@ -44,7 +44,7 @@ def advice(process: Completed) -> str:
 
 def told_in_troubleshooting(words: str) -> str:
     """Return the remedy from the row of docs/troubleshooting.md that shows these words."""
-    (todo,) = [todo for seen_value, _, todo in ROWS if words in seen_value]
+    (todo,) = [todo for symptom, _, todo in ROWS if words in symptom]
     return str(todo)
 
 
@@ -74,7 +74,7 @@ def test_each_way_out_is_one(cure: tuple[str, ...], devel: str, tmp_path: Path) 
     assert (process.returncode, process.stdout) == (0, "8.0\n"), process.stderr
 
 
-def test_an_image_without_a_compiler_names_the_flavor_that_has_one(runtime: str, tmp_path: Path) -> None:
+def test_an_image_without_a_compiler_names_the_flavor_with_one(runtime: str, tmp_path: Path) -> None:
     process = run(tmp_path, runtime, COMPILES)
     assert process.returncode == 1
     assert "No working C++ compiler found" in process.stderr
@@ -82,9 +82,7 @@ def test_an_image_without_a_compiler_names_the_flavor_that_has_one(runtime: str,
     assert "devel" in told_in_troubleshooting("no C++ compiler")
 
 
-def test_where_a_gpu_came_without_the_driver_s_programs_they_are_named_before_the_start(
-    runtime: str, tmp_path: Path
-) -> None:
+def test_missing_driver_programs_are_named_before_the_start(runtime: str, tmp_path: Path) -> None:
     """Pass only the device file, as `--device /dev/nvidia0` does; a variable declares the CPU image as one for CUDA."""
     arguments = ("--device", "/dev/null:/dev/nvidia0", "--env", "NVIDIA_REQUIRE_CUDA=cuda>=12.0")
     process = run(tmp_path, runtime, "print('ran')\n", *arguments)

@@ -76,7 +76,7 @@ def _apt_sources(layout: Path) -> list[str]:
     return [Path(name).name for name in listed.splitlines() if "/apt/sources.list" in name and not name.endswith("/")]
 
 
-def test_without_mmdebstrap_and_registry_the_error_names_both_ways(project: Project, tmp_path: Path) -> None:
+def test_without_mmdebstrap_and_registry_the_error_names_both(project: Project, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     path = project(ROWS)

@@ -96,7 +96,7 @@ def test_a_model_is_measured(execute: Exec) -> None:
     assert result["host"]["threads"] == 1
 
 
-def test_its_times_are_those_of_torchs_own_timer_and_its_samples_those_that_were_written(execute: Exec) -> None:
+def test_times_match_torchs_timer_and_samples_the_written_ones(execute: Exec) -> None:
     state = execute("python", "/jobs/bench_beside.py", "/tmp")
     assert state.code == 0, state.err
     medians = json.loads(state.out)

@@ -47,7 +47,7 @@ def zoo(built: Built, run: Callable[..., str]) -> Callable[..., ReadOutput]:
     return ask
 
 
-def test_every_model_has_the_published_parameters_and_refuses_smaller_samples(zoo: Callable[..., ReadOutput]) -> None:
+def test_models_have_published_parameters_and_a_least_size(zoo: Callable[..., ReadOutput]) -> None:
     lines = zoo("count")
     assert {name: line["parameters"] for name, line in lines.items()} == {
         name: load(name).parameters for name in names()
@@ -62,11 +62,11 @@ def test_every_model_has_the_published_parameters_and_refuses_smaller_samples(zo
 
 
 def test_torchvision_has_the_same_parameters(zoo: Callable[..., ReadOutput]) -> None:
-    known_names = {name: line for name, line in zoo("count", row=CUDA).items() if line["vision"]}
-    if not known_names:
+    models = {name: line for name, line in zoo("count", row=CUDA).items() if line["vision"]}
+    if not models:
         pytest.skip(f"no torchvision in {CUDA}")
-    assert len(known_names) == 17
-    assert [name for name, line in known_names.items() if line["shapes"] != line["vision"]] == []
+    assert len(models) == 17
+    assert [name for name, line in models.items() if line["shapes"] != line["vision"]] == []
 
 
 def test_the_documented_class_of_a_user_is_a_model(built: Built, run: Callable[..., str]) -> None:

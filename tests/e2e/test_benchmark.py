@@ -71,7 +71,7 @@ def benchmark(folder: Path, *words: str) -> Completed:
     return torchbake("benchmark", *words_of(folder, *words))
 
 
-def test_a_dry_run_prints_every_command_of_the_example_and_runs_none() -> None:
+def test_a_dry_run_prints_the_examples_commands_and_runs_none() -> None:
     process = torchbake("benchmark", "examples/benchmark/plan.yaml", "--dry-run")
     assert process.returncode == 0, process.stderr
     commands = [line for line in process.stdout.splitlines() if line.startswith("docker run --rm ")]
@@ -226,7 +226,7 @@ def own_matrix(tmp_path: Path, bases: Path) -> Path:
 
 
 @pytest.mark.long
-def test_an_image_that_is_slower_than_its_release_is_not_released(own_matrix: Path, tmp_path: Path) -> None:
+def test_an_image_slower_than_its_release_is_not_released(own_matrix: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples/benchmark", tmp_path / "plans")
     (tmp_path / "plans/often.py").write_text(OFTEN)
     plan = tmp_path / "plans/gate.yaml"

@@ -46,10 +46,8 @@ def bases(built: dict[str, dict[str, Any]], devel: dict[str, Any]) -> dict[str, 
 @pytest.fixture(scope="module")
 def reports(request: pytest.FixtureRequest, bases: dict[str, Base]) -> Iterator[dict[str, Broke]]:
     """The reports of the broken images for the selected tests; print a table of all at the end."""
-    expected_values = [name for name in BROKEN if any(_is_about(item, name) for item in request.session.items)]
-    groups = (
-        [(name,) for name in expected_values] if request.config.getoption("--apart") else groups_of(expected_values)
-    )
+    cases = [name for name in BROKEN if any(_is_about(item, name) for item in request.session.items)]
+    groups = [(name,) for name in cases] if request.config.getoption("--apart") else groups_of(cases)
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         futures = {group: pool.submit(break_and_judge, group, bases[BROKEN[group[0]].base]) for group in groups}
         broke = {name: Broke(group=group, future=future) for group, future in futures.items() for name in group}

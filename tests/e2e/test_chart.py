@@ -263,7 +263,7 @@ def test_push_signs_nothing_that_another_put_there(charts: Charts) -> None:
     assert charts.registry.digest("4.0.1") is None
 
 
-def test_a_tag_that_was_set_to_another_chart_is_set_back_by_push_once_it_is_removed(charts: Charts) -> None:
+def test_push_restores_a_chart_tag_only_after_its_removal(charts: Charts) -> None:
     """As docs/chart.md has it: the same chart is the same digest, whose signature is there still."""
     before = charts.push_signed("5.0.0")
     _planted(charts, "5.0.0")

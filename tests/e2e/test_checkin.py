@@ -65,7 +65,7 @@ def find(monkeypatch: pytest.MonkeyPatch, port: int, listener: socket.socket) ->
     return wire, wires[0]
 
 
-def test_an_address_that_answers_as_something_else_hides_no_other(
+def test_a_foreign_server_at_an_address_hides_no_other_node(
     monkeypatch: pytest.MonkeyPatch, port: int, listen: Listen
 ) -> None:
     other = listen(OTHER)
@@ -81,7 +81,7 @@ def test_an_address_that_answers_as_something_else_hides_no_other(
         wire.close()
 
 
-def test_an_address_that_answers_nothing_costs_no_more_than_a_moment(
+def test_an_address_without_an_answer_costs_little_time(
     monkeypatch: pytest.MonkeyPatch, port: int, listen: Listen
 ) -> None:
     listen(OTHER)

@@ -102,15 +102,15 @@ class GitHub:
 
         Return the job's result for `needs`, and the machine.
         """
-        called, known_names = self.call(caller) if caller else (self.called, self.contexts)
+        called, scope = self.call(caller) if caller else (self.called, self.contexts)
         job = github_jobs(WORKFLOWS / called)[name]
-        known_names = {**known_names, "runner": {"environment": "self-hosted"}, **contexts}
+        scope = {**scope, "runner": {"environment": "self-hosted"}, **contexts}
         machine = self.machines.new()
-        assert holds(str(job.raw.get("if", "")), known_names)
-        end = run_github(job, known_names, machine)
+        assert holds(str(job.raw.get("if", "")), scope)
+        end = run_github(job, scope, machine)
         assert end.good, machine.output
-        known_names["steps"] = end.steps
-        outputs = {key: fill(value, known_names) for key, value in job.raw.get("outputs", {}).items()}
+        scope["steps"] = end.steps
+        outputs = {key: fill(value, scope) for key, value in job.raw.get("outputs", {}).items()}
         return {"outputs": outputs, "result": "success"}, machine
 
     def plan(self) -> tuple[dict[str, Any], list[Mapping[str, str]]]:
@@ -123,7 +123,7 @@ class GitHub:
         return not holds(str(job.raw.get("if", "")), {**self.contexts, "needs": needs})
 
 
-def test_github_releases_what_it_tested_and_then_has_nothing_to_do(machines: Machines, running: Running) -> None:
+def test_github_releases_the_tested_image_then_has_nothing_to_do(machines: Machines, running: Running) -> None:
     github = GitHub(machines, running)
     assert github.called == "release-images.yml"
     needs, images = github.plan()
@@ -157,7 +157,7 @@ def test_github_releases_what_it_tested_and_then_has_nothing_to_do(machines: Mac
     assert tags(running, "github", "charts/pytorch") == charts
 
 
-def test_github_builds_what_a_pull_request_changes_and_releases_nothing(machines: Machines, running: Running) -> None:
+def test_github_builds_changes_of_a_pull_request_without_release(machines: Machines, running: Running) -> None:
     github = GitHub(machines, running, "pull_request")
     assert github.called == "check-images.yml"
     assert github.contexts["secrets"] == {}
@@ -228,9 +228,7 @@ def test_gitlab_builds_what_a_merge_request_changes(machines: Machines) -> None:
         ("--matrix=/dev/null cpu", None),
     ],
 )
-def test_the_images_that_somebody_types_for_a_run_are_words_and_nothing_else(
-    machines: Machines, typed: str, choices: list[str] | None
-) -> None:
+def test_image_names_typed_for_a_run_are_only_words(machines: Machines, typed: str, choices: list[str] | None) -> None:
     plan, machine = github_jobs(WORKFLOWS / "check-images.yml")["plan"], machines.new()
     (machine.checkout / "volume-file").touch()  # a shell would put its name in place of the pattern
     (listing,) = (step for step in plan.steps if step.name == "named")
@@ -252,7 +250,7 @@ def test_a_job_without_the_login_releases_nothing(machines: Machines, running: R
     assert not any("promote" in text for text in end.ran)
 
 
-def test_no_job_shows_a_secret_or_every_request_or_leaves_a_login_in_the_checkout(machines: Machines) -> None:
+def test_no_job_shows_a_secret_or_leaves_a_login_in_the_checkout(machines: Machines) -> None:
     assert machines.used
     for machine in machines.used:
         assert PASSWORD not in machine.output + machine.page

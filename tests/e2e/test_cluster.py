@@ -97,10 +97,10 @@ def ours(engine: docker.DockerClient) -> Engine:
 @pytest.fixture
 def left(engine: docker.DockerClient, image: str, with_volume: str) -> Iterator[Callable[[], list[str]]]:
     """List the containers, networks and volumes that runs of this test have created and not removed."""
-    expected_values: dict[str, str | list[str] | bool] = {"label": RUN, "ancestor": [image, with_volume]}
+    conditions: dict[str, str | list[str] | bool] = {"label": RUN, "ancestor": [image, with_volume]}
 
     def look() -> set[str]:
-        containers = engine.containers.list(all=True, filters=expected_values, ignore_removed=True)
+        containers = engine.containers.list(all=True, filters=conditions, ignore_removed=True)
         networks = engine.networks.list(filters={"label": RUN})
         return {
             *(f"container {item.name}" for item in containers),
@@ -300,8 +300,8 @@ def test_kept_containers_stay_and_are_nobodys_leftovers(ours: Engine, image: str
         assert cluster.run(nodes(1, "print('here')"), timeout=40)[0].good
     try:
         assert remove_leftovers(ours) == 0
-        kept_items = of_run(engine, "kept-by-a-test")
-        assert [item.logs() for item in kept_items] == [b"here\n"]
+        containers = of_run(engine, "kept-by-a-test")
+        assert [item.logs() for item in containers] == [b"here\n"]
     finally:
         for item in of_run(engine, "kept-by-a-test"):
             item.remove(v=True)
@@ -328,7 +328,7 @@ def test_leftovers_are_known_by_their_dead_owner(ours: Engine, image: str, engin
         assert cluster_lives(engine)
 
 
-def test_what_a_killed_run_of_these_tests_left_goes_with_the_next(engine: docker.DockerClient) -> None:
+def test_the_next_run_removes_leftovers_of_a_killed_test_run(engine: docker.DockerClient) -> None:
     subnet = "10.249.50.0/24"
     boot, space, pid, started = OURS[OF_A_TEST].split("/")
     pool = docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet)])
@@ -433,7 +433,7 @@ def test_interrupted_checks_leave_nothing(with_volume: str, left: Callable[[], l
     assert left() == []
 
 
-def test_a_killed_run_is_cleaned_up_by_the_next_one_and_a_living_one_is_left_alone(
+def test_the_next_run_cleans_up_a_killed_one_and_no_living_one(
     with_volume: str, toolbox: Toolbox, start: Start, left: Callable[[], list[str]]
 ) -> None:
     folder = toolbox("time.sleep(600 if 'ddp' in names else 0)")

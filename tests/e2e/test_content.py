@@ -182,7 +182,7 @@ def test_tini_adopts_orphans_also_where_it_is_not_pid_1(engine: docker.DockerCli
 
 
 @pytest.mark.parametrize(("environment", "permanent"), [({}, True), ({"TORCHBAKE_FREEZE": "0"}, False)])
-def test_what_the_import_of_torch_makes_is_no_work_for_the_collector(
+def test_objects_of_torchs_import_are_no_work_for_the_collector(
     built: Built, run: Run, environment: dict[str, str], permanent: bool
 ) -> None:
     script = (

@@ -60,7 +60,7 @@ def test_a_full_temporary_folder_ends_no_job_by_itself(job: Job, elastic: str | 
         assert _words(job, node).splitlines()[-1].endswith("the folder is full"), _words(job, node)
 
 
-def test_a_dead_rendezvous_host_is_named_by_the_nodes_that_are_left(job: Job) -> None:
+def test_the_remaining_nodes_name_a_dead_rendezvous_host(job: Job) -> None:
     for node in range(2):
         job.start(node, "/job/steps.py", "none", "0", STEPS=2000, GROUP_TIMEOUT=20)
     _wait_until_up(job)
@@ -69,7 +69,7 @@ def test_a_dead_rendezvous_host_is_named_by_the_nodes_that_are_left(job: Job) ->
     assert "node 0, which holds the rendezvous, is gone: " in _words(job, 1)
 
 
-def test_a_name_that_leads_elsewhere_as_well_and_at_first_alone_ends_no_job(
+def test_an_ambiguous_name_of_the_rendezvous_ends_no_job(
     engine: docker.DockerClient, built: dict[str, dict[str, Any]]
 ) -> None:
     """As where a resolver remembers a pod that is gone, and no launcher numbers the nodes: torchrun would wait a minute

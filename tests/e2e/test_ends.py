@@ -141,7 +141,7 @@ def test_a_stopped_rank_may_be_left_alone(start: Start, script: Script) -> None:
     assert start(script(text), STOPPED_TIMEOUT=0).end(60)[:2] == (0, "went on\n")
 
 
-def test_a_rank_that_ended_early_is_named_when_others_wait_for_it(
+def test_a_rank_that_ended_early_is_named_when_others_wait(
     start: Start, script: Script, address: str, port: int
 ) -> None:
     text = (

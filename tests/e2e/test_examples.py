@@ -109,7 +109,7 @@ def claim(engine: docker.DockerClient) -> Iterator[str]:
         volume.remove()
 
 
-def test_a_stopped_training_goes_on_and_ends_as_if_it_had_not_been_stopped(claim: str, tmp_path: Path) -> None:
+def test_a_stopped_training_resumes_to_the_same_result(claim: str, tmp_path: Path) -> None:
     name = "torchbake-test-resume"
     volume = {"claim": claim, "mountPath": "/checkpoints", "permissions": "fix"}
     path = changed("resume", tmp_path, name=name, volumes=[volume])

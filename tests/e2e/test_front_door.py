@@ -38,7 +38,7 @@ def images(process: Completed) -> list[str]:
     return [image["id"] for image in json.loads(process.stdout)["images"]]
 
 
-def test_the_first_call_says_that_it_installs_and_its_result_is_alone_on_stdout(first: Completed) -> None:
+def test_the_first_call_reports_its_installation_on_stderr_alone(first: Completed) -> None:
     assert "volume-permissions" in images(first)
     assert first.stderr.count(INSTALLS) == 1
 
@@ -94,7 +94,7 @@ def test_an_environment_that_was_cut_off_is_made_again(bare: Bare, uv_tree: tupl
     assert INSTALLS in again.stderr
 
 
-def test_packages_that_cannot_be_had_are_an_error_that_says_what_to_do(bare: Bare, tmp_path: Path) -> None:
+def test_missing_packages_are_an_error_with_a_next_step(bare: Bare, tmp_path: Path) -> None:
     nowhere = {name: value for name, value in bare.env().items() if not name.startswith("PIP_")}
     nowhere |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PIP_NO_CACHE_DIR": "1"}
     process = bare.nox(*LISTED, tree=copy_tree(tmp_path / "tree"), env=nowhere)

@@ -78,9 +78,7 @@ def test_smoke_that_requires_one_starts_nothing() -> None:
         ("off", "not-run", 0, "GPU checks are off (--gpu off)"),
     ],
 )
-def test_each_check_that_needs_one_says_what_the_mode_makes_of_it(
-    mode: str, outcome: str, code: int, reason: str
-) -> None:
+def test_each_gpu_check_reports_its_outcome_in_each_mode(mode: str, outcome: str, code: int, reason: str) -> None:
     process = torchbake("test", CUDA, "--gpu", mode, *ONLY, "--format", "json")
     checks = checks_of(process)
     assert list(checks) == ["smoke.tensor[cpu]", "smoke.tensor[cuda]", "smoke.nccl[nccl,1xauto]"]

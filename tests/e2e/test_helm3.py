@@ -91,7 +91,7 @@ NEEDS: dict[str, tuple[Mapping[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", NEEDS)
-def test_a_kubernetes_that_would_misread_it_is_refused_in_one_sentence(case: str, helm: Helm3) -> None:
+def test_a_kubernetes_that_misreads_the_chart_is_refused(case: str, helm: Helm3) -> None:
     values, version, instead = NEEDS[case]
     before = f"1.{int(version.partition('.')[2]) - 1}.9"
     output = helm.problem(values, "--kube-version", before)

@@ -149,7 +149,7 @@ def test_no_login_goes_to_a_realm_in_clear(
 
 
 @pytest.mark.parametrize("login", [LOGIN, IDENTITY], ids=["password", "identity"])
-def test_a_realm_elsewhere_gets_the_login_over_https_and_passes_it_to_nobody(
+def test_a_foreign_realm_gets_the_login_over_https_alone(
     login: Login, secure: Hostile, other: Hostile, clear: Hostile, ca: Path
 ) -> None:
     secure.answer = once_logged_in(lambda _: reply(200, b'{"tags": ["one"]}'), f'Bearer realm="{other.url}/token"')
@@ -165,7 +165,7 @@ def test_a_realm_elsewhere_gets_the_login_over_https_and_passes_it_to_nobody(
             assert not target.messages
 
 
-def test_a_list_that_goes_on_elsewhere_is_asked_of_the_registry_itself(secure: Hostile, clear: Hostile) -> None:
+def test_the_next_page_of_a_list_stays_at_the_registry(secure: Hostile, clear: Hostile) -> None:
     def answer(message: OnMessage) -> Reply:
         if "last=one" in message.path:
             return reply(200, b'{"tags": ["two"]}')
@@ -233,7 +233,7 @@ def test_a_redirect_that_loses_a_body_is_refused(status: int, clear: Hostile, tm
     assert str(status) in refused(registry_at(clear, None), lambda registry: registry.upload(blob, path)).message
 
 
-def test_a_login_of_the_environment_is_for_the_host_that_it_names(
+def test_a_login_of_the_environment_is_for_its_named_host(
     secure: Hostile, other: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"USERNAME": "env", "PASSWORD": "pw", "HOST": secure.host}.items():

@@ -98,9 +98,7 @@ def applied(desk: Desk, box: Box, matrix: Path, refused: object) -> Completed:
         return running.result()
 
 
-def test_a_lock_for_another_python_is_refused_before_anything_is_installed(
-    desk: Desk, box: Box, refused: Completed
-) -> None:
+def test_a_lock_for_another_python_is_refused_early(desk: Desk, box: Box, refused: Completed) -> None:
     (matches,) = desk.results(refused).values()
     assert matches["state"] == "failed"
     assert (
@@ -111,7 +109,7 @@ def test_a_lock_for_another_python_is_refused_before_anything_is_installed(
     assert box.inside("getent passwd pytorch || true; ls /home; dpkg -l | grep ' git ' || true").strip() == ""
 
 
-def test_it_waits_for_who_installs_and_lets_needrestart_restart_nothing(applied: Completed, box: Box) -> None:
+def test_it_waits_for_apt_and_needrestart_restarts_nothing(applied: Completed, box: Box) -> None:
     assert applied.returncode == 0, applied.stderr
     assert RETRYING in applied.stderr
     assert box.inside("ls /run/needrestart/unpacked"), "needrestart was put off until somebody else installs"

@@ -65,7 +65,7 @@ def test_a_broken_image_that_the_engine_has_is_no_success(store: Store, tmp_path
         store.engine.remove([digest])
 
 
-def test_an_image_is_usable_whatever_its_command_and_leaves_no_container(store: Store, tmp_path: Path) -> None:
+def test_an_image_with_any_command_is_usable_without_leftovers(store: Store, tmp_path: Path) -> None:
     export = Layout(folder=tmp_path / "export")
     layer = archive(file(uuid.uuid4().hex))
     digest = put(export, layer, config={**PLATFORM, "config": {"Volumes": {"/data": {}}}})
@@ -82,7 +82,7 @@ def test_an_image_is_usable_whatever_its_command_and_leaves_no_container(store: 
         store.engine.remove([store.id_of(digest)])
 
 
-def test_history_is_read_after_another_image_with_the_same_layers_went(tmp_path: Path) -> None:
+def test_history_survives_removal_of_an_image_with_equal_layers(tmp_path: Path) -> None:
     layout, engine, name = Layout(folder=tmp_path), connect(), uuid.uuid4().hex
     layers = [archive(file(f"{name}-{number}", random.Random(name).randbytes(_MUCH))) for number in (1, 2)]
     if engine.podman:

@@ -51,7 +51,7 @@ def test_the_script_ends_as_the_job_ends_and_leaves_nothing(
     assert not engine.networks.list(names=[NAME])
 
 
-def test_a_manifest_carries_no_output_and_nothing_that_git_ignores(tmp_path: Path) -> None:
+def test_a_manifest_has_no_output_and_no_file_that_git_ignores(tmp_path: Path) -> None:
     """A second `job show kubernetes job.yaml > x.out` in the job's folder shows the same as the first."""
     job = {"name": NAME, "image": "a/b:c", "script": "train.py", "files": {"folder": "."}}
     files = {
@@ -144,7 +144,7 @@ def test_a_run_ends_as_its_job_ends_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupted_run_lets_the_script_save_and_leaves_nothing(
+def test_an_interrupted_run_lets_the_script_save_its_state(
     number: signal.Signals, tmp_path: Path, running: Running
 ) -> None:
     before = left(running.engine)

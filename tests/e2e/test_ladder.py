@@ -227,7 +227,7 @@ def test_a_node_that_vanishes(job: Job, ladder: Callable[..., None], how: str) -
         missing.remove(force=True, v=True)
 
 
-def test_a_small_shared_memory_is_named_before_the_job_dies_of_it(job: Job, ladder: Callable[..., None]) -> None:
+def test_a_small_shared_memory_is_named_before_the_job_dies(job: Job, ladder: Callable[..., None]) -> None:
     job.start(0, "/job/fill_shm.py", NNODES=1, NPROC_PER_NODE=1, MODE="standalone", shm="64m")
     codes = job.ends()
     output = _words(job.containers[0])

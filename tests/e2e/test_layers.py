@@ -242,9 +242,7 @@ def trees_of(engine: docker.DockerClient, process: Completed) -> dict[str, dict[
     return {name: tree_of(engine, image["digest"]) for name, image in images_of(process).items()}
 
 
-def test_files_that_have_one_size_and_time_are_those_of_their_own_version(
-    empty: Site, engine: docker.DockerClient
-) -> None:
+def test_files_of_equal_size_and_time_keep_their_own_content(empty: Site, engine: docker.DockerClient) -> None:
     for name, version in OTHERS.items():
         files = tree_of(engine, empty.built(name)["digest"])
         for path in ("torch/__init__.py", "torch/__pycache__/__init__.cpython-311.pyc", "torch/include/torch.h"):
@@ -270,7 +268,7 @@ def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engin
     assert {name: after[name] for name in blobs} == blobs
 
 
-def test_a_run_that_is_killed_while_it_packs_leaves_nothing_that_counts(empty: Site) -> None:
+def test_a_run_killed_while_packing_leaves_no_valid_layer(empty: Site) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "torchbake", "build", RUNTIME, *empty.words],
         cwd=ROOT, env={**os.environ, **empty.env}, stderr=subprocess.DEVNULL, start_new_session=True,

@@ -107,7 +107,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Iterator[Fle
     forget()
 
 
-def test_layers_come_from_a_signed_release_and_make_the_same_image(fleet: Fleet) -> None:
+def test_layers_of_a_signed_release_make_the_same_image(fleet: Fleet) -> None:
     matches, warnings = fleet.build(f"{fleet.running.host}/good")
     whole = sum(path.stat().st_size for path in fleet.site.blobs() if path.name not in fleet.site.steps())
     assert matches == {"registry": f"{fleet.running.host}/good", "layers": PACKED, "bytes": whole}

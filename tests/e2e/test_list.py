@@ -79,7 +79,7 @@ def test_nothing_has_changed_since_the_commit_itself(repository: Path, changed: 
     assert git(repository, "status", "--porcelain") == ""
 
 
-def test_a_lock_a_row_and_what_is_not_committed_count_for_their_image_alone(repository: Path, changed: Changed) -> None:
+def test_a_changed_lock_or_row_counts_for_its_image_alone(repository: Path, changed: Changed) -> None:
     lock = repository / f"images/{CPU}/requirements.lock"
     hashes = re.findall(r"sha256:[0-9a-f]{64}", lock.read_text())
     edit(lock, hashes[0], f"sha256:{'0' * 64}")

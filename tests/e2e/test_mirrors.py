@@ -29,10 +29,10 @@ MARKER = "marker-of-this-host"
 class _Proxy(BaseHTTPRequestHandler):
     """A forward proxy for plain HTTP that records the requested URLs."""
 
-    seen_names: list[str]
+    requests: list[str]
 
     def do_GET(self) -> None:
-        self.seen_names.append(self.path)
+        self.requests.append(self.path)
         parts = urlsplit(self.path)
         upstream = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=60)
         headers = {key: value for key, value in self.headers.items() if not key.lower().startswith("proxy-")}
@@ -54,9 +54,9 @@ class _Proxy(BaseHTTPRequestHandler):
 @pytest.fixture
 def proxy(gateway: str) -> Iterator[tuple[str, list[str]]]:
     """A proxy, and what it has been asked for."""
-    seen_names: list[str] = []
-    with serving(type("Proxy", (_Proxy,), {"seen_names": seen_names}), gateway) as server:
-        yield f"http://{MARKER}:secret@{gateway}:{server.server_port}/", seen_names
+    requests: list[str] = []
+    with serving(type("Proxy", (_Proxy,), {"requests": requests}), gateway) as server:
+        yield f"http://{MARKER}:secret@{gateway}:{server.server_port}/", requests
 
 
 def _wheel(folder: Path, name: str, version: str = "1.0", content: str = "answer = 42\n") -> Path:
@@ -107,10 +107,10 @@ def _everything_in(ref: str, folder: Path) -> Iterator[bytes]:
             yield data
 
 
-def test_apt_goes_through_the_hosts_proxy_and_the_image_does_not_know(
+def test_apt_uses_the_hosts_proxy_and_the_image_has_no_trace(
     project: Project, proxy: tuple[str, list[str]], tmp_path: Path
 ) -> None:
-    url, seen_names = proxy
+    url, requests = proxy
     path = project(
         "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12}\n"
         "init:\n  volume-permissions: {version: 1.0.0, base: debian12}\n",
@@ -128,12 +128,12 @@ def test_apt_goes_through_the_hosts_proxy_and_the_image_does_not_know(
     )
     image = images_of(process)[INIT]
     assert image["status"] == "built", process.stderr
-    assert any("musl-tools" in request for request in seen_names)
+    assert any("musl-tools" in request for request in requests)
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
     assert not any(MARKER in file.read_text() for file in (path.parent / ".torchbake/runs").glob("*/*"))
 
 
-def test_wheels_of_a_folder_are_installed_and_the_folder_is_forgotten(
+def test_wheels_of_a_folder_are_installed_without_a_trace(
     project: Project, engine: docker.DockerClient, built: dict[str, Any], tmp_path: Path
 ) -> None:
     folder = tmp_path / MARKER
@@ -169,16 +169,16 @@ def _cpu_project(project: Project, url: str) -> Path:
     return path
 
 
-def test_a_host_without_pip_settings_builds_a_cpu_row_from_the_matrixs_index(
+def test_without_pip_settings_a_cpu_row_uses_the_matrixs_index(
     project: Project, engine: docker.DockerClient, index: tuple[str, list[str]], bare: dict[str, str]
 ) -> None:
-    url, seen_names = index
+    url, requests = index
     path = _cpu_project(project, url)
     image = images_of(process := torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=bare))[CPU]
     assert image["status"] == "built", process.stderr
     output = engine.containers.run(image["ref"], ["python", "-c", "import torch; print(torch.__file__)"], remove=True)
     assert output.decode().strip() == "/pytorch/torch.py"
-    assert sum(name.endswith(".whl") for name in seen_names) > 1  # while locking, and in the build
+    assert sum(name.endswith(".whl") for name in requests) > 1  # while locking, and in the build
     lock = (path.parent / "images" / CPU / "requirements.lock").read_text()
     (inputs,) = (line for line in lock.splitlines() if url in line)  # the matrix's own index, and no wheel's address
     assert inputs.endswith(f"; indexes {url}")
@@ -189,7 +189,7 @@ def test_a_host_without_pip_settings_builds_a_cpu_row_from_the_matrixs_index(
     assert output.decode().strip() == "42"
 
 
-def test_an_index_that_cannot_be_reached_is_named_unless_another_source_has_the_wheel(
+def test_an_unreachable_index_is_named_if_no_other_has_the_wheel(
     project: Project, index: tuple[str, list[str]], bare: dict[str, str]
 ) -> None:
     url, _ = index
@@ -203,10 +203,10 @@ def test_an_index_that_cannot_be_reached_is_named_unless_another_source_has_the_
     assert images_of(elsewhere)[CPU]["status"] == "built", elsewhere.stderr
 
 
-def test_the_hosts_own_index_takes_the_place_of_the_matrixs_and_its_password_is_nowhere(
+def test_the_hosts_index_replaces_the_matrixs_without_password(
     project: Project, index: tuple[str, list[str]], bare: dict[str, str], tmp_path: Path
 ) -> None:
-    url, seen_names = index
+    url, requests = index
     path = _cpu_project(project, "http://127.0.0.1:9/cpu")
     own = url.replace("http://", f"http://{MARKER}:secret@")
     process = torchbake(
@@ -214,7 +214,7 @@ def test_the_hosts_own_index_takes_the_place_of_the_matrixs_and_its_password_is_
     )
     image = images_of(process)[CPU]
     assert image["status"] == "built", process.stderr
-    assert seen_names
+    assert requests
     paths = [file for file in path.parent.rglob("*") if file.is_file() and "bases" not in file.parts]
     assert not [file for file in paths if MARKER.encode() in file.read_bytes()]
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))

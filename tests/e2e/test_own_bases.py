@@ -145,7 +145,7 @@ def own(
     return project
 
 
-def test_without_a_login_one_sentence_says_so_and_nothing_takes_its_place(own: Project, tmp_path: Path) -> None:
+def test_a_missing_login_is_one_sentence_without_fallback(own: Project, tmp_path: Path) -> None:
     process = own.torchbake("build", INIT, DOCKER_CONFIG=str(tmp_path))
     host = json.loads(own.path.read_text())["bases"]["own"]["image"].partition("/")[0]
     assert process.returncode == 8
@@ -155,7 +155,7 @@ def test_without_a_login_one_sentence_says_so_and_nothing_takes_its_place(own: P
     assert not list((own.path.parent / ".torchbake/bases").glob("*.json"))
 
 
-def test_a_python_that_is_nowhere_is_told_before_anything_is_built(own: Project, tmp_path: Path) -> None:
+def test_an_unavailable_python_is_an_error_before_the_build(own: Project, tmp_path: Path) -> None:
     base = json.loads(own.path.read_text())["bases"]["own"] | {"interpreter": "/usr/local/bin/python3.11"}
     process = project_in(tmp_path, base, env=own.env).torchbake("base", "all")
     assert process.returncode == 8
@@ -163,7 +163,7 @@ def test_a_python_that_is_nowhere_is_told_before_anything_is_built(own: Project,
     assert f"Correct bases.own.interpreter in matrix.yaml: there is {PYTHON}" in process.stderr
 
 
-def test_an_image_on_a_private_base_runs_the_python_that_the_base_brings(own: Project, run: Run) -> None:
+def test_an_image_on_a_private_base_runs_that_bases_python(own: Project, run: Run) -> None:
     image = own.build("2.13.0")
     assert (own.record["source"], own.record["python"]) == ("registry", "3.11")
     assert run(image["ref"], "python", "-c", SHOW) == "2.13.0+cpu 2.0 (3, 11) /opt/python"
@@ -184,7 +184,7 @@ def ubuntu(wheels: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     return project
 
 
-def test_ubuntu_is_bootstrapped_and_an_image_on_it_has_its_python(ubuntu: Project, run: Run) -> None:
+def test_ubuntu_is_bootstrapped_and_its_image_has_its_python(ubuntu: Project, run: Run) -> None:
     assert ubuntu.record["python"] == "3.12"
     image = ubuntu.build("2.13.0")
     assert run(image["ref"], "python", "-c", SHOW) == "2.13.0+cpu 2.0 (3, 12) /usr"

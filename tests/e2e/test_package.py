@@ -107,9 +107,7 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv / "bin"
 
 
-def test_uvx_and_pipx_run_it_as_the_page_says_without_an_installation(
-    runners: Path, packages: Sequence[Path], tmp_path: Path
-) -> None:
+def test_uvx_and_pipx_run_it_without_an_installation(runners: Path, packages: Sequence[Path], tmp_path: Path) -> None:
     """The wheel stands where the page has a release or a commit."""
     (wheel,) = (path for path in packages if path.suffix == ".whl")
     (tmp_path / "uv.toml").write_text(uv_toml(read_pip_config()))
@@ -145,7 +143,7 @@ def from_a_file(line: str, wheel: Path) -> str:
     return re.sub(r"^pipx run torchbake ", f"pipx run --spec {wheel} torchbake ", line)
 
 
-def test_nox_has_the_same_commands_and_stdout_is_the_result_alone(repository: Stranger) -> None:
+def test_nox_has_the_same_commands_and_only_results_on_stdout(repository: Stranger) -> None:
     by_nox = repository.types("nox", "-s", "list", "--", "all", "--format", "json").stdout
     assert json.loads(by_nox) == json.loads(repository.types("torchbake", "list", "all", "--format", "json").stdout)
     sub = Stranger(venv=repository.venv, folder=repository.folder / "sub")

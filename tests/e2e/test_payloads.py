@@ -96,7 +96,7 @@ def test_many_ranks_print_one_line(smoke: Smoke) -> None:
     assert len(answer.line["figures"]["ranks"]) == 3
 
 
-def test_ranks_that_are_early_do_not_take_the_store_of_the_group_before(
+def test_early_ranks_do_not_use_the_previous_groups_store(
     engine: docker.DockerClient, built: dict[str, dict[str, Any]]
 ) -> None:
     env = {"NPROC_PER_NODE": "3", "GROUP_TIMEOUT": "120"}

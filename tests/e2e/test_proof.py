@@ -24,9 +24,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def test_every_image_goes_to_the_registry_and_one_that_fails_holds_up_no_other(
-    project: Callable[..., Path], running: Running
-) -> None:
+def test_all_images_are_pushed_and_a_failure_delays_no_other(project: Callable[..., Path], running: Running) -> None:
     path = project(CPU_ROW + ROWS, repository="torchbake-test/proof/pytorch")
     author = ["-c", "user.name=tester", "-c", "user.email=tester@example.com"]
     for step in (["init", "-q"], ["add", "matrix.yaml"], ["commit", "-qm", "a matrix"]):

@@ -151,7 +151,7 @@ def test_rolling_tags_can_be_left_to_one_promotion(place: Place) -> None:
     assert place.state()["latest"] == one.digest
 
 
-def test_a_release_without_a_record_is_not_finished_by_a_promotion(place: Place) -> None:
+def test_a_promotion_does_not_finish_an_unrecorded_release(place: Place) -> None:
     small, there = Small(), place.registry()
     candidate = image(small, "2.7.1")
     Publisher(there, keep_rolling=True).publish(candidate, small.supply, print, lambda *_: None)
@@ -219,12 +219,12 @@ def in_child(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, *, after: bool) -> None:
+def test_the_next_run_finishes_a_release_killed_at_any_request(place: Place, *, after: bool) -> None:
     small = Small()
     first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
     publish(place.registry(), small, first)
     publish(place.registry(), small, second)
-    expected_values, at, rounds = (
+    expected, at, rounds = (
         place.state(),
         0,
         0,
@@ -245,7 +245,7 @@ def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, 
         assert left["2.7.1-cuda12.6-r0"] == first.digest
         assert left.get("2.7.1-cuda12.6-r1") in (None, second.digest)
         publish(place.registry(), small, second)
-        assert place.state() == expected_values, f"killed at request {at}"
+        assert place.state() == expected, f"killed at request {at}"
         record = read_record(place.registry(), "2.7.1-cuda12.6-r1")
         assert record
         assert {moved.before for moved in record.rolling} == {first.digest}, f"killed at request {at}"
@@ -254,12 +254,12 @@ def test_killed_at_any_request_the_next_run_comes_to_the_same_end(place: Place, 
     assert rounds > 5
 
 
-def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place: Place) -> None:
+def test_random_registry_failures_end_well_or_with_an_error(place: Place) -> None:
     small = Small()
     first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
     publish(place.registry(), small, first)
     publish(place.registry(), small, second)
-    expected_values, right, errors = place.state(), 0, list[str]()
+    expected, right, errors = place.state(), 0, list[str]()
     with unreliable(place.running.host) as proxy:
         for seed in range(ROUNDS):
             place.remove()
@@ -275,10 +275,10 @@ def test_a_registry_that_fails_at_random_ends_right_or_with_a_clear_error(place:
                 assert set(state.values()) <= {first.digest, second.digest}
             else:
                 right += 1
-                assert place.state() == expected_values
+                assert place.state() == expected
             publish(place.registry(), small, second)
-            assert place.state() == expected_values
-        faults = {fault for _, _, fault in proxy.seen_names}
+            assert place.state() == expected
+        faults = {fault for _, _, fault in proxy.requests}
     assert faults >= {"500", "429", "reset", "lost", "truncated", "digest"}
     assert right > ROUNDS // 4
     assert all(proxy.host in error or "manifest" in error for error in errors)
@@ -292,7 +292,7 @@ def test_what_does_not_pass_by_itself_is_not_tried_again(place: Place, status: s
         proxy.choose = lambda *_: status  # type: ignore[assignment]
         with pytest.raises(TorchbakeError, match="refuses"):
             publish(place.registry(proxy.host), small, image(small, "2.7.1"))
-        assert len(proxy.seen_names) <= 2
+        assert len(proxy.requests) <= 2
 
 
 def test_tags_that_moved_go_back_where_the_rest_cannot_be_moved(place: Place) -> None:

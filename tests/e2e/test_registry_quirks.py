@@ -186,8 +186,8 @@ def test_artifacts_are_listed_with_their_image(running: Running, request: pytest
         foreign = put_artifact(there, Artifact(name="x", media_type="a/b", text="{}"), image)
         index = there.manifest(tag)
         assert index
-        kept_items = [entry for entry in index.content["manifests"] if entry["artifactType"] in (SBOM_TYPE, "a/b")]
-        left = {**index.content, "manifests": kept_items}
+        entries = [entry for entry in index.content["manifests"] if entry["artifactType"] in (SBOM_TYPE, "a/b")]
+        left = {**index.content, "manifests": entries}
         there.put(Manifest(data=json.dumps(left).encode(), media_type=INDEX), tag)
         (failed,) = place.failures()
         assert "registry.referrers not listed with the image: provenance" in failed
@@ -239,12 +239,12 @@ def test_a_dry_run_asks_and_leaves_nothing(running: Running, request: pytest.Fix
         place.publish(candidate)
         assert place.publisher().rehearse(candidate).abilities is None  # nothing is due
         candidate, tags = place.candidate("b"), place.registry().tags()
-        proxy.seen_names.clear()
+        proxy.requests.clear()
         value = rehearsed()
         assert value.artifacts.startswith("no: sent with the config of an image")
         assert value.referrers.startswith("no: a tag sha256-")
         assert place.registry().tags() == tags
-        changes = [(method, path) for method, path, _ in proxy.seen_names if method not in ("GET", "HEAD")]
+        changes = [(method, path) for method, path, _ in proxy.requests if method not in ("GET", "HEAD")]
         assert [method for method, _ in changes] == ["POST", "DELETE"]
         assert requests.get(f"http://{running.host}{changes[1][1]}", timeout=5).status_code == 404  # it is cancelled
         proxy.lists, proxy.push = True, False
@@ -262,12 +262,12 @@ def test_tokens_that_end_during_an_upload_are_renewed(
     with quirky(running.host, life=1, slow=6) as proxy:  # uploads go three at a time: each is slow twice
         place = place_in(proxy, request)
         candidate = place.candidate("a")
-        sent_items: list[int] = []
+        sizes: list[int] = []
         publisher = place.publisher()
-        published = publisher.publish(candidate, place.small.supply, lambda _: None, lambda _, n: sent_items.append(n))
+        published = publisher.publish(candidate, place.small.supply, lambda _: None, lambda _, n: sizes.append(n))
         assert published.transfer
-        assert sum(sent_items) == published.transfer.bytes  # bytes that went again are not counted twice
-        assert min(sent_items) < 0
+        assert sum(sizes) == published.transfer.bytes  # bytes that went again are not counted twice
+        assert min(sizes) < 0
         assert (place.rolling(), place.failures(), proxy.slow) == ({candidate.digest}, [], 0)
         proxy.slow = 10**6
         with pytest.raises(RegistryError, match="gives tokens for 1 s") as end:
@@ -275,7 +275,7 @@ def test_tokens_that_end_during_an_upload_are_renewed(
         assert "docker login" not in end.value.sentence
 
 
-def test_a_token_that_allows_nothing_is_not_taken_for_one_that_ended(
+def test_a_token_without_rights_is_not_an_expired_one(
     running: Running, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))

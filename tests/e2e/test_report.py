@@ -131,7 +131,7 @@ def test_without_an_engine_there_is_a_page_that_says_so(tmp_path: Path) -> None:
     assert matches["summary"]["present"] is None
 
 
-def test_a_registry_that_does_not_answer_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_silent_registry_is_reported_and_nothing_is_written(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     process = torchbake("report", INIT, "--registry", "127.0.0.1:1/team", "--output", str(path))
     assert process.returncode == 14, process.stderr

@@ -279,7 +279,7 @@ def test_images_that_are_packed_side_by_side_share_their_layers(own: Own, tmp_pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_build_that_is_ended_while_it_packs_tags_nothing_and_the_next_one_works(
+def test_a_build_killed_while_packing_sets_no_tag_and_can_rerun(
     own: Own, engine: docker.DockerClient, tmp_path: Path, number: signal.Signals
 ) -> None:
     run, layout = own(f"ended-{number:d}", big="RUN head -c 60000000 /dev/urandom > /noise"), layout_in(tmp_path)

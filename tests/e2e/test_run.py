@@ -121,7 +121,7 @@ def test_a_crash_beside_the_script_is_not_called_a_kill(start: Start, script: Ca
     assert "SIGSEGV" in err.splitlines()[-1]
 
 
-def test_a_name_that_nothing_can_be_looked_for_by_is_refused_on_all_nodes(
+def test_a_name_that_no_node_can_resolve_is_refused_everywhere(
     start: Start, script: Callable[[str], str], address: str, port: int
 ) -> None:
     one, other = job(address, port, 2, RENDEZVOUS_TIMEOUT=60)
@@ -172,9 +172,7 @@ def test_one_node_is_a_group_of_one_with_a_port_of_its_own(start: Start, script:
     assert words[0][4] != words[1][4]
 
 
-def test_a_script_for_a_group_that_runs_alone_ends_with_the_next_step(
-    start: Start, script: Callable[[str], str]
-) -> None:
+def test_a_distributed_script_alone_ends_with_the_next_step(start: Start, script: Callable[[str], str]) -> None:
     code, _, err = start(script("print(os.environ['RANK'])")).end()
     assert code == 1
     assert "KeyError: 'RANK'" in err
@@ -440,7 +438,7 @@ def test_a_mounted_folder_comes_before_a_repository(start: Start, repository: Pa
     assert out == "mounted\n"
 
 
-def test_a_revision_that_is_not_there_and_a_password_that_is_not_shown(start: Start, repository: Path) -> None:
+def test_a_missing_revision_is_an_error_without_the_password(start: Start, repository: Path) -> None:
     code, _, err = start("train.py", GIT_REPOSITORY=f"file://{repository}", GIT_REVISION="v-nine").end()
     assert code == Code.NO_JOB
     assert "v-nine" in err
@@ -486,7 +484,7 @@ def test_an_image_without_ssh_is_told_so(start: Start, tmp_path: Path) -> None:
     assert "openssh-client" in err
 
 
-def test_a_fetch_ends_when_its_time_is_over_with_all_that_it_started(
+def test_a_fetch_ends_at_its_timeout_with_all_its_processes(
     start: Start, tmp_path: Path, address: str, port: int
 ) -> None:
     with socket.create_server((address, port)):  # it takes connections, and says nothing
@@ -702,7 +700,7 @@ def test_what_no_entrypoint_started_finds_the_same_home(tmp_path: Path) -> None:
 # --- how soon
 
 
-def test_a_job_of_one_process_loads_nothing_that_only_others_need(start: Start, tmp_path: Path) -> None:
+def test_a_job_of_one_process_loads_no_distributed_modules(start: Start, tmp_path: Path) -> None:
     script = tmp_path / "nothing.py"
     script.write_text("")
     as_before = "import runpy, sys; sys.argv = sys.argv[4:]; runpy.run_path(sys.argv[0], run_name='__main__')"

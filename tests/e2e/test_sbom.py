@@ -54,7 +54,7 @@ def places(component: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [CPU, CUDA])
-def test_what_was_locked_is_there_and_nothing_else_but_what_that_bundles(folder: Path, name: str) -> None:
+def test_an_image_has_exactly_its_locked_wheels_and_bundles(folder: Path, name: str) -> None:
     lock = parse_lock((ROOT / "images" / name / "requirements.lock").read_text(), name)
     wheels = of_type(sbom(folder, name), "pypi")
     installed = [part for part in wheels if any("/_vendor" not in place for place in places(part))]
@@ -74,11 +74,10 @@ def test_the_debian_packages_are_those_that_dpkg_lists(folder: Path, built: Buil
     form = "${Package} ${Version} ${Architecture} ${source:Package} ${source:Version} ${db:Status-Status}\n"
     listed = [line.split() for line in run(built[name]["ref"], "dpkg-query", "-W", "-f", form).splitlines()]
     assert {line[5] for line in listed} == {"installed"}
-    expected_values = sorted((line[0], line[1], line[2]) for line in listed)
+    packages = sorted((line[0], line[1], line[2]) for line in listed)
     parts = of_type(sbom(folder, name), "deb")
     assert (
-        sorted((part["name"], part["version"], *re.findall(r"arch=(\w+)", part["purl"])) for part in parts)
-        == expected_values
+        sorted((part["name"], part["version"], *re.findall(r"arch=(\w+)", part["purl"])) for part in parts) == packages
     )
     assert all("distro=debian-12" in part["purl"] for part in parts)
     sources = {(line[0], f"{line[3]} {line[4]}") for line in listed if line[3:5] != line[0:2]}
@@ -126,7 +125,7 @@ def test_a_second_look_gives_the_same_bytes(folder: Path, tmp_path: Path, seed: 
         assert (tmp_path / name / "sbom.cdx.json").read_bytes() == (folder / name / "sbom.cdx.json").read_bytes()
 
 
-def test_what_is_read_now_is_what_was_remembered_and_leaves_nothing_behind(
+def test_a_cached_sbom_equals_a_new_one_and_leaves_nothing(
     folder: Path, tmp_path: Path, project: Callable[..., Path]
 ) -> None:
     """Use a separate project with the same image and an empty cache."""
@@ -143,7 +142,7 @@ def test_what_is_read_now_is_what_was_remembered_and_leaves_nothing_behind(
     assert sum(cache.values()) < 4_000_000
 
 
-def test_the_result_is_json_alone_and_the_licenses_come_with_their_packages(folder: Path, built: Built) -> None:
+def test_the_json_result_stands_alone_with_packages_licenses(folder: Path, built: Built) -> None:
     process = torchbake("sbom", CPU, INIT, "--licenses", "--format", "json", "--output", str(folder))
     cpu, init = sorted(json.loads(process.stdout)["images"], key=lambda image: image["id"])
     assert (cpu["id"], cpu["digest"], cpu["problem"]) == (CPU, built[CPU]["digest"], "")

@@ -222,9 +222,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_what_is_done_by_hand_is_found_and_the_next_publish_puts_it_right(
-    place: Place, ours: Keys, cosign: Path, name: str
-) -> None:
+def test_publish_finds_and_corrects_signatures_made_by_hand(place: Place, ours: Keys, cosign: Path, name: str) -> None:
     publish(place, signer(ours, cosign))
     good = read_record(place.registry(), TAG)
     DAMAGES[name].do(place)
@@ -247,7 +245,7 @@ def test_what_is_attached_to_an_unsigned_release_is_put_back_too(place: Place, o
     assert place.registry().digest(f"{TAG}.release") == good
 
 
-def test_a_release_without_a_signature_is_signed_when_there_is_a_key(place: Place, ours: Keys, cosign: Path) -> None:
+def test_an_unsigned_release_is_signed_once_there_is_a_key(place: Place, ours: Keys, cosign: Path) -> None:
     publish(place, NoCosign(skip_reason="no key was given"))
     before = read_record(place.registry(), TAG)
     assert before
@@ -480,7 +478,7 @@ def test_what_somebody_planted_is_not_signed(place: Place, ours: Keys, theirs: K
     assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, False)
 
 
-def test_a_release_that_was_begun_is_promoted_by_its_own_key_alone(
+def test_an_unfinished_release_is_promoted_with_its_key_alone(
     place: Place, ours: Keys, theirs: Keys, cosign: Path
 ) -> None:
     publisher = Publisher(place.registry(), signer=signer(ours, cosign), keep_rolling=True)

@@ -80,7 +80,7 @@ def test_a_read_only_store_is_read_and_nothing_else(disk: Path) -> None:
     assert store(disk, "verify")[0] == 0
 
 
-def test_what_is_damaged_on_a_read_only_disk_is_named_and_cannot_be_removed(disk: Path) -> None:
+def test_damage_on_a_read_only_disk_is_named_and_stays(disk: Path) -> None:
     layers = LayerStore(folder=disk / "layers")
     keep(layers, KEY)
     damage(layers.path(sha256(DATA)), is_seen=False)

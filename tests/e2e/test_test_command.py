@@ -219,7 +219,7 @@ def test_checks_that_break_are_a_failed_verdict_with_the_cause(
     assert Path(log).exists()
 
 
-def test_checks_that_hang_end_at_their_timeout_with_what_they_found(
+def test_hanging_checks_end_at_their_timeout_with_their_results(
     tested: Callable[..., Completed], tmp_path: Path, slow: str
 ) -> None:
     mark = tmp_path / "torn-down"
@@ -252,7 +252,7 @@ def test_checks_that_will_not_end_are_killed_with_their_children(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_keeps_what_is_finished_and_leaves_nothing_behind(
+def test_an_interrupted_run_keeps_its_finished_verdicts(
     start: Start, matrix: Path, tmp_path: Path, slow: str, number: int
 ) -> None:
     mark = tmp_path / "torn-down"
@@ -268,8 +268,8 @@ def test_an_interrupted_run_keeps_what_is_finished_and_leaves_nothing_behind(
     assert process.returncode == 130
     assert "Traceback" not in rest
     assert mark.exists(), "the checks were killed before they could remove what they had made"
-    kept_items = sorted(path.name for path in (matrix.parent / "reports").iterdir())
-    assert kept_items == [f"{REPOSITORY}/{INIT}:1.0.0".replace("/", "_").replace(":", "_")]
+    reports = sorted(path.name for path in (matrix.parent / "reports").iterdir())
+    assert reports == [f"{REPOSITORY}/{INIT}:1.0.0".replace("/", "_").replace(":", "_")]
     assert not _name_of(str(tmp_path / "checks"))
 
 
@@ -289,7 +289,7 @@ def test_images_are_tested_side_by_side(tested: Callable[..., Completed], tmp_pa
     assert process.returncode == 0, process.stderr
 
 
-def test_an_image_that_is_not_there_fails_and_the_others_are_tested(
+def test_a_missing_image_fails_and_the_others_are_tested(
     tested: Callable[..., Completed],
 ) -> None:
     process = tested((GOOD,), "all", "--format", "json")

@@ -63,7 +63,7 @@ def test_a_rank_that_fails_ends_its_host_with_torchruns_own_code(
     assert "exitcode  : 7" in output
 
 
-def test_run_in_torchruns_place_ends_all_hosts_with_the_ranks_code(
+def test_run_instead_of_torchrun_ends_all_hosts_with_one_code(
     engine: docker.DockerClient, image: str, tmp_path: Path
 ) -> None:
     with new_job(engine, image, NODES, {}) as job:

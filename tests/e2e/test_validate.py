@@ -90,8 +90,8 @@ class Place:
         """The checks of each tag of an image."""
         spec, tags = self.spec(name), self.project.tags[name]
         promise = promise_of(spec, tags, read_lock(self.project.root, spec))
-        known_names = frozenset(self.project.tags)
-        storeds = MatrixSubject(promise=promise, registry=self.registry(), known_ids=known_names).validate(
+        ids = frozenset(self.project.tags)
+        storeds = MatrixSubject(promise=promise, registry=self.registry(), known_ids=ids).validate(
             NOT_PULLED, lambda _: None
         )
         assert [one.ref.partition(":")[0] for one in storeds] == [self.running.host.partition(":")[0]] * len(storeds)
@@ -192,7 +192,7 @@ def test_a_tag_moved_by_hand_is_named_with_where_it_belongs(place: Place, valida
     assert place.failures(NEW) == {}
 
 
-def test_a_tag_moved_to_what_is_newer_is_not_told_to_be_promoted_alone(place: Place) -> None:
+def test_a_tag_moved_to_a_newer_image_needs_no_promotion(place: Place) -> None:
     place.publish(OLD)
     place.registry().put(place.publish(NEW), "2.9")
     (failed,) = place.failures(OLD).values()

@@ -61,10 +61,10 @@ def test_a_wheel_is_fetched_once_for_all_pythons(pin: tuple[Path, Pin], tmp_path
     (wheel,) = (pin[0] / NAME).glob("*.whl")
     page, digest = pin[0] / NAME / "index.html", pin[1].hashes[0].partition(":")[2]
     page.write_text(PAGE.format(name=wheel.name, digest=digest if hashes else ""))
-    with index_of(pin[0], "127.0.0.1") as (url, seen_names):
+    with index_of(pin[0], "127.0.0.1") as (url, requests):
         layer = packer(url, tmp_path).pack(pin[1])
         assert replace(packer(url, tmp_path), python="3.13").pack(pin[1]) == layer
-        assert len([path for path in seen_names if path.endswith(".whl")]) == 1
+        assert len([path for path in requests if path.endswith(".whl")]) == 1
 
 
 class _Cut(BaseHTTPRequestHandler):

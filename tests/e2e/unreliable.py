@@ -31,14 +31,14 @@ class Unreliable:
     upstream: str
     choose: Callable[[int, str, str], Fault] = lambda *_: ""
     tokens: int = 0
-    seen_names: list[tuple[str, str, Fault]] = field(default_factory=list)
+    requests: list[tuple[str, str, Fault]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     uses: dict[str, int] = field(default_factory=dict)
 
     def fault(self, method: str, path: str) -> Fault:
         with self.lock:
-            value = self.choose(len(self.seen_names), method, path)
-            self.seen_names.append((method, path, value))
+            value = self.choose(len(self.requests), method, path)
+            self.requests.append((method, path, value))
         return value
 
     def may(self, authorization: str) -> bool:
@@ -121,10 +121,10 @@ class Handler(BaseHTTPRequestHandler):
             line.request(self.command, self.path, body, {**headers, "Content-Length": str(len(body))})
             answer = line.getresponse()
             data = answer.read()
-            kept_items = {name: value for name, value in answer.getheaders() if name.lower() not in _HOP}
+            answer_headers = {name: value for name, value in answer.getheaders() if name.lower() not in _HOP}
             if self.command == "HEAD":
-                kept_items["Content-Length"] = answer.getheader("Content-Length", "0")
-            return answer.status, kept_items, data
+                answer_headers["Content-Length"] = answer.getheader("Content-Length", "0")
+            return answer.status, answer_headers, data
         finally:
             line.close()
 

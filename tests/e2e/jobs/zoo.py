@@ -64,12 +64,12 @@ def shapes_of_vision(name: str) -> list[list[int]] | None:
         from torchvision import models  # type: ignore[import-not-found]  # noqa: PLC0415 - not in all images
     except ImportError:
         return None
-    known_value = VISION.get(name, name)
-    if name in DIFFERENT or known_value not in models.list_models():
+    title = VISION.get(name, name)
+    if name in DIFFERENT or title not in models.list_models():
         return None
-    without = {"aux_logits": False, "init_weights": False} if known_value in ("googlenet", "inception_v3") else {}
+    without = {"aux_logits": False, "init_weights": False} if title in ("googlenet", "inception_v3") else {}
     with torch.device("meta"):
-        return shapes(models.get_model(known_value, weights=None, **without))
+        return shapes(models.get_model(title, weights=None, **without))
 
 
 def batches(names: list[str], dtype: torch.dtype) -> Iterator[dict[str, Any]]:
