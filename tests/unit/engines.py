@@ -221,15 +221,15 @@ class _Facade:
     daemon: Daemon
 
     def images(self, filters: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        known_value = self.daemon
+        daemon = self.daemon
         return [
             {
                 "Id": digest,
-                "RepoTags": sorted(known_value.tags_of(digest)),
+                "RepoTags": sorted(daemon.tags_of(digest)),
                 "Labels": dict(one.labels),
                 "Size": one.size,
             }
-            for digest, one in known_value.pictures.items()
+            for digest, one in daemon.pictures.items()
         ]
 
     def get(self, name: str) -> "_Found":

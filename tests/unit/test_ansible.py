@@ -39,7 +39,7 @@ def options_of(role: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("role", ["base", "pytorch"])
-def test_the_defaults_of_a_role_are_those_that_its_argument_spec_tells(role: str) -> None:
+def test_the_defaults_of_a_role_are_those_of_its_argument_spec(role: str) -> None:
     assert read(f"roles/{role}/defaults/main.yml") == {name: of["default"] for name, of in options_of(role).items()}
 
 
@@ -86,14 +86,14 @@ def test_the_collection_has_the_version_of_the_toolkit() -> None:
 
 
 def test_the_oldest_driver_is_known_for_each_cuda_of_the_matrix() -> None:
-    known_value = read("roles/pytorch/vars/main.yml")["__pytorch_oldest_drivers"]
+    drivers = read("roles/pytorch/vars/main.yml")["__pytorch_oldest_drivers"]
     specs = load_project(TOOLKIT / "matrix.yaml").expansion.specs
     majors = {
         str(spec.accelerator.version[0]) for spec in specs if isinstance(spec, ImageSpec) and spec.accelerator.version
     }
     assert majors
-    assert majors <= known_value.keys()
-    assert all(re.fullmatch(r"\d{3}\.\d+\.\d+", driver) for driver in known_value.values())
+    assert majors <= drivers.keys()
+    assert all(re.fullmatch(r"\d{3}\.\d+\.\d+", driver) for driver in drivers.values())
 
 
 def test_the_role_reads_of_a_lock_what_the_toolkit_reads() -> None:
@@ -131,15 +131,15 @@ def test_the_role_reads_the_indexes_of_the_matrix_in_a_lock() -> None:
 
 def test_the_default_images_of_the_role_are_those_of_the_matrix() -> None:
     derived = default_images(load_project(TOOLKIT / "matrix.yaml"))
-    known_value = read("roles/pytorch/defaults/main.yml")["pytorch_default_images"]
-    assert known_value == {kind: spec.id for kind, spec in derived.items()}
+    images = read("roles/pytorch/defaults/main.yml")["pytorch_default_images"]
+    assert images == {kind: spec.id for kind, spec in derived.items()}
 
 
 def test_the_page_prints_the_variables_of_the_sample() -> None:
     assert (COLLECTION / "sample/group_vars/all.yml").read_text().removeprefix("---\n") in PAGE_OF_HOSTS.read_text()
 
 
-def test_the_page_downloads_wheels_for_the_platforms_of_the_toolkit() -> None:
+def test_the_page_downloads_wheels_for_the_toolkits_platforms() -> None:
     newest = PLATFORMS[0].split("_")[2]
     words = f"manylinux_2_{{{newest}..5}}_x86_64 manylinux2014_x86_64 {PLATFORMS[-1]})"
     assert words in PAGE_OF_HOSTS.read_text()

@@ -54,8 +54,8 @@ def settings(*words: str) -> BenchSettings:
 
 def look(**values: Any) -> RankReport:
     laps = Laps(times=[0.2, 0.4], data_times=[0.0, 0.1])
-    known_names = {"name": "a GPU", "warm": laps, "laps": laps, "peak_rss": 5, "peak_gpu": None, "watch": Watch()}
-    return RankReport(**{**known_names, **values})
+    facts = {"name": "a GPU", "warm": laps, "laps": laps, "peak_rss": 5, "peak_gpu": None, "watch": Watch()}
+    return RankReport(**{**facts, **values})
 
 
 def test_defaults_are_those_of_the_field() -> None:
@@ -149,7 +149,7 @@ DISPLAY = [
 ]
 
 
-def test_what_pages_show_is_a_right_command_line_and_a_container_has_what_it_needs() -> None:
+def test_command_lines_of_pages_are_valid_in_a_container() -> None:
     for line in DISPLAY:
         before, _, words = line.partition("bench --model")
         text = parse(["--model", *shlex.split(words)])
@@ -276,7 +276,7 @@ def test_figures() -> None:
     assert slowest([[1.0, 5.0], [2.0, 3.0]]) == [2.0, 5.0]
 
 
-def test_ranks_that_are_slow_in_turn_take_together_what_the_last_of_them_took() -> None:
+def test_ranks_slow_in_turn_take_the_time_of_the_last_one() -> None:
     assert together([[1.0, 5.0], [2.0, 3.0]]) == [2.0, 4.0]
     assert together([[1.0, 2.0, 1.0], [2.0, 1.0, 1.0]]) == [2.0, 1.0, 1.0]
     assert together([[0.5, 0.25]]) == [0.5, 0.25]
@@ -287,7 +287,7 @@ RANKS = st.integers(1, 6).flatmap(lambda size: st.lists(st.lists(st.floats(0.01,
 
 
 @given(RANKS.filter(bool))
-def test_batches_of_all_ranks_add_up_to_what_the_slowest_rank_took(ranks: list[list[float]]) -> None:
+def test_batches_of_all_ranks_take_the_slowest_ranks_time(ranks: list[list[float]]) -> None:
     times = together(ranks)
     assert sum(times) == pytest.approx(max(map(sum, ranks)))
     assert min(times) >= 0
@@ -313,7 +313,7 @@ def test_a_batch_takes_what_it_waits_and_what_it_computes() -> None:
     assert laps == Laps(times=[1.0 + 2.0, 3.0 + 4.0, 5.0 + 6.0], data_times=[1.0, 3.0, 5.0])
 
 
-def test_what_takes_time_comes_before_the_ranks_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_consuming_work_precedes_the_ranks_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     monkeypatch.setattr(gc, "collect", lambda: order.append("collect"))
     clock = FakeClock()
@@ -323,7 +323,7 @@ def test_what_takes_time_comes_before_the_ranks_wait_for_each_other(monkeypatch:
     assert order == ["collect", "wait", "mark", "mark", "mark"]
 
 
-def test_the_loop_itself_costs_less_than_a_hundredth_of_a_batch_of_ten_milliseconds() -> None:
+def test_the_loop_costs_less_than_a_hundredth_of_a_10_ms_batch() -> None:
     laps = loop.run(HostClock(), repeat((None, None)), lambda batch: None, 20_000)
     assert summary(laps.times)["median"] < 0.01 * 0.010
 

@@ -107,7 +107,7 @@ def _until(true: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_what_a_gpu_draws_before_and_after_the_batches_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpus_draw_before_and_after_the_batches_is_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeNvml())
     monkeypatch.setattr("entrypoints.pytorch.throughput.nvml._SAMPLE_SECONDS", 60)
     with watching("GPU-1") as watch:

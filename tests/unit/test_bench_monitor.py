@@ -21,18 +21,18 @@ class Clock:
 
 
 def test_this_process_is_seen() -> None:
-    seen_value = Monitor(0.2)
-    seen_value.look(os.getpid())
+    watcher = Monitor(0.2)
+    watcher.look(os.getpid())
     holder, end = bytearray(64 << 20), time.monotonic() + 0.3
     while time.monotonic() < end:
         pass
-    seen_value.look(os.getpid())
-    assert seen_value.series is not None
-    ((memory,), (busy,)) = seen_value.series["memory_bytes"], seen_value.series["cpu_percent"]
+    watcher.look(os.getpid())
+    assert watcher.series is not None
+    ((memory,), (busy,)) = watcher.series["memory_bytes"], watcher.series["cpu_percent"]
     assert memory is not None
     assert memory > len(holder)
     assert busy
-    assert seen_value.series["gpu_percent"] == [None]
+    assert watcher.series["gpu_percent"] == [None]
     assert tree(os.getpid())[0] == os.getpid()
     assert usage_of(2**22 + 1) is None  # beyond the kernel's largest pid
 
@@ -40,14 +40,14 @@ def test_this_process_is_seen() -> None:
 def play(monkeypatch: pytest.MonkeyPatch, every: float, looks: int) -> Monitor:
     """A process that takes half a core and 5 bytes, looked at each second."""
     clock = Clock()
-    seen_value = Monitor(every, clock, lambda uuid: NvmlGpu(uuid, FakeNvml()))
+    watcher = Monitor(every, clock, lambda uuid: NvmlGpu(uuid, FakeNvml()))
     monkeypatch.setattr(monitor, "tree", lambda pid: [pid])
     monkeypatch.setattr(monitor, "usage_of", lambda pid: (clock.now / 2, 5))
     for clock.now in range(looks):
         if clock.now == 2:
-            seen_value.hear({"gpu": "GPU-1"})
-        seen_value.look(1)
-    return seen_value
+            watcher.hear({"gpu": "GPU-1"})
+        watcher.look(1)
+    return watcher
 
 
 def test_a_sample_is_what_was_taken_since_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,10 +72,10 @@ def test_a_machine_without_the_library_has_the_rest(monkeypatch: pytest.MonkeyPa
     def missing(uuid: str) -> NvmlGpu:
         raise NvmlError(uuid)
 
-    seen_value = Monitor(1, Clock(), missing)
-    seen_value.hear({"gpu": "GPU-1"})
+    watcher = Monitor(1, Clock(), missing)
+    watcher.hear({"gpu": "GPU-1"})
     for _ in range(2):
-        seen_value._clock.now += 1  # type: ignore[attr-defined]
-        seen_value.look(1)
-    assert seen_value.series is not None
-    assert seen_value.series["gpu_watts"] == [None]
+        watcher._clock.now += 1  # type: ignore[attr-defined]
+        watcher.look(1)
+    assert watcher.series is not None
+    assert watcher.series["gpu_watts"] == [None]

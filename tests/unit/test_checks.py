@@ -127,7 +127,7 @@ END
 """
 
 
-def test_a_promise_has_what_its_stage_inherits_and_what_a_value_means() -> None:
+def test_a_promise_has_inherited_values_and_their_meaning() -> None:
     promise = promise_of(STAGES)
     assert promise.environment == {
         "PATH": "/opt:/bin", "OLD": "a b", "MONEY": "$5", "BACK": "a\\",
@@ -282,7 +282,7 @@ def test_every_image_of_the_matrix_has_a_budget() -> None:
     assert {"cpu-runtime", "cpu-devel", "cuda-runtime", "cuda-devel", "volume-permissions"} <= ceilings.keys()
 
 
-def test_a_published_key_is_the_text_of_one_key_and_says_whose_it_is() -> None:
+def test_a_published_key_is_the_text_of_one_key_with_its_owner() -> None:
     keys = tomllib.loads((TOOLKIT / "tests/images/published_keys.toml").read_text())["key"]
     assert {key["sha256"] for key in keys} == leaks.PUBLISHED
     assert all(re.fullmatch("[0-9a-f]{64}", key["sha256"]) and key["of"] and key["why"] for key in keys)
@@ -304,7 +304,7 @@ COMMIT = "1" * 40
         ({REVISION: ""}, "", AssertionError),  # the date is missing too
     ],
 )
-def test_an_image_built_where_git_has_no_commit_is_not_judged_by_its_revision(
+def test_an_image_built_without_a_commit_has_no_judged_revision(
     labels: dict[str, str], commit: str, outcome: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = importlib.import_module("tests.images.test_metadata")
@@ -316,7 +316,7 @@ def test_an_image_built_where_git_has_no_commit_is_not_judged_by_its_revision(
         metadata.test_origin(row, subject, config)
 
 
-def test_what_a_killed_run_of_the_checks_left_is_found_by_the_next() -> None:
+def test_the_next_run_finds_leftovers_of_killed_checks() -> None:
     daemon = daemon_with(lambda _: None)
     left = Containers(daemon.engine, IMAGE)
     left.create("true")
@@ -328,7 +328,7 @@ def test_what_a_killed_run_of_the_checks_left_is_found_by_the_next() -> None:
     assert not daemon.stores
 
 
-def test_a_command_of_the_checks_leaves_no_container_however_it_ends() -> None:
+def test_a_command_of_the_checks_never_leaves_a_container() -> None:
     daemon = daemon_with(lambda box: (3, "out", "first\nlast words") if box.command == ("ends",) else None)
     containers = Containers(daemon.engine, IMAGE)
     end = containers.run("ends")

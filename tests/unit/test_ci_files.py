@@ -76,7 +76,7 @@ SAMPLES = {
 }
 
 
-def test_no_variable_that_somebody_types_is_split_or_expanded_by_a_shell() -> None:
+def test_no_shell_splits_or_expands_a_typed_variable() -> None:
     for block in BLOCKS:
         bare = set(re.findall(r'(?<!")\$(\w+)(?!")', re.sub(r'"[^"\n]*"', "", block.text)))
         # The owner of the repository writes SIGNING. Anybody who starts a run by hand types the other variables.
@@ -126,7 +126,7 @@ def sessions_of_ci() -> list[str]:
     return names
 
 
-def test_ci_runs_the_unit_tests_on_every_python_that_the_package_names() -> None:
+def test_ci_runs_unit_tests_on_every_python_of_the_package() -> None:
     matrix, project = ci_matrix(), PYPROJECT["project"]
     rows = [{"session": "unit", "python": python} for python in matrix["python"]] + matrix["include"]
     matches = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
@@ -135,7 +135,7 @@ def test_ci_runs_the_unit_tests_on_every_python_that_the_package_names() -> None
     assert project["requires-python"] == f">={matches[0]}"
 
 
-def test_ci_tests_every_room_at_night_and_the_changed_rooms_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ci_tests_all_rooms_at_night_and_changed_ones_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
     jobs = github_jobs(TOOLKIT / ".github/workflows/ci.yml")
     assert "schedule" in read(TOOLKIT / ".github/workflows/ci.yml")["on"]
     since = jobs["rooms"].raw["env"]["SINCE"]
@@ -221,7 +221,7 @@ def test_every_pipeline_installs_one_version_of_nox() -> None:
     assert re.fullmatch(r"nox==[\d.]+", one)
 
 
-def test_nothing_is_written_into_a_command_before_the_shell_reads_it() -> None:
+def test_no_expression_is_written_into_a_command() -> None:
     for block in BLOCKS:
         assert "${{" not in block.text, block.where
         assert "secrets." not in block.text, block.where
@@ -242,7 +242,7 @@ def test_a_github_job_has_a_limit_and_asks_for_little() -> None:
         assert job.raw.get("permissions", own) == needs, job.name
 
 
-def test_who_calls_a_workflow_gives_what_it_takes_and_allows_what_its_jobs_ask_for() -> None:
+def test_callers_of_a_workflow_give_its_inputs_and_permissions() -> None:
     assert {job.name for _, job in CALLERS} == {"check", "release", "validate"}
     for path, job in CALLERS:
         check_call(job.raw, read(path)["permissions"])
@@ -263,23 +263,23 @@ def check_call(job: Mapping[str, Any], rights: Mapping[str, str]) -> None:
         assert all(allowed.get(name) in (right, "write") for name, right in query.items())
 
 
-def test_the_guide_shows_whole_files_and_the_one_that_releases_is_ten_lines() -> None:
+def test_the_guide_shows_whole_files_and_a_ten_line_release() -> None:
     rows = documented()
     assert [Path(place).name for place in rows] == ["images.yml", "check.yml", "validate.yml"]
     assert len(rows[".github/workflows/images.yml"].splitlines()) == 10
-    seen_names = set()
+    called_files = set()
     for text in rows.values():
         workflow = load(text)
         (job,) = workflow["jobs"].values()
         check_call(job, workflow["permissions"])
         assert re.fullmatch(r"torchbake/torchbake/\.github/workflows/[\w-]+\.yml@v0\.1\.0", job["uses"])
         assert job["with"]["install"] == "torchbake[nox]==0.1.0"
-        seen_names.add(job["uses"].partition("@")[0].rpartition("/")[2])
-    assert seen_names == {path.name for path in CALLED}
+        called_files.add(job["uses"].partition("@")[0].rpartition("/")[2])
+    assert called_files == {path.name for path in CALLED}
 
 
 @pytest.mark.parametrize("event", ["push", "schedule", "workflow_dispatch"])
-def test_the_guides_file_releases_on_the_main_branch_and_takes_turns_with_the_one_that_validates(event: str) -> None:
+def test_the_guides_release_and_validation_take_turns(event: str) -> None:
     release, validate = (load(documented()[f".github/workflows/{name}.yml"]) for name in ("images", "validate"))
     assert event in release["on"]
     assert holds(str(github_jobs(RELEASE)["plan"].raw["if"]), on(event, "refs/heads/main"))
@@ -288,7 +288,7 @@ def test_the_guides_file_releases_on_the_main_branch_and_takes_turns_with_the_on
     assert fill(release["concurrency"]["group"], MAIN) == fill(read(IMAGES)["concurrency"]["group"], MAIN)
 
 
-def test_what_a_pull_request_calls_takes_no_secret_and_no_job_of_it_may_write() -> None:
+def test_a_workflow_for_pull_requests_has_no_secret_or_write() -> None:
     workflow = read(CHECK)
     assert set(workflow["on"]) == {"workflow_call"}
     assert "secrets" not in workflow["on"]["workflow_call"]
@@ -364,10 +364,10 @@ def planned(matrix: str, result: str = "success") -> dict[str, Any]:
 
 def running(contexts: Mapping[str, Any], matrix: str = '{"include": [1]}') -> str:
     """The commands that run there, when all is well and these images are due."""
-    path, known_names = called(contexts)
-    known_names |= planned(matrix) | {"steps": {"test": {"outcome": "success"}}}
-    jobs = [job for job in github_jobs(path).values() if holds(str(job.raw.get("if", "")), known_names)]
-    return "\n".join(step.run for job in jobs for step in job.steps if holds(step.condition, known_names))
+    path, scope = called(contexts)
+    scope |= planned(matrix) | {"steps": {"test": {"outcome": "success"}}}
+    jobs = [job for job in github_jobs(path).values() if holds(str(job.raw.get("if", "")), scope)]
+    return "\n".join(step.run for job in jobs for step in job.steps if holds(step.condition, scope))
 
 
 def images_jobs() -> list[Job]:
@@ -401,22 +401,20 @@ def test_what_is_not_the_main_branch_is_tested_and_not_released(contexts: dict[s
         ("workflow_dispatch", "refs/heads/main", ""),
     ],
 )
-def test_what_is_not_released_is_built_where_it_is_changed_and_by_hand_where_it_is_named(
-    event: str, ref: str, since: str
-) -> None:
+def test_unreleased_images_are_built_if_changed_or_named(event: str, ref: str, since: str) -> None:
     contexts = on(event, ref)
-    path, known_names = called(contexts)
+    path, scope = called(contexts)
     plan = github_jobs(path)["plan"]
-    assert fill(str(plan.env["SINCE"]), known_names) == since
+    assert fill(str(plan.env["SINCE"]), scope) == since
     assert ("--changed-since" in running(contexts)) == bool(since)
     steps = {
         "changed": {"outputs": {"matrix": "a"} if since else {"matrix": ""}},
         "named": {"outputs": {"matrix": "b"}},
     }
-    assert fill(plan.raw["outputs"]["matrix"], {**known_names, "steps": steps}) == ("a" if since else "b")
+    assert fill(plan.raw["outputs"]["matrix"], {**scope, "steps": steps}) == ("a" if since else "b")
 
 
-def test_a_release_is_for_the_default_branch_and_tags_whoever_calls_it() -> None:
+def test_a_release_is_for_the_default_branch_and_tags_alone() -> None:
     for event, ref, runs in (
         ("push", "refs/heads/main", True),
         ("push", "refs/tags/v1", True),
@@ -435,7 +433,7 @@ def test_a_release_is_for_the_default_branch_and_tags_whoever_calls_it() -> None
         assert not holds(jobs["promote"].raw["if"], planned("", "skipped")), event
 
 
-def test_where_nothing_is_due_no_image_is_built_and_rolling_tags_are_finished() -> None:
+def test_without_due_images_only_rolling_tags_are_finished() -> None:
     contexts = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
     assert "nox -s build" not in running(contexts, NOTHING)
     assert "nox -s promote" in running(contexts, NOTHING)
@@ -475,7 +473,7 @@ def test_what_runs_a_pull_request_may_write_nothing() -> None:
             assert "github.token" not in str(job.raw)
 
 
-def test_what_is_released_was_built_and_tested_as_in_a_pull_request() -> None:
+def test_a_release_builds_and_tests_like_a_pull_request() -> None:
     check, release = ([_without_cache(step) for step in job.raw["steps"]] for job in images_jobs())
     assert [step for step in release if step in check] == check
 
@@ -498,13 +496,11 @@ def test_the_main_branch_releases_what_it_tested() -> None:
             assert order == sorted(order), event
             assert "--keep-rolling" in text, event
             assert '--due --bases "$BASES" --registry "$REGISTRY"' in before, event
-            path, known_names = called(contexts)
-            assert fill(github_jobs(path)["plan"].env["BASES"], known_names) == (
-                "keep" if event == "push" else "ask"
-            ), event
+            path, scope = called(contexts)
+            assert fill(github_jobs(path)["plan"].env["BASES"], scope) == ("keep" if event == "push" else "ask"), event
 
 
-def test_the_chart_is_pushed_and_validated_after_its_images_where_it_is_asked_for() -> None:
+def test_the_chart_is_pushed_and_validated_after_its_images() -> None:
     contexts = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme", CHART="cpu runtime")
     _, actual, after = running(contexts).partition("nox -s promote")
     assert actual
@@ -516,8 +512,8 @@ def test_the_chart_is_pushed_and_validated_after_its_images_where_it_is_asked_fo
     contexts |= {"runner": {"environment": "x"}, "steps": {"validate": {"outcome": "failure"}}}
     (job,) = github_jobs(VALIDATE).values()
     for chart, is_asked in (("cpu runtime", True), ("", False)):
-        known_names = {**contexts, "inputs": {**inputs, "chart": chart}}
-        text = "\n".join(step.run for step in job.steps if holds(step.condition, known_names))
+        scope = {**contexts, "inputs": {**inputs, "chart": chart}}
+        text = "\n".join(step.run for step in job.steps if holds(step.condition, scope))
         _, actual, after = text.partition("nox -s validate")
         assert actual
         assert ('nox -s chart -- --registry "$REGISTRY" -- validate "$CHART"' in after) == is_asked
@@ -596,7 +592,7 @@ def test_gitlab_does_what_each_task_is_for() -> None:
         assert tasks[plan].raw["artifacts"]["paths"] == [name for _, name in outputs]
 
 
-def test_gitlab_builds_what_a_merge_request_changes_and_releases_what_is_due() -> None:
+def test_gitlab_builds_changed_images_and_releases_due_ones() -> None:
     parent = read(PARENT)
     assert parent["check"]["variables"]["SINCE"] == "$CI_MERGE_REQUEST_DIFF_BASE_SHA"
     rules = {rule["if"]: rule.get("variables", {}) for rule in parent["release"]["rules"]}
@@ -622,7 +618,7 @@ def test_the_matrix_has_what_the_workflow_takes_from_it() -> None:
     assert len(value["include"]) <= 256  # more jobs GitHub does not make of one matrix
 
 
-def test_the_documented_identity_is_the_workflow_that_signs_on_the_branch_that_releases() -> None:
+def test_the_documented_identity_is_the_signing_workflow() -> None:
     documented = [
         pattern
         for page in (TOOLKIT / "docs").rglob("*.md")
@@ -684,7 +680,7 @@ def test_the_guide_tells_what_each_size_of_image_takes_at_most(project: Project)
 
 
 @pytest.mark.parametrize("path", [CHECK, RELEASE, CHILD], ids=lambda path: path.stem)
-def test_a_file_of_jobs_says_the_same_of_disk_and_minutes_as_the_guide(path: Path) -> None:
+def test_a_file_of_jobs_has_the_guides_disk_and_minutes(path: Path) -> None:
     (small, large) = re.findall(
         r"^\| `\w+` \| .* \| (\d+) GB \| (\d+) minutes \|$", (TOOLKIT / "docs/ci.md").read_text(), flags=re.MULTILINE
     )

@@ -46,10 +46,10 @@ def err(capsys: Streams, *argv: str, code: int) -> str:
     """Run a command that fails and return its stderr; its stdout must be empty."""
     capsys.readouterr()
     assert cli.main(argv) == code
-    seen_names = capsys.readouterr()
-    assert "Traceback" not in seen_names.err
-    assert not seen_names.out
-    return seen_names.err
+    streams = capsys.readouterr()
+    assert "Traceback" not in streams.err
+    assert not streams.out
+    return streams.err
 
 
 def test_a_command_says_what_it_is_for_and_shows_examples(capsys: Streams) -> None:
@@ -79,11 +79,11 @@ def test_the_overview_names_every_command(argv: list[str], capsys: Streams) -> N
     assert all(f"  {command} " in text and summary in text for command, summary in COMMANDS.items())
 
 
-def test_no_verb_at_all_is_a_wrong_command_line_with_the_overview(capsys: Streams) -> None:
+def test_no_verb_is_a_usage_error_with_the_overview(capsys: Streams) -> None:
     assert "build" in out(capsys, code=2)
 
 
-def test_a_wrong_command_line_is_exit_code_2_and_says_what_is_right(capsys: Streams) -> None:
+def test_a_usage_error_is_exit_code_2_with_the_right_form(capsys: Streams) -> None:
     for argv, words in (
         (["biuld"], ("no command 'biuld'", "'build'?")),
         (["xyzzy"], ("no command 'xyzzy'",)),
@@ -110,7 +110,7 @@ def test_a_wrong_command_line_is_exit_code_2_and_says_what_is_right(capsys: Stre
         assert all(word in text for word in words), (argv, words)
 
 
-def test_no_selector_is_never_everything_but_the_list_of_what_there_is(small: str, capsys: Streams) -> None:
+def test_no_selector_lists_the_images_and_selects_none(small: str, capsys: Streams) -> None:
     for command in ("list", "tags", "lock", "render", "build"):
         text = err(capsys, command, "--matrix", small, code=2)
         assert "2.10.0-cuda12.8-cudnn9-runtime-debian12" in text, command
@@ -118,7 +118,7 @@ def test_no_selector_is_never_everything_but_the_list_of_what_there_is(small: st
         assert "all" in text.splitlines()[0], command
 
 
-def test_a_selector_that_means_nothing_is_exit_code_4_with_the_nearest_names(small: str, capsys: Streams) -> None:
+def test_an_unknown_selector_is_exit_code_4_with_near_names(small: str, capsys: Streams) -> None:
     text = err(capsys, "list", "cuda12.9", "--matrix", small, code=4)
     assert "cuda12.9" in text
     assert "cuda12.8" in text
@@ -174,12 +174,12 @@ def test_escapes_in_foreign_words_are_shown_as_text(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(listing, "run", fail)
     assert cli.main(["list", "all"]) == RegistryError.exit_code
-    seen_names = capsys.readouterr()
-    for text in (seen_names.out, seen_names.err):
+    streams = capsys.readouterr()
+    for text in (streams.out, streams.err):
         assert not set(text) & set("\x1b\x07\x9b\x7f\u202e")
         assert "[bold]brackets[/x] é" in text
-    assert seen_names.err.count("\\x1b[31m") == 3
-    assert json.loads(seen_names.out[seen_names.out.index("{") :]) == {"a": HOSTILE}
+    assert streams.err.count("\\x1b[31m") == 3
+    assert json.loads(streams.out[streams.out.index("{") :]) == {"a": HOSTILE}
 
 
 def test_colours_of_our_own_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
     assert all(0 < code < 126 for code in codes)  # from 126 on they are the shell's
 
 
-def test_no_error_has_a_code_that_nox_ends_with_for_another_reason() -> None:
+def test_no_error_has_an_exit_code_that_nox_uses_itself() -> None:
     same = {TorchbakeError.exit_code: "a failure", UsageError.exit_code: "a wrong command line"}  # as nox means them
     theirs = {1, 2, 3}  # nox/tasks.py; 130, for an interruption, is no error's
     assert {error.exit_code for error in all_errors()} & theirs == set(same)
@@ -215,7 +215,7 @@ def test_the_toolkit_says_which_it_is(argv: list[str], monkeypatch: pytest.Monke
     assert out(capsys, *argv) == "torchbake 1.2.3\n"
 
 
-def test_the_matrix_is_the_one_of_the_environment_where_none_is_named(
+def test_the_matrix_of_the_environment_is_the_default(
     small: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
     monkeypatch.setenv(MATRIX_VARIABLE, small)
@@ -264,7 +264,7 @@ def test_the_list_as_json_is_json_alone(small: str, capsys: Streams) -> None:
     }
 
 
-def test_the_json_list_says_of_everything_else_why_it_is_not_there(small: str, capsys: Streams) -> None:
+def test_the_json_list_has_a_reason_for_each_absent_image(small: str, capsys: Streams) -> None:
     listed = json.loads(out(capsys, "list", "cuda12", "--format", "json", "--matrix", small))
     reasons = {entry["id"]: entry["reason"] for entry in listed["excluded"]}
     assert reasons["2.10.0-cuda12.8-cudnn9-devel-debian13"] == "extensions are built once"

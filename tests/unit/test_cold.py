@@ -30,7 +30,7 @@ def devel() -> ImageSpec:
     return value
 
 
-def test_the_tuned_way_has_the_images_base_packages_lock_and_packing() -> None:
+def test_the_tuned_way_has_the_images_base_lock_and_packing() -> None:
     args = {"INPUTS": "1", "HTTP_PROXY": "${HTTP_PROXY}"}
     ours = {"context": "/x", "dockerfile": "y", "args": args, "contexts": {"a": "b"}, "output": ["zstd"]}
     target = tuned_target(ours, devel(), Path("/project"), ["https://a.example/cpu", "https://b.example/cpu"])
@@ -48,7 +48,7 @@ def test_the_tuned_way_has_the_images_base_packages_lock_and_packing() -> None:
     }
 
 
-def test_the_tuned_dockerfile_takes_what_it_is_given_and_the_uv_of_torchbakes_own_builder() -> None:
+def test_the_tuned_dockerfile_uses_its_arguments_and_our_uv() -> None:
     target = tuned_target({"args": {}}, devel(), Path("/project"), [])
     assert set(re.findall(r"(?m)^ARG (\w+)", DOCKERFILE)) == set(target["args"])
     locked = re.search(r"(?m)^uv==(\S+)", (TOOLKIT / "images/builder.lock").read_text())
@@ -65,7 +65,7 @@ def test_the_tuned_dockerfile_says_why_of_each_choice() -> None:
     assert "\nUSER 1001\n" in DOCKERFILE
 
 
-def test_one_more_package_is_in_every_image_and_none_has_another_names_tags() -> None:
+def test_one_more_package_is_in_every_image_with_own_tags() -> None:
     text = (TOOLKIT / "matrix.yaml").read_text()
     before, after = yaml.safe_load(text), yaml.safe_load(with_package(text, "einops"))
     assert after.pop("repository") != before.pop("repository")

@@ -42,7 +42,7 @@ def test_each_kind_is_there() -> None:
 
 
 @pytest.mark.parametrize(("name", "packed", "unpacked", "layers"), ROWS)
-def test_sizes_are_near_the_last_proof_and_layers_are_the_dockerfiles(
+def test_sizes_are_near_the_last_proof_and_layers_as_rendered(
     name: str, packed: str, unpacked: str, layers: str
 ) -> None:
     proof = parse_proofs((TOOLKIT / "images/proofs.json").read_bytes(), "proofs.json")[name]

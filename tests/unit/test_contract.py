@@ -48,8 +48,8 @@ class TestStandalone:
     def test_lets_no_distributed_variable_through(self) -> None:
         job = contract_of(THREE | {"NPROC_PER_NODE": "2"}).rank_environment(0)
         torchrun = {"TORCHELASTIC_RUN_ID": "x", "PET_NNODES": "2", "ROLE_RANK": "0"}
-        kept_items = {"PATH": "/bin", "NCCL_SOCKET_IFNAME": "^lo", "SLURM_JOB_ID": "7"}
-        assert without_distributed(kept_items | job | torchrun) == kept_items
+        others = {"PATH": "/bin", "NCCL_SOCKET_IFNAME": "^lo", "SLURM_JOB_ID": "7"}
+        assert without_distributed(others | job | torchrun) == others
 
 
 class TestMode:
@@ -81,7 +81,7 @@ class TestMode:
     def test_auto_is_the_gpus(self) -> None:
         assert contract_of({"NPROC_PER_NODE": "auto"}, gpus=4).world_size == 4
 
-    def test_a_free_port_is_for_those_alone_whom_no_other_node_must_find(self) -> None:
+    def test_a_free_port_is_only_for_nodes_that_no_other_must_find(self) -> None:
         assert contract_of({"NPROC_PER_NODE": "2"}, free_port=40123).master_port == 40123
         assert contract_of({"NNODES": "1", "MASTER_PORT": "29500"}, free_port=40123).master_port == 29500
         assert contract_of(THREE, free_port=40123).master_port == 49875
@@ -276,9 +276,7 @@ PAIRS = [
 
 
 @given(data=st.data(), pair=st.sampled_from(PAIRS))
-def test_a_pair_that_differs_is_always_refused_and_a_pair_that_agrees_never(
-    data: st.DataObject, pair: tuple[str, str, int, int]
-) -> None:
+def test_only_pairs_that_differ_are_refused(data: st.DataObject, pair: tuple[str, str, int, int]) -> None:
     one, other, least, most = pair
     values = data.draw(st.tuples(st.integers(least, most), st.integers(least, most)))
     lines = [f"10.0.0.{value}" if "ADDR" in one else str(value) for value in values]
@@ -334,7 +332,7 @@ def valid(value: Contract | LaunchError) -> bool:
     )
 
 
-def test_any_two_variables_give_a_contract_or_a_sentence_of_one_line() -> None:
+def test_any_two_variables_give_a_contract_or_a_short_sentence() -> None:
     for one, other in itertools.combinations(NAMES, 2):
         for lines in itertools.product(("0", "4", "8", "auto"), repeat=2):
             env = dict(zip((one, other), lines, strict=True))
@@ -343,5 +341,5 @@ def test_any_two_variables_give_a_contract_or_a_sentence_of_one_line() -> None:
 
 @settings(max_examples=300)
 @given(env=likely | plausible, gpus=st.integers(0, 8))
-def test_any_environment_gives_a_contract_or_a_sentence_of_one_line(env: dict[str, str], gpus: int) -> None:
+def test_any_environment_gives_a_contract_or_a_short_sentence(env: dict[str, str], gpus: int) -> None:
     assert valid(outcome(env, gpus=gpus))

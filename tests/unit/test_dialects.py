@@ -152,7 +152,7 @@ def test_the_page_of_dialects_has_each_once_and_no_others() -> None:
     assert list(_sections()) == [dialect.NAME for dialect in DIALECTS]
 
 
-def test_the_page_of_dialects_has_the_variables_that_are_read_and_their_source() -> None:
+def test_the_page_of_dialects_has_the_variables_and_sources() -> None:
     for dialect in DIALECTS:
         rows = re.findall(r"^\| (`.+?) \|", _sections()[dialect.NAME], re.MULTILINE)
         names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
@@ -273,7 +273,7 @@ class TestPyTorchJob:
         assert contract_of(node("pytorchjob-auto", 1), gpus=8).world_size == 24
         assert launch_error(node("pytorchjob-auto", 1, WORLD_SIZE="6"), gpus=2).code is Code.CONFLICT
 
-    def test_nodes_are_reckoned_where_the_operator_does_not_count_them(self) -> None:
+    def test_nodes_are_computed_if_the_operator_does_not_count_them(self) -> None:
         assert contract_of(node("pytorchjob", 1, PET_NNODES="")).nnodes == 3
         assert launch_error(node("pytorchjob", 1, PET_NNODES="", WORLD_SIZE="7")).code is Code.CONFLICT
 

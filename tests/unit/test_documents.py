@@ -159,11 +159,11 @@ def test_an_address_of_the_project_is_that_of_its_sources(project: Project) -> N
 
 def test_a_bug_comes_with_the_facts_of_the_host_and_the_toolkit() -> None:
     form = yaml.safe_load(TEXTS[".github/ISSUE_TEMPLATE/bug.yml"])["body"]
-    expected_values = {part["id"] for part in form if part.get("validations", {}).get("required")}
-    assert expected_values == {"what", "command", "version", "host"}
+    required_parts = {part["id"] for part in form if part.get("validations", {}).get("required")}
+    assert required_parts == {"what", "command", "version", "host"}
 
 
-def test_each_version_of_the_changes_is_released_on_a_day_but_the_first_that_may_be_to_come() -> None:
+def test_each_version_of_the_changes_but_the_first_has_a_day() -> None:
     first, *others = re.findall(r"(?m)^## (.+)$", TEXTS["CHANGELOG.md"])
     assert re.fullmatch(r"\d+\.\d+\.\d+ \((unreleased|\d{4}-\d\d-\d\d)\)", first)
     assert all(re.fullmatch(r"\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", other) for other in others)

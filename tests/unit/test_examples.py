@@ -48,7 +48,7 @@ def image_of(path: Path, project: Project) -> str:
     return prepare(job, document, TARGETS["docker"], project, reference).image
 
 
-def test_an_example_is_a_job_its_script_and_a_readme_that_runs_all_its_jobs() -> None:
+def test_an_example_has_a_job_a_script_and_a_complete_readme() -> None:
     for name in NAMES:
         job, _ = load_job(FOLDER / name / "job.yaml")
         assert (job.name, job.files.folder) == (name, "."), name
@@ -114,7 +114,7 @@ def test_openpai_gets_what_its_guide_has(project: Project) -> None:
         assert " && ".join(second["commands"]) == role["command"], name
 
 
-def test_a_pytorchjob_has_a_master_and_three_workers_with_a_gpu_each(project: Project) -> None:
+def test_a_pytorchjob_has_a_master_and_three_workers_with_gpus(project: Project) -> None:
     *_, item = yaml.safe_load_all(rendered(FOLDER / "ddp/job-from-git.yaml", "pytorchjob", project))
     replicas: dict[str, Any] = item["spec"]["pytorchReplicaSpecs"]
     assert {role: spec["replicas"] for role, spec in replicas.items()} == {"Master": 1, "Worker": 3}

@@ -73,7 +73,7 @@ def imported(path: Path) -> set[str]:
 def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
     """A `# /// script` header would let nox install, and pip then writes to stdout at every call."""
     assert "# ///" not in NOXFILE
-    known_names = {"nox", "torchbake", *sys.stdlib_module_names}
+    modules = {"nox", "torchbake", *sys.stdlib_module_names}
     ours = (
         "__init__",
         "sessions",
@@ -85,18 +85,18 @@ def test_nox_reads_the_noxfile_with_nothing_but_itself_installed() -> None:
         "core/paths",
     )
     for path in (TOOLKIT / "noxfile.py", *(TOOLKIT / f"torchbake/{name}.py" for name in ours)):
-        assert imported(path) <= known_names
+        assert imported(path) <= modules
     assert re.findall(r"from (torchbake[.\w]*) import (\w+)", NOXFILE) == [("torchbake.sessions", "define_sessions")]
 
 
-def test_the_environment_of_commands_holds_what_the_package_needs() -> None:
+def test_the_environment_of_commands_has_the_dependencies() -> None:
     assert environment.requirements(TOOLKIT) == PYPROJECT["project"]["dependencies"]
 
 
 def test_no_dependency_may_have_a_hole_that_was_mended() -> None:
-    expected_values = {(one := Requirement(line)).name: one.specifier for line in PYPROJECT["project"]["dependencies"]}
+    specifiers = {(one := Requirement(line)).name: one.specifier for line in PYPROJECT["project"]["dependencies"]}
     for name, version in FIXED.items():
-        (lowest,) = (Version(one.version) for one in expected_values[name] if one.operator == ">=")
+        (lowest,) = (Version(one.version) for one in specifiers[name] if one.operator == ">=")
         assert lowest >= Version(version), name
 
 
@@ -150,7 +150,7 @@ def test_this_tier_starts_no_process_and_opens_no_connection(attempt: Callable[[
         attempt()
 
 
-def test_the_readme_begins_where_a_newcomer_is_and_names_one_package_beside_git() -> None:
+def test_the_readme_begins_with_a_clone_and_needs_one_package() -> None:
     clone, build = readme.FIRST.splitlines()
     assert clone == f"git clone {readme.URL} && cd {readme.URL.rpartition('/')[2]}"
     assert build == f"{readme.CHECK} -s setup build -- cpu runtime"

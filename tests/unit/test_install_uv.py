@@ -72,7 +72,7 @@ def test_the_wheel_that_was_handed_over_is_unpacked(builder: Builder) -> None:
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_without_the_locked_wheel_it_is_the_pip_that_python_brings_by_hash(builder: Builder, *, there: bool) -> None:
+def test_without_the_locked_wheel_pythons_own_pip_is_used(builder: Builder, *, there: bool) -> None:
     if there:
         builder.wheel(locked=False)
     assert builder.install() == 7

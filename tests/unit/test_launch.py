@@ -49,7 +49,7 @@ def test_the_cause_is_not_the_peer_that_lost_its_connection() -> None:
     assert known_of(failure(0, 1, PEER_GONE), late, failure(1, 143, is_told=True)).cause == late
 
 
-def test_where_all_wait_for_another_the_first_is_named_and_who_had_to_be_told() -> None:
+def test_a_common_missing_node_is_named_with_the_waiting_ones() -> None:
     failures = [failure(2, 1, TIMED_OUT), failure(0, 1, TIMED_OUT), failure(3, 143, is_told=True)]
     assert known_of(*failures).cause == failures[0]
     assert known_of(*failures).hung == [3]
@@ -59,7 +59,7 @@ def test_no_failure_has_no_cause() -> None:
     assert known_of().cause is None
 
 
-def test_of_each_rank_the_first_failure_counts_and_only_a_better_cause_is_told_on() -> None:
+def test_a_ranks_first_failure_counts_unless_a_cause_is_better() -> None:
     failures = Failures()
     assert failures.add(failure(0, 1, PEER_GONE))
     assert not failures.add(failure(1, 1, PEER_GONE))
@@ -118,7 +118,7 @@ class Started:
         return self.returncode
 
 
-def test_a_rank_that_ends_before_it_says_who_it_is_fails_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_ends_before_it_reports_fails_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     started = [Started(), Started()]
     waiting = iter(started)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: next(waiting))
@@ -314,7 +314,7 @@ def test_who_cannot_compile_or_load_is_told_the_way_out(words: str, advice: str)
 # --- what is said before the start, and to probes
 
 
-def test_a_driver_that_is_not_whole_is_named_where_there_are_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_driver_is_named_if_there_are_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("entrypoints.pytorch.launch.advice._loads", lambda library: library != "libcuda.so.1")
     cuda = {"NVIDIA_REQUIRE_CUDA": "cuda>=12.0", "PATH": "/nowhere"}
     assert missing_driver_parts(cuda) == ["libcuda.so.1", "nvidia-smi"]

@@ -44,7 +44,7 @@ def test_the_code_is_that_of_the_command(door: list[str], python: Run) -> None:
     assert "no-such-command" in process.stderr
 
 
-def test_a_command_that_is_done_ends_at_once_with_all_that_it_wrote(end: Callable[..., Completed]) -> None:
+def test_a_finished_command_exits_at_once_with_all_its_output(end: Callable[..., Completed]) -> None:
     process = end(["--version"])
     assert process.returncode == 0
     assert re.fullmatch(r"torchbake \S+\n", process.stdout)

@@ -242,7 +242,7 @@ def test_the_token_is_in_no_message_and_in_no_repr() -> None:
     assert "geheim" not in json.dumps(hello_of(contract, "", LaunchError(Code.NO_JOB, "none")))
 
 
-def test_why_a_node_cannot_start_fits_into_what_a_stranger_may_say() -> None:
+def test_the_reason_of_a_failed_node_fits_into_a_message() -> None:
     contract = Contract(mode="distributed", nnodes=2, node_rank=1)
     hello = hello_of(contract, "f" * 64, LaunchError(Code.NO_JOB, "\U0001f600" * 5000))
     line = read_output("hello", **hello, nonce=new_nonce(), proof="0" * 64)
@@ -287,7 +287,7 @@ def test_a_full_folder_keeps_the_last_state_that_fits(tmp_path: Path, monkeypatc
     state.say("ending", "a rank failed")
 
 
-def test_a_temporary_folder_that_is_full_from_the_start_is_refused(tmp_path: Path) -> None:
+def test_a_temporary_folder_that_is_full_at_start_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="TMPDIR") as refused:
         new_state(tmp_path / "none")
     assert refused.value.code == Code.NO_SPACE

@@ -36,7 +36,7 @@ def test_ubuntu_has_its_own_sources_and_no_user_of_its_own() -> None:
     assert lines == [SOURCES, SYSTEM.replace("/run/apt-install ", reason)]  # which removes what userdel leaves
 
 
-def test_what_a_matrix_adds_to_all_stands_above_python_but_for_versions_that_would_be_downgrades() -> None:
+def test_common_additions_precede_python_except_for_downgrades() -> None:
     spec = image("2.13.0", "cpu", apt_of_all=("git", "libssl3"), apt=("git", "libssl3=3.0.2", "tini=0.19"))
     text = render(spec, lock("cpu"))
     assert f"{APT}ca-certificates libssl3=3.0.2 python3 python3-pip-whl tini=0.19\n" in text
@@ -57,7 +57,7 @@ def test_a_python_of_the_image_comes_in_no_package() -> None:
     assert all(f"{own} -m " in line for line in lines[2:])
 
 
-def test_a_python_of_another_package_is_the_one_that_is_called_python3() -> None:
+def test_a_python_of_another_package_is_called_python3() -> None:
     lines = added(replace(DEBIAN12, interpreter="python3.11"))
     name = "ln -sf /usr/bin/python3.11 /usr/local/bin/python3 && /run/apt-install "
     assert lines[0] == SYSTEM.replace("/run/apt-install ", name).replace(

@@ -37,7 +37,7 @@ VALUES = st.recursive(
 )
 
 
-def test_a_process_that_a_limit_refuses_is_a_failure_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_refused_by_a_limit_fails_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def fork() -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
@@ -95,7 +95,7 @@ def test_a_check_that_fails_does_not_end_the_others() -> None:
     assert events[:2] == [{"begin": "one"}, {"end": "one", "seconds": checks.seconds["one"]}]
 
 
-def test_ranks_that_depend_on_each_other_stay_in_step_until_an_error() -> None:
+def test_dependent_ranks_stay_in_step_until_an_error() -> None:
     checks = Checks(together=True)
     with checks("value"):
         expect(False, "it is wrong")
@@ -176,7 +176,7 @@ def test_a_wrong_command_line_is_told_and_ends_with_64(
     assert sentence in lines.err
 
 
-def test_every_payload_has_its_module_and_is_one_the_toolkit_asks_for() -> None:
+def test_every_payload_is_a_module_that_the_toolkit_selects() -> None:
     folder = TOOLKIT / "entrypoints/pytorch/payloads"
     assert all((folder / f"{payload.module}.py").is_file() for payload in PAYLOADS.values())
     assert set(PAYLOADS) == set(smoke_jobs.PAYLOADS)

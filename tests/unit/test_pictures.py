@@ -29,7 +29,7 @@ def words_of(svg: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("output_text", "lines"),
+    ("text", "lines"),
     [
         ("a\r\nb\r\n", ["a", "b", ""]),
         ("10 %\r50 %\rdone\r\n", ["done", ""]),
@@ -39,11 +39,11 @@ def words_of(svg: str) -> list[str]:
         ("kept\r\n", ["kept", ""]),
     ],
 )
-def test_what_was_written_over_is_gone(output_text: str, lines: list[str]) -> None:
-    assert staying(output_text) == lines
+def test_what_was_written_over_is_gone(text: str, lines: list[str]) -> None:
+    assert staying(text) == lines
 
 
-def test_a_drawn_terminal_has_the_words_and_the_colours_and_loads_nothing() -> None:
+def test_a_drawn_terminal_has_words_and_colors_and_no_requests() -> None:
     svg = drawn(["$ nox", "\x1b[32m✓\x1b[0m <done> & gone"], title="torchbake")
     assert words_of(svg) == ["$ nox", "✓ <done> & gone", ""]
     assert "fill: #83c9a0" in svg
@@ -51,7 +51,7 @@ def test_a_drawn_terminal_has_the_words_and_the_colours_and_loads_nothing() -> N
     assert drawn(["a"], title="b") == drawn(["a"], title="b")
 
 
-def test_the_terminals_picture_is_of_the_commands_and_nothing_in_it_is_cut() -> None:
+def test_the_terminals_picture_shows_whole_commands() -> None:
     svg = (FOLDER / "terminal.svg").read_text(encoding="utf-8")
     lines = words_of(svg)
     queries = [line.removeprefix("$ nox ") for line in lines if line.startswith("$ ")]

@@ -79,7 +79,7 @@ def test_revisions_that_are_understood(revision: str) -> None:
 @pytest.mark.parametrize(
     "login", ["me:hush@hush", "me:hush/hush", "me:hush?hush", "me:hush#hush", "me:hush:hush", "me:hush hush"]
 )
-def test_a_password_that_a_url_cannot_hold_is_refused_and_not_shown(login: str) -> None:
+def test_a_password_that_no_url_can_hold_is_refused_unshown(login: str) -> None:
     error = launch_error(f"https://{login}@example.com/a.git")
     assert (error.code, "%40" in error.sentence) == (Code.BAD_VALUE, True)
     assert "hush" not in error.sentence

@@ -63,7 +63,7 @@ def is_permanent(value: object) -> bool:
 
 
 @pytest.mark.usefixtures("torch", "few")
-def test_the_collector_pauses_during_the_import_and_what_was_made_is_permanent() -> None:
+def test_the_collector_pauses_for_the_import_and_freezes_objects() -> None:
     earlier: list[object] = []
     assert not is_permanent(earlier)
     torch = import_torch()
@@ -82,10 +82,10 @@ def test_garbage_from_before_is_collected_and_not_kept() -> None:
 
     one = Garbage()
     one.itself = one  # type: ignore[attr-defined]
-    seen_value = weakref.ref(one)
+    reference = weakref.ref(one)
     del one
     import_torch()
-    assert seen_value() is None
+    assert reference() is None
 
 
 @pytest.mark.usefixtures("few")
@@ -105,7 +105,7 @@ def test_to_look_for_torch_changes_nothing_of_a_later_import() -> None:
 
 
 @pytest.mark.usefixtures("torch", "few")
-def test_finders_of_the_old_kind_and_another_copy_of_this_one_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_finders_and_a_second_copy_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     class Other(start.TorchFinder):
         pass
 
@@ -114,7 +114,7 @@ def test_finders_of_the_old_kind_and_another_copy_of_this_one_do_no_harm(monkeyp
 
 
 @pytest.mark.usefixtures("few")
-def test_a_torch_that_cannot_be_imported_says_so_and_leaves_the_collector_on(torch: Path) -> None:
+def test_a_failing_torch_import_raises_and_keeps_the_collector(torch: Path) -> None:
     earlier: list[object] = []
     torch.write_text("raise OSError('libtorch.so: cannot open shared object file')")
     with pytest.raises(OSError, match="cannot open shared object file"):
@@ -134,7 +134,7 @@ def test_where_no_torch_is_the_import_fails_as_ever(torch: Path) -> None:
 
 @pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("what", ["a prompt", "a notebook", "a program at work"])
-def test_nothing_is_permanent_where_a_programs_own_objects_may_be(
+def test_nothing_is_frozen_if_a_program_has_its_own_objects(
     what: str, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier: list[object] = []
@@ -150,7 +150,7 @@ def test_nothing_is_permanent_where_a_programs_own_objects_may_be(
 
 
 @pytest.mark.usefixtures("torch", "few")
-def test_a_program_that_has_turned_the_collector_off_finds_it_off_and_nothing_permanent() -> None:
+def test_a_disabled_collector_stays_disabled_without_freezing() -> None:
     earlier: list[object] = []
     gc.disable()
     import_torch()

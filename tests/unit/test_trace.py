@@ -59,7 +59,7 @@ def test_a_step_has_its_stage_and_its_words_without_mounts() -> None:
     assert (actual.start, actual.seconds, actual.cached, actual.bytes) == (0, 5, False, None)
 
 
-def test_where_a_bake_has_several_targets_the_stage_is_behind_the_target() -> None:
+def test_a_step_of_a_bake_with_several_targets_has_its_stage() -> None:
     (actual,) = steps_of([vertex("[2_13_0-cpu site 1/2] COPY a b")])
     assert (actual.stage, actual.name) == ("site", "COPY a b")
 
@@ -95,8 +95,8 @@ def test_an_export_is_told_by_its_parts() -> None:
 
 def test_bytes_are_what_a_context_sent() -> None:
     name = "[context wheels] load from client"
-    sent_items = [status(name, "transferring wheels:", BEGAN, MIDDLE, current) for current in (10, 218)]
-    (actual,) = steps_of([vertex(name), *sent_items])
+    progress = [status(name, "transferring wheels:", BEGAN, MIDDLE, current) for current in (10, 218)]
+    (actual,) = steps_of([vertex(name), *progress])
     assert (actual.stage, actual.name, actual.bytes) == ("context", "wheels: load from client", 218)
 
 

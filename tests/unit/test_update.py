@@ -13,7 +13,7 @@ def one(pull: float, following: float) -> Round:
     return Round(pull=pull, following=following, cold=NEVER, warm=())
 
 
-def test_builds_and_pulls_stand_beside_their_first_ones_and_the_tuned_way() -> None:
+def test_rows_compare_builds_and_pulls_to_first_and_tuned() -> None:
     builds = {TUNED: Builds(cold=200, updated=100), OURS: Builds(cold=100, updated=25)}
     matches = {TUNED: [one(40, 30), one(60, 50)], OURS: [one(20, 2), one(30, 4), one(40, 6)]}
     assert rows(builds, matches) == [

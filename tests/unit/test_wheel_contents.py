@@ -190,9 +190,7 @@ def test_a_wheel_that_cannot_be_laid_out_names_its_file(tmp_path: Path, files: d
     assert name in str(caught.value)
 
 
-def test_a_build_ends_with_the_wheel_and_the_file_that_cannot_be_laid_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_fails_with_the_wheel_and_the_invalid_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_wheel(tmp_path / "wheels", "triton", "3.0", {"triton/a.py": b""}, unnamed=["triton/a.py"])
     monkeypatch.setattr(wheels, "download", lambda *_: [*(tmp_path / "wheels").iterdir()])
     for name in ("LAYERS", "HEADERS"):

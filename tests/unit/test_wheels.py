@@ -335,12 +335,12 @@ def test_the_layers_of_a_build_are_trimmed_as_it_is_told(builder: Path, trim: bo
     matches = {path for path in tree(builder / "layers") if "__pycache__" not in path}
     dropped = {"thing/thing/__init__.pyi", "thing/thing/include/a.h", "nvidia-thing/nvidia/thing/include/thing.h"}
     nvidia = {f"nvidia-thing/nvidia/{name}" for name in ("__init__.py", "thing/lib/libthing.so")}
-    kept_items = {"thing/thing/__init__.py", *nvidia}
-    assert matches == (kept_items if trim else kept_items | dropped)
+    always = {"thing/thing/__init__.py", *nvidia}
+    assert matches == (always if trim else always | dropped)
     assert tree(builder / "headers") == ({"thing/include/a.h", "nvidia/thing/include/thing.h"} if trim else set())
 
 
-def test_the_layers_of_a_build_have_bytecode_of_python_alone_and_constant_times(builder: Path) -> None:
+def test_layers_have_pythons_bytecode_and_constant_times(builder: Path) -> None:
     wheels.main(["layers", str(builder / "list.lock"), "/pytorch", *words_of(builder, trim=True)])
     assert {path.parts[-4] for path in (builder / "layers").rglob("*.pyc")} == {"thing"}
     (compiled,) = (builder / "layers").rglob("*.pyc")
@@ -350,7 +350,7 @@ def test_the_layers_of_a_build_have_bytecode_of_python_alone_and_constant_times(
 
 
 @pytest.mark.parametrize("trim", [True, False])
-def test_the_site_of_a_build_is_trimmed_as_it_is_told_and_finds_the_other_layers(builder: Path, trim: bool) -> None:
+def test_a_site_is_trimmed_by_rules_and_finds_the_other_layers(builder: Path, trim: bool) -> None:
     site = site_of(builder)
     site.mkdir(parents=True)
     paths = ["--path", "/pytorch", "--path", "/nvidia"]
@@ -382,7 +382,7 @@ def test_a_part_of_a_site_leads_python_nowhere(builder: Path) -> None:
     assert not list(site.glob("*.pth"))
 
 
-def test_the_beside_command_links_packages_and_neither_metadata_nor_programs(tmp_path: Path) -> None:
+def test_beside_links_packages_without_metadata_or_programs(tmp_path: Path) -> None:
     installed(tmp_path / "one", "one", "nvidia/cublas/lib/libcublas.so.12", "bin/tool")
     installed(tmp_path / "two", "two", "nvidia/cudnn/lib/libcudnn.so.9", "cuda/x.py")
     wheels.main(["beside", str(tmp_path / "links"), "/nvidia", str(tmp_path / "one"), str(tmp_path / "two")])
@@ -406,7 +406,7 @@ def test_every_trim_rule_names_checks_of_what_it_could_break() -> None:
         assert set(entry["checks"]) <= {one.id for one in (*catalogue(), *smoke_checks())}, entry
 
 
-def test_the_trim_rules_names_are_unique_and_their_patterns_compile() -> None:
+def test_the_trim_rules_names_are_unique_and_patterns_compile() -> None:
     always, *rules = read_trim(TOOLKIT / "layers/trim.toml")
     assert always == UV_CACHE
     assert len({rule.name for rule in rules}) == len(RULES)
@@ -419,7 +419,7 @@ def test_only_tritons_own_libraries_are_altered() -> None:
     assert altered == ["triton/_C/libtriton.so", "triton/_C/libproton.so"]
 
 
-def test_the_page_on_licenses_names_each_rule_that_leaves_out_files_of_nvidias() -> None:
+def test_the_page_on_licenses_names_each_rule_for_nvidia_files() -> None:
     table = (TOOLKIT / "docs/sbom.md").read_text().partition("| rule of `trim.toml` |")[2].partition("\n\n")[0]
     names = re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)[1:]
     theirs = re.compile(r"(nvidia|cuda|triton/backends/nvidia)/")
@@ -529,7 +529,7 @@ def test_what_the_host_lacks_comes_from_the_accelerators_index(installing: Calla
     assert "--require-hashes" in second[0]
 
 
-def test_an_index_that_the_host_names_takes_the_place_of_the_rendered_one(installing: Callable[..., Installer]) -> None:
+def test_the_hosts_index_replaces_the_rendered_one(installing: Callable[..., Installer]) -> None:
     _, second = installing(1, 0, index=RENDERED, secret="https://me:secret@mirror.example/cpu\n").queries
     assert second[1]["UV_DEFAULT_INDEX"] == "https://me:secret@mirror.example/cpu"
     assert RENDERED[1] not in str(second)

@@ -56,7 +56,7 @@ def refusal_of(name: str) -> str:
     return str(refused.value)
 
 
-def test_models_of_the_field_have_their_names_samples_and_classes() -> None:
+def test_known_models_have_their_names_samples_and_classes() -> None:
     assert {name: (load(name).input, load(name).classes) for name in SUITE} == SUITE
     assert {"vit_b_16", "bert_base", "gpt2_small", "convnext_tiny", "matmul"} <= {*names()}
 
@@ -81,7 +81,7 @@ def test_the_family_says_in_its_text_what_is_published() -> None:
             assert urlsplit(entry.source).netloc in text, entry.name
 
 
-def test_a_model_of_tokens_gives_a_class_for_each_and_has_a_sequence_alone() -> None:
+def test_a_model_of_tokens_has_a_class_each_and_one_sequence() -> None:
     for entry in map(load, names()):
         assert (entry.kind == "tokens") == (entry.vocabulary is not None), entry.name
         assert entry.kind == "values" or len(entry.input) == 1, entry.name
@@ -99,7 +99,7 @@ def test_a_hyphen_is_an_underscore() -> None:
     assert load("bert-base") is load("bert_base")
 
 
-def test_a_model_that_is_not_there_is_told_with_what_to_say_instead() -> None:
+def test_an_unknown_model_is_an_error_with_alternatives() -> None:
     for name, sentence in (
         ("resnet51", "There is no model 'resnet51'. Did you mean resnet50?"),
         ("zzz", "There are acoustic_model, deep_mnist, "),
@@ -121,7 +121,7 @@ def test_a_class_of_a_users_file_is_an_entry_of_its_own(tmp_path: Path) -> None:
     assert entry.source == str(tmp_path / "mine.py")
 
 
-def test_a_users_title_is_taken_and_a_file_of_a_known_name_hides_none(tmp_path: Path) -> None:
+def test_a_users_title_counts_and_a_known_name_hides_no_file(tmp_path: Path) -> None:
     assert load(own(tmp_path, OWN + "    title = 'Mine'", "json.py")).title == "Mine"
 
 
@@ -166,7 +166,7 @@ def test_what_is_no_module_is_refused() -> None:
         entry_of(maker=SimpleNamespace).make()
 
 
-def test_parameters_of_a_users_model_are_those_that_it_trains_and_it_is_not_made_again() -> None:
+def test_a_users_model_is_made_once_with_trainable_parameters() -> None:
     def again() -> None:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
 

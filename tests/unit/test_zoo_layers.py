@@ -49,7 +49,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 @pytest.mark.parametrize(("normalised", "last", "dropout"), [(False, 3, 0.4), (True, 2, 0.2)])
-def test_googlenet_pools_and_drops_as_its_paper_or_as_torchvision(
+def test_googlenet_pools_and_drops_as_in_paper_or_torchvision(
     load: Callable[[str], Any], normalised: bool, last: int, dropout: float
 ) -> None:
     items = [layer.made for layer in load("googlenet").GoogLeNet(normalised=normalised).inside]
