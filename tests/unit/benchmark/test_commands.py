@@ -96,14 +96,14 @@ def test_a_refused_limit_is_left_out() -> None:
     assert [word for word in words if word.startswith("--ulimit")] == ["--ulimit=stack=67108864"]
 
 
-def test_a_host_runs_bench_over_ssh_which_ends_what_is_left_of_it() -> None:
+def test_bench_over_ssh_ends_its_remaining_processes() -> None:
     words = host_words(PlanHost(ssh="foo_bar"), experiment(env={"A": "b c"}), limit=60, folder=Path("/plans"))
     assert words[:4] == ["ssh", "-o", "BatchMode=yes", "foo_bar"]
     assert words[4].startswith("env 'A=b c' timeout 60 bench --model resnet50 ")
     assert len(words) == 5
 
 
-def test_a_hosts_own_python_is_taken_and_its_shell_expands_its_home() -> None:
+def test_a_hosts_own_python_runs_and_its_shell_expands_home() -> None:
     host = PlanHost(ssh="foo_bar", python="~/pytorch/sandbox/bin/python", bench="~/a b/bench")
     command = host_words(host, experiment("x; rm -rf /"), limit=60, folder=Path("/plans"))[4]
     assert command.startswith("timeout 60 ~/pytorch/sandbox/bin/python ~/'a b/bench' --model 'x; rm -rf /'")

@@ -31,7 +31,7 @@ def test_the_first_is_measured_with_itself_and_then_both_in_turn() -> None:
     assert comparison.judgement.difference.value == pytest.approx(0.1, abs=0.03)
 
 
-def test_more_rounds_are_run_while_it_cannot_be_told_but_not_for_ever() -> None:
+def test_unclear_results_get_more_rounds_up_to_a_limit() -> None:
     a, b = Fake("a", itertools.cycle([0.1, 0.1, 0.1, 0.2]).__next__), Fake("b", itertools.cycle([0.1, 0.14]).__next__)
     comparison = Comparison(a=a, b=b, rounds=2).run(experiment())
     assert (comparison.judgement.verdict, comparison.rounds) == ("too noisy", 6)

@@ -46,11 +46,11 @@ def compared(seed: int, slower: float, *, noise: float = 1.0, threshold: float =
 
 
 @pytest.mark.parametrize(("slower", "verdict"), [(1.0, "same"), (1.1, "slower"), (0.9, "faster"), (1.02, "same")])
-def test_drift_is_no_difference_and_a_tenth_is_one_with_every_seed(slower: float, verdict: str) -> None:
+def test_drift_is_no_difference_and_a_tenth_is_with_every_seed(slower: float, verdict: str) -> None:
     assert [compared(seed, slower).verdict for seed in SEEDS] == [verdict] * len(SEEDS)
 
 
-def test_a_machine_that_wavers_more_than_the_difference_is_too_noisy_and_calls_none() -> None:
+def test_too_noisy_a_machine_decides_no_difference() -> None:
     verdicts = [compared(seed, 1.1, noise=40).verdict for seed in SEEDS]
     assert verdicts.count("too noisy") >= 18
     assert "faster" not in verdicts
@@ -65,9 +65,7 @@ def test_what_grows_evenly_over_a_round_cancels(seconds: float, growth: float) -
 
 @settings(deadline=None, max_examples=15)
 @given(TIMES, st.integers(0, 5))
-def test_an_interval_holds_its_median_lies_within_the_values_and_is_the_same_again(
-    values: list[float], seed: int
-) -> None:
+def test_an_interval_holds_its_median_and_is_reproducible(values: list[float], seed: int) -> None:
     value = median_of(values, seed=seed)
     assert min(values) <= value.low <= value.value <= value.high <= max(values)
     assert value == median_of(values, seed=seed)
@@ -105,7 +103,7 @@ def test_noise_is_the_farther_end_of_its_interval() -> None:
     assert noise_of(rounds, seed=0) == pytest.approx(0.1)
 
 
-def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_median_at_its_stated_rate() -> None:
     chance, hits = random.Random(1), 0
     for _ in range(100):
         value = median_of([chance.gauss(1, 0.1) for _ in range(25)], seed=0)
@@ -115,14 +113,14 @@ def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, ROUNDS, 7, 8])
-def test_the_interval_of_few_rounds_covers_as_often_as_the_page_says(count: int) -> None:
+def test_the_interval_of_few_rounds_covers_at_the_pages_rate(count: int) -> None:
     chance, tries = random.Random(1), 4000
     intervals = (median_of([chance.gauss(1, 0.1) for _ in range(count)], seed=0) for _ in range(tries))
     hits = sum(value.low <= 1 <= value.high for value in intervals) / tries
     assert hits == pytest.approx(1 - 2 ** (1 - count), abs=0.02)
 
 
-def test_as_many_rounds_as_are_run_unasked_are_enough_for_the_level() -> None:
+def test_the_default_number_of_rounds_suffices_for_the_level() -> None:
     assert 1 - 2 ** (1 - ROUNDS) >= estimate.LEVEL > 1 - 2 ** (2 - ROUNDS)
     assert 1 - 2 * (1 + estimate.FEW) / 2**estimate.FEW < estimate.LEVEL  # one value fewer at either end
     assert 1 - 2 * (2 + estimate.FEW) / 2 ** (estimate.FEW + 1) >= estimate.LEVEL

@@ -65,7 +65,7 @@ def test_gpus_of_the_cpu_are_processes() -> None:
     assert names == [f"a training float32 batch 16 {device}" for device in ("cpu", "1 cpu", "2 cpu")]
 
 
-def test_a_models_file_is_known_by_its_content_and_data_by_its_place(tmp_path: Path) -> None:
+def test_a_model_file_is_known_by_content_and_data_by_path(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.py").write_text("class Net: ...\n")

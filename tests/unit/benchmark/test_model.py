@@ -48,7 +48,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         validate_plan(document_of("model: a\ndtypes: [int8]\ntimeout: never\n".replace("model:", "models:") + "x: 1\n"))
 
 
-def test_a_file_names_where_it_is_measured_unless_the_command_does(tmp_path: Path) -> None:
+def test_a_file_names_its_place_unless_the_command_does(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("models: [a]\n")
     with pytest.raises(PlanError, match="names neither images nor hosts"):

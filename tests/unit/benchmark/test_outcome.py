@@ -61,7 +61,7 @@ def test_a_batch_that_does_not_fit_is_told_from_what_else_fails(message: dict[st
     assert value.monitor.memory_bytes == (5, 7)
 
 
-def test_a_result_may_have_a_time_series_and_one_that_is_broken_is_told() -> None:
+def test_a_result_may_have_a_time_series_but_no_broken_one() -> None:
     value = read_outcome(finished(printed(monitor=SERIES)))
     assert value.result
     assert value.monitor

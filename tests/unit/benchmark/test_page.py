@@ -121,7 +121,7 @@ def test_what_others_wrote_is_text_and_nothing_is_loaded() -> None:
     assert not re.search(r"(?:src|href)=\"(?!#|data:,)", page())
 
 
-def test_both_schemes_are_there_and_a_page_without_results_is_one() -> None:
+def test_a_page_has_both_color_schemes_even_without_results() -> None:
     assert "@media (prefers-color-scheme: dark)" in page()
     empty = render_page(summarise([finish(experiment(), "It failed.")]), plan="plan.yaml", date=ITEMS)
     assert "It failed." in empty
@@ -144,7 +144,7 @@ def test_time_series_are_drawn_also_those_of_a_run_that_failed() -> None:
     assert 'id="resources"' not in page()
 
 
-def test_an_experiment_is_named_again_only_where_there_is_something_to_say_of_it() -> None:
+def test_an_experiment_is_repeated_only_if_it_has_remarks() -> None:
     results = [finish(experiment(), result(0.1)), finish(experiment("vgg19"), result(0.1, notes=["It was slow."]))]
     (_, notes) = render_page(summarise(results), plan="plan.yaml", date=ITEMS).split('id="notes"')
     assert "a: torch 2.13.0+cpu, a CPU" in notes

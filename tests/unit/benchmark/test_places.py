@@ -13,7 +13,7 @@ from torchbake.checks.smoke_run import Session
 from torchbake.engine.gpu import GpuAccess
 
 
-def test_two_pythons_of_one_host_are_two_places_and_a_rule_means_both() -> None:
+def test_two_pythons_of_a_host_are_two_places_for_one_rule() -> None:
     matches = names_of((), plan_of(HOSTS).hosts, None)
     assert [(place_name.name, place_name.word) for place_name, _ in matches] == [
         ("foo", "foo"), ("foo /a/python /bench", "foo"), ("foo /b/python /bench", "foo"), ("foo /b/bench", "foo"),

@@ -37,7 +37,7 @@ def records(tmp_path: Path) -> Records:
     return Records(path=tmp_path / "results.jsonl")
 
 
-def test_what_was_measured_is_kept_and_what_failed_is_tried_again(records: Records) -> None:
+def test_results_are_kept_and_failures_are_tried_again(records: Records) -> None:
     first = run(records, cases(), Fake("image", each(0.1, "Out of memory.", 0.3)))
     assert [(one.state, one.reason) for one in first] == [
         ("measured", ""), ("failed", "Out of memory."), ("measured", ""),
@@ -64,11 +64,9 @@ def test_nothing_larger_is_run_after_a_batch_that_does_not_fit(records: Records)
     ]  # fmt: skip
     assert [one.batch_size for one in small.runs] == [16, 32, 16, 32]
     assert results[3].reason == "A batch of 32 did not fit into the memory, and this one is larger."
-    kept_items = {
-        (one.where.name, one.experiment.phase, one.experiment.batch_size): one.status for one in records.all()
-    }
-    assert kept_items["image", "training", 32] == "out-of-memory"
-    assert kept_items["image", "training", 64] == kept_items["image", "training", 128] == "not-run"
+    outcomes = {(one.where.name, one.experiment.phase, one.experiment.batch_size): one.status for one in records.all()}
+    assert outcomes["image", "training", 32] == "out-of-memory"
+    assert outcomes["image", "training", 64] == outcomes["image", "training", 128] == "not-run"
     assert not any(one.result for one in records.all() if one.status != "success")
     again = run(records, matches[:4], Fake("image", each(0.1, 0.1, 0.1)), stop=True)
     assert [one.state for one in again] == ["kept", "measured", "measured", "measured"]
@@ -79,7 +77,7 @@ def test_without_being_asked_every_batch_is_tried(records: Records) -> None:
     assert [one.state for one in results] == ["out-of-memory", "measured"]
 
 
-def test_looking_for_the_largest_batch_is_a_failure_only_if_none_fits(records: Records) -> None:
+def test_a_batch_search_fails_only_if_no_batch_fits(records: Records) -> None:
     matches = [*sizes(16, 32, 64), *sizes(16, 32, phase="inference")]
     results = run(records, matches, Fake("image", each(0.1, NO_MEMORY, NO_MEMORY)), stop=True)
     bad = [(one.case.experiment.phase, one.state) for one in unfinished(results, stop=True)]
@@ -106,7 +104,7 @@ def test_a_run_that_is_interrupted_keeps_what_it_has(records: Records) -> None:
     assert [one.state for one in run(records, cases(), Fake("image"))] == ["kept", "measured", "measured"]
 
 
-def test_a_machine_does_one_thing_at_a_time_and_machines_do_not_wait_for_each_other(records: Records) -> None:
+def test_a_machine_runs_one_experiment_and_waits_for_no_other(records: Records) -> None:
     at_work, most, lock = dict.fromkeys(("one", "two"), 0), dict[str, int](), threading.Lock()
     together = threading.Barrier(2, timeout=10)
 

@@ -101,7 +101,7 @@ def test_a_mistake_has_its_place() -> None:
         assert message in problem_of(text), text
 
 
-def test_a_variable_that_nothing_uses_is_a_mistake_on_the_command_line(tmp_path: Path) -> None:
+def test_an_unused_variable_is_a_usage_error(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text(LEAST + "variables: {a: 1, b: 2}\ntimeout: ${a}\n")
     assert load_plan(path, variables={"a": "5"})[0].timeout == 5
@@ -110,7 +110,7 @@ def test_a_variable_that_nothing_uses_is_a_mistake_on_the_command_line(tmp_path:
             load_plan(path, variables={name: "5"})
 
 
-def test_a_rule_changes_the_experiments_that_it_means_and_a_later_one_counts_more() -> None:
+def test_a_rule_changes_its_experiments_and_the_last_one_wins() -> None:
     actual = all_of(
         "batch_sizes: [1, 2]\nenv: {A: x, B: y}\ndocker: {shm_size: 2g}\nnum_batches: 9\nwhen:\n"
         "  - {model: b, set: {num_batches: 5, env: {B: '${batch_size}'}, docker: {stack: 7}}}\n"
