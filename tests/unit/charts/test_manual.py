@@ -43,8 +43,8 @@ def test_a_default_and_a_bar_are_shown_in_the_table() -> None:
 
 
 def test_production_sets_only_what_there_is() -> None:
-    known_names = {name for name, _ in leaves(defaults())}
-    assert {name for name, _ in leaves(yaml.safe_load((CHART / "values-production.yaml").read_text()))} <= known_names
+    parameters = {name for name, _ in leaves(defaults())}
+    assert {name for name, _ in leaves(yaml.safe_load((CHART / "values-production.yaml").read_text()))} <= parameters
 
 
 def test_images_and_their_tags_are_those_of_the_matrix(project: Project) -> None:

@@ -37,9 +37,9 @@ def test_helm_installs_the_released_images() -> None:
 
 def test_it_holds_what_helms_own_package_does(tmp_path: Path) -> None:
     with tarfile.open(helm_python.package(CHART, destination=tmp_path)) as theirs:
-        expected_values = {*theirs.getnames()} - {"pytorch/.helmignore"}
+        names = {*theirs.getnames()} - {"pytorch/.helmignore"}
     with tarfile.open(fileobj=io.BytesIO(package(CHART, RELEASED).data)) as ours:
-        assert {*ours.getnames()} == expected_values
+        assert {*ours.getnames()} == names
         assert {entry.mtime for entry in ours} == {0}
 
 

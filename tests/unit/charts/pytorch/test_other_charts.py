@@ -19,9 +19,9 @@ SMOKE = ["run", "/opt/torchbake/smoke", "ddp"]
 
 def with_our_images(values: Mapping[str, Any]) -> dict[str, Any]:
     """The file as somebody changes it who has read the error."""
-    kept_items = {key: value for key, value in values.items() if key != "image"}
-    fixed = {key: value for key, value in kept_items.get("volumePermissions", {}).items() if key != "image"}
-    return {**kept_items, "volumePermissions": fixed}
+    others = {key: value for key, value in values.items() if key != "image"}
+    fixed = {key: value for key, value in others.get("volumePermissions", {}).items() if key != "image"}
+    return {**others, "volumePermissions": fixed}
 
 
 AGES = {age: with_our_images(values) for age, values in FILES.items()}
