@@ -28,12 +28,12 @@ def find(project: Project, mine: EngineImage, images: Mapping[str, EngineImage])
 
 
 @pytest.mark.parametrize(("digest", "derived"), [("mine", True), ("settings", True), ("other", False), ("ours", False)])
-def test_it_begins_with_the_layers_of_an_image_that_is_not_itself(project: Project, digest: str, derived: bool) -> None:
+def test_a_derived_image_begins_with_another_images_layers(project: Project, digest: str, derived: bool) -> None:
     mine = image(digest, MINE)
     assert find(project, mine, {OURS: image("ours", OURS), MINE: mine}) == (OURS if derived else "")
 
 
-def test_of_several_names_that_of_the_rows_own_repository_is_told(project: Project) -> None:
+def test_of_several_names_the_rows_own_repository_is_shown(project: Project) -> None:
     mine, first, own = image("mine", MINE), f"a/copy:{CPU}", f"torchbake/pytorch:{CPU}"
     assert find(project, mine, {name: image("ours", first, own, OURS) for name in (first, own, OURS)}) == own
 
@@ -76,7 +76,7 @@ def subject(origin: str) -> Subject:
     return Subject(ref=MINE, attributes=attributes, history=[], row=None, origin=origin)
 
 
-def test_what_a_derived_image_decides_for_itself_is_not_judged_where_it_differs() -> None:
+def test_own_choices_of_a_derived_image_are_not_judged() -> None:
     left_to(subject(OURS), "command", ["python"], ["python"])
     left_to(subject(""), "command", ["bash"], ["python"])
     with pytest.raises(pytest.skip.Exception, match=f"the command of an image that is FROM {OURS} is its own"):

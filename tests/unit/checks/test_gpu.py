@@ -15,7 +15,7 @@ CDI = GpuAccess(how="cdi", reason="the engine says so")
 SPECS = load_project(TOOLKIT / "matrix.yaml").expansion.specs
 
 
-def test_a_row_says_whether_its_image_can_use_a_gpu_whatever_the_image_says() -> None:
+def test_the_row_decides_if_its_image_can_use_a_gpu() -> None:
     for spec in SPECS:
         for config in ({}, {"Env": ["NVIDIA_VISIBLE_DEVICES=all"]}):
             assert family_of(spec, config) == ("cuda" if "-cuda" in spec.id else "cpu"), spec
@@ -55,7 +55,7 @@ def daemon_with(*, gpu: bool = False) -> Daemon:
         ("cpu", "require", True, "none"),
     ],
 )  # fmt: skip
-def test_an_engine_is_trusted_to_have_a_gpu_when_a_container_got_it(
+def test_an_engine_has_a_gpu_if_a_container_got_one(
     *, monkeypatch: pytest.MonkeyPatch, session: Session, family: str, mode: str, there: bool, how: str
 ) -> None:
     daemon = daemon_with(gpu=there)

@@ -89,7 +89,7 @@ def wait_for(what: Callable[[], object]) -> int:
 
 
 @pytest.mark.usefixtures("processes")
-def test_each_image_has_the_verdict_of_its_own_checks_in_the_order_asked_for(suites: Suites) -> None:
+def test_each_image_has_its_verdict_in_the_order_requested(suites: Suites) -> None:
     """The first one ends last."""
     suites.matches = {"a": [check()], "b": [check(outcome=FAILED, reason="it is there")], "c": [check(outcome=NOT_RUN)]}
     suites.does = {"a": lambda _: wait_for(lambda: {"b", "c"} <= set(suites.verdicts))}
@@ -132,7 +132,7 @@ def test_results_of_an_earlier_run_are_nobodys_verdict(suites: Suites) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_suite_that_was_killed_fails_the_image_and_says_by_what(suites: Suites) -> None:
+def test_a_killed_suite_fails_the_image_and_names_the_signal(suites: Suites) -> None:
     def die(process: Process) -> int:
         process.say("collected 3 items\nE  MemoryError: no room\n")
         process.send_signal(signal.SIGKILL)
@@ -146,7 +146,7 @@ def test_a_suite_that_was_killed_fails_the_image_and_says_by_what(suites: Suites
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_checks_that_do_not_end_are_asked_to_then_made_to_and_are_no_pass(
+def test_hanging_checks_are_stopped_then_killed_and_do_not_pass(
     suites: Suites, processes: Processes, monkeypatch: pytest.MonkeyPatch, stubborn: bool
 ) -> None:
     def hang(process: Process) -> int:
@@ -162,7 +162,7 @@ def test_checks_that_do_not_end_are_asked_to_then_made_to_and_are_no_pass(
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_failure_that_may_be_is_waived_with_its_reason_and_no_other(suites: Suites) -> None:
+def test_only_a_failure_that_has_a_waiver_is_waived(suites: Suites) -> None:
     suites.matches = {"a": [check("users.root", FAILED, "uid 0"), check("files.setuid", FAILED, "su"), check("x")]}
     verdict = suites.run(target("a", waivers={"users.root": "it is an init image"}))["a"]
     assert [(one.id, one.outcome) for one in verdict.checks] == [
@@ -171,7 +171,7 @@ def test_a_failure_that_may_be_is_waived_with_its_reason_and_no_other(suites: Su
     assert "it is an init image" in verdict.checks[0].reason
 
 
-def test_a_suite_is_asked_for_what_the_options_say_and_inherits_none_of_pytests(
+def test_a_suite_gets_our_options_and_none_of_the_users_pytest(
     suites: Suites, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
@@ -198,7 +198,7 @@ def test_nothing_that_a_suite_started_outlives_its_verdict(suites: Suites, proce
 
 
 @pytest.mark.usefixtures("processes")
-def test_what_failed_is_told_with_the_places_to_look_and_not_more_than_ten(suites: Suites, capsys: Streams) -> None:
+def test_at_most_ten_failures_are_shown_with_their_places(suites: Suites, capsys: Streams) -> None:
     suites.matches = {"a": [check(f"files.{number}", FAILED, "it is there\nand more") for number in range(12)]}
     suites.run(target("a"))
     output = capsys.readouterr().err
@@ -221,9 +221,7 @@ def test_how_far_the_checks_are_is_read_from_their_log(suites: Suites) -> None:
     assert progress == ["45 %, after test_files.py::test_setuid[x]"]
 
 
-def test_interrupted_it_keeps_the_verdicts_that_are_there_and_ends_the_rest(
-    suites: Suites, processes: Processes
-) -> None:
+def test_an_interruption_keeps_verdicts_and_ends_other_suites(suites: Suites, processes: Processes) -> None:
     def work(process: Process) -> int:
         wait_for(lambda: "a" in suites.verdicts)
         interrupt()

@@ -107,7 +107,7 @@ def test_the_latest_run_is_summed_up_in_two_files(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text()) == as_json(results)
 
 
-def test_a_run_for_programs_has_every_image_also_one_that_is_not_there(tmp_path: Path) -> None:
+def test_the_json_of_a_run_has_missing_images_too(tmp_path: Path) -> None:
     bad, good, missing = as_json(run_of(tmp_path))["images"]
     assert bad["outcome"] == "failed"
     assert bad["counts"] == {"passed": 2, "failed": 2, "not-run": 3, "waived": 0}

@@ -82,7 +82,7 @@ def test_without_a_gpu_only_what_needs_one_is_not_run(mode: str, gpu: GpuAccess,
     assert {(result.outcome, result.reason) for result in results} == {(Outcome.NOT_RUN, reason)}
 
 
-def test_where_a_gpu_is_required_to_have_none_is_a_failure_of_each_check_that_needs_it() -> None:
+def test_a_required_gpu_that_is_missing_fails_each_gpu_check() -> None:
     jobs = jobs_of("cuda", NONE, SmokeOptions(gpu="require"))
     results = [result for job in jobs if job.problem for result in job.not_started()]
     assert {result.id for result in results} == set(ids("cuda")) - set(ids("cpu"))
@@ -98,7 +98,7 @@ def test_with_a_gpu_all_is_run_and_only_the_jobs_on_cuda_get_it() -> None:
     assert all(job.given_gpu == (job.device == "cuda") for job in jobs)
 
 
-def test_nccl_asked_for_by_name_is_not_silently_left_out_on_a_cpu_image() -> None:
+def test_nccl_selected_by_name_is_reported_on_a_cpu_image() -> None:
     job = only(jobs_of("cpu", NONE, SmokeOptions(payloads=("nccl",))))  # type: ignore[arg-type]
     assert isinstance(job, SmokeJob)
     assert job.problem
@@ -128,9 +128,7 @@ def test_layouts() -> None:
         timeout=st.integers(1, 900),
     ),
 )
-def test_ids_are_unique_and_each_payload_that_was_asked_for_is_there(
-    family: str, gpu: GpuAccess, options: SmokeOptions
-) -> None:
+def test_ids_are_unique_and_every_selected_payload_is_there(family: str, gpu: GpuAccess, options: SmokeOptions) -> None:
     jobs = jobs_of(family, gpu, options)
     names = [name for job in jobs for name in job.check_ids]
     assert len(names) == len(set(names))
@@ -170,7 +168,7 @@ def test_an_image_of_somebody_else_promises_nothing() -> None:
     assert versions_in({"org.opencontainers.image.version": "1"}) == {}
 
 
-def test_on_a_host_another_launchers_words_are_not_taken_for_ours(tmp_path: Path) -> None:
+def test_variables_of_another_launcher_on_a_host_are_ignored(tmp_path: Path) -> None:
     host = OnHost(python=Path("/opt/my venv/bin/python3.11"), gpu_off=True, session=Session())
     around = {
         "SLURM_NNODES": "4",
@@ -191,7 +189,7 @@ def test_on_a_host_another_launchers_words_are_not_taken_for_ours(tmp_path: Path
     assert wrapper.read_text() == "#!/bin/sh\nexec '/opt/my venv/bin/python3.11' \"$@\"\n"
 
 
-def test_every_combination_of_family_and_mode_says_something_of_every_device_it_has() -> None:
+def test_each_family_and_mode_has_a_result_for_each_device() -> None:
     for family, gpu, mode in itertools.product(("cpu", "cuda"), (NONE, CDI), ("auto", "off")):
         devices = {job.device for job in jobs_of(family, gpu, SmokeOptions(gpu=mode))}
         assert devices == ({"cpu"} if family == "cpu" else {"cpu", "cuda"})

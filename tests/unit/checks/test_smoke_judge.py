@@ -50,7 +50,7 @@ def test_a_failed_line_is_a_failed_check_and_the_others_stand() -> None:
     assert (autograd.outcome, compile_.outcome) == (Outcome.PASSED, Outcome.PASSED)
 
 
-def test_a_payload_without_a_line_failed_with_code_and_last_words_and_those_after_it_did_not_run() -> None:
+def test_a_silent_payload_failed_and_later_ones_did_not_run() -> None:
     stderr = "\n".join(f"line {number}" for number in range(50)) + "\nFatal Python error: Segmentation fault\n"
     tensor, autograd, compile_ = judge(SINGLE, [end_of(139, line("tensor"), stderr=stderr)])
     assert tensor.outcome is Outcome.PASSED
@@ -111,7 +111,7 @@ def test_two_verdicts_of_one_payload_are_a_failure() -> None:
     assert (result.outcome, result.reason) == (Outcome.FAILED, "it printed 2 verdicts")
 
 
-def test_a_job_passes_when_rank_0_says_so_and_every_node_ended_well() -> None:
+def test_a_job_passes_if_rank_0_reports_it_and_all_nodes_exit_0() -> None:
     result = only(judge(DDP, [end_of(stdout=line("ddp", figures={"world": 4})), end_of(name="node1")]))
     assert (result.id, result.outcome) == ("smoke.ddp[gloo,2x2,workers-first]", Outcome.PASSED)
     assert result.figures["world"] == 4
@@ -133,12 +133,12 @@ def test_a_crashed_worker_is_named_with_the_cause_of_the_job() -> None:
     assert "ValueError: no" in result.reason
 
 
-def test_memory_is_the_cause_even_when_it_was_not_the_first_to_end() -> None:
+def test_memory_is_the_cause_even_if_it_did_not_end_first() -> None:
     nodes = [end_of(89), replace(end_of(137, name="node1", out_of_memory=True), at=500.0)]
     assert only(judge(DDP, nodes)).summary == "node1 was killed for lack of memory"
 
 
-def test_nodes_that_each_take_themselves_for_the_whole_job_have_failed() -> None:
+def test_nodes_that_each_run_the_whole_job_alone_have_failed() -> None:
     nodes = [end_of(stdout=line("ddp")), end_of(stdout=line("ddp"), name="node1")]
     result = only(judge(DDP, nodes))
     assert (result.outcome, result.reason) == (
@@ -165,7 +165,7 @@ def test_payloads_share_a_job_and_each_has_its_own_verdict() -> None:
     ]
 
 
-def test_what_a_failed_payload_kept_from_running_is_not_called_failed() -> None:
+def test_payloads_after_a_failed_one_are_not_called_failed() -> None:
     before = (Outcome.NOT_RUN, "the job ended before it, in ddp")
     nodes = end_of(1, line("ddp", "failed", reason="a wrong sum")), end_of(1, name="node1")
     assert outcomes_of(BOTH, *nodes) == [(Outcome.FAILED, "a wrong sum"), before]
@@ -175,7 +175,7 @@ def test_what_a_failed_payload_kept_from_running_is_not_called_failed() -> None:
     ]
 
 
-def test_a_node_that_failed_is_held_against_the_payload_in_which_it_did() -> None:
+def test_a_failed_node_counts_against_its_current_payload() -> None:
     passed = (Outcome.PASSED, "")
     crashed = (Outcome.FAILED, "node1 was ended by SIGSEGV")
     for stdout in (line("ddp"), line("ddp") + line("examples")):

@@ -88,7 +88,7 @@ def is_clean(daemon: Daemon) -> bool:
     return not daemon.boxes and not daemon.nets
 
 
-def test_what_its_payloads_say_is_an_images_verdict_and_nothing_of_them_stays(session: Session) -> None:
+def test_results_of_payloads_are_the_verdict_and_nothing_stays(session: Session) -> None:
     daemon = daemon_with()
     (result,) = run(daemon, subject(daemon, session), session=session)
     assert result.verdict
@@ -100,7 +100,7 @@ def test_what_its_payloads_say_is_an_images_verdict_and_nothing_of_them_stays(se
     assert is_clean(daemon)
 
 
-def test_a_job_on_several_nodes_has_a_network_of_its_own_and_starts_in_order(session: Session) -> None:
+def test_a_multi_node_job_has_its_network_and_starts_in_order(session: Session) -> None:
     daemon, open_nets = daemon_with(), list[int]()
 
     def look(box: Box) -> tuple[int, str, str]:
@@ -125,7 +125,7 @@ def test_what_is_to_be_kept_stays_under_the_label_of_the_run() -> None:
     assert [box.options["labels"][RUN] for box in daemon.boxes.values()] == [session.id]
 
 
-def test_a_payload_that_fails_fails_the_image_with_its_words_and_no_other(session: Session) -> None:
+def test_a_failed_payload_fails_its_image_alone_with_its_output(session: Session) -> None:
     daemon = daemon_with(
         lambda box: (139, "", "Fatal Python error: Segmentation fault") if box.image.endswith("bad") else good(box)
     )
@@ -138,7 +138,7 @@ def test_a_payload_that_fails_fails_the_image_with_its_words_and_no_other(sessio
     assert is_clean(daemon)
 
 
-def test_an_image_that_is_gone_could_not_be_tested_and_the_others_are(session: Session) -> None:
+def test_a_removed_image_is_not_tested_and_the_others_are(session: Session) -> None:
     daemon = daemon_with()
     result, fine = run(
         daemon, subject(daemon, session, "gone", image="acme/gone:1"), subject(daemon, session), session=session
@@ -151,7 +151,7 @@ def test_an_image_that_is_gone_could_not_be_tested_and_the_others_are(session: S
     assert is_clean(daemon)
 
 
-def test_without_a_gpu_a_cuda_image_is_judged_on_the_cpu_and_gets_none_by_accident(session: Session) -> None:
+def test_a_cuda_image_without_a_gpu_is_judged_on_the_cpu(session: Session) -> None:
     daemon = daemon_with()
     (result,) = run(daemon, subject(daemon, session, family="cuda"), session=session, payloads=("tensor",))
     assert {check.id: check.outcome for check in result.checks} == {
@@ -179,7 +179,7 @@ def test_payloads_of_ours_are_mounted_where_an_image_has_none(session: Session, 
     assert box.options["volumes"] == {str(tmp_path): {"bind": TOOLBOX, "mode": "ro"}}
 
 
-def test_our_payloads_are_for_images_of_others_on_an_engine_that_sees_our_files() -> None:
+def test_a_foreign_image_on_a_local_engine_gets_our_payloads() -> None:
     daemon = Daemon()
     assert own_toolbox(daemon.engine, {}) == OWN_TOOLBOX
     assert own_toolbox(daemon.engine, {ID: "2.13.0-cpu"}) is None
@@ -245,7 +245,7 @@ def write(process: Process, out: str = "", err: str = "") -> None:
     os.write(process.options["stderr"].fileno(), err.encode())
 
 
-def test_a_hosts_python_runs_the_payloads_and_what_it_said_is_read(
+def test_a_hosts_python_runs_the_payloads_and_its_output_counts(
     monkeypatch: pytest.MonkeyPatch, session: Session
 ) -> None:
     def work(process: Process) -> int:
@@ -270,9 +270,7 @@ def test_nothing_that_a_hosts_payload_started_outlives_it(monkeypatch: pytest.Mo
     assert processes.all[0].orphans == set()
 
 
-def test_a_hosts_process_that_a_signal_ended_reads_like_a_containers(
-    monkeypatch: pytest.MonkeyPatch, session: Session
-) -> None:
+def test_a_signal_ends_a_hosts_process_like_a_containers(monkeypatch: pytest.MonkeyPatch, session: Session) -> None:
     host, _ = on_host(monkeypatch, lambda _: -signal.SIGSEGV, session)
     end = run_on(host)
     assert (end.code, end.how) == (139, "was ended by SIGSEGV")

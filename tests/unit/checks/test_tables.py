@@ -12,7 +12,7 @@ from torchbake.checks.verdict import CheckResult
 Streams = pytest.CaptureFixture[str]
 
 
-def test_the_table_of_a_run_has_each_failure_and_each_reason_once(tmp_path: Path, capsys: Streams) -> None:
+def test_the_table_of_a_run_has_each_failure_and_reason_once(tmp_path: Path, capsys: Streams) -> None:
     show_run(run_of(tmp_path))
     text = capsys.readouterr().out
     rows = [" ".join(line.split()) for line in text.splitlines()]

@@ -68,7 +68,7 @@ def test_the_summary_is_the_first_line_of_the_reason() -> None:
     assert check(outcome=FAILED, reason=" a\nb\n", remedy="c").text == "a\nb\nc"
 
 
-def test_what_puts_checks_right_is_told_once_and_of_those_alone_that_failed() -> None:
+def test_remedies_are_listed_once_and_only_of_failed_checks() -> None:
     checks = [
         check(outcome=outcome, reason="r", remedy=word)
         for outcome, word in ((FAILED, "a"), (NOT_RUN, "c"), (FAILED, ""), (FAILED, "a"), (FAILED, "b"))
@@ -113,7 +113,7 @@ def test_the_tally_leaves_out_what_did_not_happen() -> None:
     assert tally([]) == "no checks"
 
 
-def test_each_reason_is_given_once_with_the_checks_it_kept_from_running() -> None:
+def test_each_reason_is_listed_once_with_its_unrun_checks() -> None:
     checks = [
         check("smoke.nccl", NOT_RUN, "no GPU"),
         check("files.setuid", FAILED, "no GPU"),
@@ -149,11 +149,11 @@ def test_only_a_pass_is_taken_on_trust(outcome: Outcome) -> None:
 
 
 def test_a_verdict_reads_back_as_it_was_written() -> None:
-    output_text = verdict(
+    original = verdict(
         check(figures={"MB": 12.5, "layers": [1, 2]}), check(outcome=FAILED, reason="a\nb"), seconds=1.25
     )
-    assert Verdict.model_validate_json(output_text.model_dump_json()) == output_text
-    assert '"outcome":"failed"' in output_text.model_dump_json()
+    assert Verdict.model_validate_json(original.model_dump_json()) == original
+    assert '"outcome":"failed"' in original.model_dump_json()
 
 
 def test_results_read_back_as_they_were_written() -> None:
@@ -177,7 +177,7 @@ def test_results_that_are_none_are_refused(text: str) -> None:
         read_results(text)
 
 
-def test_the_minute_of_a_verdict_and_the_figures_of_a_check_are_texts() -> None:
+def test_the_minute_and_the_figures_of_a_verdict_are_text() -> None:
     assert verdict().minute == "2026-11-21 07:48 UTC"
     assert check(figures={"b": "ü", "a": 1}).measured == '{"a": 1, "b": "ü"}'
     assert check(figures={"a": Path("/x")}).measured == '{"a": "/x"}'
@@ -192,7 +192,7 @@ def test_merging_keeps_the_worst_outcome_and_not_run_gives_way() -> None:
             assert merged.checks[0].outcome is max(ends, key=rank.index), ends
 
 
-def test_merging_is_the_same_in_every_order_and_keeps_every_check() -> None:
+def test_merging_ignores_the_order_and_keeps_every_check() -> None:
     gpu = check("smoke.nccl", figures={"gpu": "H100"})
     on_cpu = verdict(check(), check("smoke.nccl", NOT_RUN, "no GPU"), check("users.root"), how=("gpu=none",))
     on_gpu = verdict(check(outcome=FAILED, reason="setuid"), gpu, how=("gpu=cdi", "only=smoke.*"), seconds=1.25)

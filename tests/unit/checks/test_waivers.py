@@ -37,7 +37,7 @@ def waived() -> Verdict:
     return verdict(check(), *waive([SIZE], WHY))
 
 
-def test_a_failed_check_with_a_waiver_is_waived_and_says_why_and_what() -> None:
+def test_a_waived_check_has_the_waivers_reason_and_the_problem() -> None:
     (actual,) = waive([SIZE], WHY)
     assert actual.outcome is Outcome.WAIVED
     assert actual.summary == "the model is in the image"
@@ -99,7 +99,7 @@ def of(text: str, name: str = CPU) -> dict[str, str]:
     return dict(next(spec.waivers for spec in expand_text(text).specs if spec.id == name))
 
 
-def test_a_row_an_image_a_flavor_and_an_init_image_can_have_waivers() -> None:
+def test_rows_images_flavors_and_init_images_can_have_waivers() -> None:
     text = edited("  runtime: {}\n", "  runtime: {waive: {process.size: it is so, files.waste: it is big}}\n")
     assert of(text) == {"process.size": "it is so", "files.waste": "it is big"}
     more = text + f"images:\n  {CPU}:\n    waive: {{process.size: it is so here}}\n"
