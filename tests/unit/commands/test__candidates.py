@@ -66,7 +66,7 @@ def test_what_is_up_to_date_and_was_tested_may_be_released(project: Project) -> 
     assert release(project) == DIGEST
 
 
-def test_a_classic_stores_image_has_another_digest_than_the_tested_one(project: Project) -> None:
+def test_a_classic_stores_digest_differs_from_the_tested_one(project: Project) -> None:
     candidate = candidate_for(project, lambda image: {DIGEST: MANIFEST}[image])
     assert (candidate.digest, candidate.tested) == (MANIFEST, DIGEST)
 
@@ -76,7 +76,7 @@ def test_an_image_of_other_files_than_todays_may_not(project: Project) -> None:
         release(project, inputs="sha256:old")
 
 
-def test_whether_it_is_of_a_base_that_was_never_here_nobody_can_tell(project: Project) -> None:
+def test_a_base_that_was_never_here_does_not_refuse_an_image(project: Project) -> None:
     (project.state / f"bases/{BASE.name}.json").unlink()
     assert release(project, inputs="sha256:old") == DIGEST
 

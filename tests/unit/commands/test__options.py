@@ -25,7 +25,7 @@ def needs_of(name: str) -> list[str]:
     return [word for options in required for option in options for word in (option, "127.0.0.1:5000/team")]
 
 
-def test_a_parser_gives_the_fields_of_its_commands_arguments_and_no_others() -> None:
+def test_a_parser_gives_exactly_its_commands_fields() -> None:
     for name in COMMANDS:
         arguments = vars(cli.make_parser(name).parse_args(needs_of(name)))
         assert set(arguments) == {field.name for field in fields(cli.load_command(name).Arguments)}, name
@@ -37,7 +37,7 @@ def lines(name: str) -> list[list[str]]:
     return [needs_of(name), *(shlex.split(line, comments=True) for line in plain if line)]
 
 
-def test_what_a_parser_gives_is_of_the_types_that_the_fields_have() -> None:
+def test_a_parser_gives_values_of_the_fields_types() -> None:
     """mypy trusts the annotations, so a test compares them with the values of argparse."""
     for name in COMMANDS:
         kind = cli.load_command(name).Arguments

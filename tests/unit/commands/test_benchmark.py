@@ -73,8 +73,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
 def report(capsys: Streams, *words: str, code: int = 0) -> tuple[Any, str]:
     capsys.readouterr()
     assert cli.main(["benchmark", *words]) == code, capsys.readouterr().err
-    seen_names = capsys.readouterr()
-    return (json.loads(seen_names.out) if "json" in words and seen_names.out else seen_names.out), seen_names.err
+    streams = capsys.readouterr()
+    return (json.loads(streams.out) if "json" in words and streams.out else streams.out), streams.err
 
 
 def test_a_plan_is_measured_kept_and_told(engine: Engine, capsys: Streams) -> None:
@@ -106,14 +106,14 @@ def test_a_failure_costs_itself_alone_and_is_the_exit_code(engine: Engine, capsy
     assert "2 of 4 experiments have no result" in err
 
 
-def test_an_image_that_is_not_there_is_a_failure_with_the_way_to_it(engine: Engine, capsys: Streams) -> None:
+def test_a_missing_image_is_a_failure_with_the_next_step(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text("models: [resnet50]\nimages: ['acme/gone:latest', cpu runtime]\n")
     out, _ = report(capsys, "plan.yaml", code=24)
     assert "failed: acme/gone:latest is not in the engine. docker pull acme/gone:latest" in out
     assert out.count("measured") == 1
 
 
-def test_a_dry_run_prints_commands_that_a_shell_takes_and_starts_none(engine: Engine, capsys: Streams) -> None:
+def test_a_dry_run_prints_shell_commands_and_starts_none(engine: Engine, capsys: Streams) -> None:
     out, _ = report(capsys, "plan.yaml", "--dry-run")
     lines = [line for line in out.splitlines() if not line.startswith("#")]
     assert len(lines) == 4
@@ -125,7 +125,7 @@ def test_a_dry_run_prints_commands_that_a_shell_takes_and_starts_none(engine: En
     assert engine.processes.all == []
 
 
-def test_a_limit_that_the_engine_may_not_set_is_left_out_and_said(engine: Engine, capsys: Streams) -> None:
+def test_a_limit_the_engine_cannot_set_is_left_out_and_reported(engine: Engine, capsys: Streams) -> None:
     engine.refused = {"memlock"}
     _, err = report(capsys, "plan.yaml")
     assert "may not raise the limit memlock" in err
@@ -266,7 +266,7 @@ def test_what_neither_image_can_do_is_left_out_of_a_comparison(engine: Engine, c
     assert "No experiment can be run." in report(capsys, *words, code=24)[1]
 
 
-def test_a_dry_comparison_with_a_release_needs_no_engine_and_pulls_nothing(
+def test_a_dry_comparison_with_a_release_needs_no_engine(
     engine: Engine, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none() -> None:
@@ -284,7 +284,7 @@ def test_a_dry_comparison_with_a_release_needs_no_engine_and_pulls_nothing(
     assert engine.processes.all == []
 
 
-def test_a_folder_that_is_missing_is_told_before_anything_is_started(engine: Engine, capsys: Streams) -> None:
+def test_a_missing_folder_is_an_error_before_the_start(engine: Engine, capsys: Streams) -> None:
     Path("plan.yaml").write_text(f"{PLAN}data_dir: dataa\n")
     for words in (("plan.yaml",), ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml")):
         assert "plan.yaml:4: data_dir: " in report(capsys, *words, code=23)[1]

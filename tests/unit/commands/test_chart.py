@@ -71,8 +71,8 @@ def released(there: Registries) -> Registries:
 def report(capsys: Streams, *words: str, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
     assert cli.main(["chart", *words, *REGISTRY]) == code
-    seen_names = capsys.readouterr()
-    return seen_names.out, seen_names.err
+    streams = capsys.readouterr()
+    return streams.out, streams.err
 
 
 def test_a_package_has_the_newest_release_by_tag_and_digest(released: Registries, capsys: Streams) -> None:

@@ -54,8 +54,8 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def report(capsys: Streams, *words: str, code: int = 0) -> tuple[str, str]:
     assert cli.main(["host", *words]) == code
-    seen_names = capsys.readouterr()
-    return seen_names.out, seen_names.err
+    streams = capsys.readouterr()
+    return streams.out, streams.err
 
 
 def test_a_playbook_gets_the_limit_the_variables_and_the_wave(capsys: Streams) -> None:
@@ -71,7 +71,7 @@ def test_a_playbook_gets_the_limit_the_variables_and_the_wave(capsys: Streams) -
     assert out.splitlines()[0].split() == ["host", "state", "ok", "changed", "remark"]
 
 
-def test_the_inventory_is_listed_with_the_variables_and_the_vault_of_the_play(capsys: Streams) -> None:
+def test_inventories_are_listed_with_the_plays_vault_and_values(capsys: Streams) -> None:
     image = "2.13.0-cpu-runtime-debian12"
     report(capsys, "apply", "inv", "cpu", "runtime", "-e", f"pytorch_image={image}", "--vault-password-file", "pw")
     ((request, _),), ((extra, words),) = PLAYS, LISTED

@@ -42,8 +42,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def report(capsys: Streams, *words: str, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
     assert cli.main(["job", *words]) == code
-    seen_names = capsys.readouterr()
-    return seen_names.out, seen_names.err
+    streams = capsys.readouterr()
+    return streams.out, streams.err
 
 
 def test_stdout_is_the_manifest_alone(here: Path, capsys: Streams) -> None:
@@ -109,7 +109,7 @@ def test_what_a_target_cannot_say_is_an_error_or_a_warning(here: Path, capsys: S
     assert "job.yaml:5: priority: docker cannot express this" in err
 
 
-def test_what_a_target_must_be_told_is_an_error_also_when_it_is_lenient(here: Path, capsys: Streams) -> None:
+def test_a_missing_value_of_a_target_is_an_error_even_if_lenient(here: Path, capsys: Streams) -> None:
     (here / "job.yaml").write_text(JOB + "priority: high\nresources: {memory: 8Gi}\n")
     out, err = report(capsys, "show", "openpai", "job.yaml", "--lenient", code=21)
     assert out == ""
@@ -172,7 +172,7 @@ def test_a_manifest_is_held_against_the_targets_own_schema(here: Path, capsys: S
     assert "no schema of docker" in report(capsys, "show", "docker", "job.yaml", "--check", code=2)[1]
 
 
-def test_a_folder_too_large_for_a_config_map_is_only_kubernetes_mistake(
+def test_a_folder_over_the_configmap_limit_fails_only_kubernetes(
     here: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torchbake.jobs.job_files.MOST_BYTES", 10_000)
@@ -193,7 +193,7 @@ def test_a_kustomize_base_is_written_in_place_of_stdout(here: Path, capsys: Stre
     assert not (here / "other").exists()
 
 
-def test_a_file_that_names_an_old_api_has_the_manifest_of_its_target(here: Path, capsys: Streams) -> None:
+def test_a_file_with_an_old_api_gets_its_targets_manifest(here: Path, capsys: Streams) -> None:
     (here / "old.yaml").write_text(JOB + "kubernetes: {api: '1.20'}\n")
     expected, _ = report(capsys, "show", "kubernetes-1.20", "job.yaml")
     assert report(capsys, "show", "kubernetes", "old.yaml")[0] == expected

@@ -71,7 +71,7 @@ def due(capsys: Streams, *words: str) -> dict[str, str]:
     return {image["id"]: image["reason"] for image in report["images"]}
 
 
-def test_what_is_released_as_it_is_is_not_due_whatever_its_rolling_tags_do(released: Released, capsys: Streams) -> None:
+def test_a_released_image_is_not_due_whatever_its_rolling_tags(released: Released, capsys: Streams) -> None:
     words = (CPU, DEVEL, INIT)
     assert due(capsys, *words) == dict.fromkeys(words, "not released yet")
     released.release(CPU)
@@ -84,7 +84,7 @@ def test_what_is_released_as_it_is_is_not_due_whatever_its_rolling_tags_do(relea
     assert {"id": CPU, "reason": f"not selected: released as {CPU}-r0"} in report["excluded"]
 
 
-def test_nothing_due_is_a_good_end_and_an_empty_result_of_every_form(released: Released, capsys: Streams) -> None:
+def test_nothing_due_is_a_success_and_empty_in_every_format(released: Released, capsys: Streams) -> None:
     released.release(CPU)
     assert json.loads(out(capsys, "list", CPU, *DUE, "--format", "github")) == {"include": []}
     assert out(capsys, "list", CPU, *DUE, "--format", "ids") == ""
@@ -92,7 +92,7 @@ def test_nothing_due_is_a_good_end_and_an_empty_result_of_every_form(released: R
     assert CPU not in out(capsys, "list", CPU, *DUE)
 
 
-def test_a_new_base_makes_due_unless_those_of_the_releases_are_kept(
+def test_a_new_base_makes_images_due_unless_bases_are_kept(
     released: Released, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (CPU, DEVEL, INIT):
@@ -151,7 +151,7 @@ def test_both_reasons_are_told_where_both_are_asked_for(
     assert due(capsys, CPU, DEVEL, INIT, "--changed-since", "main") == {CPU: "not as at main; not released yet"}
 
 
-def test_the_base_of_a_registry_is_asked_for_once_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registrys_base_is_queried_once_with_a_short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: object) -> str:
         raise RegistryError("docker.io does not answer: the name is not known.")
 
@@ -175,9 +175,7 @@ def test_sizes_share_all_images_out(capsys: Streams, project: Project) -> None:
     assert not any("cuda" in name for name in small)
 
 
-def test_a_file_of_ids_is_taken_where_words_are_and_an_empty_one_selects_nothing(
-    tmp_path: Path, capsys: Streams
-) -> None:
+def test_a_file_of_ids_selects_images_and_an_empty_one_none(tmp_path: Path, capsys: Streams) -> None:
     file = tmp_path / "due.txt"
     file.write_text(out(capsys, "list", "cpu", INIT, "--format", "ids", "--matrix", MATRIX))
     assert out(capsys, "list", f"@{file}", "--format", "ids", "--matrix", MATRIX) == file.read_text()
@@ -207,7 +205,7 @@ def test_what_is_of_another_size_is_told_as_left_out(capsys: Streams) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("!devel",), ("debian12",), ("all",)], ids=" ".join)
-def test_an_empty_file_of_words_selects_nothing_whatever_is_beside_it(
+def test_an_empty_file_of_words_overrides_other_selectors(
     capsys: Streams, tmp_path: Path, more: tuple[str, ...]
 ) -> None:
     file = tmp_path / "due.txt"

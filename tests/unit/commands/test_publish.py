@@ -14,7 +14,7 @@ from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
 
 
-def test_interrupted_it_finishes_what_it_began_and_begins_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_finishes_the_current_image_alone(capsys: pytest.CaptureFixture[str]) -> None:
     registry, pending, ends = MemoryRegistry(Store(), "one", lambda *_: None), [], []
 
     def candidate() -> Candidate:

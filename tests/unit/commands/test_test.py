@@ -88,7 +88,7 @@ def lacking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def kept_value(small: Project, holds: Callable[..., None]) -> Callable[..., Verdict]:
+def keep_verdict(small: Project, holds: Callable[..., None]) -> Callable[..., Verdict]:
     """Hold the CPU image, and keep a verdict of it as a run would have."""
 
     def keep(
@@ -117,12 +117,12 @@ def steps(project: Project, capsys: Streams, *words: str) -> dict[str, str]:
     return {image["name"]: image["step"] for image in json.loads(capsys.readouterr().out)["images"]}
 
 
-def test_an_image_that_the_engine_does_not_hold_fails_with_the_next_step(small: Project, capsys: Streams) -> None:
+def test_an_image_missing_in_the_engine_fails_with_a_next_step(small: Project, capsys: Streams) -> None:
     assert run(small, CPU) == 13
-    seen_names = capsys.readouterr()
-    assert f"nox -s build -- {CPU}" in seen_names.out
-    assert "1 of 1 images did not pass" in seen_names.err
-    assert str(small.root / "reports/summary.md") in seen_names.err
+    streams = capsys.readouterr()
+    assert f"nox -s build -- {CPU}" in streams.out
+    assert "1 of 1 images did not pass" in streams.err
+    assert str(small.root / "reports/summary.md") in streams.err
 
 
 def test_no_selector_and_no_image_is_the_list_of_what_there_is(small: Project, capsys: Streams) -> None:
@@ -135,8 +135,8 @@ def test_an_image_and_a_selector_are_two_questions(small: Project, capsys: Strea
     assert "'cpu'" in capsys.readouterr().err
 
 
-def test_a_passed_verdict_is_the_answer(small: Project, kept_value: Callable[..., Verdict], capsys: Streams) -> None:
-    kept_value(check(), check("smoke.compile", NOT_RUN, "no compiler"))
+def test_a_passed_verdict_is_the_answer(small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams) -> None:
+    keep_verdict(check(), check("smoke.compile", NOT_RUN, "no compiler"))
     assert run(small, CPU, "--format", "json") == 0
     image = json.loads(capsys.readouterr().out)["images"][0]
     assert (image["outcome"], image["reused"], image["ref"]) == ("passed", True, REF)
@@ -145,9 +145,9 @@ def test_a_passed_verdict_is_the_answer(small: Project, kept_value: Callable[...
 
 
 def test_it_is_shown_with_when_it_was_made_and_what_did_not_run(
-    small: Project, kept_value: Callable[..., Verdict], capsys: Streams
+    small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept_value(check(), check("smoke.compile", NOT_RUN, "no compiler"))
+    keep_verdict(check(), check("smoke.compile", NOT_RUN, "no compiler"))
     assert run(small, CPU) == 0
     text = capsys.readouterr().out
     assert "unchanged since 2026-11-21 07:48 UTC" in text
@@ -155,8 +155,8 @@ def test_it_is_shown_with_when_it_was_made_and_what_did_not_run(
     assert "no compiler" in text
 
 
-def test_the_summary_of_the_latest_run_is_written(small: Project, kept_value: Callable[..., Verdict]) -> None:
-    kept_value(check())
+def test_the_summary_of_the_latest_run_is_written(small: Project, keep_verdict: Callable[..., Verdict]) -> None:
+    keep_verdict(check())
     run(small, CPU, DEVEL)
     text = (small.root / "reports/summary.md").read_text()
     assert "1 of 2 images passed" in text
@@ -165,7 +165,7 @@ def test_the_summary_of_the_latest_run_is_written(small: Project, kept_value: Ca
 
 
 def test_what_makes_a_passed_verdict_no_answer(
-    small: Project, kept_value: Callable[..., Verdict], capsys: Streams
+    small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams
 ) -> None:
     for words, step in (
         ((), "reuse"),
@@ -180,7 +180,7 @@ def test_what_makes_a_passed_verdict_no_answer(
         (("--only", "files.*"), "test"),
         (("--skip", "files.*"), "test"),
     ):
-        kept_value(check())
+        keep_verdict(check())
         assert steps(small, capsys, CPU, *words) == {CPU: step}, (words, step)
 
 
@@ -194,43 +194,43 @@ def test_what_makes_a_passed_verdict_no_answer(
     ids=lambda changes: next(iter(changes)),
 )
 def test_a_verdict_of_something_else_is_no_answer(
-    changes: dict[str, str], small: Project, kept_value: Callable[..., Verdict], capsys: Streams
+    changes: dict[str, str], small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept_value(check(), **changes)
+    keep_verdict(check(), **changes)
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
 @pytest.mark.parametrize("outcome", [FAILED, NOT_RUN])
 def test_what_did_not_pass_is_tested_again(
-    outcome: Outcome, small: Project, kept_value: Callable[..., Verdict], capsys: Streams
+    outcome: Outcome, small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept_value(check(outcome=outcome, reason="because"))
+    keep_verdict(check(outcome=outcome, reason="because"))
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
 def test_a_verdict_without_one_of_todays_checks_is_no_answer(
-    small: Project, kept_value: Callable[..., Verdict], lacking: Callable[..., None], capsys: Streams
+    small: Project, keep_verdict: Callable[..., Verdict], lacking: Callable[..., None], capsys: Streams
 ) -> None:
-    kept_value(check())
+    keep_verdict(check())
     lacking("users.owners")
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
-def test_a_part_of_the_checks_is_marked_in_the_verdict(kept_value: Callable[..., Verdict]) -> None:
+def test_a_part_of_the_checks_is_marked_in_the_verdict(keep_verdict: Callable[..., Verdict]) -> None:
     for options, partial in (({}, False), ({"only": ("smoke.*", "a.*")}, True), ({"skip": ("a.*",)}, True)):
         item = CheckOptions(**options)
-        assert kept_value(check(), options=item, how=item.decisive()).partial == item.partial == partial
+        assert keep_verdict(check(), options=item, how=item.decisive()).partial == item.partial == partial
 
 
-def test_a_partial_verdict_is_no_answer(small: Project, kept_value: Callable[..., Verdict], capsys: Streams) -> None:
-    kept_value(check(), options=CheckOptions(only=("files.*",)))
+def test_a_partial_verdict_is_no_answer(small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams) -> None:
+    keep_verdict(check(), options=CheckOptions(only=("files.*",)))
     assert steps(small, capsys, CPU) == {CPU: "test"}
 
 
 def test_a_verdict_with_nodes_answers_for_as_many_nodes(
-    small: Project, kept_value: Callable[..., Verdict], capsys: Streams
+    small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept_value(check(), options=CheckOptions(nodes=3, nproc=2))
+    keep_verdict(check(), options=CheckOptions(nodes=3, nproc=2))
     assert steps(small, capsys, CPU, "--nodes", "3", "--nproc", "2") == {CPU: "reuse"}
     assert steps(small, capsys, CPU, "--nodes", "2", "--nproc", "3") == {CPU: "test"}
 
@@ -246,34 +246,34 @@ def test_a_verdict_with_nodes_answers_for_as_many_nodes(
         ("off", "", "cdi", "reuse"),
     ],
 )
-def test_a_verdict_that_was_made_without_a_gpu_is_no_answer_where_there_is_one(
+def test_a_verdict_without_gpu_does_not_answer_on_a_gpu_host(
     *,
     mode: str,
     made_with: str,
     there: Literal["none", "cdi"],
     step: str,
     small: Project,
-    kept_value: Callable[..., Verdict],
+    keep_verdict: Callable[..., Verdict],
     capsys: Streams,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gpu_rule, "look_for_gpu", lambda _: GpuAccess(how=there, reason="as the test says"))
-    kept_value(check(), row=CUDA, found=made_with, gpu=mode)
+    keep_verdict(check(), row=CUDA, found=made_with, gpu=mode)
     assert steps(small, capsys, CUDA, "--gpu", mode) == {CUDA: step}
 
 
 def test_whether_there_is_a_gpu_says_nothing_of_a_cpu_image(
-    small: Project, kept_value: Callable[..., Verdict], capsys: Streams, monkeypatch: pytest.MonkeyPatch
+    small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_rule, "look_for_gpu", lambda _: GpuAccess(how="cdi", reason="as the test says"))
-    kept_value(check())
+    keep_verdict(check())
     assert steps(small, capsys, CPU) == {CPU: "reuse"}
 
 
 def test_the_plan_has_each_image_once_and_tests_nothing(
-    small: Project, kept_value: Callable[..., Verdict], capsys: Streams
+    small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams
 ) -> None:
-    kept_value(check())
+    keep_verdict(check())
     assert steps(small, capsys, "cpu", "torch2.13") == {CPU: "reuse", DEVEL: "not there"}
     assert not (small.root / "reports/summary.json").exists()
 
@@ -319,7 +319,7 @@ def derived_case(project: Project, engine: Derived) -> ImageCase:
     return case
 
 
-def test_an_image_that_is_from_ours_is_judged_by_the_row_of_that_as_a_derived_one(small: Project) -> None:
+def test_a_derived_image_is_judged_by_the_row_of_its_parent(small: Project) -> None:
     case = derived_case(small, Derived())
     assert case.spec is None
     assert case.judged_by
@@ -334,7 +334,7 @@ def test_an_image_that_is_from_ours_is_judged_by_the_row_of_that_as_a_derived_on
     assert f"--derived {REF}" in " ".join(words(target))
 
 
-def test_an_image_with_our_labels_and_other_layers_is_told_that_it_is_judged_as_ours(small: Project) -> None:
+def test_our_labels_on_other_layers_are_reported_and_judged(small: Project) -> None:
     case = derived_case(small, Derived("sha256:c"))
     assert case.origin is None
     assert case.judged_by is None
@@ -348,13 +348,11 @@ def test_a_digest_is_a_reference_too(small: Project, ref: str) -> None:
     assert case.image.tags == ("somebody/else:1",)
 
 
-def test_a_reference_is_tested_once_and_told_to_be_fetched_when_it_is_not_there(
-    small: Project, capsys: Streams
-) -> None:
+def test_a_reference_is_tested_once_and_a_missing_one_reported(small: Project, capsys: Streams) -> None:
     assert run(small, "--image", "nothing/there:1", "--image", "nothing/there:1") == 13
-    seen_names = capsys.readouterr()
-    assert "docker pull nothing/there:1" in seen_names.out
-    assert "1 of 1 images" in seen_names.err
+    streams = capsys.readouterr()
+    assert "docker pull nothing/there:1" in streams.out
+    assert "1 of 1 images" in streams.err
 
 
 def toolkit(folder: Path, **files: str) -> Path:
@@ -414,7 +412,7 @@ def test_the_times_of_files_do_not_count(digest_with: Callable[..., str]) -> Non
     assert digest_with(at=1) == digest_with(at=1_000_000)
 
 
-def test_the_suite_of_the_repository_has_its_payloads_and_toolkit() -> None:
+def test_the_suite_of_the_repository_has_payloads_and_toolkit() -> None:
     names = {text.partition("\n")[0] for text in suite_files(TOOLKIT)}
     assert {"torchbake/checks/pytest_run.py", "entrypoints/pytorch/entrypoint", "pyproject.toml"} <= names
     assert not [name for name in names if name.endswith(".pyc")]
@@ -434,20 +432,20 @@ def test_a_row_that_promises_something_else_is_another_suite(small: Project) -> 
     assert suite_digest(small, spec, ()) != before
 
 
-def test_what_files_and_templates_of_the_project_hold_is_promised_too(tmp_path: Path) -> None:
+def test_files_and_templates_of_a_project_are_promised_too(tmp_path: Path) -> None:
     line = "    accelerator: cpu\n"
     (tmp_path / "matrix.yaml").write_text(
         SMALL.replace(line, f"{line}    files: [{{source: job.py, target: /app/x}}]\n")
     )
     (tmp_path / "templates").mkdir()
-    seen_names = set()
+    digests = set()
     for name in ("job.py", "templates/pytorch.Dockerfile.j2"):
         for text in ("one", "two"):
             (tmp_path / "job.py").touch()
             (tmp_path / name).write_text(text)
             project = load_project(tmp_path / "matrix.yaml")
-            seen_names.add(suite_digest(project, project.expansion.specs[0], ()))
-    assert len(seen_names) == 4
+            digests.add(suite_digest(project, project.expansion.specs[0], ()))
+    assert len(digests) == 4
 
 
 def test_another_row_of_the_matrix_changes_nothing_for_this_one(small: Project, tmp_path: Path) -> None:
@@ -498,7 +496,7 @@ def test_a_suite_that_ended_well_is_taken_at_its_word(results: Path, code: int) 
     assert checks_of(SuiteEnd(code=code, tail=()), results, 900) == checks
 
 
-def test_a_suite_that_did_not_is_a_failed_check_with_its_last_words(results: Path) -> None:
+def test_a_suite_that_did_not_end_is_a_failed_check(results: Path) -> None:
     for end, reason in (
         (SuiteEnd(code=0, tail=()), "left no results"),
         (SuiteEnd(code=1, tail=("python: No module named pytest",)), "left no results"),
@@ -547,9 +545,7 @@ def test_a_failure_that_no_check_has_is_one_all_the_same(results: Path) -> None:
     assert [one.outcome for one in checks_of(SuiteEnd(code=1, tail=("ERROR at teardown",)), results, 900)][-1] is FAILED
 
 
-def test_runs_of_one_second_have_folders_of_their_own_in_the_order_of_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_one_second_have_folders_in_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Clock(datetime):
         second_now = 58
 
@@ -568,9 +564,9 @@ def test_runs_of_one_second_have_folders_of_their_own_in_the_order_of_time(
 
 
 def test_a_verdict_is_written_to_a_folder_or_a_file(
-    small: Project, kept_value: Callable[..., Verdict], capsys: Streams, tmp_path: Path
+    small: Project, keep_verdict: Callable[..., Verdict], capsys: Streams, tmp_path: Path
 ) -> None:
-    product = kept_value(check())
+    product = keep_verdict(check())
     folder, file = tmp_path / "verdicts/gpu", tmp_path / "one.json"
     for target, path in ((folder, folder / f"{CPU}.json"), (file, file)):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -584,9 +580,13 @@ def test_a_verdict_is_written_to_a_folder_or_a_file(
 
 
 def test_what_cannot_be_written_or_signed_is_refused_first(
-    small: Project, kept_value: Callable[..., Verdict], capsys: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Project,
+    keep_verdict: Callable[..., Verdict],
+    capsys: Streams,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept_value(check())
+    keep_verdict(check())
     file = tmp_path / "one.json"
     (tmp_path / "text").touch()
     monkeypatch.setenv("PATH", str(tmp_path))  # without cosign
