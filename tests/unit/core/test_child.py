@@ -75,7 +75,7 @@ def test_a_signal_that_was_lost_is_sent_again(monkeypatch: pytest.MonkeyPatch) -
     assert child.run(["x"], folder=Path("/"), env={}, insist=10) == 130
 
 
-def test_a_child_that_ends_well_although_it_was_told_to_stop_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_exits_0_after_a_stop_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unmoved(Sleeper):
         def send_signal(self, number: int) -> None:
             """It drops the signal."""

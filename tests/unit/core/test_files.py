@@ -32,7 +32,7 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError()])
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(error: BaseException, tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file_and_no_other(error: BaseException, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -132,9 +132,7 @@ def test_a_link_is_the_same_file_whatever_had_its_name(tmp_path: Path) -> None:
     assert source.read_bytes() == b"new"
 
 
-def test_a_removal_that_is_interrupted_leaves_nothing_under_the_name_and_the_next_one_removes_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_removal_finishes_an_interrupted_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "stand-ins"
     write_text(folder / "one/file", "text")
 

@@ -23,7 +23,7 @@ def test_whatever_a_launcher_said_what_is_left_is_no_job(env: dict[str, str]) ->
     assert contract_of(without_job(env)) == Contract(mode="standalone")
 
 
-def test_what_a_job_of_smoke_tests_is_told_is_what_run_understands() -> None:
+def test_run_understands_the_variables_of_smoke_test_jobs() -> None:
     job = SmokeJob(payloads=("ddp",), device="cpu", layout=RankLayout(nodes=3, nproc=2, order="workers-first"))
     matches = [contract_of(node.env) for node in nodes_of(job, {}, 300)]
     assert [(one.mode, one.nnodes, one.node_rank, one.nproc_per_node) for one in matches] == [

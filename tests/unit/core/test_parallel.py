@@ -53,7 +53,7 @@ class Bench:
         return at_stop == [list(start)] and sorted(self.ends) == sorted(self.pending) == list(start)
 
 
-def test_results_are_in_the_order_of_the_items_whoever_ends_first() -> None:
+def test_results_have_the_order_of_the_items() -> None:
     """The first one ends last."""
     lines = {name: threading.Event() for name in "abc"}
     bench = Bench(during={"a": lambda: wait_for(lines["b"]), "b": lambda: wait_for(lines["c"])})
@@ -68,7 +68,7 @@ def test_results_are_in_the_order_of_the_items_whoever_ends_first() -> None:
     assert bench.begun_at_stop == []
 
 
-def test_what_ended_meanwhile_is_told_in_the_order_in_which_it_ended() -> None:
+def test_finished_results_are_reported_in_order_of_their_ends() -> None:
     all_ended, names, lines = threading.Event(), "abcdefghijkl", []
     bench = Bench(during={names[-1]: all_ended.set})
 
@@ -112,7 +112,7 @@ def fail() -> None:
     raise ValueError("the second one")
 
 
-def test_where_nobody_asks_for_a_result_one_items_failure_lets_the_others_end() -> None:
+def test_an_unread_failure_of_an_item_lets_the_others_end() -> None:
     bench, failures = Bench(during={"b": fail}), {}
 
     def on_done(name: str, future: Future[str]) -> None:
@@ -125,8 +125,8 @@ def test_where_nobody_asks_for_a_result_one_items_failure_lets_the_others_end() 
     assert len(bench.begun_at_stop) == 1
 
 
-def test_where_the_result_is_asked_for_one_items_failure_ends_the_run() -> None:
-    bench, kept_items, third = Bench(), [], threading.Event()
+def test_a_failure_that_is_read_ends_the_run() -> None:
+    bench, results, third = Bench(), [], threading.Event()
 
     def hang() -> None:
         third.set()
@@ -135,12 +135,12 @@ def test_where_the_result_is_asked_for_one_items_failure_ends_the_run() -> None:
     def on_done(_: str, future: Future[str]) -> None:
         if future.exception():
             wait_for(third)
-        kept_items.append(future.result())
+        results.append(future.result())
 
     bench.during = {"b": fail, "c": hang}
     with pytest.raises(ValueError, match="the second one"):
         bench.run("abcd", on_done=on_done)
-    assert kept_items == ["A"]
+    assert results == ["A"]
     assert (bench.begun_at_stop, bench.pending) == ([["a", "b", "c"]], ["a", "b", "c"])
     assert bench.ends == ["a", "c"], "it was not waited for"
 
@@ -163,11 +163,11 @@ def test_what_is_raised_by_who_is_told_ends_the_run(error: type[BaseException]) 
     assert bench.is_over(start="ab")
 
 
-def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more() -> None:
-    bench, kept_items, first, both = Bench(), [], threading.Event(), threading.Barrier(2, timeout=_PATIENCE)
+def test_an_interruption_keeps_results_and_starts_no_more() -> None:
+    bench, results, first, both = Bench(), [], threading.Event(), threading.Barrier(2, timeout=_PATIENCE)
 
     def on_done(_: str, future: Future[str]) -> None:
-        kept_items.append(future.result())
+        results.append(future.result())
         first.set()
 
     def during() -> None:
@@ -179,11 +179,11 @@ def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more
     bench.during = dict.fromkeys("bc", during)
     with pytest.raises(KeyboardInterrupt):
         bench.run("abcde", jobs=2, on_done=on_done)
-    assert kept_items == ["A"]
+    assert results == ["A"]
     assert bench.is_over(start="abc")
 
 
-def test_a_second_interruption_while_it_stops_still_waits_for_what_runs() -> None:
+def test_a_second_interruption_still_waits_for_running_items() -> None:
     bench, first = Bench(), threading.Event()
 
     def during() -> None:

@@ -62,7 +62,7 @@ def test_what_is_to_outlive_its_terminal_does() -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_what_is_not_to_be_disturbed_hears_of_a_signal_and_goes_on(number: signal.Signals) -> None:
+def test_a_shielded_block_learns_of_a_signal_and_goes_on(number: signal.Signals) -> None:
     messages: list[int] = []
     before = signal.getsignal(number)
     with signals_heard_by(messages.append):
@@ -73,16 +73,16 @@ def test_what_is_not_to_be_disturbed_hears_of_a_signal_and_goes_on(number: signa
 
 
 def test_in_another_thread_signals_stay_who_they_were_for() -> None:
-    seen_names: list[object] = []
+    handlers: list[object] = []
 
     def work() -> None:
         with signals_heard_by(lambda _: None):
-            seen_names.append(signal.getsignal(signal.SIGINT))
+            handlers.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen_names == [signal.getsignal(signal.SIGINT)]
+    assert handlers == [signal.getsignal(signal.SIGINT)]
 
 
 def test_an_interrupt_waits_for_the_end_and_then_interrupts() -> None:

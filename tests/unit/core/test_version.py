@@ -40,9 +40,7 @@ def test_a_checkout_is_named_by_its_commit(monkeypatch: pytest.MonkeyPatch, chec
     assert version() == "0+g0123456789ab"
 
 
-def test_a_copy_in_another_repository_is_not_named_by_that_ones_commit(
-    monkeypatch: pytest.MonkeyPatch, checkout: Path
-) -> None:
+def test_a_copy_in_another_repository_ignores_that_ones_commit(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
     git(monkeypatch, subprocess.CompletedProcess([], 0, stdout=b"0123456789ab\n", stderr=b""))
     (checkout / ".git").rmdir()
     assert version() == UNKNOWN
@@ -68,7 +66,7 @@ def test_without_git_it_is_a_checkout(answer: Any, monkeypatch: pytest.MonkeyPat
         ("0.1.dev3", "torchbake[nox] @ git+https://github.com/torchbake/torchbake"),
     ],
 )
-def test_pip_is_told_of_a_release_or_a_commit_and_never_of_the_name_alone(name: str, text: str) -> None:
+def test_pip_gets_a_release_or_a_commit_never_a_bare_name(name: str, text: str) -> None:
     assert requirement(name, "nox") == text
     assert requirement(name) == text.replace("[nox]", "")
     assert tag(name) == (f"v{name}" if "==" in text else "")
