@@ -112,9 +112,7 @@ def test_the_files_of_a_context_are_the_sdks_too(docker: Path, tmp_path: Path, m
     assert sdk._tls(DEFAULT) is False
 
 
-def test_no_bundle_of_the_environment_replaces_an_engines_authority(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certificates_of_the_environment_replace_no_engines_ca(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """requests would prefer the bundle, but the docker command does not."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path))
     monkeypatch.setenv("https_proxy", "http://proxy:3128")

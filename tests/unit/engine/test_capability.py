@@ -89,7 +89,7 @@ def refusal(it: Capabilities, need: Need = Need.BUILD) -> str:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_each_command_is_refused_on_the_engines_that_cannot_do_it(name: str) -> None:
+def test_commands_are_refused_on_engines_that_cannot_run_them(name: str) -> None:
     expected = REFUSED.get(name, {})
     for need in Need:
         actual = problems(engine(name), need)
@@ -155,7 +155,7 @@ def test_a_user_without_uidmap_bootstraps_nothing(monkeypatch: pytest.MonkeyPatc
     assert capability.NO_UIDMAP.remedy
 
 
-def test_podman_is_known_by_its_folder_as_its_id_is_new_each_time() -> None:
+def test_podman_is_known_by_its_folder_not_by_its_changing_id() -> None:
     info, _ = RECORDED["podman 5.8"]
     assert identity_of(engine("podman 5.8"), info) == identity_of(engine("podman 5.8"), {**info, "ID": "another"})
     info, _ = RECORDED["docker 28.5"]

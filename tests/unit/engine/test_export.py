@@ -143,7 +143,7 @@ def test_an_image_is_sent_as_it_is_in_a_layout_else_saved_once(classic: Client, 
     assert client.saves == 0
 
 
-def test_without_an_engine_an_image_is_that_of_a_layout_or_an_error(tmp_path: Path) -> None:
+def test_without_an_engine_images_come_from_a_layout_or_fail(tmp_path: Path) -> None:
     client = Client(tmp_path / "containerd")
     layout = Layout(folder=tmp_path / "kept")
     client.store.folder.rename(tmp_path / "export")

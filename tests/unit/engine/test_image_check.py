@@ -9,7 +9,7 @@ from torchbake.errors import EngineError
 DIGEST = f"sha256:{'1' * 64}"
 
 
-def test_a_pulled_image_is_checked_by_a_container_that_goes_again() -> None:
+def test_the_container_that_checks_a_pulled_image_is_removed() -> None:
     daemon = Daemon()
     assert pull_image(daemon.engine, "ghcr.io/acme/pytorch", DIGEST, None) == DIGEST
     assert (daemon.started, daemon.boxes) == ([], {})

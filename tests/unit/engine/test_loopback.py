@@ -94,7 +94,7 @@ def test_an_engine_that_does_not_reach_us_is_told_of_once(daemon: Daemon, layout
     assert daemon.pictures == {}
 
 
-def test_an_engine_that_fails_at_one_image_leaves_none_of_its_names(daemon: Daemon, layout: Layout) -> None:
+def test_a_failure_at_one_image_leaves_none_of_its_names(daemon: Daemon, layout: Layout) -> None:
     pulling, pull = Loopback(daemon.engine, pytest.fail), daemon.pulls
     assert pull
     digest = put(layout, archive(file("a")))

@@ -63,7 +63,7 @@ def test_an_image_is_handed_out_in_pieces(session: Session) -> None:
         assert b"".join(pieces) == session.body
 
 
-def test_a_podman_that_exports_no_volumes_is_told_from_one_that_fails(session: Session) -> None:
+def test_podman_without_volume_export_differs_from_a_failure(session: Session) -> None:
     session.body = b"archive"
     assert podman.exported_volume("v") == b"archive"
     session.status = 404

@@ -72,7 +72,7 @@ def test_the_runner_alone_makes_containers_networks_and_volumes() -> None:
     assert len(matches[RUNNER]) == 4  # the last for `docker run`, whose words are shown
 
 
-def test_the_script_that_a_job_becomes_is_text_and_is_started_by_nobody_here() -> None:
+def test_the_script_of_a_job_is_text_that_nothing_starts_here() -> None:
     for path in (*SCRIPT.parent.glob("*.py"), *COMPOSE.parent.glob("*.py")):
         assert not re.search(r"(?m)^\s*(import|from) (subprocess|docker|os)\b", path.read_text()), path
 
