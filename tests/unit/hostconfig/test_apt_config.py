@@ -83,9 +83,7 @@ def test_other_archives_are_no_debian_mirror(host: Host) -> None:
         ("http://mirror.example/proxy/apt", "http://mirror.example/proxy/apt"),
     ],
 )
-def test_a_mirror_that_is_named_wins_and_names_the_security_archive_beside_it(
-    mirror: str, security: str, host: Host
-) -> None:
+def test_a_named_mirror_wins_and_sets_the_security_archive(mirror: str, security: str, host: Host) -> None:
     host.write("etc/apt/sources.list", "deb http://other.example/debian bookworm main\n")
     apt = host.apt(TORCHBAKE_APT_MIRROR=mirror)
     assert (apt.mirror, apt.security_mirror) == (mirror, security)
@@ -183,7 +181,7 @@ def test_apt_is_asked_in_the_environment_that_is_read(tmp_path: Path) -> None:
         "a backup",
     ],
 )  # fmt: skip
-def test_a_host_without_an_answer_of_apt_has_the_flat_settings_of_its_files(
+def test_without_apts_answer_the_settings_of_its_files_count(
     path: str, text: str, proxies: list[tuple[str, str]], host: Host
 ) -> None:
     assert list(host.write(f"etc/apt/{path}", text).apt().proxies) == proxies

@@ -78,7 +78,7 @@ def test_pip_and_uv_are_told_the_same_indexes() -> None:
     ],
     ids=["none", "one more", "a folder", "two folders", "a folder, then two indexes", "no index wanted"],
 )
-def test_a_build_never_asks_the_public_index_where_the_host_does_not(
+def test_a_build_skips_the_public_index_if_the_host_does(
     config: PipConfig, index: str | None, extra: str | None, no_index: str | None
 ) -> None:
     lines = pip_conf(config)
@@ -163,7 +163,7 @@ def test_a_mirror_in_a_folder_is_none_for_a_build() -> None:
     assert "apt-sources" not in texts(apt=AptConfig(mirror="file:/srv/debian"))
 
 
-def test_secrets_are_files_while_the_build_runs_and_gone_afterwards(tmp_path: Path) -> None:
+def test_secrets_are_files_only_while_the_build_runs(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("certificate")
     pip = PipConfig(index_url=INDEX, cert=str(tmp_path / "ca.pem"))
     specs = (image(), init_image())
@@ -210,7 +210,7 @@ def test_a_certificate_that_is_not_there_is_not_handed_over() -> None:
         assert "ca" not in files[image().id]
 
 
-def test_the_hosts_own_index_of_an_accelerator_goes_to_its_images_alone() -> None:
+def test_the_index_of_an_accelerator_goes_to_its_images_alone() -> None:
     pip = PipConfig(indexes={"TORCHBAKE_INDEX_CPU": (INDEX, EXTRA)})
     cpu, cuda = (image(accelerator=name, indexes=(PAGE,)) for name in ("cpu", "cuda12.8"))
     assert secret_texts(pip, NOTHING, cpu)["indexes"].split() == [INDEX, EXTRA]

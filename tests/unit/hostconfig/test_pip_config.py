@@ -17,7 +17,7 @@ from torchbake.matrix.wheel_indexes import read_indexes
 @pytest.mark.parametrize(
     "url", ["https://[mirror", "ftp://user:secret@mirror/simple", "/wheels", "https://", "//user:secret@mirror"]
 )
-def test_what_is_no_address_of_an_index_is_an_error_without_its_password(url: str) -> None:
+def test_an_invalid_index_address_is_an_error_without_password(url: str) -> None:
     with pytest.raises(HostConfigError, match="TORCHBAKE_INDEX_CPU") as caught:
         read_indexes({"TORCHBAKE_INDEX_CPU": url})
     assert "secret" not in caught.value.message
@@ -68,7 +68,7 @@ def test_a_later_file_of_pip_wins(count: int, host: Host) -> None:
     assert host.pip(PIP_CONFIG_FILE=str(host.root / "own.conf")).index_url == f"https://{PIP_FILES[count - 1]}"
 
 
-def test_the_install_section_of_any_file_wins_over_the_global_one_of_every_file(host: Host) -> None:
+def test_the_install_section_of_any_file_beats_every_global_one(host: Host) -> None:
     host.write("etc/pip.conf", index("https://install", "install"))
     host.write("home/.config/pip/pip.conf", index("https://global") + "proxy = http://proxy\n")
     assert (host.pip().index_url, host.pip().proxy) == ("https://install", "http://proxy")
@@ -185,7 +185,7 @@ def test_an_accelerators_index_is_read_from_the_environment(host: Host) -> None:
 
 
 @pytest.mark.parametrize("value", ["/srv/wheels", "file:///srv/simple", "download.pytorch.org/whl/cpu"])
-def test_an_accelerators_index_has_an_address_that_a_build_reaches(value: str, host: Host) -> None:
+def test_an_accelerators_index_has_an_address_a_build_reaches(value: str, host: Host) -> None:
     with pytest.raises(HostConfigError, match="TORCHBAKE_INDEX_CPU") as caught:
         host.pip(TORCHBAKE_INDEX_CPU=value)
     assert "find-links" in (caught.value.hint or "")
@@ -219,7 +219,7 @@ def test_an_address_is_shown_without_its_login(url: str, text: str) -> None:
     assert without_login(url) == text
 
 
-def test_uv_reads_folders_from_the_root_and_not_from_its_files_folder() -> None:
+def test_uv_reads_relative_folders_from_the_root() -> None:
     text = uv_toml(PipConfig(find_links=("wheels", "file:///srv/w", "https://page"), index_url="simple"))
     matches = tomllib.loads(text)
     assert matches["find-links"] == [str(Path.cwd() / "wheels"), "file:///srv/w", "https://page"]
