@@ -22,7 +22,7 @@ def host(**variables: Any) -> InventoryHost:
     return InventoryHost(name="a", variables=variables)
 
 
-def test_an_install_type_means_the_newest_torch_by_its_shortest_tag(project: Project) -> None:
+def test_an_install_type_is_the_newest_torch_by_shortest_tag(project: Project) -> None:
     defaults = default_images(project)
     assert {"cpu"} <= {*project.tags[defaults["standard"].id]}
     assert {"latest"} <= {*project.tags[defaults["cuda"].id]}
@@ -30,12 +30,12 @@ def test_an_install_type_means_the_newest_torch_by_its_shortest_tag(project: Pro
 
 def test_a_host_wins_over_its_type(project: Project) -> None:
     other = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
-    expected_values = [
+    inventories = [
         host(),
         host(pytorch_install_type="cuda"),
         host(pytorch_image=other, pytorch_install_type="standard"),
     ]
-    matches = [choose(project, [each]).of_host["a"].id for each in expected_values]
+    matches = [choose(project, [each]).of_host["a"].id for each in inventories]
     assert matches == [default_images(project)["standard"].id, default_images(project)["cuda"].id, other]
 
 

@@ -69,7 +69,7 @@ def test_a_limit_that_no_host_fulfils_is_named() -> None:
     assert no_hosts("inventory", "").message == "inventory has no hosts."
 
 
-def test_the_first_of_several_variables_counts_and_a_template_is_refused() -> None:
+def test_the_first_of_several_variables_counts_without_templates() -> None:
     host = InventoryHost(name="a", variables={"new": "", "old": 1, "made": "{{ other }}"})
     assert host.text("new", "old") == "1"
     with pytest.raises(HostError, match="made of a is a template: "):

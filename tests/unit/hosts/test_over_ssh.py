@@ -25,7 +25,7 @@ def test_a_connection_that_fails_is_told_by_who_logs_in() -> None:
     assert end.how == "did not start: ssh cannot log in as pytorch: Permission denied (publickey)."
 
 
-def test_a_host_without_a_sandbox_is_told_from_a_command_that_is_not_found() -> None:
+def test_a_host_without_a_sandbox_differs_from_a_missing_command() -> None:
     output = f"sh: 1: exec: {HOST.python}: not found"
     assert "there is no /home/pytorch/pytorch/sandbox/bin/python that pytorch may run" in end_of(127, output).how
     assert end_of(127, "sh: other: not found").how == "ended with 127"

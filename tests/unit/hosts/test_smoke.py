@@ -47,7 +47,7 @@ class Ran:
         return [check for _, check, _ in self.jobs]
 
 
-def test_all_hosts_are_the_nodes_of_one_job_whose_master_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_hosts_are_nodes_of_one_job_with_the_first_as_master(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = Ran(monkeypatch, facts(), facts(address="10.0.0.2"))
     assert [result.name for result in ran.results()] == ["a", "b", "all together"]
     assert sorted(ran.ids)[:1] == ["smoke.ddp[gloo,2x2,workers-first]"]
@@ -67,7 +67,7 @@ def test_on_gpus_a_job_spans_the_hosts_where_each_has_one(monkeypatch: pytest.Mo
     assert "b has no /dev/nvidia0" in next(check.reason for check in checks if "[nccl," in check.id)
 
 
-def test_payloads_that_need_others_are_no_failure_of_a_host_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_payloads_that_need_others_do_not_fail_a_single_host(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = Ran(monkeypatch, facts(), facts())
     assert [result.name for result in ran.results(payloads=("ddp",))] == ["all together"]
 
@@ -77,7 +77,7 @@ def test_hosts_with_other_torches_meet_on_the_cpu(monkeypatch: pytest.MonkeyPatc
     assert not [check for check in ran.results()[-1].checks if "nccl" in check.id]
 
 
-def test_a_host_that_cannot_take_part_is_named_and_the_others_are_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_cannot_take_part_is_named_and_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = Ran(monkeypatch, Problem(reason="no route"), facts())
     results = {result.name: result for result in ran.results()}
     assert results["a"].problem

@@ -31,7 +31,7 @@ def test_the_variables_of_the_inventory_come_first() -> None:
     assert ssh_host(InventoryHost(name="a", variables=variables), user="me", environ={}).user == "me"
 
 
-def test_the_sandbox_is_found_by_whoever_logs_in_and_wherever_its_home_is() -> None:
+def test_any_user_finds_the_sandbox_in_any_home() -> None:
     ours = InventoryHost(name="a", variables={"pytorch_user": "ml"})
     assert ssh_host(ours, user="root", environ={}).python == "/home/ml/pytorch/sandbox/bin/python"
     elsewhere = InventoryHost(name="a", variables={"pytorch_home": "/srv/torch/"})
@@ -60,7 +60,7 @@ def test_another_connection_is_refused() -> None:
         ssh_host(InventoryHost(name="a", variables={"ansible_connection": "local"}))
 
 
-def test_a_request_is_a_program_then_a_line_of_json_then_an_archive() -> None:
+def test_a_request_is_a_program_a_line_of_json_and_an_archive() -> None:
     sent_bytes = SshRequest(command=("run", "x"), env={"HF_TOKEN": "s"}, archive=b"tar\n", grace=3).encode
     size, rest = sent_bytes.split(b"\n", 1)
     program, rest = rest[: int(size)], rest[int(size) :]

@@ -31,7 +31,7 @@ def carried(images: HostImages, missing: tuple[str, ...] = ("numpy",)) -> HostFi
     return HostFiles(locks=Path("/p/images"), uv=Path("/bin/uv"), wheels=wheels)
 
 
-def test_a_host_asks_what_this_machine_asks_and_then_the_index_of_the_accelerator(project: Project) -> None:
+def test_a_host_queries_our_indexes_then_the_accelerators(project: Project) -> None:
     group = chosen(project, "standard")
     lines = variables(group, carried(group), PIP, {"HTTPS_PROXY": "http://p:1", "HOME": "/root"})
     assert lines["pytorch_uv_config"]["index-url"] == "https://wheels/cpu"
@@ -44,7 +44,7 @@ def test_a_host_asks_what_this_machine_asks_and_then_the_index_of_the_accelerato
     assert "pytorch_image" not in lines
 
 
-def test_no_index_is_asked_where_every_wheel_goes_along_and_python_may_be_downloaded(project: Project) -> None:
+def test_no_index_is_queried_if_all_wheels_are_sent(project: Project) -> None:
     group = chosen(project, "standard")
     lines = variables(group, carried(group, missing=()), PIP, {})
     assert lines["pytorch_offline"] is False  # it would forbid uv the download of Python too

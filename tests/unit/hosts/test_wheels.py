@@ -21,7 +21,7 @@ def test_a_wheel_is_known_by_its_name_however_it_is_written(tmp_path: Path) -> N
     assert {*LOCK.pins} - {*missing_of(LOCK, tmp_path)} == {"markupsafe", "typing-extensions"}
 
 
-def test_pip_downloads_exactly_what_is_locked_for_the_images_python() -> None:
+def test_pip_downloads_exactly_the_lock_for_the_images_python() -> None:
     words = download_words(SPEC, Path("r.txt"), Path("w"))
     assert words[words.index("--python-version") + 1] == SPEC.base.python
     assert {"--no-deps", "--require-hashes"} <= {*words}
