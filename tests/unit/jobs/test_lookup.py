@@ -89,7 +89,7 @@ def test_a_digest_of_the_containerd_store_proves_no_registry(
     assert look(parse_reference("acme/pytorch:other")) is None
 
 
-def test_an_unreachable_engine_finds_nothing_and_is_requests_once() -> None:
+def test_an_unreachable_engine_finds_nothing_and_is_queried_once() -> None:
     requests = list[str]()
 
     def connect() -> MemoryEngine:

@@ -35,11 +35,11 @@ def test_every_target_has_its_launcher() -> None:
 def test_a_target_that_cannot_say_who_runs_is_known() -> None:
     """Every other job must be read back."""
     of_torchrun = {(target, "torchrun-elastic") for target in ("helm", "leaderworkerset", "trainjob")}
-    known_names = of_torchrun | {
+    refused_targets = of_torchrun | {
         *(("trainjob", "elastic"), ("trainjob", "auto"), ("torchrun", "auto"), ("leaderworkerset", "elastic")),
         *(("helm", "command"), ("helm", "torchrun")),
     }
-    assert known_names == REFUSED
+    assert refused_targets == REFUSED
 
 
 def test_the_nodes_read_the_job_that_was_written() -> None:

@@ -39,7 +39,7 @@ def unrestricted(spec: Any) -> Iterator[str]:
             "add": set(own.get("capabilities", {}).get("add", ())) <= {"NET_BIND_SERVICE"},
             "privileged": not own.get("privileged"),
         }
-        yield from (f"{container['name']}: {rule}" for rule, kept_value in rules.items() if not kept_value)
+        yield from (f"{container['name']}: {rule}" for rule, holds in rules.items() if not holds)
 
 
 @pytest.mark.parametrize("case", sorted(set(CASES) - POWERFUL))
