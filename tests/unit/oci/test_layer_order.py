@@ -45,7 +45,7 @@ def report(manifest: Manifest, config: bytes) -> list[tuple[str, str, str]]:
 BELOW = [("COPY w", OTHER), ("COPY v", replace(OTHER, diff_id=sha256(b"another")))]
 
 
-def test_layers_come_below_those_of_the_image_which_stay_as_they_are(tmp_path: Path) -> None:
+def test_new_layers_are_below_the_unchanged_layers_of_an_image(tmp_path: Path) -> None:
     after = report(*with_layers_below(*image(tmp_path), BELOW))
     assert after == [*((text, one.blob.digest, one.diff_id) for text, one in BELOW), *report(*image(tmp_path))]
 
@@ -59,7 +59,7 @@ def test_steps_without_a_layer_and_all_else_of_the_config_stay(tmp_path: Path) -
     assert {**one, "history": 0, "rootfs": 0} == {**other, "history": 0, "rootfs": 0}
 
 
-def test_the_manifest_is_of_the_new_config_and_the_same_each_time(tmp_path: Path) -> None:
+def test_the_manifest_names_the_new_config_and_is_reproducible(tmp_path: Path) -> None:
     manifest, config = with_layers_below(*image(tmp_path), BELOW)
     assert (manifest.config.digest, manifest.config.size) == (sha256(config), len(config))
     assert manifest.digest == with_layers_below(*image(tmp_path), BELOW)[0].digest
