@@ -41,13 +41,13 @@ def specs() -> tuple[Spec, ...]:
 
 
 def proof(name: str, **facts: object) -> Proof:
-    known_names = {
+    values = {
         "id": name, "files": FILES, "lock": LOCK, "revision": "c0ffee", "tested": "2026-11-21T10:00:00+00:00",
         "digest": "sha256:" + "b" * 64, "tag": f"{name}-r0", "counts": {"passed": 64, "failed": 0, "not-run": 1},
         "not_run": {"smoke.nccl": "there is no GPU"}, "compressed_bytes": 246_300_000,
         "uncompressed_bytes": 900_000_000, "seconds": Seconds(build=61.2, test=57, publish=1.7),
     }  # fmt: skip
-    return Proof.model_validate(known_names | facts)
+    return Proof.model_validate(values | facts)
 
 
 def test_a_record_survives_being_written_and_read() -> None:
@@ -70,7 +70,7 @@ def test_a_record_counts_for_the_files_that_it_was_made_of_alone() -> None:
     assert state_of(proof("a", problem="test: libraries.ldd"), now) is ProofState.FAILED
 
 
-def test_a_record_of_the_same_lock_says_so_where_what_images_share_has_changed() -> None:
+def test_a_record_of_the_same_lock_names_changed_shared_inputs() -> None:
     shared, own = Digests(files="sha256:other", lock=LOCK), Digests(files="sha256:other", lock="sha256:other")
     assert state_of(proof("a"), shared) is ProofState.EARLIER
     assert state_of(proof("a"), own) is ProofState.STALE
@@ -79,13 +79,13 @@ def test_a_record_of_the_same_lock_says_so_where_what_images_share_has_changed()
     assert lock_digest("# of 2026\ntorch==2\n    # via y\n") == lock_digest("torch==2\n") != lock_digest("torch==3\n")
 
 
-def test_the_digest_of_files_follows_dockerfile_lock_and_what_trims_wheels(
+def test_the_digest_follows_dockerfile_lock_and_trim_rules(
     specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = next(spec for spec in specs if spec.kind == "pytorch")
-    known_value = files_digest(spec, dockerfile="FROM x", lock_text="torch==2")
-    assert files_digest(spec, dockerfile="FROM y", lock_text="torch==2") != known_value
-    assert files_digest(spec, dockerfile="FROM x", lock_text="torch==3") != known_value
+    digest = files_digest(spec, dockerfile="FROM x", lock_text="torch==2")
+    assert files_digest(spec, dockerfile="FROM y", lock_text="torch==2") != digest
+    assert files_digest(spec, dockerfile="FROM x", lock_text="torch==3") != digest
 
     def changed(name: str) -> str:
         return toolkit_file(name) + ("# another line" if name == which else "")
@@ -96,16 +96,16 @@ def test_the_digest_of_files_follows_dockerfile_lock_and_what_trims_wheels(
         "layers/wheels/trim.py": True,
         "entrypoints/pytorch/run": False,
     }.items():
-        assert (files_digest(spec, dockerfile="FROM x", lock_text="torch==2") != known_value) is decides, which
+        assert (files_digest(spec, dockerfile="FROM x", lock_text="torch==2") != digest) is decides, which
 
 
 def test_labels_and_comments_decide_no_package(specs: tuple[Spec, ...]) -> None:
     spec = next(spec for spec in specs if spec.kind == "pytorch")
     dockerfile = 'FROM x\n# why\nLABEL a="${A}" \\\n      b="1"\nRUN y\n'
-    known_value = files_digest(spec, dockerfile=dockerfile, lock_text="# inputs: x\ntorch==2\n    # via y\n")
+    digest = files_digest(spec, dockerfile=dockerfile, lock_text="# inputs: x\ntorch==2\n    # via y\n")
     same = files_digest(spec, dockerfile='FROM x\nLABEL a="2"\nRUN y\n', lock_text="torch==2\n")
-    assert known_value == same
-    assert files_digest(spec, dockerfile="FROM x\nRUN z\n", lock_text="torch==2\n") != known_value
+    assert digest == same
+    assert files_digest(spec, dockerfile="FROM x\nRUN z\n", lock_text="torch==2\n") != digest
 
 
 def test_own_files_and_what_puts_them_there_decide_too(
@@ -113,13 +113,13 @@ def test_own_files_and_what_puts_them_there_decide_too(
 ) -> None:
     plain = next(spec for spec in specs if isinstance(spec, ImageSpec))
     own = replace(plain, own=Additions(files=(OwnFile(source="a", target="/a"),)))
-    known_names = [files_digest(spec, dockerfile="FROM x", lock_text="", own=("a",)) for spec in (plain, own)]
-    assert files_digest(plain, dockerfile="FROM x", lock_text="", own=("b",)) != known_names[0]
+    digests = [files_digest(spec, dockerfile="FROM x", lock_text="", own=("a",)) for spec in (plain, own)]
+    assert files_digest(plain, dockerfile="FROM x", lock_text="", own=("b",)) != digests[0]
     monkeypatch.setattr(
         "torchbake.proof.record.toolkit_file", lambda name: toolkit_file(name) + name.endswith("own-files") * "#"
     )
     changed = [files_digest(spec, dockerfile="FROM x", lock_text="", own=("a",)) for spec in (plain, own)]
-    assert [one != other for one, other in zip(known_names, changed, strict=True)] == [False, True]
+    assert [one != other for one, other in zip(digests, changed, strict=True)] == [False, True]
 
 
 def test_an_own_file_that_changed_makes_a_record_stale(tmp_path: Path) -> None:
@@ -138,14 +138,14 @@ def test_an_own_file_that_changed_makes_a_record_stale(tmp_path: Path) -> None:
 
 def test_an_init_image_is_its_program(specs: tuple[Spec, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     spec = next(spec for spec in specs if spec.kind == "init")
-    known_value = files_digest(spec, dockerfile="FROM x", lock_text="")
+    digest = files_digest(spec, dockerfile="FROM x", lock_text="")
     monkeypatch.setattr(
         "torchbake.proof.record.toolkit_file", lambda name: toolkit_file(name) + name.endswith(".c") * "//"
     )
-    assert files_digest(spec, dockerfile="FROM x", lock_text="") != known_value
+    assert files_digest(spec, dockerfile="FROM x", lock_text="") != digest
 
 
-def test_the_page_has_a_row_for_each_image_and_names_what_failed_or_is_missing(specs: tuple[Spec, ...]) -> None:
+def test_the_page_has_a_row_for_each_image_with_its_failure(specs: tuple[Spec, ...]) -> None:
     first, second, *others = [spec.id for spec in specs]
     text = page(specs, {first: proof(first), second: proof(second, problem="test: libraries.ldd", digest="")})
     assert f"| `{first}` | 64 | 1 | 246 MB | 900 MB | 61 s | 57 s | 2 s | `bbbbbbbbbbbb` | 2026-11-21 |" in text
@@ -162,7 +162,7 @@ def test_an_image_that_left_the_matrix_has_no_row(specs: tuple[Spec, ...]) -> No
     assert "gone" not in page(specs, {"gone": proof("gone")})
 
 
-def test_the_check_of_a_matrix_without_records_fails_and_names_the_command(
+def test_checking_a_matrix_without_records_names_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     matrix = tmp_path / "matrix.yaml"
@@ -189,7 +189,7 @@ def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "--registry" in capsys.readouterr().err
 
 
-def test_every_image_of_this_matrix_has_a_record_and_none_has_failed() -> None:
+def test_every_image_of_this_matrix_has_a_record_without_failure() -> None:
     """Rows may be older than the code. A release of the toolkit needs new rows for all images (`images --check`)."""
     project = load_project(TOOLKIT / "matrix.yaml")
     states = _states(project, project.expansion.specs, _read(project))

@@ -168,7 +168,7 @@ FAILURES: Mapping[str, tuple[str, Any, str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_what_does_not_end_well_is_in_the_record_and_no_later_step_is_made(works: Works, case: str) -> None:
+def test_a_failed_step_is_recorded_and_ends_the_images_steps(works: Works, case: str) -> None:
     command, answer, problem, commands = FAILURES[case]
     works.commands.say[command], works.commands.codes[command] = answer, 3
     proof = works.prove()
@@ -191,9 +191,7 @@ def test_where_there_is_room_everything_stays(works: Works) -> None:
     assert works.lines == [f"{command} {CUDA}" for command in ("build", "test", "publish")]
 
 
-def test_where_the_disk_is_short_finished_images_go_but_those_of_the_next_ones_stack(
-    works: Works, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_short_disk_finished_images_outside_the_stack_go(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
     buildx = Buildx(works.daemon, cache={"old"})
     Processes(buildx).stand_for(monkeypatch, builder_module)
     digests = works.hold(CPU, CUDA)
@@ -205,9 +203,7 @@ def test_where_the_disk_is_short_finished_images_go_but_those_of_the_next_ones_s
     assert [spec.id for spec in works.finished] == [CPU, DEVEL]
 
 
-def test_the_fuller_disk_decides_and_an_engines_elsewhere_is_not_ours(
-    works: Works, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_fuller_local_disk_decides(works: Works, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     engines = tmp_path / "engine"
     engines.mkdir()
     works.daemon.info()["DockerRootDir"] = str(engines)
