@@ -77,7 +77,7 @@ def test_a_repository_that_is_not_there_has_no_tags() -> None:
     assert of(page(status=404)).tags() == ()
 
 
-def test_a_later_page_that_is_not_there_does_not_mean_that_there_are_no_tags() -> None:
+def test_a_missing_later_page_does_not_mean_an_empty_list() -> None:
     first = page("b", Link=f'<{LIST}?last=b>; rel="next"')
     with pytest.raises(UnsoundError, match="a page of its tags is not there"):
         of(first, page(status=404)).tags()

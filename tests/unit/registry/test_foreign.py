@@ -418,7 +418,7 @@ def test_a_login_for_no_registry_is_an_error(host: str | None) -> None:
 @example({"auths": {"ghcr.io": {"auth": "eA=="}}})
 @example([])
 @example("x")
-def test_dockers_configuration_of_any_shape_is_a_login_none_or_an_error(value: object) -> None:
+def test_any_docker_configuration_gives_a_login_none_or_an_error(value: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("docker.utils.config.find_config_file", lambda _: __file__)
         patch.setattr("json.load", lambda _: value)
