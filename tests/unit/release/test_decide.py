@@ -41,7 +41,7 @@ def test_the_first_release() -> None:
     ]
 
 
-def test_the_same_inputs_are_the_same_image_even_when_they_were_built_again() -> None:
+def test_equal_inputs_are_the_same_image_even_after_a_rebuild() -> None:
     decision = decide(OURS, "built again", labels(), RELEASED)
     assert (decision.action, decision.digest, decision.due) == ("nothing", "r0", ())
 
@@ -52,7 +52,7 @@ def test_other_inputs_are_the_next_revision() -> None:
     assert [(move.before, move.after) for move in decision.due] == [("r0", "new")] * 2
 
 
-def test_an_image_that_does_not_say_its_inputs_is_never_taken_for_another() -> None:
+def test_an_image_without_inputs_never_equals_another() -> None:
     standing = replace(RELEASED, newest=hold("r0", inputs=""))
     assert decide(OURS, "new", labels(inputs=""), standing).action == "release"
 
@@ -83,7 +83,7 @@ VERSIONS = st.tuples(st.integers(1, 3), st.integers(0, 12), st.integers(0, 3)).m
 
 
 @given(st.lists(st.tuples(VERSIONS, VERSIONS), min_size=1, max_size=8))
-def test_in_whatever_order_releases_come_the_newest_holds_the_tag(releases: list[tuple[str, str]]) -> None:
+def test_the_newest_release_holds_the_tag_in_any_order(releases: list[tuple[str, str]]) -> None:
     holder: TagHolder | None = None
     for number, (torch, cuda) in enumerate(releases):
         about = labels(f"image {number}", torch=torch, cuda=cuda)

@@ -101,7 +101,7 @@ def test_images_of_one_version_in_two_repositories_are_two(place: Place) -> None
 
 
 @pytest.mark.parametrize("status", [403, 401, 500])
-def test_a_registry_may_forbid_what_is_not_there_yet_and_nothing_else(place: Place, status: int) -> None:
+def test_a_registry_may_forbid_a_missing_repository_alone(place: Place, status: int) -> None:
     def message(method: str, key: str) -> None:
         raise StatusError(f"{status} for {method} {key}", status=status)
 

@@ -45,13 +45,13 @@ def test_what_is_due_is_found_without_a_change(place: Place, state: str) -> None
     assert queries <= {"GET", "HEAD"}
 
 
-def test_rolling_tags_that_are_held_back_are_no_reason_to_do_anything(place: Place) -> None:
+def test_rolling_tags_that_are_held_back_cause_no_work(place: Place) -> None:
     place.publish(place.candidate(), keep=True)
     assert Planner(place.registry(), keep_rolling=True).plan(place.candidate()).action == "nothing"
     assert Planner(place.registry()).plan(place.candidate()).action == "finish"
 
 
-def test_who_only_asks_is_told_of_another_build_and_who_publishes_is_refused(place: Place) -> None:
+def test_another_build_is_shown_by_list_and_refused_by_publish(place: Place) -> None:
     there, here = place.candidate(build="theirs"), place.candidate()
     place.publish(there, keep=True)
     planner = Planner(place.registry())
@@ -70,9 +70,7 @@ def test_with_a_key_another_build_must_be_signed_by_it(place: Place) -> None:
 
 
 @pytest.mark.parametrize("part", ["sbom", "provenance"])
-def test_what_was_attached_to_the_candidate_and_overwritten_is_due_and_that_of_another_image_is_not(
-    place: Place, part: str
-) -> None:
+def test_overwritten_attachments_are_due_unless_of_others(place: Place, part: str) -> None:
     ours, other = place.candidate(), place.candidate(build="another machine")
     place.publish(ours)
     place.store.tags[f"{OURS}-r0.{part}"] = place.store.tags[f"{OURS}-r0.release"]

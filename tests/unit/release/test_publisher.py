@@ -223,7 +223,7 @@ def test_without_a_key_a_record_must_at_least_be_true(place: Place, lie: str) ->
     assert place.store.tags == before
 
 
-def test_a_release_that_was_begun_here_is_promoted_with_its_own_verdict(place: Place, signer: Signer) -> None:
+def test_an_unfinished_local_release_is_promoted_by_its_verdict(place: Place, signer: Signer) -> None:
     ours = place.candidate()
     place.publish(ours, signer, keep=True)
     record = place.record()
@@ -267,7 +267,7 @@ def test_a_record_of_another_tag_puts_nothing_back(place: Place) -> None:
     assert place.store.tags == before
 
 
-def test_another_build_of_ours_is_finished_with_its_verdict_where_its_signatures_tell(place: Place) -> None:
+def test_another_signed_build_is_finished_with_its_verdict(place: Place) -> None:
     there, here = place.candidate(build="another machine"), place.candidate(build="this machine")
     place.publish(there, place.key, keep=True)
     published = place.publish(here, place.key)
@@ -280,7 +280,7 @@ def test_another_build_of_ours_is_finished_with_its_verdict_where_its_signatures
     assert place.publish(here, place.key).decision.action == "nothing"
 
 
-def test_another_build_that_nothing_vouches_for_is_left_where_it_is(place: Place) -> None:
+def test_another_unsigned_build_is_left_unchanged(place: Place) -> None:
     there, here = place.candidate(build="another machine"), place.candidate(build="this machine")
     place.publish(there, keep=True)
     with pytest.raises(PublishError, match=f"holds {there.digest}, and {here.digest} was tested here"):
@@ -291,7 +291,7 @@ def test_another_build_that_nothing_vouches_for_is_left_where_it_is(place: Place
     assert place.rolling() == {there.digest}
 
 
-def test_nothing_that_is_attached_to_an_image_is_signed_for_being_there(place: Place) -> None:
+def test_attached_artifacts_are_not_signed_without_proof(place: Place) -> None:
     ours = place.candidate()
     good = place.publish(ours, place.key, keep=True)
     assert good.transfer
@@ -309,7 +309,7 @@ def test_nothing_that_is_attached_to_an_image_is_signed_for_being_there(place: P
 
 
 @pytest.mark.parametrize("text", ["no record", "{}", json.dumps({"format": 1})])
-def test_a_record_that_is_none_is_written_anew_for_the_tested_image_alone(place: Place, text: str) -> None:
+def test_an_invalid_record_is_rewritten_for_the_tested_image(place: Place, text: str) -> None:
     ours = place.candidate()
     image = place.plant(ours)
     broken = put_artifact(place.registry(), Artifact(name="release", media_type="text/plain", text=text), image)
@@ -352,9 +352,7 @@ def killed_at(key: str) -> OnMessage:
 
 
 @pytest.mark.parametrize("start", ["left", "killed before its tags moved", "killed while its tags moved"])
-def test_a_rollback_holds_until_a_person_or_a_newer_release_moves_forward(
-    place: Place, signer: Signer, start: str
-) -> None:
+def test_a_rollback_holds_until_a_person_or_a_newer_release(place: Place, signer: Signer, start: str) -> None:
     first, second, third = place.candidate(), place.candidate("b"), place.candidate("c")
     place.publish(first, signer)
     if start == "left":
@@ -398,12 +396,12 @@ def kills(place: Place, begin: Store, candidate: Candidate, signer: Signer) -> I
             yield at
 
 
-def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Place, signer: Signer) -> None:
+def test_the_next_run_finishes_a_release_killed_anywhere(place: Place, signer: Signer) -> None:
     first, second = place.candidate(), place.candidate("b")
     place.publish(first, signer)
     begin = copy.deepcopy(place.store)
     place.publish(second, signer)
-    expected_values, rounds = dict(place.store.tags), 0
+    expected, rounds = dict(place.store.tags), 0
     for at in kills(place, begin, second, signer):
         rounds += 1
         assert place.store.tags[f"{OURS}-r0"] == first.digest
@@ -411,7 +409,7 @@ def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Plac
         assert place.rolling() <= {first.digest, second.digest}
         place.publish(second, signer)
         assert {tag: place.store.tags.get(tag) for tag in TAGS} == dict.fromkeys(TAGS, second.digest)
-        assert set(place.store.tags) == set(expected_values)
+        assert set(place.store.tags) == set(expected)
         assert place.record(1).digest == second.digest
         assert {moved.before for moved in place.record(1).rolling} == {first.digest}, f"killed at request {at}"
     assert rounds > 40
@@ -420,7 +418,7 @@ def test_a_release_killed_at_any_request_is_finished_by_the_next_run(place: Plac
 IMMUTABLE = r"-r\d"
 
 
-def test_a_registry_that_makes_revisions_immutable_takes_a_whole_life(place: Place, signer: Signer) -> None:
+def test_a_registry_of_immutable_revisions_supports_a_whole_life(place: Place, signer: Signer) -> None:
     place.store.immutable = IMMUTABLE
     first, second, third = place.candidate(), place.candidate("b"), place.candidate("c")
     for candidate in (first, second):
@@ -450,7 +448,7 @@ def test_a_registry_that_makes_all_tags_immutable_is_told_of(place: Place) -> No
     assert place.rolling() == {first.digest}
 
 
-def test_a_release_to_an_immutable_registry_killed_at_any_request_is_finished(place: Place, signer: Signer) -> None:
+def test_an_immutable_registrys_killed_release_is_finished(place: Place, signer: Signer) -> None:
     place.store.immutable = IMMUTABLE
     first, second = place.candidate(), place.candidate("b")
     place.publish(first, signer)
@@ -477,14 +475,14 @@ def test_artifacts_are_listed_with_their_image_and_put_back(place: Place, signer
     tag = fallback_tag(ours.digest)
     assert referrers_of(place.registry(), ours.digest) == artifacts
     assert (tag in place.store.tags) != lists
-    expected_values = dict(place.store.tags)
+    expected = dict(place.store.tags)
     place.store.tags.pop(tag, None)
     assert place.publish(ours, signer).decision.action == "nothing"
-    assert set(place.store.tags) == set(expected_values)
+    assert set(place.store.tags) == set(expected)
     assert referrers_of(place.registry(), ours.digest) == artifacts
 
 
-def test_a_registry_that_takes_no_list_of_artifacts_is_asked_once(place: Place, signer: Signer) -> None:
+def test_a_registry_without_referrers_is_queried_once(place: Place, signer: Signer) -> None:
     place.store.immutable = IMMUTABLE
     place.store.lists = place.store.indexes = place.store.artifacts = False
     ours, puts = place.candidate(), list[str]()
@@ -525,7 +523,7 @@ def test_a_registry_of_images_alone_gets_artifacts_as_images(place: Place, signe
         assert {place.store.tags[f"{OURS}-r0{part}"] for part in PARTS} <= place.signed()
 
 
-def test_a_refusal_that_is_about_no_type_is_not_answered_by_another(place: Place) -> None:
+def test_a_refusal_unrelated_to_types_is_not_retried(place: Place) -> None:
     ours, attempts = place.candidate(), list[str]()
 
     def message(method: str, key: str) -> None:
@@ -538,7 +536,7 @@ def test_a_refusal_that_is_about_no_type_is_not_answered_by_another(place: Place
     assert len(attempts) == 1
 
 
-def test_a_rehearsal_asks_only_if_something_is_due_and_writes_nothing(place: Place) -> None:
+def test_a_rehearsal_reads_only_if_due_and_writes_nothing(place: Place) -> None:
     queries: list[tuple[str, str]] = []
     publisher = Publisher(place.registry(message=lambda *request: queries.append(request)))
     place.store.lists = False
@@ -553,7 +551,7 @@ def test_a_rehearsal_asks_only_if_something_is_due_and_writes_nothing(place: Pla
     assert (value.artifacts, value.referrers[:3]) == (f"yes, as {OURS}-r0.release shows", "no:")
 
 
-def test_a_revision_of_which_an_artifact_is_left_is_not_set_again(place: Place) -> None:
+def test_a_revision_with_a_remaining_artifact_is_not_reused(place: Place) -> None:
     place.store.immutable = IMMUTABLE
     place.publish(place.candidate())
     place.store.tags[f"{OURS}-r1.sbom"] = place.store.tags[f"{OURS}-r0.sbom"]  # earlier versions set it first
@@ -609,7 +607,7 @@ def test_tags_that_go_back_are_our_own_alone(place: Place) -> None:
 
 
 @pytest.mark.parametrize("at", [f"{OURS}", "2.7", "latest"])
-def test_a_tag_that_moved_since_it_was_decided_is_not_written_over(place: Place, at: str) -> None:
+def test_a_tag_that_moved_since_the_decision_is_not_overwritten(place: Place, at: str) -> None:
     ours, theirs = place.candidate("b"), place.candidate("c")
     place.publish(place.candidate())
     finished: list[bool] = []
@@ -636,11 +634,11 @@ def orders(steps: int) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("inputs", "signed"), [(("b", "c"), False), (("b", "b"), True)], ids=["other inputs", "same inputs, signed"]
 )
-def test_of_two_machines_that_release_at_once_none_is_written_over(
+def test_two_concurrent_releases_overwrite_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: tuple[str, str], *, signed: bool
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    first, seen_names = Place(), set[tuple[bool, bool]]()
+    first, ends_of_both = Place(), set[tuple[bool, bool]]()
     first.publish(first.candidate(), first.key)
     for order in orders(steps=45):
         place = copy.deepcopy(first)
@@ -655,7 +653,7 @@ def test_of_two_machines_that_release_at_once_none_is_written_over(
         ends = Turns(order).run({name: partial(work, name) for name in names})
         assert all(isinstance(error, RegistryError | PublishError | None) for error in ends.values()), ends
         _expect_true(place, published, order, lost={candidates[name].digest for name in names if ends[name]})
-        seen_names.add((ends["one"] is None, ends["two"] is None))
+        ends_of_both.add((ends["one"] is None, ends["two"] is None))
         for name in names:  # whoever comes again alone finds what to do, or says why not
             try:
                 published[name] = place.publish(candidates[name], signer, machine=name)
@@ -663,8 +661,8 @@ def test_of_two_machines_that_release_at_once_none_is_written_over(
                 assert inputs[0] == inputs[1]
         _expect_true(place, published, order)
         assert len(place.rolling()) == 1
-    assert (True, True) in seen_names
-    assert seen_names & {(True, False), (False, True)}
+    assert (True, True) in ends_of_both
+    assert ends_of_both & {(True, False), (False, True)}
 
 
 def _expect_true(
@@ -690,7 +688,7 @@ def _expect_true(
             assert record.attached == {part: place.store.tags[f"{tag}.{part}"] for part in ARTIFACTS}, f"{tag}: {order}"
 
 
-def test_one_odd_image_is_a_row_of_the_table_and_the_others_are_released(place: Place) -> None:
+def test_one_odd_image_is_a_row_and_the_others_are_released(place: Place) -> None:
     """Whatever is wrong with it: an engine that has it no more, an archive that is none, a mistake of ours."""
     good, registry = place.candidate(), place.registry()
 

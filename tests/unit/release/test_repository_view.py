@@ -67,7 +67,7 @@ def test_what_is_no_image_has_no_labels(place: Place) -> None:
 
 
 @pytest.mark.parametrize("looks", [2, 99])
-def test_a_tag_that_is_listed_and_not_served_yet_is_asked_for_again(
+def test_a_tag_listed_but_not_served_yet_is_requested_again(
     place: Place, monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
     """Somebody sets it just now: it is served at the second question, or never."""

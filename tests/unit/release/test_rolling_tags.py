@@ -84,7 +84,7 @@ def test_an_interrupt_leaves_no_half_of_a_release(store: Store, tag: str) -> Non
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_what_somebody_set_before_us_stays_and_nothing_of_ours_does(store: Store, tag: str) -> None:
+def test_a_foreign_tag_set_before_ours_stays_and_ours_go_back(store: Store, tag: str) -> None:
     registry = ask(store, "HEAD", tag, lambda: store.tags.update({tag: THEIRS.digest}))
     with pytest.raises(RegistryError, match=f"{tag} was {OLD.digest} just now, and is {THEIRS.digest}"):
         move_tags(registry, NEW, MOVES)
@@ -92,7 +92,7 @@ def test_what_somebody_set_before_us_stays_and_nothing_of_ours_does(store: Store
 
 
 @pytest.mark.parametrize("tag", TAGS[:-1])
-def test_what_somebody_sets_over_ours_stays_and_nothing_of_ours_does(store: Store, tag: str) -> None:
+def test_a_foreign_tag_set_over_ours_stays_and_ours_go_back(store: Store, tag: str) -> None:
     """He comes when that tag is ours already, and the last one is not."""
     registry = ask(store, "PUT", TAGS[-1], lambda: store.tags.update({tag: THEIRS.digest}))
     with pytest.raises(RegistryError, match=f"{tag} was set to {NEW.digest}, and now is {THEIRS.digest}"):
@@ -122,7 +122,7 @@ def test_a_tag_that_was_not_there_can_be_set(store: Store) -> None:
     assert store.tags == dict.fromkeys(TAGS, NEW.digest)
 
 
-def test_what_another_release_of_the_same_image_has_set_stays_where_ours_did_not_come_to_it(store: Store) -> None:
+def test_tags_of_a_parallel_release_of_the_same_image_stay(store: Store) -> None:
     def lose() -> None:
         store.tags[TAGS[-1]] = NEW.digest
         raise RegistryError("the connection was lost")

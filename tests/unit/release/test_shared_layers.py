@@ -114,7 +114,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     return fleet
 
 
-def test_layers_of_a_signed_release_come_whole_under_each_of_their_keys(fleet: Fleet) -> None:
+def test_layers_of_a_signed_release_arrive_under_all_their_keys(fleet: Fleet) -> None:
     fleet.publish(fleet.key)
     layers = fleet.fetched()
     whole = {"layer.tar.zst": TORCH, "headers.tar.zst": HEADERS, "modules.tar.zst": MODULES}
@@ -126,7 +126,7 @@ def test_layers_of_a_signed_release_come_whole_under_each_of_their_keys(fleet: F
     assert layers.fetch(KEYS["torch"], fleet.folder, lambda: None) == fleet.layers.find(KEYS["torch"])
 
 
-def test_a_registry_is_asked_for_nothing_before_a_layer_is_wanted(fleet: Fleet) -> None:
+def test_a_registry_is_queried_only_once_a_layer_is_wanted(fleet: Fleet) -> None:
     fleet.publish(fleet.key)
     messages = list[str]()
     layers = fleet.fetched(registry=MemoryRegistry(fleet.store, message=lambda _, key: messages.append(key)))
@@ -151,7 +151,7 @@ def test_a_release_gets_its_list_once_it_is_signed(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("unsigned", ["image", "list"])
-def test_nothing_comes_unless_image_and_list_are_signed_by_the_key(fleet: Fleet, unsigned: str) -> None:
+def test_nothing_arrives_unless_image_and_list_are_signed(fleet: Fleet, unsigned: str) -> None:
     fleet.publish(fleet.key)
     (listed,) = fleet.lists()
     digest = listed if unsigned == "list" else fleet.image.digest
@@ -200,7 +200,7 @@ def test_a_lost_blob_does_not_keep_the_other_layers_away(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("at", ["HEAD", "GET"])
-def test_a_registry_that_is_away_is_one_warning_and_is_asked_no_more(fleet: Fleet, at: str) -> None:
+def test_an_unreachable_registry_is_one_warning_and_one_request(fleet: Fleet, at: str) -> None:
     fleet.publish(fleet.key)
     messages = list[str]()
 

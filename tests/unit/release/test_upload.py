@@ -118,18 +118,18 @@ def test_a_layer_of_another_repository_is_mounted_and_not_sent(post: Post) -> No
     assert parcel.count.layers == len(LAYERS)
 
 
-def test_what_describes_an_image_gets_the_layers_that_it_must_read(post: Post) -> None:
-    torch, seen_names = sha256(LAYERS[1]), list[bytes]()
+def test_describing_an_image_reads_only_the_layers_it_must(post: Post) -> None:
+    torch, contents = sha256(LAYERS[1]), list[bytes]()
     post.store.blobs |= {sha256(layer): layer for layer in LAYERS}
 
     def describe(content: Content) -> tuple[Artifact, ...]:
         (layer,) = (blob for blob in content.manifest.layers if blob.digest == torch)
-        seen_names.append(content.path(layer).read_bytes())
+        contents.append(content.path(layer).read_bytes())
         return (Artifact(name="sbom", media_type="application/json", text="{}"),)
 
     supply = Supply(source=post, describe=describe, needs=lambda digest: digest == torch)
     parcel = post.send(supply=supply)
-    assert seen_names == [LAYERS[1]]
+    assert contents == [LAYERS[1]]
     assert [artifact.text for artifact in parcel.artifacts] == ["{}"]
 
 
@@ -145,7 +145,7 @@ def test_another_image_than_the_tested_one_is_not_sent(post: Post, monkeypatch: 
     assert post.store.blobs == {}
 
 
-def test_a_classic_stores_image_is_sent_if_its_layers_are_the_tested_ones(post: Post) -> None:
+def test_a_classic_stores_image_is_sent_if_its_layers_are_tested(post: Post) -> None:
     config = post.image.config.digest
     assert post.send(tested=post.image.digest).manifest == post.image
     post.store.blobs.clear()

@@ -62,7 +62,7 @@ def test_each_tag_is_written_once_and_the_rolling_ones_last(place: Place) -> Non
     assert [(moved.tag, moved.before) for moved in place.record().rolling] == [(tag, None) for tag in TAGS]
 
 
-def test_a_release_that_keeps_rolling_tags_records_where_they_belong(place: Place) -> None:
+def test_a_release_that_keeps_rolling_tags_records_their_places(place: Place) -> None:
     candidate = place.candidate()
     assert write(place, candidate, keep=True) == [IMMUTABLE, *BESIDE, RECORD]
     assert place.rolling() == {None}
@@ -70,7 +70,7 @@ def test_a_release_that_keeps_rolling_tags_records_where_they_belong(place: Plac
     assert place.record().held_back == {}
 
 
-def test_all_that_a_record_names_is_signed_before_its_tag_shows_it(place: Place) -> None:
+def test_all_that_a_record_names_is_signed_before_its_tag(place: Place) -> None:
     candidate, signed = place.candidate(), list[set[str]]()
 
     def message(method: str, key: str) -> None:
@@ -84,7 +84,7 @@ def test_all_that_a_record_names_is_signed_before_its_tag_shows_it(place: Place)
     assert names | {place.store.tags[RECORD]} == signed[0]
 
 
-def test_nothing_is_recorded_of_an_image_that_is_no_more_under_its_tag(place: Place) -> None:
+def test_nothing_is_recorded_of_an_image_that_lost_its_tag(place: Place) -> None:
     theirs = place.candidate(build="theirs")
 
     def message(method: str, key: str) -> None:
@@ -108,7 +108,7 @@ def test_a_promotion_writes_rolling_tags_alone(place: Place) -> None:
     assert (puts, place.rolling(), place.record(1)) == ([OURS, "2.7"], {second.digest}, record)
 
 
-def test_what_is_mended_keeps_when_it_was_released_and_what_it_moved(place: Place) -> None:
+def test_a_corrected_record_keeps_its_release_time_and_moves(place: Place) -> None:
     candidate = place.candidate()
     write(place, candidate)
     before = place.record()
