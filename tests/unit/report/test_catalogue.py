@@ -94,13 +94,11 @@ PRESENT = KnownImages(
 )  # fmt: skip
 
 
-def catalogue(known_value: KnownImages = PRESENT, specs: tuple[Spec, ...] = SPECS) -> Catalogue:
-    return make_catalogue(
-        specs, TAGS, known_value, date="2026-11-21T10:00:00+00:00", matrix="matrix.yaml", selection=""
-    )
+def catalogue(present: KnownImages = PRESENT, specs: tuple[Spec, ...] = SPECS) -> Catalogue:
+    return make_catalogue(specs, TAGS, present, date="2026-11-21T10:00:00+00:00", matrix="matrix.yaml", selection="")
 
 
-def test_each_image_is_told_with_its_place_its_verdict_and_its_release() -> None:
+def test_each_image_has_its_place_its_verdict_and_its_release() -> None:
     entries = {entry.id: entry for entry in catalogue().images}
     assert [entry.presence for entry in entries.values()] == ["up-to-date", "out-of-date", "absent", "present"]
     assert entries[CUDA.id].versions.nccl == "2.27.5"
@@ -116,7 +114,7 @@ def test_each_image_is_told_with_its_place_its_verdict_and_its_release() -> None
     assert entries[CPU.id].release is None
 
 
-def test_a_classic_store_has_a_release_under_the_digest_of_its_config() -> None:
+def test_a_classic_store_has_a_release_by_its_config_digest() -> None:
     released = replace(PRESENT.released[INIT.id], digest=digest("d"), config=digest("c"))
     for one, same in ((released, True), (replace(released, config=digest("e")), False)):
         entries = {entry.id: entry for entry in catalogue(replace(PRESENT, released={INIT.id: one})).images}

@@ -60,10 +60,10 @@ def test_releases_are_counted_where_a_registry_was_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "known_value", [PRESENT, KnownImages(engine="No container engine answers.")], ids=["all", "nothing"]
+    "known_images", [PRESENT, KnownImages(engine="No container engine answers.")], ids=["all", "nothing"]
 )
-def test_the_page_needs_nothing_else(known_value: KnownImages) -> None:
-    page = render_page(catalogue(known_value))
+def test_the_page_needs_nothing_else(known_images: KnownImages) -> None:
+    page = render_page(catalogue(known_images))
     assert not re.search(r"https?:|//[a-z]|@import|url\(", page)
     parsed = _Parsed(page)
     assert parsed.open == []
@@ -96,13 +96,13 @@ def test_the_page_is_one_that_a_screen_reader_can_walk() -> None:
 def test_whatever_somebody_writes_is_text() -> None:
     spec = replace(CUDA, repository=HOSTILE, flavor=HOSTILE)
     there = replace(PRESENT.released[CUDA.id], repository=HOSTILE, tag=HOSTILE, problem=HOSTILE)
-    known_value = replace(
+    known_images = replace(
         PRESENT, engine=HOSTILE, registry=HOSTILE, released={spec.id: there},
         present={spec.id: present("b", layer(HOSTILE, 5), stale=HOSTILE)},
         verdicts={spec.id: verdict("b", check(HOSTILE, Outcome.FAILED, HOSTILE), check("x", Outcome.NOT_RUN, HOSTILE))},
     )  # fmt: skip
     page = render_page(
-        make_catalogue((spec,), {spec.id: (HOSTILE,)}, known_value, date=HOSTILE, matrix=HOSTILE, selection=HOSTILE)
+        make_catalogue((spec,), {spec.id: (HOSTILE,)}, known_images, date=HOSTILE, matrix=HOSTILE, selection=HOSTILE)
     )
     plain = render_page(catalogue())
     assert page.count("<script") == plain.count("<script") == 1
