@@ -83,9 +83,7 @@ def test_a_package_is_named_by_its_url_and_says_where_it_is() -> None:
         (System(id="ubuntu", version="24.04"), "pkg:deb/ubuntu/perl-base@", "distro=ubuntu-24.04&"),
     ],
 )
-def test_a_debian_package_is_of_the_distribution_that_the_image_is(
-    system: System, begin: str, distro: str | None
-) -> None:
+def test_a_debian_package_belongs_to_the_images_distribution(system: System, begin: str, distro: str | None) -> None:
     (component,) = sbom(PERL, system=system)["components"]
     assert component["purl"].startswith(begin)
     assert distro in component["purl"] if distro else "distro" not in component["purl"]
@@ -185,9 +183,7 @@ def layers(tmp_path: Path) -> list[CompressedLayer]:
     return image(tmp_path, {STATUS: BASH}, wheel(), packer="zstd")
 
 
-def test_an_image_is_read_once_and_then_answered_without_its_engine(
-    tmp_path: Path, layers: list[CompressedLayer]
-) -> None:
+def test_an_image_is_read_once_then_answered_without_its_engine(tmp_path: Path, layers: list[CompressedLayer]) -> None:
     source, cache = FakeSource(layers), tmp_path / "packages"
     first = look_into(source, source.manifest.digest, cache)[1]
     content, second = look_into(source, source.manifest.digest, cache)
@@ -215,9 +211,7 @@ def test_a_manifest_that_was_damaged_since_is_asked_for_again(tmp_path: Path, la
     assert sha256(note.read_bytes()) == source.manifest.digest
 
 
-def test_without_a_cache_that_can_be_written_every_look_reads_the_layers(
-    tmp_path: Path, layers: list[CompressedLayer]
-) -> None:
+def test_without_a_writable_cache_every_query_reads_the_layers(tmp_path: Path, layers: list[CompressedLayer]) -> None:
     (tmp_path / "file").touch()
     source = FakeSource(layers)
     for _ in range(2):

@@ -49,7 +49,7 @@ def joined(parts: list[str]) -> str:
 
 
 @given(expressions)
-def test_each_part_is_found_once_however_the_others_stand_around_it(groups: list[list[str]]) -> None:
+def test_each_part_is_found_once_in_any_surroundings(groups: list[list[str]]) -> None:
     license_ = " AND ".join(f"({joined(group)})" for group in groups)
     assert at_once(license_) == tuple(dict.fromkeys(part for group in groups for part in group))
 

@@ -73,7 +73,7 @@ def test_a_root_is_the_folder_that_the_metadata_are_in() -> None:
     assert root_of("a-1.dist-info/METADATA") == "/"
 
 
-def test_a_source_package_is_the_package_itself_where_nothing_else_is_said() -> None:
+def test_a_source_package_defaults_to_the_package_itself() -> None:
     text = "Package: a\nVersion: 1\n\nPackage: b\nSource: c\nVersion: 2+b1\n\nPackage: d\nSource: e (3)\nVersion: 4\n"
     matches = [(deb.source, deb.source_version) for deb in read_debs(text).packages]
     assert matches == [("a", "1"), ("c", "2+b1"), ("e", "3")]
@@ -85,7 +85,7 @@ def test_paragraphs_have_folded_fields_and_comments() -> None:
     assert list(stanzas(" folded under nothing\nA: 1")) == [{"a": "1"}]
 
 
-def test_debians_short_names_are_put_into_spdx_where_they_are_certain() -> None:
+def test_debians_short_names_become_spdx_if_they_are_certain() -> None:
     for text, expected in (
         ("GPL-2+", "GPL-2.0-or-later"),
         ("GPL-3", "GPL-3.0-only"),

@@ -91,7 +91,7 @@ def test_a_layer_is_read_however_it_is_packed(tmp_path: Path, packer: str) -> No
     )  # fmt: skip
 
 
-def test_a_zstd_layer_may_be_several_frames_some_of_them_to_be_skipped(tmp_path: Path) -> None:
+def test_a_zstd_layer_may_have_several_and_skippable_frames(tmp_path: Path) -> None:
     data = tar(list(wheel().items()))
     skipped = b"\x51\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
     packed = skipped + zstandard.compress(data[:700]) + skipped + zstandard.compress(data[700:])
@@ -161,14 +161,14 @@ def test_the_last_status_is_the_one_that_counts(tmp_path: Path) -> None:
     assert names(scan(tmp_path, {STATUS: f"{BASH}\n{ZLIB}"}, {STATUS: newer})) == ["bash 5.3"]
 
 
-def test_the_last_entry_of_a_path_within_a_layer_is_the_one_that_counts(tmp_path: Path) -> None:
+def test_the_last_entry_of_a_path_in_a_layer_counts(tmp_path: Path) -> None:
     newer = BASH.replace("5.2-1+b1", "5.3")
     assert names(packages_in([stored(tmp_path, tar([(STATUS, BASH), (STATUS, newer)]))])) == ["bash 5.3"]
     reason = tar([(STATUS, BASH), (STATUS, Entry())])
     assert names(packages_in([stored(tmp_path, reason)])) == []
 
 
-def test_packages_of_images_without_dpkg_are_in_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_images_without_dpkg_have_packages_in_their_own_folder(tmp_path: Path) -> None:
     layer: Tree = {
         "var/lib/dpkg/status.d/base": BASH.replace("Status: install ok installed\n", ""),
         "var/lib/dpkg/status.d/zlib1g": ZLIB,
@@ -194,7 +194,7 @@ def test_one_version_in_two_places_is_one_with_both(tmp_path: Path) -> None:
     assert [(p.locations, p.licenses) for p in contents.packages] == [((f"/{SITE}", "/pytorch"), ("MIT",))]
 
 
-def test_what_lies_inside_of_another_distributions_folder_is_bundled(tmp_path: Path) -> None:
+def test_packages_inside_a_distributions_folder_are_bundled(tmp_path: Path) -> None:
     own = wheel("setuptools", "84") | wheel("wheel", "0.46", root=f"{SITE}/setuptools/_vendor")
     both = own | wheel("zipp", "3.23", root=f"{SITE}/setuptools/_vendor") | wheel("zipp", "3.23", root="nvidia")
     assert [package.name for package in scan(tmp_path, own).bundled] == ["wheel"]
@@ -205,7 +205,7 @@ def test_a_folder_whose_name_only_begins_alike_is_not_inside(tmp_path: Path) -> 
     assert scan(tmp_path, wheel(root="opt/a") | wheel("zipp", "1", root="opt/ab")).bundled == ()
 
 
-def test_licenses_are_found_through_a_linked_folder_and_a_linked_file(tmp_path: Path) -> None:
+def test_licenses_are_found_through_linked_folders_and_files(tmp_path: Path) -> None:
     doc = "usr/share/doc"
     layer: Tree = {
         STATUS: "\n".join(ZLIB.replace("zlib1g", name) for name in ("real", "folder", "file", "hard", "circle")),
@@ -222,7 +222,7 @@ def test_licenses_are_found_through_a_linked_folder_and_a_linked_file(tmp_path: 
     assert (matches["real"], matches["folder"]) == (("Zlib",), ("MIT",))
 
 
-def test_metadata_that_is_a_link_elsewhere_is_named_by_its_folder(tmp_path: Path) -> None:
+def test_metadata_linked_elsewhere_is_named_by_its_folder(tmp_path: Path) -> None:
     path = f"{SITE}/Foo.Bar-1.0.dist-info/METADATA"
     assert names(scan(tmp_path, {path: symlink("/store/METADATA")})) == ["foo-bar 1.0"]
 
