@@ -75,7 +75,7 @@ def test_where_setup_started_nothing_there_is_nothing_to_do(paths: EnginePaths, 
     assert not paths.state.exists()
 
 
-def test_what_a_dead_engine_left_is_cleared_away_but_its_images_and_log(paths: EnginePaths, capsys: Streams) -> None:
+def test_leftovers_of_a_dead_engine_go_except_images_and_log(paths: EnginePaths, capsys: Streams) -> None:
     started_by_hand(paths)
     assert teardown() == 0
     assert not any(path.exists() for path in (paths.exec_root, paths.pidfile, paths.config, paths.socket))
@@ -119,7 +119,7 @@ def test_purge_removes_the_images_too(paths: EnginePaths, capsys: Streams) -> No
     assert f"removed {paths.data_root}" in " ".join(capsys.readouterr().err.split())
 
 
-def test_images_of_an_engine_that_was_stopped_before_can_be_purged(paths: EnginePaths) -> None:
+def test_images_of_a_stopped_engine_can_be_purged(paths: EnginePaths) -> None:
     started_by_hand(paths)
     teardown()
     assert paths.data_root.exists()
@@ -172,7 +172,7 @@ def test_of_systemds_units_only_those_stop_that_setup_started(
     assert "/var/lib/docker" in output
 
 
-def test_units_that_do_not_stop_are_told_of_and_can_be_stopped_later(
+def test_units_that_do_not_stop_are_reported_and_stop_later(
     paths: EnginePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemd(monkeypatch, *UNITS.split(), refuses="Access denied")

@@ -69,9 +69,9 @@ def test_a_working_engine_with_buildx_needs_nothing(host: SetupHost) -> None:
     assert plan(host).ready
 
 
-def test_debian_12_takes_docker_from_trixie_and_the_rest_from_its_own() -> None:
-    expected_values = ("docker.io/trixie", "docker-cli/trixie", "docker-buildx/trixie", "iptables", "mmdebstrap")
-    assert packages(BARE12) == expected_values
+def test_debian_12_takes_docker_from_trixie_alone() -> None:
+    names = ("docker.io/trixie", "docker-cli/trixie", "docker-buildx/trixie", "iptables", "mmdebstrap")
+    assert packages(BARE12) == names
     assert [type(step) for step in plan(BARE12).steps] == [WriteFile, WriteFile, Install, StartDaemon]
 
 
@@ -145,7 +145,7 @@ def test_docker_ce_keeps_its_own_packages() -> None:
     assert [type(step) for step in plan(stopped).steps] == [StartDaemon]
 
 
-def test_an_old_docker_that_does_not_run_is_replaced_with_its_command() -> None:
+def test_an_old_stopped_docker_is_replaced_with_its_command() -> None:
     old = change(STOPPED, dockerd="20.10.24", buildx=None, installed=INSTALLED - {"docker-buildx"})
     assert packages(old)[:3] == ("docker.io/trixie", "docker-cli/trixie", "docker-buildx/trixie")
 
@@ -172,7 +172,7 @@ def test_an_own_folder_is_started_by_hand_even_under_systemd() -> None:
     assert step.paths == paths
 
 
-def test_a_new_engine_under_systemd_gets_the_containerd_store_before_it_starts() -> None:
+def test_a_new_engine_under_systemd_gets_the_containerd_store() -> None:
     bare = change(BARE13, systemd=True)
     assert json.loads(write(bare)[hosts.DAEMON_JSON]) == hosts.CONTAINERD_STORE
     assert [type(step) for step in plan(bare).steps] == [WriteFile, Install, StartUnit]
@@ -214,7 +214,7 @@ def test_what_only_a_person_can_do_is_said_and_nothing_is_done() -> None:
         assert not plan(host).ready, (host, advice)
 
 
-def test_a_missing_command_beside_a_living_engine_starts_no_second_one() -> None:
+def test_a_missing_command_of_a_running_engine_starts_no_second() -> None:
     host = change(BARE13, socket="answers")
     assert packages(host) == ("docker-cli", "docker-buildx", "mmdebstrap")
     assert [type(step) for step in plan(host).steps] == [Install]
@@ -233,7 +233,7 @@ def test_an_engine_that_cannot_build_is_left_to_a_person() -> None:
             assert value.problem.remedy
 
 
-def test_a_context_without_an_address_is_told_and_no_engine_is_started() -> None:
+def test_a_context_without_an_address_is_reported_without_start() -> None:
     value = plan(change(STOPPED, unknown_address="There is no docker context 'x'."))
     assert value.steps == ()
     assert value.problem
@@ -255,7 +255,7 @@ def test_check_shows_the_words_that_commands_are_refused_with(capsys: pytest.Cap
     assert [facts["engine"][name] for name in ("kind", "endpoint", "remote")] == ["Podman", DEFAULT.host, False]
 
 
-def test_an_engine_by_hand_takes_over_how_to_reach_registries_and_gpus() -> None:
+def test_an_engine_by_hand_takes_over_registries_and_gpus() -> None:
     daemon_json = json.dumps(
         {
             "registry-mirrors": ["https://mirror.example"],
