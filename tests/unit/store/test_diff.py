@@ -109,7 +109,7 @@ def test_a_step_without_a_layer_is_not_counted(first: Put, second: Put) -> None:
     assert [difference.where for difference in value.differences] == ["layer 2 (RUN b)"]
 
 
-def test_a_layer_is_named_by_its_number_where_the_history_is_silent(first: Put, second: Put) -> None:
+def test_a_layer_without_history_is_named_by_its_number(first: Put, second: Put) -> None:
     value = compare(*(side(archive(mark), config={"history": []}) for side, mark in marked(first, second)))
     assert [difference.where for difference in value.differences] == ["layer 1"]
 

@@ -54,7 +54,7 @@ def test_any_number_of_threads_gives_the_same_image(form: Form, layout: Layout, 
     assert digests == {read(layout, data).digest}
 
 
-def test_layers_stay_uncompressed_if_nobody_needs_them_compressed(form: Form, layout: Layout) -> None:
+def test_layers_stay_uncompressed_if_no_user_needs_compression(form: Form, layout: Layout) -> None:
     manifest = read(layout, form(CONFIG, *LAYERS), threads=None)
     assert layout.find(manifest.digest) == manifest
     assert [blob.digest for blob in manifest.layers] == DIFF_IDS
@@ -74,7 +74,7 @@ def test_a_layer_that_is_packed_already_is_not_packed_again(form: Form, layout: 
     assert layout.find(manifest.digest)
 
 
-def test_a_packed_layer_is_not_even_compressed_if_its_name_tells_it(
+def test_a_packed_layer_with_a_known_name_is_not_compressed(
     form: Form, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored_item, compressed = Layout(folder=tmp_path / "kept"), []

@@ -287,29 +287,29 @@ def test_parts_of_an_image_may_come_one_by_one(layout: Layout, tmp_path: Path) -
 
 def test_tidying_keeps_what_images_need_and_drops_the_rest(layout: Layout) -> None:
     with layout.write_lock() as exports:
-        kept_value, reason = (exported(layout, exports, SHARED, own) for own in (OWN, OTHER))
-    needs = all_of(layout, kept_value)
+        image, removed = (exported(layout, exports, SHARED, own) for own in (OWN, OTHER))
+    needs = all_of(layout, image)
     dropped = names(layout) - needs
     size = sum(layout.path(name).stat().st_size for name in dropped)
-    assert layout.tidy([kept_value]) == size > 0
+    assert layout.tidy([image]) == size > 0
     assert names(layout) == needs
-    assert layout.find(kept_value)
-    assert layout.find(reason) is None
-    assert listed(layout) == [kept_value]
+    assert layout.find(image)
+    assert layout.find(removed) is None
+    assert listed(layout) == [image]
 
 
 def test_tidying_again_frees_nothing(layout: Layout) -> None:
-    kept_value = put(layout, SHARED)
+    image = put(layout, SHARED)
     put(layout, OWN)
-    assert layout.tidy([kept_value]) > 0
-    assert layout.tidy([kept_value]) == 0
+    assert layout.tidy([image]) > 0
+    assert layout.tidy([image]) == 0
 
 
 def test_tidying_does_not_mind_images_that_are_elsewhere(layout: Layout) -> None:
-    kept_value = put(layout, SHARED)
-    assert layout.tidy([sha256(b"in the engine only"), kept_value]) == 0
-    assert layout.find(kept_value)
-    assert listed(layout) == [kept_value]
+    image = put(layout, SHARED)
+    assert layout.tidy([sha256(b"in the engine only"), image]) == 0
+    assert layout.find(image)
+    assert listed(layout) == [image]
 
 
 def test_an_image_that_is_not_whole_is_dropped(layout: Layout) -> None:
@@ -340,16 +340,16 @@ def test_who_writes_is_one_who_exports_until_that_ends_badly(layout: Layout) -> 
 
 
 def test_what_a_killed_run_left_is_dropped(layout: Layout) -> None:
-    kept_value = put(layout, SHARED)
+    image = put(layout, SHARED)
     left = layout.folder / ".work-killed/target/ingest/1/data"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half a layer")
     for name in (".index.json.a1b2", ".oci-layout.a1b2", "blobs/sha256/.a1b2"):
         (layout.folder / name).write_bytes(b"half a file")
-    layout.tidy([kept_value])
+    layout.tidy([image])
     assert {path.name for path in layout.folder.glob(".*")} == {".lock"}
     assert set(layout.blobs.iterdir()) == set(layout.files())
-    assert layout.find(kept_value)
+    assert layout.find(image)
 
 
 def test_there_is_nothing_to_tidy_where_there_is_no_folder(layout: Layout) -> None:
@@ -375,7 +375,7 @@ def test_tidying_keeps_exactly_what_is_needed(
 ) -> None:
     layout = Layout(folder=tmp_path_factory.mktemp("layout"))
     digests = [put(layout, *(archive(file(str(number))) for number in sorted(image))) for image in images]
-    kept_items = data.draw(st.sets(st.sampled_from(digests))) if digests else set()
-    needs = all_of(layout, *kept_items)
-    layout.tidy(kept_items)
+    kept_digests = data.draw(st.sets(st.sampled_from(digests))) if digests else set()
+    needs = all_of(layout, *kept_digests)
+    layout.tidy(kept_digests)
     assert {f"sha256:{path.name}" for path in layout.blobs.glob("*")} == needs

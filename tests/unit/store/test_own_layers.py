@@ -175,7 +175,7 @@ def test_the_config_has_nothing_of_the_builder(site: Site) -> None:
         }  # fmt: skip
 
 
-def test_files_at_mount_points_and_of_containers_stay_if_a_step_wrote_them(site: Site) -> None:
+def test_files_at_mount_points_stay_if_a_step_wrote_them(site: Site) -> None:
     """A name server of the image's own is none of a container, and a folder of mounts stays if it has other files."""
     layer = archive(
         file("etc/resolv.conf", b"nameserver 1.1.1.1"), folder("run/secrets", mode=0o700), file("run/secrets/token"),
@@ -254,10 +254,10 @@ def test_a_layer_that_is_no_archive_is_an_error_and_not_kept(site: Site) -> None
 
 def test_a_store_that_is_read_only_still_gives_the_layers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = site.write(BUILDKIT)
-    kept_value = LayerStore(folder=site.path / "read-only")
+    store = LayerStore(folder=site.path / "read-only")
     monkeypatch.setattr(LayerStore, "is_writable", False)
-    assert site.write(BUILDAH, store=kept_value) == expected
-    assert not kept_value.folder.exists()
+    assert site.write(BUILDAH, store=store) == expected
+    assert not store.folder.exists()
 
 
 def test_a_layer_is_written_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_a_failure_leaves_the_old_image(tmp_path: Path, monkeypatch: pytest.Monk
     assert files(folder) == before
 
 
-def test_the_image_of_other_files_or_one_that_lacks_some_is_replaced(tmp_path: Path) -> None:
+def test_an_image_of_other_or_missing_files_is_replaced(tmp_path: Path) -> None:
     layout = Layout(folder=tmp_path / "layout")
     first, second = write(layout.folder), write(layout.folder, "other files")
     assert [entry.key for entry in layout.entries()] == [second] != [first]

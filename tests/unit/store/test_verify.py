@@ -68,8 +68,8 @@ def test_a_blob_that_is_cut_or_gone_is_found(both: tuple[LayerStore, Layout]) ->
     layer.write_bytes(DATA[:-1])
     path.unlink()
     first, second = find(both).damages
-    expected_values = ("bytecode of nvidia",)
-    assert first == Damage(digest=sha256(DATA), file=str(layer), what="damaged", needed_by=expected_values)
+    needed_by = ("bytecode of nvidia",)
+    assert first == Damage(digest=sha256(DATA), file=str(layer), what="damaged", needed_by=needed_by)
     assert second == Damage(digest=f"sha256:{path.name}", file=str(path), what="missing", needed_by=("image-1",))
 
 
