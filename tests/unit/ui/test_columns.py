@@ -22,7 +22,7 @@ def test_sentences_are_wrapped_before_names_are_broken(room: int, expected: list
     assert widths(COLUMNS, room) == expected
 
 
-def test_a_name_in_the_last_column_stays_whole_as_well_where_it_can() -> None:
+def test_a_name_in_the_last_column_stays_whole_if_it_fits() -> None:
     columns = [("reason", "a sentence of many short words here"), ("tag", "torchbake/pytorch:cpu")]
     assert widths(columns, 40) == [17, 21]
     assert widths([("id", IMAGE), ("tags", "2.14.1-cuda13.0-devel +1")], 58) == [39, 17]
@@ -33,7 +33,7 @@ def test_the_columns_fit() -> None:
         assert sum(widths(COLUMNS, room)) + 2 * GAP <= room
 
 
-def test_lines_and_wide_characters_are_counted_as_a_terminal_shows_them() -> None:
+def test_lines_and_wide_characters_count_as_a_terminal_shows() -> None:
     assert widths([("a", "one\nthree"), ("b", "漢字")], 80) == [5, 4]
 
 

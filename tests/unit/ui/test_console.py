@@ -30,7 +30,7 @@ def text(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[str]]:
     return show
 
 
-def test_a_terminal_gets_a_rule_whole_names_and_figures_below_each_other(
+def test_a_terminal_gets_a_rule_and_aligned_whole_names(
     text: Callable[[int | None], list[str]],
 ) -> None:
     assert text(80) == [

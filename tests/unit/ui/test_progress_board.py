@@ -33,7 +33,7 @@ def test_a_long_step_is_cut_and_the_rest_of_the_row_is_not(terminal: io.StringIO
         assert len(row) <= 80
 
 
-def test_what_ended_stays_and_an_empty_line_parts_it_from_the_result(terminal: io.StringIO) -> None:
+def test_finished_lines_stay_and_an_empty_one_ends_the_board(terminal: io.StringIO) -> None:
     with board(1, doing="testing") as progress:
         progress.start(NAME, "begins")
         progress.end(NAME, "passed", good=True)
