@@ -79,9 +79,9 @@ def outcomes(checks: tuple[CheckResult, ...], outcome: Outcome) -> dict[str, str
 
 
 def failures(
-    value: Shelf, promise: Promise = PROMISE, known_names: tuple[str, ...] = (OTHER,)
+    value: Shelf, promise: Promise = PROMISE, known_ids: tuple[str, ...] = (OTHER,)
 ) -> dict[str, dict[str, str]]:
-    judged = judge(promise, value, {}, known_names)
+    judged = judge(promise, value, {}, known_ids)
     failed = {tag: outcomes(checks, Outcome.FAILED) for tag, checks in judged.items()}
     return {tag: checks for tag, checks in failed.items() if checks}
 
@@ -131,7 +131,7 @@ def test_what_promote_would_leave_alone_is_to_be_removed_first() -> None:
     assert "Remove it in the registry" in reason
 
 
-def test_a_newer_image_that_the_matrix_does_not_know_is_not_judged() -> None:
+def test_a_newer_image_outside_the_matrix_is_not_judged() -> None:
     newer = other("latest", **{"org.torchbake.torch": "2.99.0", "org.torchbake.id": "2.99.0-cuda12.8"})
     checks = judge(PROMISE, shelf(revision(0), points={"latest": newer}), {}, (OTHER,))["latest"]
     assert "which is newer" in outcomes(checks, Outcome.NOT_RUN)["rolling"]
@@ -149,7 +149,7 @@ def test_after_a_rollback_the_older_revision_is_the_current_one() -> None:
     assert all(f"should point at {SPEC.id}-r0" in checks["rolling"] for checks in failed.values())
 
 
-def test_a_revision_that_was_overwritten_is_found_and_no_tag_with_it() -> None:
+def test_an_overwritten_revision_is_found_without_its_tags() -> None:
     one = revision(0)
     value = shelf(one)
     value = replace(value, revisions=(replace(one, tag_answer=replace(other(str(one.tag)), tag=str(one.tag))),))
@@ -179,7 +179,7 @@ def test_a_release_record_that_is_not_what_it_should_be(change: Mapping[str, obj
     assert words in failed[f"{SPEC.id}-r0"]["record"]
 
 
-def test_the_newest_release_is_finished_when_its_own_tag_is_at_it_or_somebody_went_back() -> None:
+def test_the_newest_release_is_finished_or_was_rolled_back() -> None:
     old, new = revision(0), revision(1)
     left = shelf(old, new, points={tag: replace(old.tag_answer, tag=tag) for tag in TAGS})
     assert failures(left).keys() == {f"{SPEC.id}-r1"}
@@ -247,7 +247,7 @@ def test_an_older_revision_is_compared_with_its_id_alone() -> None:
     assert "cuda is 12.6.57, not 12.8" in failures(shelf(revision(0, lies), revision(1)))[f"{SPEC.id}-r0"]["labels"]
 
 
-def test_without_a_lock_labels_are_compared_with_the_id_and_then_not_known() -> None:
+def test_without_a_lock_labels_are_compared_with_the_id_alone() -> None:
     promise = promise_of(SPEC, TAGS, None, lock_problem=unknown("there is no lock"))
     judged = judge(promise, GOOD, {})
     assert outcomes(judged["latest"], Outcome.NOT_RUN)["labels"] == "there is no lock"
@@ -266,12 +266,12 @@ def test_an_init_image_is_promised_by_its_release() -> None:
 
 def test_a_reference_is_judged_by_what_is_expected() -> None:
     one = served("cuda12")
-    expected_values = {"torch": "2.10.0", "cuda": "12"}
-    assert outcomes(judge_reference(one, expected_values, {}, REPOSITORY), Outcome.FAILED) == {}
+    versions = {"torch": "2.10.0", "cuda": "12"}
+    assert outcomes(judge_reference(one, versions, {}, REPOSITORY), Outcome.FAILED) == {}
     failed = outcomes(judge_reference(one, {"torch": "2.9.1", "cuda": None}, {}, REPOSITORY), Outcome.FAILED)
     assert failed == {"labels": "by its labels torch is 2.10.0, not 2.9.1; by its labels cuda is 12.8.90, not absent"}
     unlabelled = served("cuda12", labels={})
-    untold = outcomes(judge_reference(unlabelled, expected_values, {}, REPOSITORY), Outcome.NOT_RUN)
+    untold = outcomes(judge_reference(unlabelled, versions, {}, REPOSITORY), Outcome.NOT_RUN)
     assert untold["labels"] == "no label names a version"
     assert "--expect" in outcomes(judge_reference(one, {}, {}, REPOSITORY), Outcome.NOT_RUN)["labels"]
 
@@ -400,7 +400,7 @@ class Fake(Registry):
 CONFIG = b'{"os": "linux", "architecture": "amd64", "config": {"Labels": {"a": "b"}}}'
 
 
-def test_a_survey_asks_for_each_digest_once_and_goes_on_after_silence() -> None:
+def test_a_survey_queries_each_digest_once_despite_silence() -> None:
     registry = Fake(silent=("b",))
     for tag in "abc":
         registry.add(tag, CONFIG)
@@ -422,7 +422,7 @@ def test_a_survey_of_a_registry_that_lists_no_tags() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 504])
-def test_a_registry_that_lists_no_tags_for_now_says_nothing_of_any(status: int) -> None:
+def test_a_registry_without_a_list_of_tags_has_no_findings(status: int) -> None:
     registry = Fake(refuses=status)
     registry.add("a", CONFIG)
     value = Survey(registry).shelf(("a",))

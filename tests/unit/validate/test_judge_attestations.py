@@ -62,20 +62,20 @@ def release(
         name: Attachment(digest=f"sha256:{name}{number}", subject=digest, data=text.encode())
         for name, text in texts.items()
     }
-    output_text = record(number, digest).model_copy(
+    release_record = record(number, digest).model_copy(
         update={"attached": {name: one.digest for name, one in attachments.items()}, "listed": True}
     )
     attachments[RECORD] = Attachment(digest=f"sha256:record{number}", subject=digest)
     listed = frozenset(one.digest for one in attachments.values() if one.digest)
     return replace(
-        revision(number), record=output_text, attachments={**attachments, **(changed or {})}, referrers=listed
+        revision(number), record=release_record, attachments={**attachments, **(changed or {})}, referrers=listed
     )
 
 
 ODD = Problem(reason="it is something else")
 
 
-def test_artifacts_that_are_not_listed_with_their_image_are_named() -> None:
+def test_artifacts_not_listed_with_their_image_are_named() -> None:
     one = release()
     assert "referrers" in judged(shelf(one), Outcome.PASSED)[TAG]
     some = replace(one, referrers=frozenset(["sha256:sbom0"]))
@@ -212,7 +212,7 @@ def test_a_provenance_that_is_not_the_images(text: str, words: str) -> None:
     assert "Trust the image" in wrong["provenance"].splitlines()[1]
 
 
-def test_what_an_older_toolkit_released_is_not_run_with_the_reason() -> None:
+def test_releases_of_older_toolkits_are_not_run_with_a_reason() -> None:
     (reasons,) = [
         outcomes(checks, Outcome.NOT_RUN)
         for tag, checks in judge(PROMISE, shelf(revision(0)), {}).items()
@@ -222,7 +222,7 @@ def test_what_an_older_toolkit_released_is_not_run_with_the_reason() -> None:
         assert reasons[name] == f"the release record names no {name}: an older toolkit released it"
 
 
-def test_without_a_record_or_after_an_overwrite_nothing_is_compared() -> None:
+def test_without_a_valid_record_nothing_is_compared() -> None:
     lost = replace(release(), record=None)
     reasons = judged(shelf(lost), Outcome.NOT_RUN)[TAG]
     assert reasons["sbom"] == reasons["provenance"] == "there is no release record to compare with"
@@ -231,7 +231,7 @@ def test_without_a_record_or_after_an_overwrite_nothing_is_compared() -> None:
     assert reasons["sbom"] == reasons["provenance"] == "it is not what was released"
 
 
-def test_everything_of_a_revision_is_to_be_signed_and_each_digest_once() -> None:
+def test_every_digest_of_a_revision_must_be_signed_once() -> None:
     one, two = release(0), release(1)
     parts = {
         "image": "sha256:r0",
@@ -243,8 +243,8 @@ def test_everything_of_a_revision_is_to_be_signed_and_each_digest_once() -> None
     twice = replace(two, attachments={**two.attachments, SBOM: one.attachments[SBOM]})
     digests = signed_digests(shelf(one, twice))
     assert sorted(digests) == sorted({*parts.values(), "sha256:r1", "sha256:provenance1", "sha256:record1"})
-    lost_items = replace(one, tag_answer=ServedTag(tag=TAG), attachments={**one.attachments, SBOM: Attachment()})
-    assert signed_parts(lost_items).keys() == {"provenance", "release"}
+    without_tag = replace(one, tag_answer=ServedTag(tag=TAG), attachments={**one.attachments, SBOM: Attachment()})
+    assert signed_parts(without_tag).keys() == {"provenance", "release"}
 
 
 def _signatures(*revisions: Revision, **problems: str) -> Signatures:
@@ -306,7 +306,7 @@ def test_what_was_not_asked_is_no_pass() -> None:
     assert wrong.keys() == {*TAGS, TAG}
 
 
-def test_the_signature_of_a_tag_that_is_at_no_release_is_not_judged() -> None:
+def test_the_signature_of_a_tag_without_release_is_not_judged() -> None:
     value = shelf(release(), points={"cuda12": served("cuda12", "sha256:other")})
     signatures = _signatures(release())
     assert judged(value, Outcome.NOT_RUN, signatures)["cuda12"]["signature"] == "it is not a release of this image"
@@ -457,7 +457,7 @@ def test_what_cosign_says_is_told_in_our_words(monkeypatch: pytest.MonkeyPatch, 
     assert started[0]["stdin"] == subprocess.DEVNULL
 
 
-def test_a_registry_without_tls_is_told_to_cosign_in_both_of_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cosign_learns_of_a_registry_without_tls_by_both_options(monkeypatch: pytest.MonkeyPatch) -> None:
     class Done:
         returncode, stdout, stderr = 0, "", ""
 

@@ -12,7 +12,7 @@ from torchbake.validate.pull import EngineInspection, InspectionRequest
 
 
 @pytest.mark.parametrize("suite", [False, True])
-def test_of_a_suite_that_was_asked_for_it_is_told_that_it_did_not_run(suite: bool) -> None:
+def test_a_selected_suite_that_did_not_run_is_reported(suite: bool) -> None:
     question = InspectionRequest(
         repository=Repository(host="h", path="a/b"), digest="sha256:1", labels={}, expected={}, problem=NOTHING_EXPECTED
     )

@@ -116,7 +116,7 @@ def failures(results: Mapping[str, ImageResult]) -> dict[str, set[str]]:
     return {name: checks for name, checks in matches.items() if checks}
 
 
-def test_what_was_released_is_good_tag_by_tag_and_every_tag_has_its_report(place: Place) -> None:
+def test_released_images_are_good_and_each_tag_has_a_report(place: Place) -> None:
     digest = place.release()
     results = place.run(place.row())
     assert list(results) == [*TAGS, f"{SPEC.id}-r0"]
@@ -174,7 +174,7 @@ def test_what_is_inside_decides_too(place: Place) -> None:
     assert {check for checks in matches.values() for check in checks} == {PULL, VERSIONS}
 
 
-def test_a_signature_that_is_gone_fails_what_has_none_and_nothing_is_asked_without_a_key(place: Place) -> None:
+def test_a_missing_signature_fails_only_if_there_is_a_key(place: Place) -> None:
     place.release()
     place.store.signed.clear()
     assert {"registry.signature"} == {check for checks in failures(place.run(place.row())).values() for check in checks}
@@ -191,7 +191,7 @@ def test_without_a_release_every_tag_of_the_image_is_missing(place: Place) -> No
     assert len(failures(results)) == len(TAGS)
 
 
-def test_a_registry_that_is_silent_fails_every_tag_and_ends_no_other_subject(place: Place) -> None:
+def test_a_silent_registry_fails_every_tag_of_one_subject(place: Place) -> None:
     place.release()
 
     def silence(*_: str) -> None:
@@ -217,7 +217,7 @@ def test_any_reference_is_judged_by_what_is_expected_of_it(
     assert (result.name, result.verdict.id, result.verdict.digest) == (subject.name, "", digest)
 
 
-def test_a_reference_that_is_not_there_has_a_verdict_and_a_report(place: Place) -> None:
+def test_a_missing_reference_has_a_verdict_and_a_report(place: Place) -> None:
     result = place.run(place.foreign("nothing"))["nothing"]
     assert result.verdict
     assert result.outcome is FAILED
@@ -254,7 +254,7 @@ def test_nobody_looks_inside_where_that_is_not_asked_for(place: Place) -> None:
     assert inside == {"--no-pull was given"}
 
 
-def test_interrupted_it_ends_what_looks_and_removes_what_was_started(place: Place) -> None:
+def test_an_interruption_ends_queries_and_removes_containers(place: Place) -> None:
     place.release()
     waiting = threading.Event()
 
