@@ -339,7 +339,7 @@ def test_any_two_variables_give_a_contract_or_a_short_sentence() -> None:
             assert valid(outcome(env, gpus=2)), env
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(env=likely | plausible, gpus=st.integers(0, 8))
 def test_any_environment_gives_a_contract_or_a_short_sentence(env: dict[str, str], gpus: int) -> None:
     assert valid(outcome(env, gpus=gpus))

@@ -24,6 +24,8 @@ COMMANDS = {"run", "create", "container", "network", "volume", "compose"}  # of 
 
 def makes(text: str) -> Iterator[int]:
     """The lines at which a module makes a container, a network or a volume."""
+    if not any(word in text for word in (*COLLECTIONS, *MAKERS, "docker", "podman")):
+        return
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             made_by, name = node.func.value, node.func.attr

@@ -17,7 +17,7 @@ from torchbake.store.layers import LayerStore, PackedLayer
 from torchbake.store.layout import Layout
 from torchbake.store.verify import verify
 
-KILLS, SHARING = 100, 4
+KILLS, SHARING = 60, 4
 DATA = b"a layer" * 99
 
 

@@ -202,7 +202,7 @@ WHOLE = yaml.safe_load(text_of("everything"))
 
 
 @given(place=st.sampled_from(list(places(WHOLE))), junk=JUNK)
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_any_value_is_written_or_reported_and_no_traceback(place: tuple[str | int, ...], junk: Any) -> None:
     data = copy.deepcopy(WHOLE)
     node = data
