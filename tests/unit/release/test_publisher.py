@@ -36,6 +36,7 @@ from torchbake.release.immutable_tag import _give_way
 from torchbake.release.promote import Shift, shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import Record, RecordedVerdict, find_record, read_record, write_record
+from torchbake.ui.command import Command
 
 REPOSITORY = Repository(host="one.example.com", path="team/pytorch")
 OURS = "2.7.1-cuda12.6"
@@ -444,7 +445,7 @@ def test_a_registry_that_makes_all_tags_immutable_is_told_of(place: Place) -> No
     place.publish(first)
     with pytest.raises(StatusError) as refused:
         place.publish(second)
-    assert "tags#make-them-immutable-in-the-registry" in (refused.value.hint or "")
+    assert str(Command("help", "tags#make-them-immutable-in-the-registry")) in (refused.value.hint or "")
     assert place.rolling() == {first.digest}
 
 
