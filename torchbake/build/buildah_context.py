@@ -7,12 +7,14 @@ from pathlib import Path
 
 from torchbake.build.podman_file import OURS
 from torchbake.build.project_files import files_of
-from torchbake.render.build_context import all_sources
+from torchbake.render.build_context import OWN_WHEELS, all_sources
 
 
 def own_files(root: Path, dockerfile: str) -> list[tuple[str, Path]]:
     """Return the files of a build's folder that a Dockerfile takes, with their paths in the context."""
-    sources = sorted(source for source in all_sources(dockerfile) if not source.startswith(f"{OURS}/"))
+    sources = sorted(
+        source for source in all_sources(dockerfile) if not source.startswith(f"{OURS}/") and source != OWN_WHEELS
+    )
     return [
         (path.relative_to(root).as_posix(), path) for source in sources for path in files_of(root, source, modes=True)
     ]

@@ -105,7 +105,7 @@ class HostLayers:
         spec = cast(ImageSpec, job.spec)
         return WheelPacker(
             store=self.store,
-            pip=self.pip,
+            pip=self.pip.for_image(spec),
             python=spec.base.python,
             root=group.root,
             trim=spec.trim and group.trim,

@@ -20,11 +20,11 @@ from torchbake.engine.client import Engine
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import EngineError, TorchbakeError, UsageError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
-from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.lock.builder_lock import make_builder_lock
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec, bases_of
+from torchbake.projects.package_sources import read_package_sources
 from torchbake.store.layers import FetchLayer, LayerStore, fetch_none
 from torchbake.ui import console
 
@@ -65,7 +65,7 @@ class ImageBuild:
     def run(self, specs: Sequence[Spec]) -> list[BuildResult]:
         """Build images, and return the results in their order. Raises an error only if it ends the whole build."""
         store = self._backend.store  # first: without an executor nothing is locked or bootstrapped
-        request, pip = self.request, read_pip_config()
+        request, pip = self.request, read_package_sources(self.project)
         if self.engine and not request.dry_run:
             with suppress(EngineError):  # the next run removes them
                 remove_leftovers(self.engine)

@@ -16,6 +16,7 @@ from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, TorchbakeError
+from torchbake.hostconfig.index_logins import check_logins
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
 from torchbake.lock.image_lock import find_lock, format_checked, lock_path, lock_text
@@ -98,9 +99,15 @@ class ImagePreparation:
         """Return a job with a context of its wheels in folders of this host, and of the builder's wheels."""
         if job.lock is None or not isinstance(job.spec, ImageSpec):
             return job
+        if job.spec.project:  # uv in the build would fail minutes later, in the middle of a log
+            pins = (pin.name for pin in job.lock.layers["site"])
+            check_logins(self.pip.by_project.get(job.spec.project.folder, ()), next(pins, "pip"), self.pip)
         stages = {"builder": self._builder_pins, **wheels_by_stage(job.spec, job.lock)}
         folders = (*self.pip.local_folders, *self._wheel_folders)
-        folder = stage_wheels(stages, folders, job.spec.base.python, self.project.state)
+        # The context also replaces the wheels that the Dockerfile of a project copies for a build by hand.
+        folder = stage_wheels(
+            stages, folders, job.spec.base.python, self.project.state, always=job.spec.project is not None
+        )
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
 
     def _image(self, spec: Spec, base: BaseImage | TorchbakeError) -> PreparedImage:

@@ -115,7 +115,7 @@ class BuildRun:
                 self.backend.import_base(job)
                 ready.append(self.preparation.with_wheels(job))
             except TorchbakeError as error:
-                failed.append(result_of(job, "failed", error.message))
+                failed.append(result_of(job, "failed", error.sentence))
         return ready, failed
 
     def _secrets(self, jobs: Sequence[BuildJob], apt: AptConfig) -> Any:

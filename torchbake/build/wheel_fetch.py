@@ -10,30 +10,26 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 import requests
-import urllib3
-from requests.adapters import HTTPAdapter
 
-from torchbake.build.index_page import hash_of, links_of, read_page
 from torchbake.build.wheelhouse import Rank, find_wheel, rank_of
 from torchbake.core.digest import file_digest
 from torchbake.core.files import replacing
 from torchbake.core.memory import spare_memory
 from torchbake.errors import BuildError
-from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote, without_login
+from torchbake.hostconfig.http_session import CHUNK, PATIENCE, index_pages, index_session, links_with_login
+from torchbake.hostconfig.index_page import hash_of
+from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.lock.lockfile import Pin
 from torchbake.ui.command import Command
 
-_CHUNK = 2**20
 _LOGIN = re.compile(r"//\S*@")
 _PLENTY = 8  # times the size of an archive in memory: several archives, and the page cache, need memory too
 _ANY_PYTHON = "3.11"
-_PATIENCE = (10, 60)  # seconds to connect, and between two bytes
 _ATTEMPTS = 3  # to fetch an archive; a second passes before the next
-_PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,20 +75,9 @@ def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] =
     source_archive = find_wheel(pin, pip.local_folders, python)
     if source_archive:
         return WheelArchive(file=source_archive[0], hashes=(source_archive[1],))
-    places = () if pip.no_index else (pip.index_url or PYPI, *pip.extra_index_urls, *indexes)
-    pages = [
-        *filter(is_remote, pip.find_links),
-        *(f"{url.rstrip('/')}/{pin.name}/" for url in filter(is_remote, places)),
-    ]
-    with _session(pip) as session:
-        for address in pages:
-            with contextlib.suppress(requests.RequestException, OSError):
-                with session.get(address, headers=_PAGE, timeout=_PATIENCE, stream=True) as answer:
-                    answer.raise_for_status()
-                    page = read_page(answer.iter_content(_CHUNK), without_login(address))
-                if best := best_archive(page, answer.url, pin, python):
-                    return best
-    return None
+    with index_session(pip) as session:
+        archives = (best_archive(page, url, pin, python) for page, url in index_pages(pin.name, pip, session, indexes))
+        return next(filter(None, archives), None)
 
 
 @contextlib.contextmanager
@@ -133,7 +118,7 @@ def _download(
     for attempt in range(_ATTEMPTS):
         stopping.wait(attempt)
         try:
-            with _session(pip) as session, session.get(archive.url, stream=True, timeout=_PATIENCE) as answer:
+            with index_session(pip) as session, session.get(archive.url, stream=True, timeout=PATIENCE) as answer:
                 answer.raise_for_status()
                 return _write(answer, new_file(int(answer.headers.get("Content-Length", 0))), stopping)
         except (requests.RequestException, OSError) as error:
@@ -177,24 +162,6 @@ def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:
     return file
 
 
-class _UnverifiedAdapter(HTTPAdapter):
-    """An adapter for pip's `trusted-host`: certificates are not checked."""
-
-    def send(self, request: requests.PreparedRequest, *args: Any, **words: Any) -> requests.Response:
-        return super().send(request, *args, **{**words, "verify": False})
-
-
-def _session(pip: PipConfig) -> requests.Session:
-    session = requests.Session()
-    session.verify = pip.cert or True
-    session.proxies = {"http": pip.proxy, "https": pip.proxy} if pip.proxy else {}
-    for host in pip.trusted_hosts:  # a host without a port is trusted on all
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        for end in ("/",) if urlsplit(f"//{host}").port else ("/", ":"):
-            session.mount(f"https://{host}{end}", _UnverifiedAdapter())
-    return session
-
-
 def best_archive(page: str, own: str, pin: Pin, python: str) -> WheelArchive | None:
     """Return the archive of the best wheel to which a page of an index links; ``own`` is the URL of the page.
 
@@ -206,20 +173,16 @@ def best_archive(page: str, own: str, pin: Pin, python: str) -> WheelArchive | N
 
 
 def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank, WheelArchive]]:
-    index = urlsplit(own)
-    for address in links_of(page, own):
+    for address in links_with_login(page, own):
         rank, digest = rank_of(unquote(address.path.rpartition("/")[2]), pin, python), hash_of(address)
         if rank is not None and (not digest or digest in pin.hashes):
-            # As in pip, the login of the index is used for all links to its host.
-            if (address.scheme, address.netloc) == (index.scheme, index.netloc.rpartition("@")[2]):
-                address = address._replace(netloc=index.netloc)  # noqa: PLW2901
             url = address._replace(fragment="").geturl()
             yield rank, WheelArchive(hashes=(digest,) if digest else pin.hashes, url=url)
 
 
 def _write(answer: requests.Response, file: IO[bytes], stopping: threading.Event) -> str:
     digest = hashlib.sha256()
-    for data in answer.iter_content(_CHUNK):
+    for data in answer.iter_content(CHUNK):
         if stopping.is_set():
             raise KeyboardInterrupt
         digest.update(data)

@@ -22,8 +22,12 @@ from torchbake.lock.wheel_tags import wheel_tags
 Rank: TypeAlias = tuple[int, tuple[()] | tuple[int, str]]  # by its tags, and its build
 
 
-def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path) -> Path | None:
-    """Return a folder with the locked wheels of each layer that are in ``folders``; None if there are none.
+def stage_wheels(
+    layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path, *, always: bool = False
+) -> Path | None:
+    """Return a folder with the locked wheels of each layer that are in ``folders``.
+
+    If there are none, return None, or with ``always`` a folder without wheels.
 
     Wheels are hard links, or copies on another file system. The same wheels have the same folder.
     """
@@ -33,7 +37,7 @@ def stage_wheels(layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], p
         for layer, pins in layers.items()
         if (wheels := [one for pin in pins if (one := find_wheel(pin, places, python))])
     }
-    if not matches:
+    if not matches and not always:
         return None
     names = [f"{layer}/{wheel} {own}" for layer, wheels in matches.items() for wheel, own in wheels]
     target = state / "wheels" / digest(names).removeprefix("sha256:")[:16]
@@ -63,7 +67,7 @@ def _candidates(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
     """Yield wheels of one name in a flat folder, or in a simple index (PEP 503), with the hash of the index or ""."""
     index = folder / name / "index.html"
     if index.is_file():
-        from torchbake.build.index_page import linked_files  # noqa: PLC0415 - few hosts have such an index
+        from torchbake.hostconfig.index_page import linked_files  # noqa: PLC0415 - few hosts have such an index
 
         yield from linked_files(index)
     for path in folder.glob("*.whl"):

@@ -17,7 +17,6 @@ from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
 from torchbake.engine.gpu import MODES
 from torchbake.errors import CheckError, HostError, UsageError
-from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hosts import results
 from torchbake.hosts.ansible import Ansible, find_ansible
 from torchbake.hosts.host_images import IMAGE, HostImages, choose
@@ -30,6 +29,7 @@ from torchbake.hosts.ssh import SshHost, ssh_host
 from torchbake.hosts.variables import options_of, printable
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec
+from torchbake.projects.package_sources import read_package_sources
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
@@ -141,7 +141,11 @@ def _vault(args: Arguments) -> tuple[str, ...]:
 def _install(args: Arguments, group: HostGroup) -> int:
     """`apply` and `check`."""
     preparation = HostPreparation(
-        project=group.project, pip=read_pip_config(), folders=args.wheelhouse, offline=args.offline, dry=args.dry_run
+        project=group.project,
+        pip=read_package_sources(group.project),
+        folders=args.wheelhouse,
+        offline=args.offline,
+        dry=args.dry_run,
     )
     variables = preparation.variables(choose(group.project, group.hosts))
     overrides = options_of(variables, offline=args.offline, wheelhouse=bool(args.wheelhouse))

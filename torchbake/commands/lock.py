@@ -8,16 +8,18 @@ from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.errors import LockError, TorchbakeError, UsageError
-from torchbake.hostconfig.pip_config import PipConfig, read_pip_config
+from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import check_builder_online, make_builder_lock, read_builder_lock
-from torchbake.lock.image_lock import format_checked, lock_path
+from torchbake.lock.image_lock import format_checked, lock_path, lock_text
 from torchbake.lock.lockfile import read_lock_text
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.projects.lock import check_online, lock_image
 from torchbake.projects.outdated import read_or_explain
+from torchbake.projects.package_sources import read_package_sources
 from torchbake.projects.read import kind_of
+from torchbake.projects.wheels_folder import unused_wheels
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 
@@ -39,13 +41,16 @@ def run(args: Arguments) -> int:
     if args.resolve and not args.check:
         raise UsageError("--resolve works only with --check.", hint="Give --check with it.")
     specs = pytorch_of(selection.specs)
-    config = read_pip_config()
+    config = read_package_sources(project)
     if args.check:
         _check(project, specs, config if args.resolve else None)
         return 0
     if make_builder_lock(project.root, config, upgrade=args.upgrade_builder) and args.upgrade_builder:
         console.say("images/builder.lock: made again; every image is built again with it", style="yellow")
     _each(specs, lambda spec: _lock(project, spec, config, upgrade=args.upgrade))
+    texts = (lock_text(project.root, spec) for spec in project.expansion.specs)
+    if unused := unused_wheels(project.root, texts):
+        console.say(f"no lock names these wheels any more, so they can be removed: {', '.join(unused)}", style="yellow")
     return 0
 
 

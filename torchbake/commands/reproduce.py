@@ -20,10 +20,10 @@ from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import ReproduceError, UsageError
 from torchbake.hostconfig.apt_config import read_apt_config
-from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import Spec
+from torchbake.projects.package_sources import read_package_sources
 from torchbake.ui import console
 from torchbake.ui.command import Command
 from torchbake.ui.progress_board import board
@@ -71,7 +71,7 @@ def _reproduction(args: Arguments, project: Project, engine: Engine | None) -> R
     return Reproduction(
         preparation=ImagePreparation(
             project=project,
-            pip=read_pip_config(),
+            pip=read_package_sources(project),
             locked=True,
             dry_run=False,
             say=console.say,

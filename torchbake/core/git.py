@@ -26,7 +26,8 @@ def run_git(
     environment = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
     process = subprocess.run(
         ["git", "-C", str(folder), *words],
-        env={**environment, "LC_ALL": "C"}, input=stdin, capture_output=True, timeout=limit, check=False,
+        env={**environment, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+        input=stdin, capture_output=True, timeout=limit, check=False,
     )  # fmt: skip
     errors = process.stderr.decode(errors="replace").splitlines()
     advice = [line.strip() for line in errors if "safe.directory" in line]

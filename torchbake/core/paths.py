@@ -33,6 +33,11 @@ def gzip_layout_of(root: Path) -> Path:
     return state_of(root) / "layout-gzip"
 
 
+def wheels_of(root: Path) -> Path:
+    """Return the folder of a project's own wheels, which may be missing."""
+    return root / "wheels"
+
+
 def templates_of(root: Path) -> Path | None:
     """Return the folder of a project's own templates, if it has one. In a checkout `templates/` is the toolkit's."""
     folder = root / "templates"

@@ -17,7 +17,7 @@ CA = "/run/secrets/ca"  # where BuildKit puts the secret `ca` inside a step
 
 def secret_texts(pip: PipConfig, apt: AptConfig, spec: Spec) -> dict[str, str]:
     """Return the secrets of an image's build by their ids; a setting that the host does not make has no secret."""
-    usable = replace(reached(pip), cert=CA if pip.cert else "")
+    usable = replace(reached(pip.for_image(spec)), cert=CA if pip.cert else "")
     texts = {
         "pip-conf": _pip_conf(usable),
         "uv-toml": uv_toml(usable),
@@ -67,6 +67,7 @@ def reached(pip: PipConfig) -> PipConfig:
         find_links=tuple(filter(is_remote, pip.find_links)),
         no_index=pip.no_index or (bool(pip.index_url) and not any((index, *others))),
         cert="",
+        wheels=None,
     )
 
 

@@ -6,6 +6,7 @@ stays in an image. See docs/air-gapped.md.
 
 import configparser
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from torchbake.errors import HostConfigError
+from torchbake.hostconfig.project_index import ProjectIndex
 from torchbake.matrix.wheel_indexes import most_exact, read_indexes, variable
 
 if TYPE_CHECKING:
-    from torchbake.matrix.spec import ImageSpec
+    from torchbake.matrix.spec import ImageSpec, Spec
 
 _PIP_SECTIONS = ("global", "install")
 _KEYS = ("index-url", "extra-index-url", "find-links", "trusted-host", "cert", "proxy", "no-index")
+_NO_LOGIN = re.compile(r"index URL \((\S+)\) could not be queried due to a lack of valid authentication")  # uv's words
 PYPI = "https://pypi.org/simple"
 
 
@@ -27,7 +30,9 @@ PYPI = "https://pypi.org/simple"
 class PipConfig:
     """pip's sources of packages. URLs and folders are as the host's settings have them; empty means pip's default.
 
-    ``indexes`` are the host's indexes of single accelerators, by the name of their environment variable.
+    ``indexes`` are the host's indexes of single accelerators, by the name of their environment variable. ``wheels`` is
+    the folder of the matrix's own wheels, which may be missing. ``by_project`` are the indexes of projects by the
+    project's folder, with this host's logins.
     """
 
     index_url: str = ""
@@ -38,10 +43,55 @@ class PipConfig:
     proxy: str = ""
     no_index: bool = False
     indexes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    wheels: Path | None = None
+    by_project: Mapping[str, tuple[ProjectIndex, ...]] = field(default_factory=dict)
+
+    def for_image(self, spec: "Spec") -> "PipConfig":
+        """Return the settings with the indexes of the image's project after the host's.
+
+        The row's own indexes are not among them: builds ask those last.
+        """
+        project = getattr(spec, "project", None)
+        if self.no_index or project is None:
+            return self
+        known = {*map(without_login, (PYPI, self.index_url, *self.extra_index_urls, *getattr(spec, "indexes", ())))}
+        urls = [each.url for each in self.by_project.get(project.folder, ())]
+        more = [url for url in urls if without_login(url).rstrip("/") not in {each.rstrip("/") for each in known}]
+        return replace(self, extra_index_urls=(*self.extra_index_urls, *more))
+
+    def with_login(self, url: str) -> str:
+        """Return an address with the login of the index on the same host, as pip uses it for links of the index."""
+        parts = urlsplit(url)
+        for index in (self.index_url, *self.extra_index_urls):
+            login, at, _ = urlsplit(index).netloc.rpartition("@")
+            if at and ProjectIndex(name="", url=index).serves(url):
+                return parts._replace(netloc=f"{login}@{parts.netloc.rpartition('@')[2]}").geturl()
+        return url
+
+    def login_hint(self, url: str) -> str:
+        """Return the next step after an index has refused an address."""
+        indexes = (index for indexes in self.by_project.values() for index in indexes)
+        names = next((index.variables for index in indexes if index.name and index.serves(url)), ())
+        host = urlsplit(without_login(url)).netloc
+        variables = f"Set {' and '.join(names)}, or write" if names else "Write"
+        return f"{variables} the login of {host} into ~/.netrc, or into the address of the index in pip's settings."
+
+    def refusal_hint(self, output: str) -> str:
+        """Return the next step if uv's output names an index that refused for want of a login; else empty."""
+        match = _NO_LOGIN.search(output)
+        return self.login_hint(match[1]) if match else ""
 
     def instead(self, spec: "ImageSpec") -> tuple[str, ...]:
-        """Return this host's indexes that replace those of the matrix for the image's accelerator."""
-        return most_exact(spec.accelerator, self.indexes, variable) if spec.indexes else ()
+        """Return this host's indexes that replace those of the matrix for the image's accelerator.
+
+        These are the matrix's own, with logins, if a project names one of them and this host has its login.
+        """
+        if not spec.indexes or (own := most_exact(spec.accelerator, self.indexes, variable)):
+            return own if spec.indexes else ()
+        named = self.by_project.get(spec.project.folder, ()) if spec.project else ()
+        logins = {without_login(index.url).rstrip("/"): index.url for index in named}
+        urls = tuple(logins.get(url.rstrip("/"), url) for url in spec.indexes)
+        return urls if tuple(map(without_login, urls)) != urls else ()
 
     def with_indexes(self, urls: tuple[str, ...]) -> "PipConfig":
         """Add indexes after all others: if several indexes have a version, uv takes it from the first of them."""
@@ -50,9 +100,9 @@ class PipConfig:
 
     @property
     def local_folders(self) -> tuple[Path, ...]:
-        """The existing folders among this host's find-links and ``file:`` indexes."""
+        """The existing folders among this host's find-links and ``file:`` indexes, and the matrix's own wheels."""
         places = (self.index_url, *self.extra_index_urls, *self.find_links)
-        folders = (local_folder(place) for place in places if place)
+        folders = (*(local_folder(place) for place in places if place), self.wheels)
         return tuple(folder for folder in folders if folder and folder.is_dir())
 
 

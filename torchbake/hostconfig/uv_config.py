@@ -8,11 +8,12 @@ from torchbake.hostconfig.pip_config import PipConfig, local_folder
 
 def uv_toml(pip: PipConfig) -> str:
     """Return the text of a uv.toml; "" if pip has only default settings."""
+    own = [str(pip.wheels.absolute())] if pip.wheels and pip.wheels.is_dir() else []
     # A JSON string or list of strings is the same in TOML.
     lines: dict[str, object] = {
         "index-url": _absolute(pip.index_url),
         "extra-index-url": [_absolute(url) for url in pip.extra_index_urls],
-        "find-links": [_absolute(place) for place in pip.find_links],
+        "find-links": [*(_absolute(place) for place in pip.find_links), *own],
         "allow-insecure-host": list(pip.trusted_hosts),
         "no-index": pip.no_index,
     }

@@ -63,7 +63,7 @@ def options_of(values: Mapping[str, Any], *, offline: bool, wheelhouse: bool) ->
 
 def _of_image(spec: ImageSpec, wheels: Wheels, pip: PipConfig) -> dict[str, Any]:
     # If all locked wheels are copied, no index is asked; Python may still be downloaded.
-    settings = reached(pip)
+    settings = reached(pip.for_image(spec))
     indexes = () if pip.no_index else pip.instead(spec) or spec.indexes
     alone = settings.no_index or not wheels.missing
     used = PipConfig(no_index=True) if alone else settings.with_indexes(indexes) if indexes else settings

@@ -76,7 +76,7 @@ def download_words(spec: ImageSpec, file: Path, folder: Path) -> tuple[str, ...]
 def pip_environment(spec: ImageSpec, pip: PipConfig, environ: Mapping[str, str]) -> dict[str, str]:
     """Add the accelerator's indexes to pip's settings by a variable, as an argument would show a password."""
     more = () if pip.no_index else pip.instead(spec) or spec.indexes
-    return {**environ, "PIP_EXTRA_INDEX_URL": " ".join((*pip.extra_index_urls, *more))}
+    return {**environ, "PIP_EXTRA_INDEX_URL": " ".join((*pip.for_image(spec).extra_index_urls, *more))}
 
 
 def _pip() -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def _compile(
             lines = [line.rstrip() for line in process.stderr.splitlines() if line.strip()]
             raise LockError(
                 "uv found no versions that fit: " + ("\n  ".join(lines[-12:]) or "it printed nothing"),
-                hint="Correct the row's versions or packages, or the index.",
+                hint=config.refusal_hint(process.stderr) or "Correct the row's versions or packages, or the index.",
             )
         return parse_pins(output.read_text())
 

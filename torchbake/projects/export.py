@@ -150,5 +150,6 @@ def _run(
     )  # fmt: skip
     if process.returncode:
         reasons = [line.rstrip() for line in process.stderr.splitlines() if line.strip()]
-        raise LockError(f"{path}: uv: " + ("\n  ".join(reasons[-_MOST_LINES:]) or "it printed nothing"), hint=hint)
+        message = "\n  ".join(reasons[-_MOST_LINES:]) or "it printed nothing"
+        raise LockError(f"{path}: uv: {message}", hint=config.refusal_hint(process.stderr) or hint)
     return process.stdout

@@ -1,5 +1,6 @@
 """Make an image's lock from a project's lock, or for a row without a project from the row."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse
 from torchbake.lock.project_inputs import project_digest
 from torchbake.lock.wheel_tags import glibc_for, glibc_of
 from torchbake.matrix.spec import ImageSpec, ProjectSpec
-from torchbake.projects.build_requirements import pins_of_build
+from torchbake.projects.build_requirements import SECTION, pins_of_build
 from torchbake.projects.own_wheels import pins_of_own_wheels
 from torchbake.projects.packages import Folder, ProjectLock, Wheel
 from torchbake.projects.read import kind_of, read_project
+from torchbake.projects.wheels_folder import fitting_wheel
 from torchbake.ui.command import Command
 
 # Bytes; each larger wheel has a layer. The others are pushed in seconds in one layer, and engines allow
@@ -32,7 +34,7 @@ def lock_image(root: Path, spec: ImageSpec, config: PipConfig, *, previous: str 
     if spec.project is None:
         return make_lock(spec, config, previous=previous, upgrade=upgrade)
     failures = list[LockError]()
-    for sources in _sources(spec, spec.project, config):
+    for sources in _sources(spec, spec.project, config.for_image(spec)):
         try:
             return _lock_project(root, spec, spec.project, sources, "" if upgrade else previous)
         except LockError as error:
@@ -51,7 +53,7 @@ def _sources(spec: ImageSpec, project: ProjectSpec, config: PipConfig) -> Iterat
 
 
 def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: str) -> Lock:
-    python, (before, build) = spec.base.python, _pins_of(previous)
+    python, before = spec.base.python, _versions_in(previous)
     locked = _read(root, spec, project, config, before)
     pins = [
         Pin(name=each.name, version=each.version, hashes=each.hashes, via=each.via)
@@ -69,8 +71,7 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
         packages=locked.folders,
     )
     check_agreement(spec, lock, _places(locked))
-    folder, preferred = root / project.folder, "\n".join(build)
-    return replace(lock, build=pins_of_build(folder, locked.folders, python, config, previous=preferred))
+    return replace(lock, build=pins_of_build(root, project, locked.folders, python, config, previous=previous))
 
 
 def _read(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: list[str]) -> ProjectLock:
@@ -88,7 +89,8 @@ def _check_glibc(spec: ImageSpec, locked: ProjectLock) -> None:
     """Raise LockError if a wheel needs a newer C library than the base has."""
     base = glibc_of(spec.base.suite)
     for each in locked.packages:
-        minimum = glibc_for(each.source.filename, spec.base.python) if isinstance(each.source, Wheel) else 0
+        filename = fitting_wheel(each, spec.base.python)
+        minimum = glibc_for(filename, spec.base.python) if filename else 0
         if minimum > base:
             raise LockError(
                 f"matrix.yaml:{spec.line}: {spec.id}: {spec.base.name} has glibc 2.{base}, "
@@ -97,11 +99,9 @@ def _check_glibc(spec: ImageSpec, locked: ProjectLock) -> None:
             )
 
 
-def _pins_of(previous: str) -> tuple[list[str], list[str]]:
-    """Return the pins of an old lock's text: of the image, and of the build."""
-    image, _, build = previous.partition("# --- layer build\n")
-    matches = [[f"{pin.name}=={pin.version}" for pin in parse_pins(text)] for text in (image, build)]
-    return matches[0], matches[1]
+def _versions_in(previous: str) -> list[str]:
+    """Return the pins of an image in an old lock's text, without hashes."""
+    return [f"{pin.name}=={pin.version}" for pin in parse_pins(previous.partition(SECTION)[0])]
 
 
 def _places(locked: ProjectLock) -> dict[str, str]:
@@ -113,9 +113,17 @@ def check_online(root: Path, spec: ImageSpec, lock: Lock, config: PipConfig) -> 
     if spec.project is None:
         check_row_online(spec, lock, config)
         return
-    differences = differences_of(lock, lock_image(root, spec, config, previous=format_lock(lock)))
+    # Without hashes, so that the build requirements are resolved too.
+    previous = re.sub(r" \\\n {4}--hash=\S+", "", format_lock(lock))
+    new = lock_image(root, spec, config, previous=previous)
+    differences = [*differences_of(lock, new), *differences_of(_of_build(lock), _of_build(new))]
     if differences:
         raise LockError(
             "\n  ".join((f"{spec.id}: the lock does not follow from {spec.project.lock_path}:", *differences)),
             hint=f"Make it again: {Command('lock', spec.id)}",
         )
+
+
+def _of_build(lock: Lock) -> Lock:
+    """Return the wheels that build the project as a lock of their own."""
+    return Lock(inputs=lock.inputs, layers=assign_layers(lock.build))

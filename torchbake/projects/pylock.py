@@ -184,7 +184,7 @@ def _source(source: PackageVcs | PackageDirectory | PackageArchive | PackageWhee
     match source:
         case PackageVcs():
             return Git(
-                url=without_login(source.url or source.path or ""),
+                url=source.url or source.path or "",  # with a user name, as `ssh:` addresses have it
                 commit=source.commit_id,
                 subdirectory=source.subdirectory or "",
             )

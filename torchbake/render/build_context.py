@@ -12,7 +12,12 @@ from torchbake.matrix.dockerignore import FOLDERS, DockerIgnore
 from torchbake.render.instructions import Instruction, instructions, opens_document, trigger
 
 # Sources in the toolkit's templates, by stage: locks, and in a checkout the toolkit's files.
-_OURS = re.compile(r"toolkit:(entrypoints|layers)|builder:images/builder\.lock|locks:images/[^/]+/requirements\.lock")
+_OURS = re.compile(
+    r"toolkit:(entrypoints|layers)|builder:images/builder\.lock|locks:images/[^/]+/requirements\.lock"
+    r"|wheels:wheel\[s\]/\*\.whl"  # the lock has their hashes
+)
+# The matrix's own wheels for a build by hand. A glob, because BuildKit refuses a missing folder only by its name.
+OWN_WHEELS = "wheel[s]/*.whl"
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
 _OCTAL = re.compile(r"[0-7]{3,4}")
 _NORMALIZED = re.compile(r"/run/own-\d+")  # mounts for the keys `files` and `certificates`

@@ -10,8 +10,9 @@ import requests
 from requests.adapters import HTTPAdapter
 
 from tests.wheels import write_wheel
-from torchbake.build.wheel_fetch import WheelArchive, _session, best_archive, fetch_wheel, find_archive, keep
+from torchbake.build.wheel_fetch import WheelArchive, best_archive, fetch_wheel, find_archive, keep
 from torchbake.errors import BuildError, HostConfigError
+from torchbake.hostconfig.http_session import index_session
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 
@@ -206,7 +207,7 @@ def test_certificates_of_trusted_hosts_alone_are_not_checked(monkeypatch: pytest
     checked = dict[str, object]()
     monkeypatch.setattr(HTTPAdapter, "send", lambda _, request, **words: checked.update({request.url: words["verify"]}))
     pip = PipConfig(trusted_hosts=("any.example", "one.example:8443"))
-    with _session(pip) as session:
+    with index_session(pip) as session:
         for host in ("any.example", "any.example:444", "one.example:8443", "one.example", "any.example.org"):
             url = f"https://{host}/"
             session.get_adapter(url).send(requests.Request("GET", url).prepare(), verify=True)

@@ -198,3 +198,11 @@ def test_wheels_on_another_disk_are_copied(tmp_path: Path, monkeypatch: pytest.M
     assert folder
     assert (folder / "torch" / NAME).read_text() == "a wheel"
     assert path.stat().st_nlink == 1
+
+
+def test_a_context_without_wheels_is_made_only_if_it_must_replace_a_stage(tmp_path: Path) -> None:
+    stages = {"site": [pinned()], "builder": []}
+    assert stage_wheels(stages, [tmp_path], "3.11", tmp_path) is None
+    folder = stage_wheels(stages, [tmp_path], "3.11", tmp_path, always=True)
+    assert folder
+    assert sorted(path.name for path in folder.iterdir()) == ["builder", "site"]

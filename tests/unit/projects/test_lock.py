@@ -1,6 +1,7 @@
 """The lock of an image follows from its project's lock: its wheels, when it is out of date, and what is refused."""
 
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
         build = ["hatchling", "uv-build"] if "packages/core" in lock.packages else ["hatchling"]
         assert [pin.name for pin in lock.build] == build
         check_online(root, spec, lock, index_of(root))
+
+
+def test_build_requirements_are_resolved_again_by_resolve_alone(root: Path) -> None:
+    spec = trainer_image()
+    lock = write_lock(root, spec)
+    shutil.rmtree(root / "simple/hatchling")
+    add_wheel(root / "simple", "hatchling", "1.29.0", [])
+    assert lock_image(root, spec, index_of(root), previous=format_lock(lock)) == lock
+    with pytest.raises(LockError, match=r"hatchling 1\.28\.0: does not fit, 1\.29\.0 does"):
+        check_online(root, spec, lock, index_of(root))
+    newer = lock_image(root, spec, index_of(root), previous=format_lock(lock), upgrade=True)
+    assert [pin.version for pin in newer.build if pin.name == "hatchling"] == ["1.29.0"]
 
 
 def test_locked_hashes_choose_the_files_of_an_index(root: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from torchbake.errors import RenderError
 from torchbake.matrix.dockerignore import DockerIgnore
-from torchbake.render.build_context import ignore_file, own_sources
+from torchbake.render.build_context import OWN_WHEELS, ignore_file, own_sources
 
 TEXT = """\
 FROM scratch AS toolkit
@@ -35,6 +35,8 @@ def test_what_is_copied_and_mounted_is_found_and_nothing_else() -> None:
 
 def test_what_is_not_copied_is_left_out_of_the_build() -> None:
     assert own_sources("FROM x AS builder\nCOPY images/builder.lock /tmp\n") == {}
+    assert own_sources(f"FROM scratch AS wheels\nCOPY {OWN_WHEELS} ./\n") == {}, "the lock has their hashes"
+    assert list(own_sources(f"FROM scratch AS other\nCOPY {OWN_WHEELS} ./\n")) == [OWN_WHEELS]
     lines = ignore_file(own_sources(TEXT), DockerIgnore()).splitlines()
     assert lines[1:5] == ["*", "!entrypoints", "!images", "!layers"]
     assert {"!a/b.txt", "!conf/*.yaml"} <= set(lines)

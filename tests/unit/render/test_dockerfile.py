@@ -267,6 +267,15 @@ def test_the_environment_is_what_torch_needs_and_the_rest_above_it_each_by_its_o
         assert ("--start" in steps) == (stage == "site")
 
 
+def test_a_build_by_hand_takes_the_wheels_of_the_matrix_folder_for_projects_alone() -> None:
+    copied = "COPY wheel[s]/*.whl ./\n"
+    spec = image("2.13.0", "cpu", project=ProjectSpec(folder=".", lock="uv.lock"))
+    text = stage_of(render(spec, lock("cpu")), "wheels")
+    assert f"WORKDIR /site\n{copied}" in text
+    assert f"WORKDIR /builder\n{copied}" not in text
+    assert copied not in text_of("cpu-runtime")
+
+
 def test_packages_are_installed_in_one_order_whatever_the_matrix_writes() -> None:
     one, other = image(apt=("libgl1", "ffmpeg")), image(apt=("ffmpeg", "libgl1"))
     assert render(one, lock("cuda")) == render(other, lock("cuda"))

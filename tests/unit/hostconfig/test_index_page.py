@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchbake.build import index_page
-from torchbake.build.index_page import linked_files
 from torchbake.errors import HostConfigError
+from torchbake.hostconfig import index_page
+from torchbake.hostconfig.index_page import linked_files
 
 WHEEL = "torch-2.10.0-py3-none-any.whl"
 HASH = "0123456789abcdef" * 4

@@ -1,0 +1,65 @@
+"""HTTP for package indexes by the host's pip settings: certificates, proxy, trusted hosts; and pages of indexes."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from torchbake.hostconfig.index_page import links_of, read_page
+from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote, without_login
+
+CHUNK = 2**20  # bytes of an answer that are read at once
+PATIENCE = (10, 60)  # seconds to connect, and between two bytes
+_PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
+
+
+class _UnverifiedAdapter(HTTPAdapter):
+    """An adapter for pip's `trusted-host`: certificates are not checked."""
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **words: Any) -> requests.Response:
+        return super().send(request, *args, **{**words, "verify": False})
+
+
+def index_session(pip: PipConfig) -> requests.Session:
+    """Return a session with pip's certificates, proxy and trusted hosts."""
+    session = requests.Session()
+    session.verify = pip.cert or True
+    session.proxies = {"http": pip.proxy, "https": pip.proxy} if pip.proxy else {}
+    for host in pip.trusted_hosts:  # a host without a port is trusted on all
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        for end in ("/",) if urlsplit(f"//{host}").port else ("/", ":"):
+            session.mount(f"https://{host}{end}", _UnverifiedAdapter())
+    return session
+
+
+def index_pages(
+    name: str, pip: PipConfig, session: requests.Session, indexes: Iterable[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield the text and the URL of each page that may link to files of a package.
+
+    Pages are those of pip's find-links, of pip's indexes and of ``indexes``; pages without an answer are skipped.
+    Raises HostConfigError for a page that is too large.
+    """
+    places = () if pip.no_index else (pip.index_url or PYPI, *pip.extra_index_urls, *indexes)
+    pages = [
+        *filter(is_remote, pip.find_links),
+        *(f"{url.rstrip('/')}/{name}/" for url in filter(is_remote, places)),
+    ]
+    for address in pages:
+        with contextlib.suppress(requests.RequestException, OSError):
+            with session.get(address, headers=_PAGE, timeout=PATIENCE, stream=True) as answer:
+                answer.raise_for_status()
+                page = read_page(answer.iter_content(CHUNK), without_login(address))
+            yield page, answer.url
+
+
+def links_with_login(page: str, own: str) -> Iterator[SplitResult]:
+    """Yield the links of a page. As in pip, the login in the page's URL, ``own``, is used for all links to its host."""
+    index = urlsplit(own)
+    for address in links_of(page, own):
+        same = (address.scheme, address.netloc) == (index.scheme, index.netloc.rpartition("@")[2])
+        yield address._replace(netloc=index.netloc) if same else address

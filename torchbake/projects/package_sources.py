@@ -1,0 +1,77 @@
+"""The sources of packages for the images of one matrix: this host's, its own wheels, and the projects' indexes."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from torchbake.core.files import read_text
+from torchbake.core.paths import wheels_of
+from torchbake.hostconfig.index_logins import with_found_login
+from torchbake.hostconfig.pip_config import PYPI, PipConfig, read_pip_config, without_login
+from torchbake.hostconfig.project_index import ProjectIndex
+from torchbake.lock.project_inputs import PYPROJECT
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import ProjectSpec, pytorch_of
+
+# In a uv.lock, a pylock.toml and a requirements file.
+_IN_LOCKS = re.compile(
+    r"""registry = "(https?://[^"]+)"|^index = "(https?://[^"]+)"|^\s*(?:-i|--(?:extra-)?index-url)[ =](\S+)""",
+    flags=re.MULTILINE,
+)
+
+
+def read_package_sources(project: Project, environ: Mapping[str, str] = os.environ) -> PipConfig:
+    """Return this host's pip settings with the matrix's folder of wheels and the indexes of its projects.
+
+    The indexes have the logins that this host has. Raises HostConfigError if pip's settings cannot be read.
+    """
+    pip = replace(read_pip_config(environ), wheels=wheels_of(project.root).absolute())
+    projects = {spec.project for spec in pytorch_of(project.expansion.specs) if spec.project}
+    indexes = dict[str, tuple[ProjectIndex, ...]]()
+    for each in sorted(projects, key=lambda each: each.lock_path):
+        logins = (with_found_login(index, pip, environ) for index in indexes_of(project.root, each))
+        indexes[each.folder] = tuple(dict.fromkeys((*indexes.get(each.folder, ()), *logins)))
+    return replace(pip, by_project=indexes)
+
+
+def indexes_of(root: Path, project: ProjectSpec) -> tuple[ProjectIndex, ...]:
+    """Return the indexes that a project's lock takes packages from, except PyPI.
+
+    Their names are those of its pyproject.toml. PyTorch's indexes, which the matrix has by accelerator, are left out.
+    A file that cannot be read has no indexes: `lock` reports its error.
+    """
+    by_url = {
+        without_login(url).rstrip("/"): ProjectIndex(name=name, url=url) for name, url in _uv_indexes(root, project)
+    }
+    text = _text(root / project.lock_path)
+    urls = [next(filter(None, match)).rstrip("/") for match in _IN_LOCKS.findall(text)]
+    if Path(project.lock).name == PYPROJECT:  # nothing is locked, so each of its indexes may be used
+        urls = list(by_url)
+    others = {without_login(url): url for url in urls if without_login(url) != PYPI and not _of_pytorch(url)}
+    return tuple(by_url.get(bare) or ProjectIndex(name="", url=url) for bare, url in others.items())
+
+
+def _uv_indexes(root: Path, project: ProjectSpec) -> Iterator[tuple[str, str]]:
+    """Yield names and addresses of ``[[tool.uv.index]]``."""
+    try:
+        document: Any = tomllib.loads(_text(root / project.folder / PYPROJECT))
+        for index in document.get("tool", {}).get("uv", {}).get("index", []):
+            yield str(index.get("name", "")), str(index["url"])
+    except (tomllib.TOMLDecodeError, AttributeError, KeyError, TypeError):
+        return
+
+
+def _of_pytorch(url: str) -> bool:
+    return (urlsplit(url).hostname or "").endswith(".pytorch.org")
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError):
+        return ""
