@@ -17,7 +17,7 @@ from tests.e2e.conftest import CPU
 from tests.e2e.galaxy import BIN
 from tests.e2e.stand_in import torch_wheel
 
-Hosts = dict[str, dict[str, object]]  # the variables of each
+Hosts = Mapping[str, Mapping[str, object]]  # the variables of each
 SMALL = ("setuptools",)
 LOCK = ROOT / f"images/{CPU}/requirements.lock"
 _PIN = re.compile(r"(?m)^([a-z0-9-]+)==.*\n(?:    .*\n)*")  # of a lock
@@ -60,11 +60,11 @@ class Plays:
         folder, path = self.boxes.folder, f"{BIN}{os.pathsep}{os.environ['PATH']}"
         (folder / "ansible.cfg").touch()  # none of this machine's
         own = {"ANSIBLE_COLLECTIONS_PATH": self.collections, "ANSIBLE_CONFIG": folder / "ansible.cfg", "PATH": path}
-        reuse = "-o ControlMaster=auto -o ControlPersist=30s"
+        kept_value = "-o ControlMaster=auto -o ControlPersist=30s"
         return {
             **self.boxes.env(),
             **{name: str(value) for name, value in own.items()},
-            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {reuse}",
+            "ANSIBLE_SSH_ARGS": f"-F {self.boxes.config} {kept_value}",
             "ANSIBLE_PIPELINING": "1",
             "ANSIBLE_FORKS": "12",
         }

@@ -328,10 +328,10 @@ def test_a_python_that_the_host_has_not_is_downloaded_by_uv(
     """Ubuntu 24.04 has no Python 3.11: a mirror serves Debian's under the URL path of uv's own builds."""
     with (
         new_boxes(engine, {"donor": BOOKWORM, "ubuntu": NOBLE}) as boxes,
-        index_of(tmp_path, gateway) as (url, requests),
+        index_of(tmp_path, gateway) as (url, seen_names),
     ):
         donor, box = boxes.boxes
-        archive = _packed_python(donor, tmp_path)
+        known_value = _packed_python(donor, tmp_path)
         _hand_in_the_key(boxes)
         plays = replace(fresh, boxes=boxes, hosts={"ubuntu": fresh.hosts[OLDER]})
         arguments = {"UV_PYTHON_DOWNLOADS_JSON_URL": f"{url}/{known_value}"}

@@ -62,9 +62,9 @@ def plays(engine: docker.DockerClient, collection: Path, tmp_path_factory: pytes
     folder = tmp_path_factory.mktemp("links")
     (wheel,) = torch_wheel(folder / "wheels").glob("*.whl")
     (folder / CPU).mkdir()
-    lock_text = (ROOT / f"images/{CPU}/requirements.lock").read_text()
+    known_value = (ROOT / f"images/{CPU}/requirements.lock").read_text()
     pin = f"torch==2.13.0+cpu --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
-    head = "".join(re.findall(r"(?m)^#.*\n", lock_text)[:2])
+    head = "".join(re.findall(r"(?m)^#.*\n", known_value)[:2])
     (folder / CPU / "requirements.lock").write_text(head + pin)
     (folder / "entrypoints.tar").write_bytes(archive_of(OWN_TOOLBOX))
     with new_boxes(engine, {"box": BOOKWORM}) as boxes:

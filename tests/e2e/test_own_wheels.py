@@ -20,7 +20,7 @@ from torchbake.errors import LockError, StorageError, TorchbakeError
 from torchbake.hostconfig.pip_config import PipConfig, read_pip_config
 from torchbake.lock.lockfile import Pin
 from torchbake.projects.own_wheels import pins_of_own_wheels
-from torchbake.projects.packages import Archive, Git, ProjectLock, ProjectPackage, Sdist, Source
+from torchbake.projects.packages import Archive, GitSource, ProjectLock, ProjectPackage, Sdist, Source
 
 pytestmark = pytest.mark.projects
 
@@ -36,7 +36,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
         wheel.writestr(f"{{NAME}}.py", pathlib.Path("code.py").read_text())
         metadata = f"Metadata-Version: 2.1\\nName: {{NAME}}\\nVersion: {{VERSION}}\\n"
         wheel.writestr(f"{{stem}}.dist-info/METADATA", metadata)
-        wheel.writestr(f"{{stem}}.dist-info/WHEEL", f"Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: {{TAG}}\\n")
+        wheel.writestr(f"{{stem}}.dist-info/WHEEL", f"WheelSource-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: {{TAG}}\\n")
         wheel.writestr(f"{{stem}}.dist-info/RECORD", "")
     return f"{{stem}}-{{TAG}}.whl"
 """
@@ -73,12 +73,12 @@ class Repository:
         folder.mkdir()
         git(folder, "init", "--quiet")
 
-    def commit(self, files: Mapping[str, str]) -> Git:
+    def commit(self, files: Mapping[str, str]) -> GitSource:
         write(self.folder / "python", files)
         git(self.folder, "add", "--all")
         git(self.folder, "commit", "--quiet", "--message", "Change")
         commit = git(self.folder, "rev-parse", "HEAD")
-        return Git(url=self.folder.as_uri(), commit=commit, subdirectory="python")
+        return GitSource(url=self.folder.as_uri(), commit=commit, subdirectory="python")
 
 
 class Desk:

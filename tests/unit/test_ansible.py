@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from tests.unit.conftest import check_golden
-from torchbake.build.wheelhouse import PLATFORMS
 from torchbake.core.paths import TOOLKIT
 from torchbake.hosts.host_images import default_images
 from torchbake.lock.image_lock import lock_text
 from torchbake.lock.lockfile import parse_lock
+from torchbake.lock.wheel_tags import PLATFORMS
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 

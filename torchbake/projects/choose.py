@@ -23,7 +23,7 @@ from torchbake.projects.choose_python import bases_for
 from torchbake.projects.files import choose_files
 from torchbake.projects.folder import ProjectFolder
 from torchbake.projects.package_files import table_of
-from torchbake.projects.packages import Git, ProjectLock, ProjectPackage, Sdist, Wheel
+from torchbake.projects.packages import GitSource, ProjectLock, ProjectPackage, Sdist, WheelSource
 
 Read: TypeAlias = Callable[[ProjectSpec, str], ProjectLock]
 _LOCAL = re.compile(r"cu(\d{2,})")  # of versions (2.10.0+cu128) and of indexes (/whl/cu128)
@@ -139,7 +139,7 @@ def _origin(lock: ProjectLock) -> str:
 def _public_version(torch: ProjectPackage, lock: ProjectLock) -> str:
     """Return torch's version without the local part. Raises LockError if no row of a matrix can have it."""
     place = lock.place("torch")
-    if isinstance(torch.source, Sdist | Git):
+    if isinstance(torch.source, Sdist | GitSource):
         raise LockError(
             f"{place}: torch {torch.version} has no wheel for Linux on x86_64.",
             hint="Lock the project for Linux too, from PyPI or from https://download.pytorch.org/whl.",
@@ -206,7 +206,7 @@ def _indexes_of(
     others = {"", PYPI, *(place.rstrip("/") for place in ignored)}
     packages = dict[str, list[str]]()
     for package in (torch, *lock.packages):
-        if isinstance(package.source, Wheel | Sdist) and package.index.rstrip("/") not in others:
+        if isinstance(package.source, WheelSource | Sdist) and package.index.rstrip("/") not in others:
             packages.setdefault(package.index, []).append(package.name)
     indexes, remarks = list[str](), list[str]()
     for address, names in packages.items():

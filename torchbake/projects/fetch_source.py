@@ -18,7 +18,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.http_session import CHUNK, PATIENCE, index_pages, index_session, links_with_login
 from torchbake.hostconfig.index_page import hash_of
 from torchbake.hostconfig.pip_config import PipConfig, local_folder, without_login
-from torchbake.projects.packages import Git
+from torchbake.projects.packages import GitSource
 
 _LOGIN = re.compile(r"//[^/\s]*@")
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -68,7 +68,7 @@ def find_sdist(name: str, hashes: tuple[str, ...], config: PipConfig) -> str | N
     return None
 
 
-def clone(source: Git, folder: Path, title: str) -> Path:
+def clone(source: GitSource, folder: Path, title: str) -> Path:
     """Check a commit out into ``folder``, with its submodules, and return the folder of the package.
 
     Branches and tags are fetched too, because versions may be counted from tags. Raises LockError.

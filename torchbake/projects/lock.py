@@ -16,7 +16,7 @@ from torchbake.lock.wheel_tags import glibc_for, glibc_of
 from torchbake.matrix.spec import ImageSpec, ProjectSpec
 from torchbake.projects.build_requirements import SECTION, pins_of_build
 from torchbake.projects.own_wheels import pins_of_own_wheels
-from torchbake.projects.packages import Folder, ProjectLock, Wheel
+from torchbake.projects.packages import Folder, ProjectLock, WheelSource
 from torchbake.projects.read import kind_of, read_project
 from torchbake.projects.wheels_folder import fitting_wheel
 from torchbake.ui.command import Command
@@ -58,10 +58,10 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
     pins = [
         Pin(name=each.name, version=each.version, hashes=each.hashes, via=each.via)
         for each in locked.packages
-        if isinstance(each.source, Wheel)
+        if isinstance(each.source, WheelSource)
     ]
     _check_glibc(spec, locked)
-    others = [each for each in locked.packages if not isinstance(each.source, Wheel | Folder)]
+    others = [each for each in locked.packages if not isinstance(each.source, WheelSource | Folder)]
     pins += pins_of_own_wheels(others, locked, root, python, config)
     names = {pin.name for pin in pins}
     complete = [replace(pin, via=tuple(sorted(names & {*pin.via}))) for pin in pins]

@@ -17,7 +17,7 @@ from torchbake.errors import LockError, StorageError
 from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.lock.lockfile import Pin
 from torchbake.projects.fetch_source import Fetching, clone, fetch_file, find_sdist
-from torchbake.projects.packages import Archive, Git, ProjectLock, ProjectPackage, Sdist
+from torchbake.projects.packages import Archive, GitSource, ProjectLock, ProjectPackage, Sdist
 from torchbake.projects.wheel_build import build_wheel, check_wheel, is_pure
 from torchbake.projects.wheels_folder import build_tag, find_own_wheel, fits, is_wheel, tagged
 from torchbake.ui import console
@@ -30,7 +30,7 @@ def pins_of_own_wheels(
 ) -> tuple[Pin, ...]:
     """Return a pin with the hash of the own wheel of each package; ``root`` is the matrix's folder.
 
-    ``packages`` are those of ``lock`` whose source is an Sdist, Git or Archive. A wheel that is not in ``wheels/`` is
+    ``packages`` are those of ``lock`` whose source is an Sdist, GitSource or Archive. A wheel that is not in ``wheels/`` is
     built or downloaded. Raises LockError if a wheel cannot be made, and StorageError if it cannot be kept.
     """
     pins = list[Pin]()
@@ -50,7 +50,7 @@ class _OwnWheel:
 
     def pin(self) -> Pin:
         package = self.package
-        if not package.hashes and not isinstance(package.source, Git):
+        if not package.hashes and not isinstance(package.source, GitSource):
             raise LockError(
                 f"{self.how.title}: the lock has no hash of its file.",
                 hint="Lock the project with hashes, for example: uv pip compile --generate-hashes",
@@ -104,7 +104,7 @@ class _OwnWheel:
         source, output = self._source(work), work / "wheel"
         output.mkdir()
         console.say(f"{title}: building its wheel into wheels/", style="dim")
-        version = package.version if isinstance(package.source, Git) else ""
+        version = package.version if isinstance(package.source, GitSource) else ""
         try:
             wheel = build_wheel(source, output, self.how.config, version=version)
         except LockError as error:
@@ -133,7 +133,7 @@ class _OwnWheel:
 
     def _source(self, work: Path) -> Path:
         source, how = self.package.source, self.how
-        if isinstance(source, Git):
+        if isinstance(source, GitSource):
             return clone(source, work / "source", how.title)
         assert isinstance(source, Archive | Sdist)
         url = source.url

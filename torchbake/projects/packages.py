@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wheel:
+class WheelSource:
     """A wheel of an index that fits the Python. ``url`` is the address in the lock; empty if the lock has none."""
 
     filename: str
@@ -21,7 +21,7 @@ class Sdist:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Git:
+class GitSource:
     """A commit of a git repository; ``subdirectory`` is the package's folder in it."""
 
     url: str
@@ -45,7 +45,7 @@ class Folder:
     editable: bool = False
 
 
-Source: TypeAlias = Wheel | Sdist | Git | Archive | Folder
+Source: TypeAlias = WheelSource | Sdist | GitSource | Archive | Folder
 
 
 @dataclass(frozen=True, kw_only=True)

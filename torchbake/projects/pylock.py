@@ -28,7 +28,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import without_login
 from torchbake.lock.uv import PLATFORM
 from torchbake.lock.wheel_tags import wheel_tags
-from torchbake.projects.packages import Archive, Folder, Git, ProjectPackage, Sdist, Source, Wheel
+from torchbake.projects.packages import Archive, Folder, GitSource, ProjectPackage, Sdist, Source, WheelSource
 
 _QUOTED = re.compile(r"`([^`]+)`")
 _ENTRY = re.compile(r"packages\[(\d+)\]")  # in a message of `packaging`
@@ -183,7 +183,7 @@ def _package(
 def _source(source: PackageVcs | PackageDirectory | PackageArchive | PackageWheel | PackageSdist) -> Source:
     match source:
         case PackageVcs():
-            return Git(
+            return GitSource(
                 url=source.url or source.path or "",  # with a user name, as `ssh:` addresses have it
                 commit=source.commit_id,
                 subdirectory=source.subdirectory or "",
@@ -197,7 +197,7 @@ def _source(source: PackageVcs | PackageDirectory | PackageArchive | PackageWhee
             return Archive(url=source.url or source.path or "", subdirectory=source.subdirectory or "")
         case PackageWheel():
             url = source.url or source.path or ""
-            return Wheel(filename=source.name or unquote(posixpath.basename(urlsplit(url).path)), url=url)
+            return WheelSource(filename=source.name or unquote(posixpath.basename(urlsplit(url).path)), url=url)
         case PackageSdist():
             return Sdist(url=source.url or source.path or "")
 

@@ -15,7 +15,7 @@ from torchbake.hostconfig.pip_config import PYPI, PipConfig, local_folder
 from torchbake.lock.project_inputs import PYPROJECT, read_project_file, read_toml, uv_settings
 from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.export import export_uv_lock, look_up, requirers, resolve_project
-from torchbake.projects.packages import Folder, ProjectLock, ProjectPackage, Sdist, Wheel
+from torchbake.projects.packages import Folder, ProjectLock, ProjectPackage, Sdist, WheelSource
 from torchbake.projects.pylock import LockLines, lines_of, markers_of, parse_pylock, select_packages
 from torchbake.projects.requirements_file import RequirementLine, RequirementsFile, parse_requirements
 from torchbake.projects.uv_lock import check_uv_lock
@@ -236,7 +236,7 @@ def _ask(config: PipConfig, indexes: Iterable[str], ask: Callable[[PipConfig], s
 
 def _completed(lock: ProjectLock, python: str, config: PipConfig, indexes: Iterable[str]) -> ProjectLock:
     """Return a lock with ``via``, by the package indexes. Raises LockError if a package is missing in it."""
-    versions = {each.name: each.version for each in lock.packages if isinstance(each.source, Wheel | Sdist)}
+    versions = {each.name: each.version for each in lock.packages if isinstance(each.source, WheelSource | Sdist)}
     sdists = [each.name for each in lock.packages if isinstance(each.source, Sdist)]
     via = via_of(_ask(config, indexes, lambda sources: requirers(versions, sdists, lock.path, python, sources)))
     check_complete(lock.packages, via, lock.path)

@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from torchbake.errors import LockError
-from torchbake.projects.packages import Archive, Folder, Git, Source
+from torchbake.projects.packages import Archive, Folder, GitSource, Source
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _HASH = re.compile(r"--hash[= ](\w+):([0-9a-fA-F]+)")
@@ -159,7 +159,7 @@ def _source(requirement: Requirement, place: str) -> Source:
     address, _, commit = parts._replace(fragment="").geturl().removeprefix("git+").rpartition("@")
     if not _COMMIT.fullmatch(commit):
         raise _refused(place, f"{requirement.name} names no commit of its repository", "Write @ and its 40 digits")
-    return Git(url=address, commit=commit, subdirectory=subdirectory)
+    return GitSource(url=address, commit=commit, subdirectory=subdirectory)
 
 
 def _folder(number: int, text: str, place: str, *, editable: bool) -> RequirementLine:

@@ -15,7 +15,7 @@ from torchbake.core.digest import digest, file_digest
 from torchbake.core.paths import wheels_of
 from torchbake.hostconfig.pip_config import without_login
 from torchbake.lock.wheel_tags import wheel_tags
-from torchbake.projects.packages import Archive, Git, ProjectPackage, Sdist, Wheel
+from torchbake.projects.packages import Archive, GitSource, ProjectPackage, Sdist, WheelSource
 
 _DIGITS = 12  # of a source's digest in a wheel's name
 
@@ -42,7 +42,7 @@ def fits(archive: Archive, python: str) -> bool:
 def fitting_wheel(package: ProjectPackage, python: str) -> str:
     """Return the file name of a package's wheel that fits a Python; empty if its source is no such wheel."""
     source = package.source
-    if isinstance(source, Wheel):
+    if isinstance(source, WheelSource):
         return source.filename
     return wheel_name(source) if isinstance(source, Archive) and fits(source, python) else ""
 
@@ -59,7 +59,7 @@ def build_tag(package: ProjectPackage) -> str:
     A build tag begins with a digit: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
     """
     source = package.source
-    if isinstance(source, Git):
+    if isinstance(source, GitSource):
         parts: tuple[str, ...] = ("git", without_login(source.url), source.commit, source.subdirectory)
     elif isinstance(source, Archive | Sdist):  # a mirror has other addresses, but the same hashes
         parts = ("archive", *(package.hashes or (source.url,)), getattr(source, "subdirectory", ""))

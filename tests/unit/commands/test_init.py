@@ -12,7 +12,7 @@ from torchbake.errors import LockError, UsageError
 from torchbake.matrix.pipelines import PIPELINES
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import ImageSpec, ProjectSpec
-from torchbake.projects.packages import ProjectLock, ProjectPackage, Wheel
+from torchbake.projects.packages import ProjectLock, ProjectPackage, WheelSource
 
 Streams = pytest.CaptureFixture[str]
 FILES = {"matrix.yaml", "matrix.schema.json", "noxfile.py", ".gitattributes", ".gitignore"}
@@ -128,7 +128,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         assert root == folder.parent
         version = {"uv.lock": "2.13.0+cpu", "pylock.toml": "1.13.1+cu117"}[project.lock]
         names = {"torch": version, "nvidia-cuda-runtime-cu11": "11.7"}
-        source = Wheel(filename="x.whl")
+        source = WheelSource(filename="x.whl")
         packages = (ProjectPackage(name=name, version=names[name], hashes=(), source=source) for name in names)
         return ProjectLock(path=project.lock_path, packages=tuple(packages), lines={"torch": 12})
 

@@ -16,13 +16,13 @@ from torchbake.matrix.starter import project_starter
 from torchbake.projects.choose import ProjectChoice, choose
 from torchbake.projects.find_lock import LockPlace
 from torchbake.projects.folder import ProjectFolder, PythonRule
-from torchbake.projects.packages import Archive, Git, ProjectLock, ProjectPackage, Sdist, Source, Wheel
+from torchbake.projects.packages import Archive, GitSource, ProjectLock, ProjectPackage, Sdist, Source, WheelSource
 
 GOLDEN = Path(__file__).parents[1] / "golden/projects"
 PYPI = "https://pypi.org/simple"
 CU128 = "https://download.pytorch.org/whl/cu128"
 CPU = "https://download.pytorch.org/whl/cpu"
-WHEEL = Wheel(filename="x-1-py3-none-any.whl")
+WHEEL = WheelSource(filename="x-1-py3-none-any.whl")
 PYPROJECT = {
     "project": {
         "name": "trainer",
@@ -239,7 +239,7 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
         ("only macOS wheels",),
     ),
     "torch from git": (
-        Sample(packages=(package("torch", "2.10.0", source=Git(url="https://x.example", commit="1")),)),
+        Sample(packages=(package("torch", "2.10.0", source=GitSource(url="https://x.example", commit="1")),)),
         {},
         LockError,
         ("no wheel",),

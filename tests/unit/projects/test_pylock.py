@@ -3,7 +3,7 @@
 import pytest
 
 from torchbake.errors import LockError
-from torchbake.projects.packages import Archive, Folder, Git, ProjectPackage, Sdist, Wheel
+from torchbake.projects.packages import Archive, Folder, GitSource, ProjectPackage, Sdist, WheelSource
 from torchbake.projects.pylock import lines_of, parse_pylock, select_packages
 
 HASH = "1" * 64
@@ -29,9 +29,9 @@ def file(name: str, size: int = 5) -> str:
 def test_each_source_has_its_kind() -> None:
     wheels = f"[{file('a-1-cp311-cp311-manylinux_2_28_x86_64.whl', 7)}, {file('a-1-py3-none-any.whl')}]"
     cases = {
-        f'index = "https://me:secret@x.example/simple"\nwheels = {wheels}': (Wheel, 7),
+        f'index = "https://me:secret@x.example/simple"\nwheels = {wheels}': (WheelSource, 7),
         f"sdist = {file('a-1.tar.gz')}\nwheels = [{file('a-1-cp311-cp311-win_amd64.whl')}]": (Sdist, 0),
-        'vcs = { type = "git", url = "https://x.example/a", commit-id = "0123", subdirectory = "py" }': (Git, 0),
+        'vcs = { type = "git", url = "https://x.example/a", commit-id = "0123", subdirectory = "py" }': (GitSource, 0),
         'directory = { path = "packages", subdirectory = "a" }': (Folder, 0),
         f"archive = {file('a-1.zip', 9)}": (Archive, 9),
     }

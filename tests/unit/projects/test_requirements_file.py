@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from torchbake.projects.packages import Archive, Folder, Git
+from torchbake.projects.packages import Archive, Folder, GitSource
 from torchbake.projects.pylock import markers_of
 from torchbake.projects.requirements_file import RequirementsFile, parse_requirements
 
@@ -55,11 +55,11 @@ def test_the_output_of_pip_compile() -> None:
         ("-e .", "", Folder(path=".", editable=True)),
         ("--editable ./packages/core[fast]", "", Folder(path="packages/core", editable=True)),
         ("./packages/core/", "", Folder(path="packages/core")),
-        (f"a @ git+https://x.example/a@{COMMIT}", "a", Git(url="https://x.example/a", commit=COMMIT)),
+        (f"a @ git+https://x.example/a@{COMMIT}", "a", GitSource(url="https://x.example/a", commit=COMMIT)),
         (
             f"-e git+ssh://git@x.example/a@{COMMIT}#egg=A&subdirectory=py",
             "a",
-            Git(url="ssh://git@x.example/a", commit=COMMIT, subdirectory="py"),
+            GitSource(url="ssh://git@x.example/a", commit=COMMIT, subdirectory="py"),
         ),
         ("a @ https://x.example/a-1-py3-none-any.whl", "a", Archive(url="https://x.example/a-1-py3-none-any.whl")),
     ],

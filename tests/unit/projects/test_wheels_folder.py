@@ -7,7 +7,7 @@ import pytest
 
 from tests.wheels import write_wheel
 from torchbake.core.digest import file_digest
-from torchbake.projects.packages import Archive, Folder, Git, ProjectPackage, Sdist
+from torchbake.projects.packages import Archive, Folder, GitSource, ProjectPackage, Sdist
 from torchbake.projects.wheels_folder import build_tag, find_own_wheel, fits, is_wheel, tagged, unused_wheels
 
 HASH = "sha256:" + "0" * 64
@@ -15,7 +15,7 @@ GIT = ProjectPackage(
     name="my-tools",
     version="1.0",
     hashes=(),
-    source=Git(url="https://git.example/tools", commit="a" * 40, subdirectory="python"),
+    source=GitSource(url="https://git.example/tools", commit="a" * 40, subdirectory="python"),
 )
 SDIST = replace(GIT, hashes=(HASH,), source=Sdist(url="https://files.example/my_tools-1.0.tar.gz"))
 ARCHIVE = replace(SDIST, source=Archive(url="https://files.example/my_tools-1.0.tar.gz"))
@@ -34,7 +34,7 @@ def name_of(root: Path, package: ProjectPackage, python: str = "3.11") -> str:
 
 
 def test_each_source_has_a_build_tag_of_its_own() -> None:
-    assert isinstance(GIT.source, Git)
+    assert isinstance(GIT.source, GitSource)
     packages = [
         GIT,
         replace(GIT, source=replace(GIT.source, commit="b" * 40)),
