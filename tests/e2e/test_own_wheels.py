@@ -36,7 +36,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
         wheel.writestr(f"{{NAME}}.py", pathlib.Path("code.py").read_text())
         metadata = f"Metadata-Version: 2.1\\nName: {{NAME}}\\nVersion: {{VERSION}}\\n"
         wheel.writestr(f"{{stem}}.dist-info/METADATA", metadata)
-        wheel.writestr(f"{{stem}}.dist-info/WHEEL", f"WheelSource-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: {{TAG}}\\n")
+        wheel.writestr(f"{{stem}}.dist-info/WHEEL", f"Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: {{TAG}}\\n")
         wheel.writestr(f"{{stem}}.dist-info/RECORD", "")
     return f"{{stem}}-{{TAG}}.whl"
 """

@@ -21,6 +21,7 @@ ACME = ProjectIndex(name="acme-2", url=URL)
 LOGIN = replace(ACME, url="https://me:secret@pypi.acme.example/simple")
 PROJECT = ProjectSpec(folder="trainer", lock="uv.lock")
 SPEC = image("2.13.0", "cpu", project=PROJECT)
+NO_SETTINGS = PipConfig()
 VARIABLES = {"UV_INDEX_ACME_2_USERNAME": "me", "UV_INDEX_ACME_2_PASSWORD": "secret"}
 
 
@@ -29,7 +30,7 @@ def _no_netrc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETRC", os.devnull)
 
 
-def login_of(index: ProjectIndex, environ: Mapping[str, str] = {}, pip: PipConfig = PipConfig()) -> str:
+def login_of(index: ProjectIndex, environ: Mapping[str, str] = {}, pip: PipConfig = NO_SETTINGS) -> str:
     return urlsplit(with_found_login(index, pip, environ).url).netloc.rpartition("@")[0]
 
 
