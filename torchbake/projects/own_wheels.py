@@ -31,7 +31,8 @@ def pins_of_own_wheels(
     """Return a pin with the hash of the own wheel of each package; ``root`` is the matrix's folder.
 
     ``packages`` are those of ``lock`` whose source is an Sdist, a GitSource or an Archive. A wheel that is not in
-    ``wheels/`` is built or downloaded. Raises LockError if a wheel cannot be made, and StorageError if it cannot be kept.
+    ``wheels/`` is built or downloaded. Raises LockError if a wheel cannot be made, and StorageError if it cannot be
+    kept.
     """
     pins = list[Pin]()
     for package in packages:
