@@ -69,7 +69,9 @@ def test_what_was_rolled_back_stays_there() -> None:
     standing = replace(RELEASED, newest_tag=ImmutableTag(name=OURS, revision=1), newest=hold("r1"), went_back=True)
     assert decide(OURS, "built again", labels(), standing).action == "held"
     assert decide(OURS, "fixed", labels(inputs="b"), standing).tag.revision == 2
-    assert decide(OURS, "built again", labels(), replace(standing, went_back=False)).action == "finish"
+    never_back = replace(RELEASED, newest_tag=standing.newest_tag, newest=standing.newest)
+    assert decide(OURS, "built again", labels(), never_back).action == "finish"
+    assert decide(OURS, "built again", labels(), replace(standing, rolling=EMPTY.rolling)).action == "finish"
     forward = {**standing.rolling, OURS: hold("r1")}
     assert decide(OURS, "built again", labels(), replace(standing, rolling=forward)).action == "finish"
 
