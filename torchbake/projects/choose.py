@@ -50,8 +50,8 @@ def choose(
 ) -> ProjectChoice:
     """Choose a row for the project in a folder. ``base`` is the name of the user's own choice.
 
-    ``read`` returns the packages of the lock for a Python. ``own_sources`` are this machine's indexes, which a matrix
-    does not have, but a uv.lock or a pylock.toml may name them. Raises UsageError for an extra, a group or a base that
+    ``read`` returns the packages of the lock for a Python. ``own_sources`` are this machine's indexes. A matrix
+    has none of them, except those in a uv.lock or a pylock.toml. Raises UsageError for an extra, a group or a base that
     does not exist, and LockError if no row fits.
     """
     _check_names(folder, extras, groups)

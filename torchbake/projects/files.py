@@ -60,8 +60,8 @@ def choose_files(
 ) -> FileChoice:
     """Choose the files for a project's image.
 
-    ``pyprojects`` has each parsed pyproject.toml by its folder, and ``sizes`` has the bytes of each file by its path.
-    ``packages`` are the folders of the project's own packages by its lock. All paths are relative to the project.
+    Each parsed pyproject.toml is in ``pyprojects`` by its folder. The bytes of each file are in ``sizes`` by its path.
+    The folders of the project's own packages are in ``packages``, as its lock names them. All paths are relative to the project.
     """
     members = [folder for folder in packages if folder != "."]
     left_out = dict[str, str]()

@@ -194,7 +194,7 @@ def test_a_row_is_chosen_with_its_reasons(name: str, tmp_path: Path) -> None:
     assert row.project.files == ("pyproject.toml", "README.md", "src/")
     reasons = "\n".join(choice.reasons)
     assert [part for part in parts if part not in reasons] == [], reasons
-    # The matrix has this one image, with the project as it was chosen.
+    # The matrix has one image, of this project.
     path = tmp_path / "matrix.yaml"
     path.write_text(project_starter((TOOLKIT / "matrix.yaml").read_text(), "acme/trainer", row))
     (image,) = load_project(path).expansion.specs

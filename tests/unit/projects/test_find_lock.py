@@ -1,4 +1,4 @@
-"""Where the lock of a project is, and sentences for projects without one."""
+"""Find the lock of a project, and refuse a project without a lock."""
 
 from collections.abc import Mapping
 from pathlib import Path
