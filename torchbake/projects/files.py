@@ -61,7 +61,8 @@ def choose_files(
     """Choose the files for a project's image.
 
     Each parsed pyproject.toml is in ``pyprojects`` by its folder. The bytes of each file are in ``sizes`` by its path.
-    The folders of the project's own packages are in ``packages``, as its lock names them. All paths are relative to the project.
+    The folders of the project's own packages are in ``packages``, as its lock names them. All paths are relative to the
+    project.
     """
     members = [folder for folder in packages if folder != "."]
     left_out = dict[str, str]()

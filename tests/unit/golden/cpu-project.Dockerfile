@@ -13,14 +13,19 @@ FROM scratch AS toolkit
 COPY entrypoints /entrypoints
 COPY layers /layers
 
-# Wheels from folders of the host: empty in a build by hand, else replaced by a build context of the same name.
+# The matrix's own wheels, if there are any, for a build by hand. A build context of the same name replaces this stage.
 FROM scratch AS wheels
 WORKDIR /builder
 WORKDIR /torch
+COPY wheel[s]/*.whl ./
 WORKDIR /heavy
+COPY wheel[s]/*.whl ./
 WORKDIR /needs
+COPY wheel[s]/*.whl ./
 WORKDIR /site
+COPY wheel[s]/*.whl ./
 WORKDIR /build
+COPY wheel[s]/*.whl ./
 
 # --- interpreter: the base's Python, certificates, an init for PID 1. The image and the stages that install wheels are
 # based on it, so that the matrix's users and other Debian packages do not change the wheels' layers.
