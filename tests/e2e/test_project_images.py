@@ -13,8 +13,9 @@ from tests.e2e.test_by_hand import build_by_hand, differences
 from torchbake.core.files import write_text
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.lock.builder_lock import make_builder_lock
-from torchbake.lock.image_lock import lock_path, make_lock
+from torchbake.lock.image_lock import inputs_of, lock_path, make_lock
 from torchbake.lock.lockfile import assign_layers, format_lock
+from torchbake.lock.project_inputs import project_digest
 from torchbake.lock.uv import UvRequest, resolve
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import pytorch_of
@@ -109,6 +110,9 @@ def _write_locks(matrix: Path) -> None:
             layers = assign_layers(lock.pins.values(), heavy={"numpy"})
             build = resolve(UvRequest(requirements=("hatchling", "setuptools"), python="3.11"), config)
             lock = replace(lock, layers=layers, packages=(".", "packages/core"), build=build)
+        assert spec.project
+        digest = project_digest(project.root, spec.project, lock.packages)
+        lock = replace(lock, inputs=inputs_of(spec, digest))
         write_text(lock_path(project.root, spec), format_lock(lock))
 
 
