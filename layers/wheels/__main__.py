@@ -10,6 +10,8 @@
 - `project VENV --build VENV --files NAME... --packages FOLDER... [--lock]`: build packages by the wheels of another
   environment, and install them. The files are mounted as /run/own-1, /run/own-2 and so on; with `--lock` the project's
   lock is mounted after them.
+- `entries VENV FOLDER ROOT=LOCK...`: list the wheels of a lock, whose files are below ROOT, as installed in VENV. Copy
+    FOLDER into VENV.
 - `layers` and `site` take `[--trim FILE]`: leave out the files that the rules in FILE drop.
 - These two and `venv` take `[--index VARIABLE URL...]`: indexes for wheels that the host's indexes and folders lack.
 - `bytecode SOURCES FOLDER ROOT`: compile modules for ROOT, without a copy of the modules.
@@ -29,6 +31,7 @@ from functools import partial
 from pathlib import Path
 
 from .contents import WheelError, contents_of
+from .entries import pins, write_entries
 from .install import download, install
 from .links import beside_links, cuda_links
 from .lock import split_lock
@@ -79,7 +82,7 @@ def _lay_out(rules: Sequence[Drop], path: Path) -> None:
 
 def _command_site(args: argparse.Namespace) -> None:
     install(args.lock, args.index, "--python", str(args.venv / "bin/python"))
-    site = next((args.venv / "lib").glob("python3.*/site-packages"))
+    site = _site(args.venv)
     trim(site, read_trim(args.trim), HEADERS)
     if args.start:
         for module in (QUICK, USER_SITE):
@@ -106,6 +109,17 @@ def _command_project(args: argparse.Namespace) -> None:
             make_environment(args.build)
         built = [build(PROJECT, folder, locked.get(folder), python, wheels) for folder in args.packages]
         install_packages(built, wheels, args.venv)
+
+
+def _command_entries(args: argparse.Namespace) -> None:
+    site = args.folder / _site(args.venv).relative_to(args.venv)
+    for root, lock in (word.split("=", 1) for word in args.wheels):
+        write_entries(site, root, pins(Path(lock).read_text()))
+    normalise(args.folder)
+
+
+def _site(venv: Path) -> Path:
+    return next((venv / "lib").glob("python3.*/site-packages"))
 
 
 def _command_links(args: argparse.Namespace) -> None:
@@ -150,6 +164,11 @@ def _add_locks(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         command.add_argument("--trim", type=Path)
     for command in (layers, site, environment):
         command.add_argument("--index", nargs="+", default=[])
+    entries = commands.add_parser("entries")
+    entries.set_defaults(run=_command_entries)
+    entries.add_argument("venv", type=Path)
+    entries.add_argument("folder", type=Path)
+    entries.add_argument("wheels", nargs="+")
 
 
 def _add_project(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

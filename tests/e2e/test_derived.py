@@ -25,8 +25,8 @@ EXPOSE 6006
 WORKDIR /srv
 CMD ["python", "train.py"]
 """
-# A package of the lock at another version (its file keeps its size), a promised variable, a label of ours.
-_OTHER_VERSION = f"sed -i -E 's/^(Version: .*)[0-9]$/\\1z/; s/z$/9/' {SITE}/networkx-*.dist-info/METADATA"
+# torch at another version (its file keeps its size), a promised variable, a label of ours.
+_OTHER_VERSION = "sed -i -E 's/^Version: 2.13/Version: 2.14/' /pytorch/torch-*.dist-info/METADATA"
 BREAKING = f"""\
 USER root
 RUN {_OTHER_VERSION}
@@ -84,8 +84,8 @@ def test_it_passes_with_its_smoke_tests_and_without_a_waiver(own: str, base: str
 def test_what_it_breaks_of_ours_is_found(broken: str) -> None:
     image, checks = said_of(broken, "--skip", "smoke.*")
     failed = {name: check["reason"] for name, check in checks.items() if check["outcome"] == "failed"}
-    assert set(failed) == {"python.locked", "metadata.env", "metadata.labels"}
-    assert "networkx is " in failed["python.locked"]
+    assert set(failed) == {"python.locked", "python.constraints", "metadata.env", "metadata.labels"}
+    assert "torch is 2.14" in failed["python.locked"]
     assert "mine" not in failed["python.locked"]
     assert "PYTHONUNBUFFERED is '0', not '1'" in failed["metadata.env"]
     assert "OMP_NUM_THREADS" not in failed["metadata.env"]

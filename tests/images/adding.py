@@ -11,11 +11,13 @@ def holds(name: str, promise: str, matches: Mapping[str, str]) -> bool:
     """Return True if a promised variable still has its effect.
 
     PATH may have more folders before or after the promised ones, and VIRTUAL_ENV may name another environment if its
-    programs come first. Every other variable must have the promised value.
+    programs come first. The variables of uv matter to a build alone. Every other variable must have the promised value.
     """
     path = matches.get("PATH", "")
     if name == "PATH":
         return f":{promise}:" in f":{path}:"
+    if name in ("UV_PROJECT_ENVIRONMENT", "UV_PYTHON_DOWNLOADS"):
+        return True
     return name == "VIRTUAL_ENV" and path.startswith(f"{matches.get(name)}/bin:")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -12,6 +13,7 @@ from tests.images.checks import check
 from tests.images.subject import Row, Subject, cuda_major
 from tests.images.tell import some
 from torchbake.lock.companions import COMPANIONS
+from torchbake.lock.lockfile import LayerName
 from torchbake.lock.project_content import package_names
 from torchbake.render.installers import CONSTRAINTS
 
@@ -21,6 +23,7 @@ _CUDA_LIBRARY = re.compile(
     r"(?:-[0-9a-f]{8})?\.so(?:\.(\d+))?[.\d]*$"
 )
 _OF_THE_MAJOR = {"libcudart", "libcublas", "libcublasLt", "libnvrtc", "libnvJitLink"}  # numbered as CUDA itself is
+OUTSIDE: tuple[LayerName, ...] = ("torch", "nvidia", "devel")  # of the virtual environment
 _CUDA_PACKAGE = re.compile(r"-cu(\d+)$")
 
 
@@ -30,41 +33,55 @@ def installed(packages: dict[str, Any]) -> dict[str, str]:
 
 @check(
     "python.locked",
-    "the packages of the lock are there at their versions, and the project's; others in derived images alone",
+    "the packages of the lock are there at their versions, and the project's; in a derived image, torch and CUDA",
 )
 def test_locked(row: Row, subject: Subject, packages: dict[str, Any]) -> None:
+    """Check the packages. A derived image's own lock decides on all but the wheels outside of the environment."""
     assert row.lock
+    outside = {pin.name for layer in OUTSIDE for pin in row.lock.layers[layer]}
     matches, locked = installed(packages), {pin.name: pin.version for pin in row.lock.pins.values()}
-    wrong = [f"{name} {version} is missing" for name, version in locked.items() if name not in matches]
+    kept = {name: version for name, version in locked.items() if name in outside or not subject.origin}
+    wrong = [f"{name} {version} is missing" for name, version in kept.items() if name not in matches]
     wrong += [
         f"{name} is {matches[name]}, not {version}"
-        for name, version in locked.items()
+        for name, version in kept.items()
         if name in matches and Version(matches[name]) != Version(version)
     ]
-    own = package_names(row.project.root, row.spec, row.lock)
-    wrong += [f"{name} of the project is missing" for name in own if name and name not in matches]
-    others = [f"{name} {version}" for name, version in matches.items() if name not in locked and name not in own]
-    if not subject.origin and len(others) != own.count(""):  # whose names are not known
-        wrong += [f"{other} is not in the lock" for other in others] or ["a package of the project is missing"]
+    if not subject.origin:
+        own = package_names(row.project.root, row.spec, row.lock)
+        wrong += [f"{name} of the project is missing" for name in own if name and name not in matches]
+        others = [f"{name} {version}" for name, version in matches.items() if name not in locked and name not in own]
+        if len(others) != own.count(""):  # whose names are not known
+            wrong += [f"{other} is not in the lock" for other in others] or ["a package of the project is missing"]
+        entries = set(map(canonicalize_name, packages["entries"]))
+        wrong += [f"uv does not see {name}: it is not listed in the environment" for name in sorted(outside - entries)]
     names = [canonicalize_name(one["name"]) for one in packages["packages"]]
     wrong += [f"{name} is there twice" for name in sorted({name for name in names if names.count(name) > 1})]
     assert not wrong, some(wrong)
 
 
 @check("python.constraints", "pip and uv keep torch and CUDA as they are, and take torchvision as this torch needs it")
-def test_constraints(row: Row, constraints: str | None, packages: dict[str, Any]) -> None:
+def test_constraints(row: Row, subject: Subject, constraints: str | None, packages: dict[str, Any]) -> None:
     assert row.lock
     if row.promise.environment.get("PIP_CONSTRAINT") != CONSTRAINTS:
         assert constraints is None, f"{CONSTRAINTS} is there, and the row does not say so"
         return
     assert constraints is not None, f"{CONSTRAINTS} is missing"
     matches, lines = installed(packages), [line for line in constraints.splitlines() if not line.startswith("#")]
-    wrong = [f"{line} is not in it" for line in row.lock.constraints if line not in lines]
+    labels = subject.origin is not None  # `keep-torch` may have given torch the label that a project's lock has
+    wrong = [
+        f"{line} is not in it"
+        for line in row.lock.constraints
+        if line not in lines and not (labels and line.startswith("torch="))
+    ]
     for requirement in map(Requirement, lines):
-        version = matches.get(canonicalize_name(requirement.name))
-        if version is None and canonicalize_name(requirement.name) in COMPANIONS:
+        name, specifier = canonicalize_name(requirement.name), requirement.specifier
+        version = matches.get(name)
+        if version is None and (name in COMPANIONS or str(specifier) == "<0"):
             continue
-        if version is None or not requirement.specifier.contains(version, prereleases=True):
+        if labels and name == "torch":
+            specifier = SpecifierSet(re.sub(r"^=+(.*?)(\+.*)?$", r"==\1", str(specifier)))
+        if version is None or not specifier.contains(version, prereleases=True):
             wrong.append(f"it has {requirement}, and {version or 'none'} is there")
     assert not wrong, some(wrong)
 

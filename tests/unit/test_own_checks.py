@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.certificates import AUTHORITY
+from tests.unit.conftest import pin
+from torchbake.lock.lockfile import Lock, assign_layers
 from torchbake.matrix.spec import Additions, OwnFile, User
 from torchbake.render.installers import CONSTRAINTS
 
@@ -20,6 +22,8 @@ own = importlib.import_module("tests.images.test_own")
 python = importlib.import_module("tests.images.test_python")
 users = importlib.import_module("tests.images.test_users")
 ACME = hashlib.sha256(ssl.PEM_cert_to_DER_cert(AUTHORITY)).hexdigest()
+OURS: Any = SimpleNamespace(origin=None)
+DERIVED: Any = SimpleNamespace(origin="torchbake/pytorch:cpu")
 JOB = {"sha256": hashlib.sha256(b"job").hexdigest(), "uid": 2000, "gid": 0, "mode": 0o664}
 
 
@@ -103,6 +107,7 @@ def test_the_account_is_the_rows(line: str, words: str) -> None:
         ("torch==2.13.0+cpu\ntriton==3.6.0\nnvidia-nccl-cu12==2.27.5\n", "nvidia-nccl-cu12==2.27.5, and none is there"),
         ("torch==2.13.0+cpu\ntriton==3.6.0\ntorchaudio==2.11.0+cpu\n", ""),  # not installed
         ("torch==2.13.0+cpu\ntriton==3.6.0\ntorchvision==0.28.0+cpu\n", "==0.28.0[+]cpu, and 0.28.0 is there"),
+        ("torch==2.13.0+cpu\ntriton==3.6.0\nnvidia-cublas<0\n", ""),
     ],
 )
 def test_constraints_are_what_is_installed(text: str | None, words: str) -> None:
@@ -113,14 +118,44 @@ def test_constraints_are_what_is_installed(text: str | None, words: str) -> None
     versions = {"torch": "2.13.0+cpu", "triton": "3.6.0", "torchvision": "0.28.0"}
     there = [{"name": name, "version": version} for name, version in versions.items()]
     with pytest.raises(AssertionError, match=words) if words else nullcontext():
-        python.test_constraints(row, text, {"packages": there})
+        python.test_constraints(row, OURS, text, {"packages": there})
+
+
+def test_a_derived_image_may_give_torch_the_label_of_its_lock() -> None:
+    row: Any = SimpleNamespace(
+        lock=SimpleNamespace(constraints=("torch===2.10.0",)),
+        promise=SimpleNamespace(environment={"PIP_CONSTRAINT": CONSTRAINTS}),
+    )
+    packages = {"packages": [{"name": "torch", "version": "2.10.0"}]}
+    python.test_constraints(row, DERIVED, "torch==2.10.0+cu128\n", packages)
+    for subject, text in ((OURS, "torch==2.10.0+cu128\n"), (DERIVED, "torch==2.9.1+cu128\n")):
+        with pytest.raises(AssertionError, match="torch"):
+            python.test_constraints(row, subject, text, packages)
+
+
+def test_a_derived_image_keeps_torch_and_decides_on_other_packages() -> None:
+    lock = Lock(inputs="", layers=assign_layers((pin("torch", "2.10.0"), pin("numpy", "2.4.0"))))
+    row: Any = SimpleNamespace(lock=lock)
+    torch, numpy = {"name": "torch", "version": "2.10.0"}, {"name": "numpy", "version": "2.4.0"}
+    cases: list[tuple[Any, list[dict[str, str]], list[str], str]] = [
+        (OURS, [torch, numpy], ["torch"], ""),
+        (OURS, [torch, numpy], [], "uv does not see torch"),
+        (OURS, [torch], ["torch"], "numpy 2.4.0 is missing"),
+        (DERIVED, [torch], [], ""),
+        (DERIVED, [torch, {**numpy, "version": "2.3.0"}], ["torch"], ""),
+        (DERIVED, [torch, {**torch, "version": "2.9.1"}], [], "torch is there twice"),
+        (DERIVED, [{**torch, "version": "2.9.1"}], ["torch"], "torch is 2.9.1, not 2.10.0"),
+    ]
+    for subject, there, entries, words in cases:
+        with pytest.raises(AssertionError, match=words) if words else nullcontext():
+            python.test_locked(row, subject, {"packages": there, "entries": entries})
 
 
 def test_constraints_that_nobody_promised_are_told() -> None:
     row: Any = SimpleNamespace(lock=object(), promise=SimpleNamespace(environment={}))
-    python.test_constraints(row, None, {})
+    python.test_constraints(row, OURS, None, {})
     with pytest.raises(AssertionError, match="the row does not say so"):
-        python.test_constraints(row, "torch==2.9.0\n", {})
+        python.test_constraints(row, OURS, "torch==2.9.0\n", {})
 
 
 def test_what_modules_print_is_no_part_of_the_answer(tmp_path: Path, pythons: Callable[..., list[str]]) -> None:

@@ -390,6 +390,24 @@ def test_beside_links_packages_without_metadata_or_programs(tmp_path: Path) -> N
     assert links == {"cuda": "/nvidia/cuda", "nvidia": "/nvidia/nvidia"}
 
 
+def test_wheels_outside_of_the_environment_are_listed_in_it(tmp_path: Path) -> None:
+    venv, site = tmp_path / "venv", "lib/python3.11/site-packages"
+    (venv / site).mkdir(parents=True)
+    (tmp_path / "torch.lock").write_text(f"torch==2.13.0+cpu \\\n    --hash=sha256:{'0' * 64}\n")
+    (tmp_path / "nvidia.lock").write_text("nvidia-cublas-cu12==12.8.4.1 \\\n")
+    lists = (f"/nvidia={tmp_path / 'nvidia.lock'}", f"/pytorch={tmp_path / 'torch.lock'}")
+    wheels.main(["entries", str(venv), str(tmp_path / "entries"), *lists])
+    info = tmp_path / "entries" / site / "torch-2.13.0+cpu.dist-info"
+    assert (info / "METADATA").readlink() == Path("/pytorch/torch-2.13.0+cpu.dist-info/METADATA")
+    assert (info / "INSTALLER").read_text() == "torchbake"
+    rows = {row[0] for _, rows in records(info.parent) for row in rows}
+    files = {str(path.relative_to(info.parent)) for path in info.parent.rglob("*") if not path.is_dir()}
+    assert rows == files
+    nvidia = info.parent / "nvidia_cublas_cu12-12.8.4.1.dist-info"
+    assert {path.name for path in info.iterdir()} - {path.name for path in nvidia.iterdir()} == {"entry_points.txt"}
+    assert {path.lstat().st_mtime for path in (tmp_path / "entries").rglob("*")} == {EPOCH}
+
+
 def test_every_trim_rule_says_what_it_saves_and_why_that_is_safe() -> None:
     for entry in RULES:
         assert entry.keys() <= {"name", "paths", "to", "saves", "why", "checks"}, entry

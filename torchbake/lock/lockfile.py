@@ -24,6 +24,10 @@ _OPTIONAL = ("heavy", _BUILD)  # sections that a lock has only if they have pins
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s\\;]+)")
 _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 _SECTION = re.compile(r"^# --- layer (\w+)", flags=re.MULTILINE)
+# Every torch for CUDA needs one of each: cuBLAS is the first by name, and the runtime is CUDA itself.
+_CUDA_WHEELS = tuple(
+    f"nvidia-{part}{suffix}" for part in ("cublas", "cuda-runtime") for suffix in ("", "-cu11", "-cu12")
+)
 _TORCH_WHEELS = {"torch", "triton"}
 
 
@@ -74,14 +78,17 @@ class Lock:
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """The lines of an image's constraints file: the wheels outside of its venv, and the companions of its torch.
+        """The lines of an image's constraints file, for the wheels outside of its venv and the companions of its torch.
 
-        Companions that are not locked have a line too, for users who install them later.
+        Companions of its torch that are not locked have a line too, for users who install them later. A CPU image
+        refuses libraries of CUDA.
         """
         pins = self.pins
+        outside = (_strictly(pins["torch"]), *(line for line in self.pins_to_keep if not line.startswith("torch==")))
         locked = tuple(_exactly(pins[name]) for name in sorted(COMPANIONS & pins.keys()))
         absent = (line for line in companions(pins["torch"].version) if Requirement(line).name not in pins)
-        return (*self.pins_to_keep, *sorted((*locked, *absent)))
+        refused = () if self.layers["nvidia"] else tuple(f"{name}<0" for name in _CUDA_WHEELS)
+        return (*outside, *sorted((*locked, *absent)), *refused)
 
     def _version(self, stem: str) -> str | None:
         matching = (pin.version for name, pin in self.pins.items() if re.fullmatch(rf"{stem}(-cu\d+)?", name))
@@ -136,6 +143,11 @@ def format_lock(lock: Lock) -> str:
             lines.append(" \\\n".join([_exactly(pin), *(f"    --hash={digest}" for digest in pin.hashes)]))
             lines += [f"    # via {name}" for name in pin.via]
     return "\n".join(lines) + "\n"
+
+
+def _strictly(pin: Pin) -> str:
+    """Return the requirement of one build of a version: `==2.10.0` would also accept 2.10.0+cpu."""
+    return _exactly(pin) if "+" in pin.version else f"{pin.name}==={pin.version}"
 
 
 def _exactly(pin: Pin) -> str:

@@ -26,8 +26,11 @@ FIXED = {
     "USER": "the entrypoint sets it to the container's user",
     "VIRTUAL_ENV": "it is the folder of the image's packages",
 }
-# Variables of the image that a matrix may change: language, bytecode and output of Python, use of the driver.
-HARMLESS = ("LANG", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+# Variables of the image that a matrix may change: language, bytecode and output of Python, use of the driver, uv.
+HARMLESS = (
+    *("LANG", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"),
+    *("UV_PROJECT_ENVIRONMENT", "UV_PYTHON_DOWNLOADS"),
+)
 
 # Variables by which Python's libraries find the system's certificates in place of their own.
 CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")

@@ -169,6 +169,9 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
         "PYTHONUNBUFFERED": "1",
         "PYTHON_VERSION": spec.base.python,
         "TORCHBAKE_ID": spec.id,
+        # With another Python uv would replace the environment, and torch with it.
+        "UV_PROJECT_ENVIRONMENT": VENV,
+        "UV_PYTHON_DOWNLOADS": "never",
         "VIRTUAL_ENV": VENV,
     }
     if lock.cuda:

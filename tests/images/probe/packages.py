@@ -64,6 +64,16 @@ def package(value: Distribution) -> dict[str, object]:
     }
 
 
+def is_entry(value: Distribution) -> bool:
+    """Return True for an entry of the virtual environment for a wheel that is elsewhere."""
+    return value.read_text("INSTALLER") == "torchbake"
+
+
 if __name__ == "__main__":
-    packages = [package(found) for found in distributions()]
-    json.dump({"packages": packages, "markers": markers(), "path": [path for path in sys.path if path]}, sys.stdout)
+    found = list(distributions())
+    packages = [package(value) for value in found if not is_entry(value)]
+    entries = [str(value.metadata["Name"]) for value in found if is_entry(value)]
+    json.dump(
+        {"packages": packages, "entries": entries, "markers": markers(), "path": [path for path in sys.path if path]},
+        sys.stdout,
+    )

@@ -83,6 +83,12 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv-toml,target=/etc/uv/uv.t
     --mount=type=bind,from=toolkit,source=/layers/trim.toml,target=/run/trim.toml \
     PYTHONPATH=/run/layers python3 -m wheels site /locks/site.lock /opt/venv --path /pytorch --start /opt/torchbake/python_profile.py --trim /run/trim.toml
 
+# --- entries: the wheels outside of the virtual environment are listed in it, where uv looks for installed packages
+FROM builder AS entries
+RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels entries /opt/venv /entries /pytorch=/locks/torch.lock
+
 # --- tools: the entrypoint, run, bench and others, with bytecode that Python does not compare with its source
 FROM builder AS tools
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
@@ -97,6 +103,12 @@ COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
 torch==2.13.0+cpu
 torchaudio==2.11.0+cpu
 torchvision==0.28.0+cpu
+nvidia-cublas<0
+nvidia-cublas-cu11<0
+nvidia-cublas-cu12<0
+nvidia-cuda-runtime<0
+nvidia-cuda-runtime-cu11<0
+nvidia-cuda-runtime-cu12<0
 EOF
 
 COPY --chmod=0644 <<EOF /etc/torchbake/uv-exclude.txt
@@ -110,6 +122,7 @@ EOF
 FROM python AS rest
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
+COPY --link --from=entries /entries /opt/venv
 COPY --from=installers /etc /etc
 RUN --mount=type=bind,source=certificates/acme.pem,target=/run/own-1 \
     --mount=type=bind,source=certificates/lab/root.v2.crt,target=/run/own-2 \
@@ -149,6 +162,8 @@ ENV BASH_ENV="/opt/torchbake/profile" \
     TORCH_DISABLE_ADDR2LINE="1" \
     UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
     UV_EXCLUDE="/etc/torchbake/uv-exclude.txt" \
+    UV_PROJECT_ENVIRONMENT="/opt/venv" \
+    UV_PYTHON_DOWNLOADS="never" \
     VIRTUAL_ENV="/opt/venv"
 ARG BASE_DIGEST=""
 ARG BASE_NAME="debian:bookworm-slim"

@@ -100,6 +100,12 @@ RUN --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/whee
     --mount=type=bind,from=nvidia,source=/layers,target=/run/nvidia \
     PYTHONPATH=/run/layers python3 -m wheels beside /links /nvidia /run/nvidia/*
 
+# --- entries: the wheels outside of the virtual environment are listed in it, where uv looks for installed packages
+FROM builder AS entries
+RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels entries /opt/venv /entries /nvidia=/locks/nvidia.lock /pytorch=/locks/torch.lock
+
 # --- tools: the entrypoint, run, bench and others, with bytecode that Python does not compare with its source
 FROM builder AS tools
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
@@ -111,7 +117,7 @@ COPY --chmod=0644 <<EOF /etc/torchbake/constraints.txt
 # What this image was built and tested with, and the versions of torchvision and torchaudio that are built for its torch.
 # pip and uv keep to it, because PIP_CONSTRAINT and UV_CONSTRAINT name this file. To replace a package all the same:
 # PIP_CONSTRAINT= pip install ..., or UV_CONSTRAINT= UV_EXCLUDE= uv pip install ...
-torch==2.10.0
+torch===2.10.0
 triton==3.6.0
 nvidia-cuda-runtime-cu12==12.8.90
 nvidia-cudnn-cu12==9.10.2.21
@@ -141,6 +147,7 @@ RUN --mount=type=secret,id=ca \
     /run/apt-install ffmpeg libgl1
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
+COPY --link --from=entries /entries /opt/venv
 COPY --from=installers /etc /etc
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 
@@ -170,6 +177,8 @@ ENV BASH_ENV="/opt/torchbake/profile" \
     TORCH_DISABLE_ADDR2LINE="1" \
     UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
     UV_EXCLUDE="/etc/torchbake/uv-exclude.txt" \
+    UV_PROJECT_ENVIRONMENT="/opt/venv" \
+    UV_PYTHON_DOWNLOADS="never" \
     VIRTUAL_ENV="/opt/venv"
 ARG BASE_DIGEST=""
 ARG BASE_NAME="debian:bookworm-slim"

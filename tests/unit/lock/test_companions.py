@@ -3,7 +3,7 @@
 import pytest
 from packaging.requirements import Requirement
 
-from tests.unit.conftest import cpu_pins, pin
+from tests.unit.conftest import cpu_pins, cuda_pins, pin
 from torchbake.core.paths import TOOLKIT
 from torchbake.lock.companions import COMPANIONS, companions
 from torchbake.lock.lockfile import Lock, assign_layers, parse_lock
@@ -63,8 +63,18 @@ def test_a_torch_before_the_rule_has_no_companions() -> None:
 def test_constraints_name_the_locked_companion_and_the_absent_ones() -> None:
     without = Lock(inputs="", layers=assign_layers(cpu_pins()))
     torch = without.pins["torch"].version
-    assert without.constraints == (*without.pins_to_keep, *companions(torch))
+    refused = {f"nvidia-{part}<0" for part in ("cublas", "cublas-cu12", "cuda-runtime", "cuda-runtime-cu12")}
+    assert without.constraints[:-6] == (*without.pins_to_keep, *companions(torch))
+    assert refused <= {*without.constraints[-6:]}
     locked = pin("torchvision", "0.99.0+cpu")
     having = Lock(inputs="", layers=assign_layers((*cpu_pins(), locked)))
-    assert set(having.constraints) - set(having.pins_to_keep) == {companions(torch)[0], "torchvision==0.99.0+cpu"}
+    added = set(having.constraints) - set(without.constraints)
+    assert added == {"torchvision==0.99.0+cpu"}
     assert not {Requirement(line).name for line in having.pins_to_keep} & COMPANIONS, "uv would never install them"
+
+
+def test_constraints_name_one_build_of_torch() -> None:
+    """`==2.10.0` alone would accept 2.10.0+cpu, which another index has."""
+    lock = Lock(inputs="", layers=assign_layers(cuda_pins()))
+    assert lock.constraints[0] == f"torch==={lock.pins['torch'].version}"
+    assert not any("<0" in line for line in lock.constraints)
