@@ -20,6 +20,7 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"COPY /links /(?:pytorch|packages).*"), "links to NVIDIA's libraries"),
     (re.compile(r"COPY /headers /pytorch.*"), "torch's headers"),
     (re.compile(r"COPY /opt/venv /opt/venv.*"), "site packages"),
+    (re.compile(r"COPY /entries /opt/venv.*"), "entries of torch and NVIDIA's packages"),
     (re.compile(r"COPY (?:--\S+ )*/entrypoints/pytorch .*"), "torchbake's run and entrypoint"),
     (re.compile(r"COPY (?:--\S+ )*(?:\S*/)?(\S+) /\1\b.*"), r"\1"),
     (re.compile(r"RUN (?:\S+=\S+ )*/bin/sh -c /run/apt-install ([^&|;]*?)\s*(?:[&|;].*)?"), r"apt: \1"),

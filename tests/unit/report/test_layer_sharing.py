@@ -45,6 +45,7 @@ def test_a_step_is_told_in_few_words() -> None:
         ("COPY /layers/nvidia-cudnn-cu12 /nvidia # buildkit", "nvidia-cudnn-cu12"),
         ("COPY /bytecode/torch /pytorch # buildkit", "bytecode of torch"),
         ("COPY /opt/venv /opt/venv # buildkit", "site packages"),
+        ("COPY /entries /opt/venv # buildkit", "entries of torch and NVIDIA's packages"),
         ("COPY --chmod=0755 /entrypoints/pytorch /opt/torchbake # buildkit", "torchbake's run and entrypoint"),
         ("COPY /volume-permissions /volume-permissions # buildkit", "volume-permissions"),
         ("RUN /bin/sh -c /run/apt-install git # buildkit", "apt: git"),
