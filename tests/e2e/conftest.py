@@ -36,7 +36,8 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 LONGEST = (
     "broken_images", "hosts_door", "hosts", "hosts_links",
     "reproduce", "payloads", "package", "ladder", "newcomer", "images", "publish", "ci", "own_bases",
-    "examples", "dialects", "signature", "make_own", "extending", "derived", "mirrors", "project_images",
+    "examples", "dialects", "signature", "make_own", "derived_projects", "extending", "derived", "mirrors",
+    "project_images",
     "test_command", "job", "chart", "layers", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",
     "bench", "benchmark",
     "host",

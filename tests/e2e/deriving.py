@@ -71,13 +71,13 @@ def hand_in(folder: Path, more: str = "") -> None:
     (folder / "uv").write_text("native-tls = true\n" + (f'index-url = "{index}"\n' if index else ""))
 
 
-def build_derived(dockerfile: str, tag: str, folder: Path) -> Completed:
-    """Build the Dockerfile with the secrets and the uv that `hand_in` wrote into the folder."""
+def build_derived(dockerfile: str, tag: str, folder: Path, files: Path | None = None) -> Completed:
+    """Build the Dockerfile with the secrets and the uv that `hand_in` wrote into a folder. It copies ``files``."""
     mounts = " ".join(f"--mount=type=secret,id={name},target={to},mode=0444" for name, to in TARGETS.items())
     dockerfile = re.sub(r"(?m)^RUN ", f"RUN {mounts} ", dockerfile)
     secrets = (word for name in TARGETS for word in ("--secret", f"id={name},src={folder / name}"))
     proxies = (word for name in proxy_variables() for word in ("--build-arg", name))
-    context = ("--build-context", f"{_UV}={folder / 'tools'}", str(folder / "tools"))
+    context = ("--build-context", f"{_UV}={folder / 'tools'}", str(files or folder / "tools"))
     return subprocess.run(
         ["docker", "build", "--network", "host", *secrets, *proxies, "-t", tag, "-f", "-", *context],
         input=dockerfile, capture_output=True, text=True, timeout=600, check=False,

@@ -1,0 +1,1 @@
+"""`keep-torch`: installers that leave the image's torch in its place."""
