@@ -21,7 +21,7 @@ from torchbake.core.sizes import human
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec
-from torchbake.render.dockerfile import system_packages
+from torchbake.render.dockerfile import compiler_packages, system_packages
 from torchbake.ui import console
 
 NAIVE = """\
@@ -150,7 +150,8 @@ def tuned_target(target: Mapping[str, Any], spec: ImageSpec, root: Path, indexes
 
     ``indexes`` are used in addition to the host's. Base, proxies, secrets, wheels and compression are the same.
     """
-    packages = (*system_packages(spec.base), *spec.apt)
+    compiler = compiler_packages(spec.base) if spec.compiler else ()
+    packages = dict.fromkeys((*system_packages(spec.base), *compiler, *spec.apt))
     proxies = {name: value for name, value in target["args"].items() if value == f"${{{name}}}"}
     return {
         **target,

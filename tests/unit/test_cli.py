@@ -259,6 +259,7 @@ def test_the_list_as_json_is_json_alone(small: str, capsys: Streams) -> None:
         "flavor": "devel",
         "trim": True,
         "constraints": True,
+        "compiler": True,
         "packages": {"apt": ["g++"], "pip": ["numpy", "ninja", "nvidia-cuda-nvcc-cu12==12.8.*"]},
         "tags": ["2.10.0-cuda12.8-cudnn9-devel-debian12"],
     }

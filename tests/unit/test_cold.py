@@ -39,7 +39,7 @@ def test_the_tuned_way_has_the_images_base_lock_and_packing() -> None:
         "dockerfile": str(TOOLKIT / "benchmarks/tuned.Dockerfile"),
         "args": {
             "BASE": "debian:bookworm-slim",
-            "APT": "ca-certificates python3 python3-pip-whl tini git g++ make python3-dev",
+            "APT": "ca-certificates python3 python3-pip-whl tini g++ libpython3-dev git make python3-dev",
             "INDEXES": "https://a.example/cpu https://b.example/cpu",
             "HTTP_PROXY": "${HTTP_PROXY}",
         },

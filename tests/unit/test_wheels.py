@@ -455,6 +455,19 @@ def test_what_torch_needs_at_run_time_is_never_dropped() -> None:
         "torch/__init__.py",
         "torch/lib/libtorch_cpu.so",
         "torch/bin/torch_shm_manager",
+        # Of the headers that code of torch.compile includes.
+        "torch/include/ATen/Context.h",
+        "torch/include/ATen/accelerator/Graph.h",
+        "torch/include/ATen/cpu/vec/vec.h",
+        "torch/include/ATen/detail/CUDAHooksInterface.h",
+        "torch/include/ATen/native/CPUBlas.h",
+        "torch/include/c10/util/irange.h",
+        "torch/include/sleef.h",
+        "torch/include/torch/csrc/inductor/cpp_prefix.h",
+        "torch/include/torch/csrc/inductor/aoti_torch/c/shim.h",
+        "torch/include/torch/headeronly/util/Half.h",
+        "triton/backends/nvidia/driver.c",
+        "triton/backends/nvidia/include/cuda.h",
         "triton/backends/nvidia/bin/ptxas",
         "nvidia/cublas/lib/libcublas.so.12",
         "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
@@ -479,6 +492,8 @@ def test_what_torch_needs_at_run_time_is_never_dropped() -> None:
 def test_what_becomes_of_a_file() -> None:
     for name, to in (
         ("torch/test/op_registration_test", ""),
+        ("torch/include/ATen/ops/add.h", "headers"),
+        ("torch/include/torch/csrc/api/include/torch/all.h", "headers"),
         ("nvidia/nvshmem/lib/libnvshmem_device.bc", "headers"),
         ("nvidia/nvshmem/lib/libnvshmem_device_sm_90.bc", "headers"),
         ("triton/backends/nvidia/bin/nvdisasm", "headers"),

@@ -104,6 +104,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
         "flavor": spec.flavor,
         "trim": spec.trim,
         "constraints": spec.constraints,
+        "compiler": spec.compiler,
         "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
         "tags": tags,
     }

@@ -95,6 +95,7 @@ class _Expander:
             headers=kind.headers,
             trim=defaults.trim if row.trim is None else row.trim,
             constraints=defaults.constraints if row.constraints is None else row.constraints,
+            compiler=defaults.compiler if row.compiler is None else row.compiler,
             apt=packages.apt,
             apt_of_all=defaults.packages.apt,
             pip=packages.pip,
@@ -177,7 +178,7 @@ class _Additions:
         patterns = [spec.id] if spec.id in self.images else []
         patterns += [pattern for pattern in self.globs if fnmatchcase(spec.id, pattern)]
         packages, waivers = Packages(apt=spec.apt, pip=spec.pip), dict(spec.waivers)
-        switches = {"trim": spec.trim, "constraints": spec.constraints}
+        switches = {"trim": spec.trim, "constraints": spec.constraints, "compiler": spec.compiler}
         for pattern in patterns:
             self.unused.pop(pattern, None)
         additions = [self.images[pattern] for pattern in patterns]

@@ -78,6 +78,11 @@ class Defaults(Model):
         description="configure pip and uv in the image and in derived images so that they keep torch and CUDA's wheels",
         examples=[False],
     )
+    compiler: bool = Field(
+        True,
+        description="install a C++ compiler and Python's headers, which `torch.compile` and Triton need at run time",
+        examples=[False],
+    )
     packages: Packages = Field(
         Packages(),
         description="added to each image but init containers; `apt` below the wheels, above Python",
@@ -106,6 +111,7 @@ class Row(Model):
     )
     trim: bool | None = Field(None, description="in place of the default", examples=[False])
     constraints: bool | None = Field(None, description="in place of the default", examples=[False])
+    compiler: bool | None = Field(None, description="in place of the default", examples=[False])
     packages: Packages = Field(
         Packages(), description="added to each image of the row", examples=[{"pip": ["torchvision"]}]
     )
@@ -145,6 +151,7 @@ class ImageAddition(Model):
     )
     trim: bool | None = Field(None, description="in place of the rows' value", examples=[False])
     constraints: bool | None = Field(None, description="in place of the rows' value", examples=[False])
+    compiler: bool | None = Field(None, description="in place of the rows' value", examples=[False])
     env: fields.Environment
     labels: fields.Labels
     certificates: fields.Certificates

@@ -118,6 +118,7 @@ class ImageSpec:
     Each image of the matrix has the packages of ``apt_of_all``, which are installed below the wheels, and of
     ``pip_of_all``, which are in a layer that many images share.
     If ``constraints`` is true, pip and uv in the image keep torch. ``indexes`` have wheels of its accelerator.
+    With a ``compiler``, torch.compile works in the image; with ``headers``, extensions can be built there too.
     ``waivers`` are checks that it may fail, each with the reason. With a ``project``, its lock decides all wheels.
     """
 
@@ -133,6 +134,7 @@ class ImageSpec:
     apt_of_all: tuple[str, ...] = ()
     pip_of_all: tuple[str, ...] = ()
     constraints: bool = True
+    compiler: bool = True
     indexes: tuple[str, ...] = ()
     waivers: tuple[tuple[str, str], ...] = ()
     own: Additions = Additions()

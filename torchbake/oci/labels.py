@@ -7,6 +7,7 @@ LABEL = "org.torchbake"
 VERSION_LABEL = "org.opencontainers.image.version"
 REVISION, CREATED = "org.opencontainers.image.revision", "org.opencontainers.image.created"
 ID, INPUTS = f"{LABEL}.id", f"{LABEL}.inputs"
+COMPILER = f"{LABEL}.compiler"  # "true" if torch.compile works in the image
 BASE = f"{LABEL}.base"  # registry or bootstrap
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 VERSIONS = ("torch", "cuda", "cudnn", "nccl", "python")  # each has a label of its name

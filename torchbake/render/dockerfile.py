@@ -12,7 +12,7 @@ from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
-from torchbake.oci.labels import BASE, LABEL, VERSION_LABEL
+from torchbake.oci.labels import BASE, COMPILER, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.templates import fill
 from torchbake.render.wheel_groups import HEAVY, TORCH, wheel_groups
@@ -57,13 +57,16 @@ def _require(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
     groups, base = wheel_groups(lock), spec.base
-    system, added = _packages_below(spec)
+    system, compiler, added = _packages_below(spec)
     own_python = base.python_package if base.interpreter else ""  # not the suite's own package
     stages = wheels_by_stage(spec, lock)
     sites = {stage: comment for stage, comment in _SITES.items() if stage in stages}
     return {
         "summary": summary(spec, lock),
         "system_packages": system,
+        "compiler_packages": compiler,
+        # A flavor that builds extensions has the whole of the compiler.
+        "compiler_trim": spec.trim and not spec.headers,
         "added_packages": added,
         # A builder's Python needs venv to make environments, which a package for another version may lack.
         "builder_packages": [f"{own_python}-venv"] if own_python else [],
@@ -71,7 +74,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         # Such a package has no `python3`, the command that compiles bytecode.
         "python_named": f"ln -sf /usr/bin/{own_python} /usr/local/bin/python3 && " if own_python else "",
         "users_gone": _USERS_GONE if base.distribution == "ubuntu" else "",
-        "packages": sorted({*spec.apt} - {*system, *added}),
+        "packages": sorted({*spec.apt} - {*system, *compiler, *added}),
         "venv": VENV,
         "toolbox": TOOLBOX,
         "groups": groups,
@@ -113,20 +116,26 @@ def _package_values(spec: ImageSpec, lock: Lock) -> dict[str, Any] | None:
     }
 
 
-def _packages_below(spec: ImageSpec) -> tuple[list[str], list[str]]:
-    """Return the Debian packages in the layers below the wheels: the system's packages and the packages of the matrix.
+def _packages_below(spec: ImageSpec) -> tuple[list[str], list[str], list[str]]:
+    """Return the Debian packages in the layers below the wheels: the system's, the compiler's, and the matrix's.
 
     Packages with a version in the matrix are among the first, since apt would have to downgrade them later.
     """
     versions = {package.partition("=")[0]: package for package in spec.apt if "=" in package}
     added = {versions.get(name, name) for name in spec.apt_of_all}
     first = {versions.get(name, name) for name in system_packages(spec.base)} | {name for name in added if "=" in name}
-    return sorted(first), sorted(added - first)
+    compiler = {versions.get(name, name) for name in compiler_packages(spec.base) if spec.compiler} - first
+    return sorted(first), sorted(compiler), sorted(added - first - compiler)
 
 
 def system_packages(base: BaseSpec) -> tuple[str, ...]:
     """Return the Debian packages of every image on a base."""
     return ("ca-certificates", *filter(None, [base.python_package]), "python3-pip-whl", "tini")
+
+
+def compiler_packages(base: BaseSpec) -> tuple[str, ...]:
+    """Return the Debian packages of a compiler: g++ depends on gcc. A base's own Python brings its headers."""
+    return ("g++", *([f"lib{base.python_package}-dev"] if base.python_package else []))
 
 
 def summary(spec: ImageSpec, lock: Lock) -> str:
@@ -181,7 +190,7 @@ def _environment_variables(spec: ImageSpec, lock: Lock) -> list[tuple[str, str]]
             "NVIDIA_REQUIRE_CUDA": f"cuda>={spec.accelerator.version[0]}.0",
             "NVIDIA_VISIBLE_DEVICES": "all",
         }
-    if not spec.headers:  # without addr2line torch would lose an error's message when it shows the C++ stack
+    if not spec.headers:  # addr2line takes a second for each C++ stack; without it torch would lose an error's message
         variables["TORCH_DISABLE_ADDR2LINE"] = "1"
     if spec.own.certificates:
         variables |= dict.fromkeys(CA_VARIABLES, CA_BUNDLE)
@@ -207,6 +216,7 @@ def _labels(spec: Spec, versions: dict[str, str | None], *, title: str) -> list[
         f"{LABEL}.id": spec.id,
         f"{LABEL}.inputs": "${INPUTS}",
         f"{LABEL}.flavor": spec.flavor,
+        COMPILER: "true" if isinstance(spec, ImageSpec) and spec.compiler else None,
         **{f"{LABEL}.{key}": value for key, value in versions.items()},
     }
     filled = {key: value for key, value in labels.items() if value}

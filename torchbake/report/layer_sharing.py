@@ -23,7 +23,7 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"COPY /entries /opt/venv.*"), "entries of torch and NVIDIA's packages"),
     (re.compile(r"COPY (?:--\S+ )*/entrypoints/pytorch .*"), "torchbake's run and entrypoint"),
     (re.compile(r"COPY (?:--\S+ )*(?:\S*/)?(\S+) /\1\b.*"), r"\1"),
-    (re.compile(r"RUN (?:\S+=\S+ )*/bin/sh -c /run/apt-install ([^&|;]*?)\s*(?:[&|;].*)?"), r"apt: \1"),
+    (re.compile(r"RUN (?:\S+=\S+ )*/bin/sh -c /run/apt-install (?:--trim )?([^&|;]*?)\s*(?:[&|;].*)?"), r"apt: \1"),
 )
 _BELOW_BASE = re.compile(r"COPY (?:/(?:layers|bytecode)/\S+|/links|/headers) /(?:nvidia|packages|pytorch)\b")
 _WITHOUT_LAYER = re.compile(

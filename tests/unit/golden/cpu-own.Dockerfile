@@ -29,8 +29,13 @@ RUN --mount=type=secret,id=ca \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install ca-certificates python3 python3-pip-whl tini
 
-# --- python: with the matrix's packages for all images, and the user
+# --- python: with the compiler that torch.compile needs, the matrix's packages for all images, and the user
 FROM interpreter AS python
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install --trim g++ libpython3-dev
 RUN echo "jovyan:x:2000:0::/home/jovyan:/bin/sh" >> /etc/passwd \
     && install -d -o 2000 -g 0 -m 0775 /home/jovyan /app \
     && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
@@ -182,6 +187,7 @@ LABEL com.acme.team="vision & 'sound'" \
       org.opencontainers.image.vendor="Acme \$1" \
       org.opencontainers.image.version="2.13.0-cpu-runtime-debian12" \
       org.torchbake.base="${BASE_SOURCE}" \
+      org.torchbake.compiler="true" \
       org.torchbake.flavor="runtime" \
       org.torchbake.id="2.13.0-cpu-runtime-debian12" \
       org.torchbake.inputs="${INPUTS}" \

@@ -30,8 +30,13 @@ RUN --mount=type=secret,id=ca \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install ca-certificates python3 python3-pip-whl tini
 
-# --- python: with the matrix's packages for all images, and the user
+# --- python: with the compiler that torch.compile needs, the matrix's packages for all images, and the user
 FROM interpreter AS python
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install --trim g++ libpython3-dev
 RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
     && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
     && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
@@ -195,6 +200,7 @@ LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       org.opencontainers.image.title="PyTorch 2.10.0 cuda12.8 runtime" \
       org.opencontainers.image.version="2.10.0-cuda12.8-cudnn9-runtime-debian12" \
       org.torchbake.base="${BASE_SOURCE}" \
+      org.torchbake.compiler="true" \
       org.torchbake.cuda="12.8.90" \
       org.torchbake.cudnn="9.10.2.21" \
       org.torchbake.flavor="runtime" \

@@ -111,16 +111,17 @@ def test_a_row_and_an_image_may_keep_what_trim_would_drop() -> None:
     }
 
 
-def test_constraints_are_the_last_word_of_defaults_row_and_image() -> None:
+@pytest.mark.parametrize("key", ["constraints", "compiler"])
+def test_switches_are_the_last_word_of_defaults_row_and_image(key: str) -> None:
     def wanting(expansion: Expansion) -> set[str]:
-        return {spec.accelerator.kind for spec in expansion.specs if isinstance(spec, ImageSpec) and spec.constraints}
+        return {spec.accelerator.kind for spec in expansion.specs if isinstance(spec, ImageSpec) and vars(spec)[key]}
 
-    nowhere = edited("defaults:\n", "defaults:\n  constraints: false\n")
+    nowhere = edited("defaults:\n", f"defaults:\n  {key}: false\n")
     assert wanting(expand_text()) == {"cpu", "cuda"}
     assert wanting(expand_text(nowhere)) == set()
     row = "    accelerator: cuda12.8\n"
-    assert wanting(expand_text(edited(row, f"{row}    constraints: true\n", nowhere))) == {"cuda"}
-    assert wanting(with_images('  "*cuda*": {constraints: false}')) == {"cpu"}
+    assert wanting(expand_text(edited(row, f"{row}    {key}: true\n", nowhere))) == {"cuda"}
+    assert wanting(with_images(f'  "*cuda*": {{{key}: false}}')) == {"cpu"}
 
 
 @pytest.mark.parametrize(("line", "cudnn"), [("", "9"), ("    cudnn: 8\n", "8")])

@@ -21,7 +21,8 @@ from torchbake.lock.image_lock import read_lock
 from torchbake.lock.lockfile import Lock, assign_layers, parse_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.settings import CA_VARIABLES, CONSTRAINT_VARIABLES, FIXED, HARMLESS
-from torchbake.matrix.spec import Additions, ImageSpec, OwnFile, ProjectSpec, Spec, User
+from torchbake.matrix.spec import Additions, BaseSpec, ImageSpec, OwnFile, ProjectSpec, Spec, User
+from torchbake.oci.labels import COMPILER
 from torchbake.render import templates as rendering
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, promised_labels, render
@@ -192,6 +193,7 @@ def test_the_labels_say_everything_that_is_inside() -> None:
         f"{oci}.title": "PyTorch 2.10.0 cuda12.8 runtime",
         f"{oci}.version": "2.10.0-cuda12.8-cudnn9-runtime-debian12",
         f"{own}.base": "${BASE_SOURCE}",
+        f"{own}.compiler": "true",
         f"{own}.cuda": "12.8.90",
         f"{own}.cudnn": "9.10.2.21",
         f"{own}.flavor": "runtime",
@@ -321,6 +323,43 @@ def test_a_users_own_file_replaces_what_pip_reads() -> None:
 def test_headers_are_in_devel_images_alone() -> None:
     assert "/headers /" in stage_of(text_of("cuda-devel"), "whole")
     assert "/headers" not in stage_of(text_of("cuda-runtime"), "whole")
+
+
+def test_the_compiler_is_a_layer_that_all_images_of_a_base_share() -> None:
+    def steps(**changes: Any) -> list[str]:
+        spec = image("2.13.0", "cpu", **{"apt": ("git",), "apt_of_all": ("git",), **changes})
+        stage = stage_of(render(spec, lock("cpu")), "python")
+        return re.findall(r"^    /run/apt-install (.*?)(?: \\)?$", stage, flags=re.MULTILINE)
+
+    assert steps() == ["--trim g++ libpython3-dev", "git"]
+    assert steps(compiler=False) == ["git"]
+    assert steps(apt=("libgl1", "g++"), own=OWN) == ["--trim g++ libpython3-dev", "git"]
+    assert steps(**DEVEL) == steps(trim=False) == ["g++ libpython3-dev", "git"]
+    assert steps(apt=("g++=4:12.2.0-3",))[0] == "--trim g++=4:12.2.0-3 libpython3-dev"
+
+
+def test_the_headers_of_python_are_those_of_its_own_package() -> None:
+    def packages(interpreter: str) -> str:
+        base = BaseSpec(name="b", image="b:1", suite="noble", python="3.13", interpreter=interpreter)
+        text = render(image("2.13.0", "cpu", base=base), lock("cpu"))
+        return str(re.findall(r"/run/apt-install --trim (.*)$", text, flags=re.MULTILINE)[0])
+
+    assert packages("python3.13") == "g++ libpython3.13-dev"
+    assert packages("/usr/local/bin/python3.13") == "g++"
+
+
+def test_no_package_is_installed_twice() -> None:
+    for name in PYTORCH:
+        stages = "\n".join(stage_of(text_of(name), stage) for stage in ("interpreter", "python", "rest"))
+        steps = re.findall(r"/run/apt-install (?:--trim )?([a-z].*?)(?: \\)?$", stages, flags=re.MULTILINE)
+        names = " ".join(steps).split()
+        assert len(names) == len(set(names)), (name, names)
+
+
+def test_a_label_promises_that_torch_compile_works() -> None:
+    for compiler in (True, False):
+        labels = promised_labels(image("2.13.0", "cpu", compiler=compiler), lock("cpu"))
+        assert labels.get(COMPILER) == ("true" if compiler else None)
 
 
 def test_an_image_without_its_lock_cannot_be_rendered() -> None:

@@ -79,7 +79,7 @@ def test_a_block_knows_what_the_toolkits_template_knows(rendered: Write) -> None
     line = "RUN {{ m.apt_secrets() }} /run/apt-install {{ spec.flavor }} {{ user.uid }} {{ venv }}"
     text = rendered(f"{OURS}{{% block after_packages %}}{line}{{{{ super() }}}}{{% endblock %}}")
     assert "/run/apt-install runtime 1001 /opt/venv" in text
-    assert text.count("id=apt-conf") == 2
+    assert text.count("id=apt-conf") == 3
 
 
 def test_an_init_image_has_blocks_too(tmp_path: Path) -> None:

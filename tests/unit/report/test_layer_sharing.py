@@ -49,6 +49,7 @@ def test_a_step_is_told_in_few_words() -> None:
         ("COPY --chmod=0755 /entrypoints/pytorch /opt/torchbake # buildkit", "torchbake's run and entrypoint"),
         ("COPY /volume-permissions /volume-permissions # buildkit", "volume-permissions"),
         ("RUN /bin/sh -c /run/apt-install git # buildkit", "apt: git"),
+        ("RUN /bin/sh -c /run/apt-install --trim g++ libpython3-dev # buildkit", "apt: g++ libpython3-dev"),
         ('RUN /bin/sh -c /run/apt-install python3 tini     && echo "x" >> /etc/passwd # buildkit', "apt: python3 tini"),
         ("WORKDIR /app", "WORKDIR /app"),
         ("RUN " + "x" * 100, "RUN " + "x" * 67 + "…"),
