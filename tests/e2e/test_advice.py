@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import CPU, DEVEL, ROOT, Completed, ref_of
+from tests.e2e.conftest import CPU, ROOT, Completed, ref_of
 
 pytestmark = pytest.mark.entrypoints
 
@@ -18,11 +18,6 @@ COMPILES = "import torch\nprint(torch.compile(lambda x: x.sin() + x.cos())(torch
 READ_ONLY = ("--read-only", "--tmpfs")
 CACHES = ("--env", "TORCHINDUCTOR_CACHE_DIR=/caches/inductor", "--env", "TRITON_CACHE_DIR=/caches/triton")
 ROWS = re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
-
-
-@pytest.fixture(scope="module")
-def devel() -> str:
-    return ref_of(DEVEL)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +43,8 @@ def told_in_troubleshooting(words: str) -> str:
     return str(todo)
 
 
-def test_what_is_compiled_below_a_noexec_tmp_is_told_the_way_out(devel: str, tmp_path: Path) -> None:
-    process = run(tmp_path, devel, COMPILES, *READ_ONLY, "/tmp:noexec")
+def test_what_is_compiled_below_a_noexec_tmp_is_told_the_way_out(runtime: str, tmp_path: Path) -> None:
+    process = run(tmp_path, runtime, COMPILES, *READ_ONLY, "/tmp:noexec")
     assert process.returncode == 1
     assert "/tmp/home-1001/" in process.stderr
     assert "failed to map segment from shared object" in process.stderr
@@ -69,17 +64,17 @@ def test_what_is_compiled_below_a_noexec_tmp_is_told_the_way_out(devel: str, tmp
     ],
     ids=["exec", "caches elsewhere"],
 )
-def test_each_way_out_is_one(cure: tuple[str, ...], devel: str, tmp_path: Path) -> None:
-    process = run(tmp_path, devel, COMPILES, *cure)
+def test_each_way_out_is_one(cure: tuple[str, ...], runtime: str, tmp_path: Path) -> None:
+    process = run(tmp_path, runtime, COMPILES, *cure)
     assert (process.returncode, process.stdout) == (0, "8.0\n"), process.stderr
 
 
-def test_an_image_without_a_compiler_names_the_flavor_with_one(runtime: str, tmp_path: Path) -> None:
-    process = run(tmp_path, runtime, COMPILES)
+def test_without_a_compiler_the_key_of_the_matrix_is_named(runtime: str, tmp_path: Path) -> None:
+    process = run(tmp_path, runtime, COMPILES, "--env", "CXX=/no/compiler")
     assert process.returncode == 1
     assert "No working C++ compiler found" in process.stderr
-    assert "which this image lacks: use its devel flavor" in advice(process)
-    assert "devel" in told_in_troubleshooting("no C++ compiler")
+    assert "which this image lacks: use one whose matrix does not say `compiler: false`" in advice(process)
+    assert "`compiler: false`" in told_in_troubleshooting("no C++ compiler")
 
 
 def test_missing_driver_programs_are_named_before_the_start(runtime: str, tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ def test_traces(traces: list[str]) -> None:
 
 
 @check(
-    "parts.triton", "Triton compiles a kernel to machine code, no GPU needed; its profiler loads", families=("cuda",)
+    "parts.triton",
+    "Triton compiles a kernel, and the C module that starts it, without a GPU; its profiler loads",
+    families=("cuda",),
 )
 def test_triton(triton: list[str]) -> None:
     assert not triton, some(triton)

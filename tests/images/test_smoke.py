@@ -21,7 +21,7 @@ from torchbake.engine.client import Engine
 from torchbake.engine.gpu import GpuAccess
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import TorchbakeError
-from torchbake.oci.labels import versions_in
+from torchbake.oci.labels import COMPILER, versions_in
 
 
 def options_of(config: pytest.Config) -> SmokeOptions:
@@ -83,7 +83,7 @@ def runs(request: pytest.FixtureRequest, client: docker.DockerClient, subject: S
         )  # fmt: skip
         smoked = Smoked(
             name=subject.ref, ref=subject.ref, row=subject.id, digest=subject.digest, family=subject.family,
-            expected=versions_in(subject.labels), gpu=gpu, place=place,
+            expected=versions_in(subject.labels), gpu=gpu, place=place, compiler=COMPILER in subject.labels,
         )  # fmt: skip
         yield Runs(smoked, options, due)
 

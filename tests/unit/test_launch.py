@@ -302,8 +302,11 @@ def test_a_thread_that_cannot_be_started_is_a_limit() -> None:
             "OSError: /tmp/home-1001/x.main.so: failed to map segment from shared object.  The most …",
             "TRITON_CACHE_DIR",
         ),
-        ("torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found in …", "devel flavor"),
-        ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable …", "devel flavor"),
+        (
+            "torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found in …",
+            "`compiler: false`",
+        ),
+        ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable …", "`compiler: false`"),
     ],
 )
 def test_who_cannot_compile_or_load_is_told_the_way_out(words: str, advice: str) -> None:

@@ -51,6 +51,7 @@ class SmokeJob:
     """Payloads that are run one after another: in one container, or on all ranks of a layout.
 
     A job with a ``problem`` is not run; its checks fail or are unknown. ``given_gpu``: its containers have a GPU.
+    ``given_compiler``: its image promises that torch.compile works.
     """
 
     payloads: tuple[str, ...]
@@ -58,6 +59,7 @@ class SmokeJob:
     layout: RankLayout | None = None
     problem: Problem | None = None
     given_gpu: bool = False
+    given_compiler: bool = False
 
     def check_id(self, payload: str) -> str:
         """``smoke.tensor[cpu]``, ``smoke.ddp[gloo,3x2,workers-first]``."""
@@ -77,11 +79,11 @@ class SmokeJob:
         return tuple(CheckResult.of(name, self.problem) for name in self.check_ids)
 
 
-def jobs_of(family: str, gpu: GpuAccess, options: SmokeOptions) -> tuple[SmokeJob, ...]:
+def jobs_of(family: str, gpu: GpuAccess, options: SmokeOptions, *, compiler: bool = False) -> tuple[SmokeJob, ...]:
     """Return the jobs for an image, or for a host's Python, of an accelerator family.
 
     A CPU image is tested on the CPU only, a CUDA image on both devices. Without a GPU its CUDA jobs have a problem,
-    which is a failure if a GPU is required.
+    which is a failure if a GPU is required. With a ``compiler``, torch.compile must work.
     """
     problem = gpu.problem(options.gpu)
     jobs = [*_jobs_on("cpu", options)]
@@ -91,7 +93,7 @@ def jobs_of(family: str, gpu: GpuAccess, options: SmokeOptions) -> tuple[SmokeJo
         problem = unknown("NCCL is for GPUs, and this is a CPU build")
         on_gpu = (job for job in _jobs_on("cuda", options) if "nccl" in job.payloads)
         jobs += (replace(job, payloads=("nccl",), problem=problem) for job in on_gpu)
-    return tuple(jobs)
+    return tuple(replace(job, given_compiler=compiler) for job in jobs)
 
 
 def _jobs_on(device: Device, options: SmokeOptions) -> Iterator[SmokeJob]:

@@ -100,14 +100,23 @@ def _result(job: SmokeJob, lines: Sequence[PayloadLine], *, problem: str, more: 
         problem = problem or f"it printed {len(lines)} verdicts"
     if not problem and line.device != job.device:
         problem = f"it ran on {line.device}, not on {job.device}"
-    if not problem and outcome is Outcome.NOT_RUN and job.given_gpu and line.payload in _NEEDS_ONLY_A_GPU:
-        problem = f"a GPU was given, but it did not run: {line.reason}"
+    if not problem and outcome is Outcome.NOT_RUN:
+        problem = _broken_promise(job, line)
     if problem:
         outcome, reason = Outcome.FAILED, problem
     figures = {"device": line.device, **line.figures, **({"checks": line.checks} if line.checks else {}), **more}
     return CheckResult(
         id=job.check_id(line.payload), outcome=outcome, reason=reason, seconds=line.seconds, figures=figures
     )
+
+
+def _broken_promise(job: SmokeJob, line: PayloadLine) -> str:
+    """Return the reason why a payload that did not run has failed; empty if its job lacks a prerequisite."""
+    if line.payload == "compile" and job.given_compiler and (job.device == "cpu" or job.given_gpu):
+        return f"the image's label says that it has a compiler, but it did not run: {line.reason}"
+    if line.payload in _NEEDS_ONLY_A_GPU and job.given_gpu:
+        return f"a GPU was given, but it did not run: {line.reason}"
+    return ""
 
 
 def _failed_check(job: SmokeJob, payload: str, reason: str, seconds: float, **figures: Any) -> CheckResult:

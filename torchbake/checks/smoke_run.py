@@ -141,7 +141,10 @@ class OnHost:
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeSubject:
-    """A tested image (with its digest in the engine) or host's Python, and the place of its payloads."""
+    """A tested image (with its digest in the engine) or host's Python, and the place of its payloads.
+
+    ``compiler`` is True if it promises that torch.compile works.
+    """
 
     name: str
     ref: str
@@ -151,9 +154,10 @@ class SmokeSubject:
     expected: Mapping[str, str | None]
     gpu: GpuAccess
     place: SmokePlace
+    compiler: bool = False
 
     def jobs(self, options: SmokeOptions) -> tuple[SmokeJob, ...]:
-        return jobs_of(self.family, self.gpu, options)
+        return jobs_of(self.family, self.gpu, options, compiler=self.compiler)
 
 
 def smoke(subject: SmokeSubject, job: SmokeJob, options: SmokeOptions, on_look: Look) -> tuple[CheckResult, ...]:

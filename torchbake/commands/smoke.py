@@ -27,7 +27,7 @@ from torchbake.engine.leftovers import remove_leftovers
 from torchbake.engine.runner import RUN
 from torchbake.errors import CheckError, UsageError
 from torchbake.matrix.spec import pytorch_of
-from torchbake.oci.labels import ID, versions_in
+from torchbake.oci.labels import COMPILER, ID, versions_in
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
@@ -177,7 +177,7 @@ def _in_containers(
     )  # fmt: skip
     return SmokeSubject(
         name=case.name, ref=case.ref, row=case.row, digest=image.digest, family=case.family,
-        expected=versions_in(image.labels), gpu=gpu, place=place,
+        expected=versions_in(image.labels), gpu=gpu, place=place, compiler=COMPILER in image.labels,
     )  # fmt: skip
 
 

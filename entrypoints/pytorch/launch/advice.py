@@ -38,7 +38,10 @@ def advice_at_exit(code: int, words: Sequence[str]) -> str:
     if code == Code.NO_PROCESS or any(_NO_THREAD.search(line) for line in words):
         return f"a thread or a process could not be started: {THREAD_LIMIT}."
     if any(_NO_COMPILER.search(line) for line in words):
-        return "torch.compile and Triton need a compiler, which this image lacks: use its devel flavor."
+        return (
+            "torch.compile and Triton need gcc and g++, which this image lacks: use one whose matrix does not say "
+            "`compiler: false` for it."
+        )
     if code != 128 + signal.SIGABRT or not words or _ENDED_BY_FORCE not in words[-1]:
         return ""
     return (

@@ -1,8 +1,11 @@
 """Compares compiled code of torch.compile with eager mode, forward and backward."""
 
+import importlib
 import os
 import shutil
+import sysconfig
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +21,15 @@ if TYPE_CHECKING:
 
 _CXX = ("g++", "c++", "clang++", "clang")
 _CC = ("gcc", "cc", "clang")
+_REMEDY = "an image has it unless its matrix says `compiler: false`"
 
 
 def check(checks: Checks, options: "PayloadOptions") -> None:
-    _find_compiler("CXX", _CXX, "no C++ compiler: torch.compile needs one at run time; use the devel image")
-    if options.device == "cuda":
-        _find_compiler("CC", _CC, "no C compiler: triton needs one at run time; use the devel image")
+    _find_compiler("CXX", _CXX, "no C++ compiler: torch.compile needs one at run time")
+    _find_compiler("CC", _CC, "no C compiler: Triton needs one at run time")
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.is_file():
+        raise NotRun(f"{header} is missing: torch.compile and Triton need Python's headers at run time; {_REMEDY}")
     device = open_device(options.device)
     with tempfile.TemporaryDirectory(prefix="smoke-compile-") as folder:
         # Cached code would hide that nothing can be built. One process builds fast enough. The process ends with the
@@ -42,13 +48,28 @@ def check(checks: Checks, options: "PayloadOptions") -> None:
             built = sum(path.suffix in kinds for path in Path(folder).rglob("*"))
             expect(built > 0, "nothing was built: the results came from eager mode or from an older cache")
             checks.figures["built"] = built
+            graphs = importlib.import_module("torch._dynamo.utils").counters["stats"]["unique_graphs"]
+            expect(graphs == 2, f"{graphs} graphs were compiled for two functions")
+        if device.type == "cpu":
+            with checks("vectors"):
+                _expect_vectors(checks)
     checks.figures |= facts(device)
 
 
 def _find_compiler(variable: str, names: tuple[str, ...], reason: str) -> None:
     choice = os.environ.get(variable)
     if not any(shutil.which(name) for name in ([choice] if choice else names)):
-        raise NotRun(f"{reason} (CXX is {choice})" if choice else reason)
+        raise NotRun(f"{reason} ({variable} is {choice})" if choice else f"{reason}; {_REMEDY}")
+
+
+def _expect_vectors(checks: Checks) -> None:
+    """Check that generated code uses the vectors of eager mode: if a header is missing, Inductor silently uses none."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    with suppress(ImportError):  # torch before 2.4 has another name for it
+        picked = str(importlib.import_module("torch._inductor.cpu_vec_isa").pick_vec_isa())
+        checks.figures["vectors"] = picked
+        wide = capability in ("AVX2", "AVX512")
+        expect(not wide or picked.startswith("avx"), f"Inductor uses no vectors on a CPU with {capability}")
 
 
 def _formula(x: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,7 @@ BROKEN = {
     "parts.traces": Broken(
         what="an error's message is lost when its C++ stack is asked for",
         entrypoint=("unset TORCH_DISABLE_ADDR2LINE",),
+        commands=("rm /usr/bin/*addr2line",),
     ),
     "parts.triton": Broken(
         what="the functions that Triton's kernels call are gone, and its books say so",

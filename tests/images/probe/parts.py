@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from types import ModuleType
@@ -51,6 +52,23 @@ def triton() -> Iterator[str]:
         yield f"it compiles a kernel to {', '.join(code)}, and no machine code"
     folder = os.path.dirname(str(backends.__file__))
     yield from unloadable(glob.glob(f"{folder}/nvidia/lib/cupti/libcupti.so"), least=1)
+    if shutil.which("gcc"):
+        yield from stub(os.path.join(folder, "nvidia"), kernels)
+
+
+def stub(backend: str, folder: str) -> Iterator[str]:
+    """The C module that starts kernels is compiled, as Triton does at run time, with an empty library as the driver."""
+    driver, module = os.path.join(folder, "libcuda.so.1"), os.path.join(folder, "cuda_utils.so")
+    python, source = sysconfig.get_path("include"), os.path.join(backend, "driver.c")
+    headers = f"-I{backend}/include", f"-I{python}"
+    for command in (
+        ["gcc", "-shared", "-o", driver, "-x", "c", os.devnull],
+        ["gcc", source, "-O3", "-shared", "-fPIC", *headers, "-o", module, f"-L{folder}", "-l:libcuda.so.1"],
+    ):
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode:
+            yield f"the C module that starts kernels is not compiled: {process.stderr.strip()[:200]}"
+            return
 
 
 def load(folder: str, text: str) -> ModuleType:
@@ -67,7 +85,7 @@ def load(folder: str, text: str) -> ModuleType:
 
 
 def nvidia() -> Iterator[str]:
-    """NVRTC compiles, plug-ins can be loaded, and where there is a compiler it finds CUDA and NVSHMEM's device code."""
+    """NVRTC compiles, plug-ins can be loaded, and a compiler finds CUDA's headers and NVSHMEM's code in CUDA_HOME."""
     yield from nvrtc()
     yield from unloadable(of_nvidia("libcupti.so.*"), least=1)
     shmem = of_nvidia("nvshmem_*.so.*")
@@ -79,7 +97,7 @@ def nvidia() -> Iterator[str]:
         )
         if any(f"nvshmem_{name}" in path for name in transports):
             yield from unloadable([path])
-    if shutil.which("g++"):
+    if "CUDA_HOME" in os.environ:
         yield from toolkit()
         if shmem:
             yield from device_code()

@@ -101,6 +101,17 @@ def test_a_gpu_that_was_given_and_is_not_seen_is_a_failure(payload: str, outcome
     assert "no CUDA device" in result.reason
 
 
+def test_an_image_that_promises_a_compiler_must_compile() -> None:
+    for device, gpu, promise, outcome in (
+        ("cpu", False, True, Outcome.FAILED), ("cuda", True, True, Outcome.FAILED),
+        ("cuda", False, True, Outcome.NOT_RUN), ("cpu", False, False, Outcome.NOT_RUN),
+    ):  # fmt: skip
+        job = SmokeJob(payloads=("compile",), device=device, given_gpu=gpu, given_compiler=promise)  # type: ignore[arg-type]
+        result = only(judge(job, [end_of(77, line("compile", "not-run", device, reason="no C++ compiler"))]))
+        assert result.outcome is outcome, job
+        assert "no C++ compiler" in result.reason
+
+
 @pytest.mark.parametrize("noise", ["Welcome to this image!\n", '{"banner": 1}\n', '{"payload": "tensor"}\n', "{\n"])
 def test_what_else_is_printed_does_no_harm(noise: str) -> None:
     assert [value.payload for value in lines_in(noise + line("tensor") + noise)] == ["tensor"]
