@@ -30,8 +30,8 @@ def _no_netrc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETRC", os.devnull)
 
 
-def login_of(index: ProjectIndex, environ: Mapping[str, str] = {}, pip: PipConfig = NO_SETTINGS) -> str:
-    return urlsplit(with_found_login(index, pip, environ).url).netloc.rpartition("@")[0]
+def login_of(index: ProjectIndex, pip: PipConfig | None = None, /, **environ: str) -> str:
+    return urlsplit(with_found_login(index, pip or PipConfig(), environ).url).netloc.rpartition("@")[0]
 
 
 def test_the_variables_of_uv_hold_a_login() -> None:
