@@ -30,9 +30,9 @@ PYPI = "https://pypi.org/simple"
 class PipConfig:
     """pip's sources of packages. URLs and folders are as the host's settings have them; empty means pip's default.
 
-    ``indexes`` are the host's indexes of single accelerators, by the name of their environment variable. ``wheels`` is
-    the folder of the matrix's own wheels, which may be missing. ``by_project`` are the indexes of projects by the
-    project's folder, with this host's logins.
+    ``indexes`` are the host's indexes of single accelerators, by the name of their environment variable. The
+    folder ``wheels`` has the matrix's own wheels, and may be missing. ``by_project`` has the indexes of each project,
+    by its folder, with this host's logins.
     """
 
     index_url: str = ""
