@@ -246,9 +246,9 @@ def test_entries_are_the_listed_images_by_their_ids(layout: Layout, tmp_path: Pa
     for entry in entries:
         assert {blob.digest for blob in entry.blobs} == all_of(layout, entry.key)
         assert entry.size == sum(layout.path(digest).stat().st_size for digest in all_of(layout, entry.key))
-    path_of_config = blobs_of(layout, digests["a"])[-1]
-    path_of_config.chmod(0o644)
-    path_of_config.write_bytes(blobs_of(layout, digests["b"])[-1].read_bytes())
+    file_of_a = blobs_of(layout, digests["a"])[-1]
+    file_of_a.chmod(0o644)
+    file_of_a.write_bytes(blobs_of(layout, digests["b"])[-1].read_bytes())
     layout.path(digests["b"]).unlink()
     assert {entry.key: entry.name for entry in layout.entries()} == dict.fromkeys(digests.values(), "")
     (lost,) = (entry for entry in layout.entries() if entry.key == digests["b"])
