@@ -3,8 +3,6 @@
 The inventory names one machine many times, with another user each time: one run of a playbook meets every link.
 """
 
-import hashlib
-import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -15,11 +13,9 @@ import docker
 import pytest
 import uv
 
-from tests.e2e.bare import ROOT
 from tests.e2e.boxes import BOOKWORM, Box, new_boxes
 from tests.e2e.conftest import CPU
-from tests.e2e.plays import Play, Plays
-from tests.e2e.stand_in import torch_wheel
+from tests.e2e.plays import Play, Plays, small_lock
 from torchbake.core.paths import OWN_TOOLBOX
 from torchbake.hosts.archive import archive_of
 
@@ -60,12 +56,7 @@ ln -s /home/project/pytorch/.torchbake/sandboxes/two .torchbake/before
 def plays(engine: docker.DockerClient, collection: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
     """Every user has the stand-in for torch to get, by a lock that names nothing else; an admin logs in by sudo."""
     folder = tmp_path_factory.mktemp("links")
-    (wheel,) = torch_wheel(folder / "wheels").glob("*.whl")
-    (folder / CPU).mkdir()
-    known_value = (ROOT / f"images/{CPU}/requirements.lock").read_text()
-    pin = f"torch==2.13.0+cpu --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
-    head = "".join(re.findall(r"(?m)^#.*\n", known_value)[:2])
-    (folder / CPU / "requirements.lock").write_text(head + pin)
+    small_lock(folder, ())
     (folder / "entrypoints.tar").write_bytes(archive_of(OWN_TOOLBOX))
     with new_boxes(engine, {"box": BOOKWORM}) as boxes:
         (box,) = boxes.boxes
@@ -77,9 +68,18 @@ def plays(engine: docker.DockerClient, collection: Path, tmp_path_factory: pytes
         shutil.copy(boxes.key.with_suffix(".pub"), boxes.folder / "files/pub_key")
         yield Plays(
             boxes=boxes, collections=collection,
-            hosts={user: {"pytorch_user": user, "ansible_user": LOGIN.get(user, "root")} for user in users},
+            hosts={
+                # Only a host that is offline is asked for its Pythons, one of which is a program of this user.
+                user: {
+                    "pytorch_user": user,
+                    "ansible_user": LOGIN.get(user, "root"),
+                    "pytorch_offline": user == "elsewhere",
+                }
+                for user in users
+            },
             variables={
-                "ansible_host": "box", "pytorch_image": CPU, "pytorch_locks": str(folder), "pytorch_offline": True,
+                "ansible_host": "box", "pytorch_image": CPU, "pytorch_locks": str(folder),
+                "pytorch_uv_config": {"no-index": True},
                 "pytorch_uv": uv.find_uv_bin(), "pytorch_wheelhouse": str(folder / "wheels"),
                 "pytorch_entrypoints": str(folder / "entrypoints.tar"),
             },
