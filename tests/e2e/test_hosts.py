@@ -109,7 +109,10 @@ def boxes(engine: docker.DockerClient) -> Iterator[Boxes]:
 def fresh(boxes: Boxes, collection: Path, index: Index, wheelhouse: Path, locks: Path) -> Plays:
     """The control machine of both hosts, on which nothing has been done. One of them is to get a user with sudo."""
     _hand_in_the_key(boxes)
-    by_index = {"pytorch_uv_config": {"index-url": index.url}, "pytorch_wheelhouse": str(index.lacks)}
+    by_index: dict[str, object] = {
+        "pytorch_uv_config": {"index-url": index.url},
+        "pytorch_wheelhouse": str(index.lacks),
+    }
     offline = {"pytorch_uv_config": {"no-index": True}, "pytorch_wheelhouse": str(wheelhouse)}
     return Plays(
         boxes=boxes, collections=collection,
@@ -300,7 +303,7 @@ def test_unsuitable_hosts_are_refused_before_a_change(applied: Plays, tmp_path: 
 
 
 def test_a_check_accepts_a_new_driver_and_needs_python(applied: Plays) -> None:
-    cuda = {"pytorch_install_type": "cuda", "pytorch_locks": str(ROOT / "images")}
+    cuda: dict[str, object] = {"pytorch_install_type": "cuda", "pytorch_locks": str(ROOT / "images")}
     driver(applied.boxes.boxes[0], "580.65.06")
     play_result = replace(applied, hosts={OLDER: cuda, BARE: {}})("apply", "--check")
     driver(applied.boxes.boxes[0], "")
