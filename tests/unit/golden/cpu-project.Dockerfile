@@ -36,8 +36,13 @@ RUN --mount=type=secret,id=ca \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
     /run/apt-install ca-certificates python3 python3-pip-whl tini
 
-# --- python: with the matrix's packages for all images, and the user
+# --- python: with the compiler that torch.compile needs, the matrix's packages for all images, and the user
 FROM interpreter AS python
+RUN --mount=type=secret,id=ca \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
+    --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    /run/apt-install --trim g++ libpython3-dev
 RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
     && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
     && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
@@ -115,6 +120,12 @@ RUN --network=none --mount=type=bind,from=toolkit,source=/layers/wheels,target=/
     PYTHONPATH=/run/layers python3 -m wheels project /opt/venv --build /opt/build --lock \
     --files pyproject.toml src packages/core --packages . packages/core
 
+# --- entries: the wheels outside of the virtual environment are listed in it, where uv looks for installed packages
+FROM builder AS entries
+RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
+    --mount=type=bind,from=toolkit,source=/layers/wheels,target=/run/layers/wheels \
+    PYTHONPATH=/run/layers python3 -m wheels entries /opt/venv /entries /pytorch=/locks/torch.lock
+
 # --- tools: the entrypoint, run, bench and others, with bytecode that Python does not compare with its source
 FROM builder AS tools
 COPY --from=toolkit --chmod=0755 /entrypoints/pytorch /opt/torchbake
@@ -130,6 +141,12 @@ torch==2.13.0+cpu
 scipy==1.17.1
 torchaudio==2.11.0+cpu
 torchvision==0.28.0+cpu
+nvidia-cublas<0
+nvidia-cublas-cu11<0
+nvidia-cublas-cu12<0
+nvidia-cuda-runtime<0
+nvidia-cuda-runtime-cu11<0
+nvidia-cuda-runtime-cu12<0
 EOF
 
 COPY --chmod=0644 <<EOF /etc/torchbake/uv-exclude.txt
@@ -144,6 +161,7 @@ EOF
 FROM python AS rest
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
+COPY --link --from=entries /entries /opt/venv
 COPY --from=installers /etc /etc
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 # The project's own layer is the highest one, since it changes most often.
@@ -168,6 +186,8 @@ ENV BASH_ENV="/opt/torchbake/profile" \
     TORCH_DISABLE_ADDR2LINE="1" \
     UV_CONSTRAINT="/etc/torchbake/constraints.txt" \
     UV_EXCLUDE="/etc/torchbake/uv-exclude.txt" \
+    UV_PROJECT_ENVIRONMENT="/opt/venv" \
+    UV_PYTHON_DOWNLOADS="never" \
     VIRTUAL_ENV="/opt/venv"
 ARG BASE_DIGEST=""
 ARG BASE_NAME="debian:bookworm-slim"
@@ -184,6 +204,7 @@ LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       org.opencontainers.image.title="PyTorch 2.13.0 cpu runtime" \
       org.opencontainers.image.version="2.13.0-cpu-runtime-debian12" \
       org.torchbake.base="${BASE_SOURCE}" \
+      org.torchbake.compiler="true" \
       org.torchbake.flavor="runtime" \
       org.torchbake.id="2.13.0-cpu-runtime-debian12" \
       org.torchbake.inputs="${INPUTS}" \

@@ -1,7 +1,6 @@
 """Logins of the indexes that projects name: where they are found, which builds get them, and what a refusal says."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,7 +20,6 @@ ACME = ProjectIndex(name="acme-2", url=URL)
 LOGIN = replace(ACME, url="https://me:secret@pypi.acme.example/simple")
 PROJECT = ProjectSpec(folder="trainer", lock="uv.lock")
 SPEC = image("2.13.0", "cpu", project=PROJECT)
-NO_SETTINGS = PipConfig()
 VARIABLES = {"UV_INDEX_ACME_2_USERNAME": "me", "UV_INDEX_ACME_2_PASSWORD": "secret"}
 
 
@@ -39,20 +37,18 @@ def test_the_variables_of_uv_hold_a_login() -> None:
     assert ProjectIndex(name="", url=URL).variables == ()
     assert with_found_login(ACME, PipConfig(), VARIABLES) == LOGIN
     assert login_of(ACME) == ""
-    assert login_of(ACME, {"UV_INDEX_ACME_2_USERNAME": "token"}) == "token"
-    assert (
-        login_of(ACME, {"UV_INDEX_ACME_2_USERNAME": "a@b", "UV_INDEX_ACME_2_PASSWORD": "p/w:@"}) == "a%40b:p%2Fw%3A%40"
-    )
-    assert login_of(ProjectIndex(name="other", url=URL), VARIABLES) == ""
-    assert login_of(LOGIN, {"UV_INDEX_ACME_2_USERNAME": "new", "UV_INDEX_ACME_2_PASSWORD": "er"}) == "new:er"
+    assert login_of(ACME, UV_INDEX_ACME_2_USERNAME="token") == "token"
+    assert login_of(ACME, UV_INDEX_ACME_2_USERNAME="a@b", UV_INDEX_ACME_2_PASSWORD="p/w:@") == "a%40b:p%2Fw%3A%40"
+    assert login_of(ProjectIndex(name="other", url=URL), **VARIABLES) == ""
+    assert login_of(LOGIN, UV_INDEX_ACME_2_USERNAME="new", UV_INDEX_ACME_2_PASSWORD="er") == "new:er"
 
 
 def test_the_settings_of_pip_hold_a_login() -> None:
     pip = PipConfig(index_url="https://you:there@pypi.acme.example/other")
-    assert login_of(ACME, pip=pip) == "you:there"
-    assert login_of(ACME, VARIABLES, pip) == "me:secret"
-    assert login_of(replace(ACME, url="https://pypi.other.example/simple"), pip=pip) == ""
-    assert login_of(replace(ACME, url="http://pypi.acme.example/simple"), pip=pip) == "", (
+    assert login_of(ACME, pip) == "you:there"
+    assert login_of(ACME, pip, **VARIABLES) == "me:secret"
+    assert login_of(replace(ACME, url="https://pypi.other.example/simple"), pip) == ""
+    assert login_of(replace(ACME, url="http://pypi.acme.example/simple"), pip) == "", (
         "a password is never sent in clear"
     )
     assert login_of(LOGIN) == "me:secret"
@@ -62,8 +58,8 @@ def test_netrc_holds_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "netrc").write_text("machine pypi.acme.example login net password rc\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     assert login_of(ACME) == "net:rc"
-    assert login_of(ACME, VARIABLES) == "me:secret"
-    assert login_of(ACME, {"UV_INDEX_ACME_2_USERNAME": "other"}) == "other", "the password of another user"
+    assert login_of(ACME, **VARIABLES) == "me:secret"
+    assert login_of(ACME, UV_INDEX_ACME_2_USERNAME="other") == "other", "the password of another user"
 
 
 def test_a_keyring_has_the_password_of_a_user_if_uv_or_pip_may_ask_it(tmp_path: Path, own_processes: None) -> None:
@@ -71,9 +67,9 @@ def test_a_keyring_has_the_password_of_a_user_if_uv_or_pip_may_ask_it(tmp_path: 
     program.write_text('#!/bin/sh\n[ "$1 $2 $3" = "get pypi.acme.example me" ] && echo ring\n')
     program.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "UV_INDEX_ACME_2_USERNAME": "me"}
-    assert login_of(ACME, environ) == "me"
+    assert login_of(ACME, **environ) == "me"
     for name in ("UV_KEYRING_PROVIDER", "PIP_KEYRING_PROVIDER"):
-        assert login_of(ACME, {**environ, name: "subprocess"}) == "me:ring", name
+        assert login_of(ACME, **environ, **{name: "subprocess"}) == "me:ring", name
 
 
 def test_a_projects_images_alone_get_its_indexes_and_logins() -> None:
