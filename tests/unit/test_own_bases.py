@@ -41,7 +41,7 @@ def test_common_additions_precede_python_except_for_downgrades() -> None:
     text = render(spec, lock("cpu"))
     assert f"{APT}ca-certificates libssl3=3.0.2 python3 python3-pip-whl tini=0.19\n" in text
     assert f"{APT}git \\\n    && echo " in text
-    assert text.count(APT) == 2
+    assert text.count(APT) == 3, "with the compiler"
 
 
 def test_a_program_on_ubuntu_is_assembled_by_binutils() -> None:
@@ -53,8 +53,10 @@ def test_a_program_on_ubuntu_is_assembled_by_binutils() -> None:
 def test_a_python_of_the_image_comes_in_no_package() -> None:
     own = "/opt/python/bin/python3.11"
     lines = added(replace(DEBIAN12, interpreter=own))
-    assert lines[:3] == [SYSTEM.replace("python3 ", ""), UV.replace("python3", own), VENV.replace("python3", own)]
-    assert all(f"{own} -m " in line for line in lines[2:])
+    compiler = f"{APT}--trim g++"  # whose headers of Python are the image's own
+    system, uv, venv = SYSTEM.replace("python3 ", ""), UV.replace("python3", own), VENV.replace("python3", own)
+    assert lines[:4] == [system, compiler, uv, venv]
+    assert all(f"{own} -m " in line for line in lines[3:])
 
 
 def test_a_python_of_another_package_is_called_python3() -> None:

@@ -135,7 +135,7 @@ def test_a_derived_image_may_give_torch_the_label_of_its_lock() -> None:
 
 def test_a_derived_image_keeps_torch_and_decides_on_other_packages() -> None:
     lock = Lock(inputs="", layers=assign_layers((pin("torch", "2.10.0"), pin("numpy", "2.4.0"))))
-    row: Any = SimpleNamespace(lock=lock)
+    row: Any = SimpleNamespace(lock=lock, spec=None, project=SimpleNamespace(root=None))
     torch, numpy = {"name": "torch", "version": "2.10.0"}, {"name": "numpy", "version": "2.4.0"}
     cases: list[tuple[Any, list[dict[str, str]], list[str], str]] = [
         (OURS, [torch, numpy], ["torch"], ""),

@@ -78,4 +78,5 @@ def test_an_image_without_its_project_fails_a_check(tmp_path: Path) -> None:
 
 
 def packages_of(versions: dict[str, str]) -> dict[str, Any]:
-    return {"packages": [{"name": name, "version": version} for name, version in versions.items()]}
+    packages = [{"name": name, "version": version} for name, version in versions.items()]
+    return {"packages": packages, "entries": [*versions]}
