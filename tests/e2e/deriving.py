@@ -44,7 +44,7 @@ def reached() -> bool:
 def stand_ins(folder: Path, label: str) -> Iterator[str]:
     """Serve an index with many versions of torchvision and torchaudio without their code, and yield its address.
 
-    With the label `+cpu` it stands in for PyTorch's CPU index; otherwise for PyPI, whose builds are for CUDA.
+    With the label `+cpu` it replaces PyTorch's CPU index; otherwise PyPI, whose builds are for CUDA.
     """
     for name, versions in _VERSIONS.items():
         for version in (f"{version}{label}" for version in versions):

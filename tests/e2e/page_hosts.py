@@ -1,6 +1,6 @@
 """The commands of docs/hosts.md, "By Ansible alone", typed for a bare host: it gets real torch for the CPU.
 
-Web servers stand in for PyPI and for PyTorch's index, which not every machine reaches: a host knows them by its own
+Web servers replace PyPI and PyTorch's index, which not every machine reaches: a host knows them by its own
 /etc/hosts, and trusts their certificate by `pytorch_ca_file`.
 """
 

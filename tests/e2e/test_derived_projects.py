@@ -65,7 +65,7 @@ class Site:
     image: str
     folder: Path
     url: str
-    seen: list[str]
+    requests: list[str]
 
     def project(self, name: str, pin: str, index: str = "", more: Sequence[str] = ()) -> Path:
         """Write a project that wants a torch, of an index or of PyPI, and lock it by uv."""
@@ -105,7 +105,7 @@ class Site:
         copy = self.folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(project, copy)
-        before = len(self.seen)
+        before = len(self.requests)
         files = {name: f"{self.folder / name}:{target}:ro" for name, target in TARGETS.items()}
         mounts = [f"{self.folder / 'tools/uv'}:/usr/local/bin/uv:ro", f"{copy}:/app", *files.values()]
         process = subprocess.run(
@@ -114,7 +114,7 @@ class Site:
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert process.returncode == 0, process.stderr
-        return process.stdout, [path for path in self.seen[before:] if path.endswith(".whl")]
+        return process.stdout, [path for path in self.requests[before:] if path.endswith(".whl")]
 
 
 def _write_indexes(folder: Path) -> None:
@@ -134,8 +134,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("projects")
     hand_in(folder)
     _write_indexes(folder / "index")
-    with index_of(folder / "index", "127.0.0.1") as (url, seen):
-        yield Site(image=ref_of(CPU), folder=folder, url=url, seen=seen)
+    with index_of(folder / "index", "127.0.0.1") as (url, requests):
+        yield Site(image=ref_of(CPU), folder=folder, url=url, requests=requests)
 
 
 @pytest.fixture(scope="module")
@@ -178,12 +178,12 @@ def added_bytes(ref: str, base: str) -> int:
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_the_pages_dockerfile_installs_a_project_without_torch(installer: str, site: Site, cpu: Path) -> None:
-    ref, before = f"torchbake-test/projects:{installer}", len(site.seen)
+    ref, before = f"torchbake-test/projects:{installer}", len(site.requests)
     begin = time.monotonic()
     process = site.build(DOCKERFILES[installer], ref, cpu)
     assert process.returncode == 0, process.stderr
     print(f"{installer}: {time.monotonic() - begin:.1f} s, {added_bytes(ref, site.image):,} bytes")
-    assert not [path for path in site.seen[before:] if path.endswith(".whl")]
+    assert not [path for path in site.requests[before:] if path.endswith(".whl")]
     assert added_bytes(ref, site.image) < LARGE
     script = "import trainer, torch; print(torch.__file__, trainer.__file__)"
     output = subprocess.run(

@@ -40,11 +40,11 @@ def test_locked(row: Row, subject: Subject, packages: dict[str, Any]) -> None:
     assert row.lock
     outside = {pin.name for layer in OUTSIDE for pin in row.lock.layers[layer]}
     matches, locked = installed(packages), {pin.name: pin.version for pin in row.lock.pins.values()}
-    kept = {name: version for name, version in locked.items() if name in outside or not subject.origin}
-    wrong = [f"{name} {version} is missing" for name, version in kept.items() if name not in matches]
+    required = {name: version for name, version in locked.items() if name in outside or not subject.origin}
+    wrong = [f"{name} {version} is missing" for name, version in required.items() if name not in matches]
     wrong += [
         f"{name} is {matches[name]}, not {version}"
-        for name, version in kept.items()
+        for name, version in required.items()
         if name in matches and Version(matches[name]) != Version(version)
     ]
     if not subject.origin:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.pytorch.installers.entry import entries
-from entrypoints.pytorch.installers.judge import ImageTorch, kept, refusal
+from entrypoints.pytorch.installers.judge import ImageTorch, packages_to_keep, refusal
 from entrypoints.pytorch.installers.keep import main
 from entrypoints.pytorch.installers.plan import dry_run, installer_of, to_install
 from layers.wheels.entries import pins, write_entries
@@ -70,8 +70,8 @@ def test_packages_of_cuda_are_kept_and_other_packages_of_nvidia_are_not() -> Non
     packages = dict.fromkeys(
         ("numpy", "nvidia-ml-py", "nvidia-cublas", "nvidia-nccl-cu13", "torch", "torchvision"), "1"
     )
-    assert kept(CPU, packages).keys() == {"nvidia-cublas", "nvidia-nccl-cu13", "torch"}
-    text = refusal(CPU, kept(CPU, {**packages, "torch": "2.9.1"}), "cpu-image")
+    assert packages_to_keep(CPU, packages).keys() == {"nvidia-cublas", "nvidia-nccl-cu13", "torch"}
+    text = refusal(CPU, packages_to_keep(CPU, {**packages, "torch": "2.9.1"}), "cpu-image")
     assert "torch 2.9.1, " in text
     assert "torch 2.13.0+cpu" in text
     text = refusal(CUDA, {"nvidia-cublas-cu12": "12.9.1.4", "nvidia-nvtx": "1"}, "cuda-image")
@@ -106,10 +106,10 @@ class Image:
         process = subprocess.CompletedProcess((), code, stdout="", stderr=plan)
         self.monkeypatch.setattr("subprocess.run", lambda *args, **options: process)
         try:
-            ended = main(words)
+            code = main(words)
         except SystemExit as error:
-            ended = int(str(error.code))
-        return (ended, *self.capsys.readouterr())
+            code = int(str(error.code))
+        return (code, *self.capsys.readouterr())
 
     def versions(self) -> list[str]:
         return [version for name, version, _ in entries(self.site) if name == "torch"]

@@ -54,9 +54,9 @@ class PipConfig:
         project = getattr(spec, "project", None)
         if self.no_index or project is None:
             return self
-        known = {*map(without_login, (PYPI, self.index_url, *self.extra_index_urls, *getattr(spec, "indexes", ())))}
+        addresses = {*map(without_login, (PYPI, self.index_url, *self.extra_index_urls, *getattr(spec, "indexes", ())))}
         urls = [each.url for each in self.by_project.get(project.folder, ())]
-        more = [url for url in urls if without_login(url).rstrip("/") not in {each.rstrip("/") for each in known}]
+        more = [url for url in urls if without_login(url).rstrip("/") not in {each.rstrip("/") for each in addresses}]
         return replace(self, extra_index_urls=(*self.extra_index_urls, *more))
 
     def with_login(self, url: str) -> str:
@@ -88,8 +88,8 @@ class PipConfig:
         """
         if not spec.indexes or (own := most_exact(spec.accelerator, self.indexes, variable)):
             return own if spec.indexes else ()
-        named = self.by_project.get(spec.project.folder, ()) if spec.project else ()
-        logins = {without_login(index.url).rstrip("/"): index.url for index in named}
+        of_project = self.by_project.get(spec.project.folder, ()) if spec.project else ()
+        logins = {without_login(index.url).rstrip("/"): index.url for index in of_project}
         urls = tuple(logins.get(url.rstrip("/"), url) for url in spec.indexes)
         return urls if tuple(map(without_login, urls)) != urls else ()
 

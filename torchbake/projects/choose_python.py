@@ -25,7 +25,8 @@ def bases_for(rules: Sequence[PythonRule], base_name: str = "") -> list[tuple[Ba
     fitting = [base for base in DISTRIBUTIONS if exact is None or _fits(base, exact)]
     if exact and not fitting:
         raise LockError(
-            f"{exact.place}: names a Python that no distribution of images has: {_bases_in_words()}.", hint=_HINT
+            f"{exact.place}: names a Python that no distribution of images has: {_bases_in_words()}.",
+            hint=f"Name one of these by --base, if the project also runs with its Python. {_HINT}",
         )
     for rule in (rule for rule in rules if not rule.exact):
         remaining = [base for base in fitting if _fits(base, rule)]

@@ -37,7 +37,7 @@ class ImageTorch:
         return version == self.build if label else not self.build.endswith("+cpu") and not others
 
 
-def kept(torch: ImageTorch, packages: Mapping[str, str]) -> dict[str, str]:
+def packages_to_keep(torch: ImageTorch, packages: Mapping[str, str]) -> dict[str, str]:
     """Return the packages to install that would replace the image's torch and CUDA."""
     return {
         name: version
@@ -48,14 +48,14 @@ def kept(torch: ImageTorch, packages: Mapping[str, str]) -> dict[str, str]:
 
 def refusal(torch: ImageTorch, packages: Mapping[str, str], image: str) -> str:
     """Return the sentences that refuse to install these packages of torch and CUDA."""
-    wanted = packages.get("torch")
-    if wanted:
+    locked_torch = packages.get("torch")
+    if locked_torch:
         advice = (
             "Start FROM an image with that torch"
-            if wanted.partition("+")[0] != torch.public
+            if locked_torch.partition("+")[0] != torch.public
             else "The accelerator differs: start FROM an image for it, or lock the build of this one"
         )
-        return f"the project wants torch {wanted}, and this image ({image}) has torch {torch.build}. {advice}."
+        return f"the project wants torch {locked_torch}, and this image ({image}) has torch {torch.build}. {advice}."
     name, version = min(packages.items())
     more = f" and {len(packages) - 1} more packages of CUDA" if len(packages) > 1 else ""
     has = f"{name} {torch.packages[name]}" if name in torch.packages else f"torch {torch.build} and no {name}"

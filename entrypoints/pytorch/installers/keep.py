@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..payloads.command_line import Parser
 from .entry import image_torch, relabel
-from .judge import kept, refusal
+from .judge import packages_to_keep, refusal
 from .plan import BY_CONSTRAINTS, COMMANDS, Installer, dry_run, installer_of, to_install
 
 REFUSED_CODE = 2
@@ -74,7 +74,7 @@ def _checked(command: list[str], installer: Installer | None, *, any_build: bool
             raise RefusalError("this image lets pip and uv replace torch (`constraints: false` in its matrix).")
         relabel(site, torch.build, _constraints())
         return command
-    packages = kept(torch, _planned(installer, command))
+    packages = packages_to_keep(torch, _planned(installer, command))
     version = packages.get("torch")
     others = {name: one for name, one in packages.items() if name != "torch"}
     lenient = any_build and (version or torch.public).partition("+")[0] == torch.public

@@ -108,7 +108,7 @@ CHOICES: dict[str, tuple[Sample, dict[str, Any], tuple[Any, ...], tuple[str, ...
         Sample(packages=(torch("2.13.0+cpu", CPU), package("torchvision", "0.28.0+cpu", CPU)), rules=(FROM_3_10,)),
         {},
         ("2.13.0", "cpu", "", "debian12", (CPU,)),
-        ("cpu: the wheel's local version +cpu", "also allows 3.10, 3.12", f"index {CPU}: torch, torchvision"),
+        ("cpu: the wheel's local version +cpu", "also allows 3.12", f"index {CPU}: torch, torchvision"),
     ),
     "index alone": (
         Sample(packages=(torch("2.10.0", "https://m.example/whl/cu126/"), cuda("12.6.77"))),
@@ -233,7 +233,7 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
         ("trainer/uv.lock:10", "Linux"),
     ),
     "no wheel of torch at all": (
-        Sample(only_on=dict.fromkeys(("3.10", "3.11", "3.12", "3.13"), "trainer/uv.lock:10: only macOS wheels")),
+        Sample(only_on=dict.fromkeys(("3.11", "3.12", "3.13"), "trainer/uv.lock:10: only macOS wheels")),
         {},
         LockError,
         ("only macOS wheels",),
@@ -245,10 +245,10 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
         ("no wheel",),
     ),
     "no Python": (
-        Sample(only_on={"3.10": "a", "3.11": "b", "3.12": "c", "3.13": "d"}),
+        Sample(only_on={"3.11": "b", "3.12": "c", "3.13": "d"}),
         {},
         LockError,
-        ("Python 3.10: a", "Python 3.13: d"),
+        ("Python 3.11: b", "Python 3.13: d"),
     ),
     "rocm": (Sample(packages=(torch("2.10.0+rocm6.4"),)), {}, LockError, ("+rocm6.4", "trainer/uv.lock:10")),
     "unknown accelerator": (Sample(packages=(torch("2.10.0"),)), {}, LockError, ("nothing says the accelerator",)),
@@ -298,9 +298,9 @@ def test_a_reason_says_only_true_things() -> None:
     """The first base is torchbake's own; a rule that fits is not replaced; a lock of uv is not resolved."""
     gap = Sample(only_on={"3.11": "no wheel fits"}, rules=(FROM_3_10,))
     reasons = "\n".join(gap.choose().reasons)
-    assert "Python 3.12: requires-python >=3.10,<3.13 (trainer/pyproject.toml:5) also allows 3.10, 3.11\n" in reasons
+    assert "Python 3.12: requires-python >=3.10,<3.13 (trainer/pyproject.toml:5) also allows 3.11\n" in reasons
     reasons = "\n".join(Sample(rules=(AT_3_12,)).choose(base="ubuntu24.04").reasons)
     assert "Python 3.12: that of --base ubuntu24.04\n" in reasons
     assert "resolved" not in reasons
     assert "resolved" in Sample(lock="pyproject.toml").choose().reasons[0]
-    assert "no file names another, and 3.10, 3.12, 3.13 would do" in "\n".join(Sample().choose().reasons)
+    assert "no file names another, and 3.12, 3.13 would do" in "\n".join(Sample().choose().reasons)

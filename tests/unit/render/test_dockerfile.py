@@ -205,10 +205,10 @@ def test_the_labels_say_everything_that_is_inside() -> None:
     }
 
 
-seen = st.text(st.characters(exclude_categories=("C", "Z")) | st.sampled_from(" \"\\$'`#{}=<"), max_size=20)
+texts = st.text(st.characters(exclude_categories=("C", "Z")) | st.sampled_from(" \"\\$'`#{}=<"), max_size=20)
 
 
-@given(seen, seen)
+@given(texts, texts)
 def test_a_value_arrives_as_it_was_written_whatever_it_holds(one: str, other: str) -> None:
     spec = image(own=Additions(env=(("ONE", one), ("TWO", other)), labels=(("one", other), ("two", one))))
     text = render(spec, lock("cuda"))
