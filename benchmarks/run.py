@@ -14,11 +14,13 @@
 - `pull ID [NEXT]`: a pull into an empty engine, then of a next image, and torch's first tensor, against both
   Dockerfiles, as root.
 - `update ID`: the next build and pull after a new release of the base, against the tuned Dockerfile, as root.
+- `project FOLDER`: images of a project with uv.lock, against a Dockerfile as uv's guide writes it: the first build, one
+  more package (--package), another torch (--torch); --extra and --group select as for `uv sync`.
 - `start ID`: `run` of an empty script, against `python` and `torchrun`.
 - `volumes [many flat deep] [--files N]`: volume-permissions against `chown -R`, as root.
 
-`cold`, `matrix`, `pull` and `update` remove the engine's images and build cache: use a separate engine. The goals are
-fractions of the figures of benchmarks/tuned.Dockerfile. After its cold builds, `cold` builds both images once more,
+`cold`, `matrix`, `project`, `pull` and `update` remove the engine's images and build cache: use a separate engine. The
+goals are fractions of the figures of benchmarks/tuned.Dockerfile. After its cold builds, `cold` builds both images once more,
 with one more package (--package) and warm caches. The build of `trace` uses the engine's cache, unless --no-cache is
 given; its image is removed.
 """
@@ -35,6 +37,7 @@ from pathlib import Path
 from benchmarks.cold import cold
 from benchmarks.matrix import matrix
 from benchmarks.measure import command, layers_of, median, seconds, torchbake
+from benchmarks.project import project
 from benchmarks.pull import pull
 from benchmarks.push import push
 from benchmarks.start import start
@@ -180,6 +183,7 @@ _BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "trace": trace,
     "sharing": sharing,
     "push": push,
+    "project": project,
     "pull": pull,
     "update": update,
     "start": start,
@@ -194,12 +198,15 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=1_000_000, help="in a tree of `volumes`")
     parser.add_argument("--package", default="einops", help="the additional package of `cold`; no image may have it")
+    parser.add_argument("--torch", default="2.10.0", help="the other torch of `project`")
+    parser.add_argument("--extra", action="append", default=[], help="`project`: an extra of the project")
+    parser.add_argument("--group", action="append", default=[], help="`project`: a dependency group of the project")
     parser.add_argument("--tuned-only", action="store_true", help="`cold`: against the Dockerfile tuned by hand alone")
     parser.add_argument("--no-cache", action="store_true", help="`trace`: run every step")
     parser.add_argument("--json", action="store_true", help="`trace`: all figures, for a program")
     args = parser.parse_args(words)
-    if args.what in ("cold", "matrix", "sharing", "push", "pull", "start", "trace") and not args.selectors:
-        parser.error(f"{args.what} needs the id of an image")
+    if args.what in ("cold", "matrix", "sharing", "project", "push", "pull", "start", "trace") and not args.selectors:
+        parser.error(f"{args.what} needs {'a folder' if args.what == 'project' else 'the id of an image'}")
     with interruptible():  # SIGTERM also removes the temporary images
         _BENCHMARKS[args.what](args)
 

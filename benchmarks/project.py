@@ -1,0 +1,191 @@
+"""Images of a project with uv.lock: torchbake against a Dockerfile as uv's guide writes it.
+
+Three states of the project are built in a row: as it is, with one more package, and with another torch. Of each state
+the benchmark reports the seconds, and the bytes of layers that the state before does not have: a push sends them to a
+registry that has the image before, and a pull fetches them to a node that has it.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uv
+
+from benchmarks.cold import in_turn
+from benchmarks.measure import command, layers_of, seconds, torchbake
+from benchmarks.plans import make_plan
+from torchbake.build.base_image import find_base
+from torchbake.core.files import remove_folder
+from torchbake.core.paths import TOOLKIT, layers_folder, state_of
+from torchbake.core.sizes import human
+from torchbake.engine.client import connect
+from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.build_secrets import secret_files
+from torchbake.hostconfig.pip_config import read_pip_config
+from torchbake.hostconfig.proxies import proxy_variables
+from torchbake.matrix.project import load_project
+from torchbake.matrix.spec import pytorch_of
+from torchbake.ui import console
+
+OURS, GUIDE = "torchbake", "uv's guide"
+FIRST, MORE, TORCH = "first build", "one more package", "another torch"
+GOAL = "0.15"  # of the guide's seconds, for one more package
+_HEAD = ("state", "way", "seconds", "of the guide's", "new layers", "of the guide's", "all layers")
+_PYTHON = """\
+FROM base
+RUN --mount=type=secret,id=ca --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \\
+    --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \\
+    apt-get update && apt-get install -y --no-install-recommends ca-certificates git python3 python3-venv \\
+    && rm -rf /var/lib/apt/lists/*
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """One build: its seconds, and the compressed bytes of its layers by digest."""
+
+    seconds: float
+    layers: Mapping[str, int]
+
+
+class Projects:
+    """A project's three states in folders, each with its own matrix, and the ways to build them."""
+
+    def __init__(self, source: Path, folder: Path, args: argparse.Namespace) -> None:
+        self.folder, self.engine = folder, connect()
+        self.selection = [*(f"--extra={extra}" for extra in args.extra), *(f"--group={group}" for group in args.group)]
+        self.states = {FIRST: folder / "first"}
+        shutil.copytree(source, self.states[FIRST], symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv"))
+        for name, change in (
+            (MORE, lambda path: _add(path, args.package)),
+            (TORCH, lambda path: _torch(path, args.torch)),
+        ):
+            self.states[name] = shutil.copytree(self.states[FIRST], folder / name.replace(" ", "-"), symlinks=True)
+            change(self.states[name])
+        for path in self.states.values():
+            torchbake(
+                "init", str(path), "--from", str(path), "--repository", f"torchbake-bench/{path.name}", *self.selection
+            )
+            bases = path / ".torchbake/bases"
+            bases.parent.mkdir(exist_ok=True)
+            bases.symlink_to(state_of(TOOLKIT) / "bases")
+
+    def empty(self) -> None:
+        """Remove all images, caches and packed layers, so that no build profits from an earlier one."""
+        remove_folder(layers_folder())
+        for image in {image.digest for image in self.engine.images().values()}:
+            subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
+        command("docker", "buildx", "prune", "--all", "--force")
+
+    def ours(self, state: str) -> Build:
+        """Lock and build the project of a state."""
+        matrix = str(self.states[state] / "matrix.yaml")
+
+        def work() -> None:
+            torchbake("lock", "all", "--matrix", matrix)
+            torchbake("build", "all", "--matrix", matrix)
+
+        took = seconds(work)
+        spec = pytorch_of(load_project(Path(matrix)).expansion.specs)[0]
+        return Build(seconds=took, layers=_layers(f"{spec.repository}:{spec.id}"))
+
+    def guide(self, state: str) -> Build:
+        """Build the project of a state by the guide's Dockerfile, on the same base with Python."""
+        tool = self.folder / "uv"
+        tool.mkdir(exist_ok=True)
+        shutil.copy2(uv.find_uv_bin(), tool / "uv")
+        words = [f"--build-arg=SELECTION={' '.join(self.selection)}", f"--build-context=uv={tool}"]
+        words += [f"--file={TOOLKIT}/benchmarks/uv_guide.Dockerfile", "--build-arg=PYTHON=python"]
+        words += [f"--build-context=python=docker-image://{make_plan('python')}", str(self.states[state])]
+        name = make_plan("uv-guide")
+        took = seconds(lambda: self._docker(name, words))
+        return Build(seconds=took, layers=_layers(name))
+
+    def python(self) -> None:
+        """Make the image with Python that the guide's Dockerfile starts from; this is not measured."""
+        project = load_project(self.states[FIRST] / "matrix.yaml")
+        base = find_base(pytorch_of(project.expansion.specs)[0].base, project.state)
+        assert base
+        context = self.folder / "python"
+        context.mkdir(exist_ok=True)
+        (context / "Dockerfile").write_text(_PYTHON)
+        self._docker(make_plan("python"), [f"--build-context=base={base.context(project.state)}", str(context)])
+
+    def _docker(self, name: str, words: Sequence[str]) -> None:
+        proxies = [f"--build-arg={variable}" for variable in proxy_variables()]
+        specs = pytorch_of(load_project(self.states[FIRST] / "matrix.yaml").expansion.specs)
+        with secret_files(read_pip_config(), read_apt_config(), specs) as secrets:
+            given = [f"--secret=id={secret},src={path}" for secret, path in secrets[specs[0].id].items()]
+            command(
+                "docker", "buildx", "build", "--provenance=false", "--load", f"--tag={name}", *proxies, *given, *words
+            )
+
+
+def project(args: argparse.Namespace) -> None:
+    """Build each state of the project both ways, in turns, and print seconds and new bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Projects(Path(args.selectors[0]).resolve(), Path(folder), args)
+        torchbake("base", "all", "--matrix", str(bench.states[FIRST] / "matrix.yaml"))
+        ways: dict[str, Callable[[str], Build]] = {OURS: bench.ours, GUIDE: bench.guide}
+        results: dict[str, dict[str, list[Build]]] = {state: {OURS: [], GUIDE: []} for state in bench.states}
+        for number in range(args.rounds):
+            for name, way in in_turn(ways, number):
+                bench.empty()
+                if name == GUIDE:
+                    bench.python()
+                for state in bench.states:
+                    results[state][name].append(way(state))
+                    console.say(f"{name}, {state}: {results[state][name][-1].seconds:.1f} s")
+    console.show_table(_HEAD, rows(results), title=f"{Path(args.selectors[0]).name}, {args.rounds} rounds")
+
+
+def rows(results: Mapping[str, Mapping[str, Sequence[Build]]]) -> list[tuple[str, ...]]:
+    """Return a row for each state and way; layers count as new if the state before does not have them."""
+    table, before = list[tuple[str, ...]](), dict[str, Mapping[str, int]]()
+    for state, ways in results.items():
+        middle = {way: sorted(build.seconds for build in builds)[len(builds) // 2] for way, builds in ways.items()}
+        layers = {way: builds[-1].layers for way, builds in ways.items()}
+        new = {
+            way: sum(size for digest, size in layers[way].items() if digest not in before.get(way, {})) for way in ways
+        }
+        table += [
+            (
+                state, way, f"{middle[way]:.1f} s", f"{middle[way] / middle[GUIDE]:.2f}", human(new[way]),
+                f"{new[way] / new[GUIDE]:.3f}", human(sum(layers[way].values())),
+            )
+            for way in ways
+        ]  # fmt: skip
+        before = layers
+    return [*table, (f"goal, {MORE}", OURS, "", GOAL, "", "", "")]
+
+
+def _layers(ref: str) -> dict[str, int]:
+    return {layer.digest: layer.compressed for layer in layers_of(ref)}
+
+
+def _add(folder: Path, package: str) -> None:
+    _uv(folder, "add", "--no-sync", package)
+
+
+def _torch(folder: Path, version: str) -> None:
+    """Lock another torch: the version takes the place of the exact one in pyproject.toml."""
+    path = folder / "pyproject.toml"
+    text, count = re.subn(r"(\"torch)\s*[=~><][^\"]*\"", rf'\1=={version}"', path.read_text(encoding="utf-8"))
+    if not count:
+        sys.exit(f"{path} requires no version of torch that could be replaced")
+    path.write_text(text, encoding="utf-8")
+    _uv(folder, "lock")
+
+
+def _uv(folder: Path, *words: str) -> None:
+    process = subprocess.run(
+        [uv.find_uv_bin(), *words], cwd=folder, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    if process.returncode:
+        sys.exit(f"uv {' '.join(words)} ended with {process.returncode}:\n{process.stderr[-2000:]}")
