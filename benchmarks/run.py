@@ -20,9 +20,9 @@
 - `volumes [many flat deep] [--files N]`: volume-permissions against `chown -R`, as root.
 
 `cold`, `matrix`, `project`, `pull` and `update` remove the engine's images and build cache: use a separate engine. The
-goals are fractions of the figures of benchmarks/tuned.Dockerfile. After its cold builds, `cold` builds both images once more,
-with one more package (--package) and warm caches. The build of `trace` uses the engine's cache, unless --no-cache is
-given; its image is removed.
+goals are fractions of the figures of benchmarks/tuned.Dockerfile. After its cold builds, `cold` builds both images once
+more, with one more package (--package) and warm caches. The build of `trace` uses the engine's cache, unless --no-cache
+is given; its image is removed.
 """
 
 import argparse
