@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import torchbake
+from torchbake.build.backend import backend_of
 from torchbake.build.bakefile import BuildOptions, bake_file, target_name
 from torchbake.build.base_image import find_base
 from torchbake.build.commit import commit_time, revision
@@ -41,15 +42,18 @@ class Plans:
             project=project, pip=read_pip_config(), locked=True, dry_run=False, say=lambda text: None,
             wheel_folder=builder_folder(),
         )  # fmt: skip
+        backend = backend_of(project, self.engine, "auto", None, {})
         job = preparation.with_wheels(preparation.job(spec, base))
+        backend.import_base(job)
         options = BuildOptions(
-            output="type=image,compression=zstd,oci-mediatypes=true",
+            output=backend.output if backend.saving else "type=image,compression=zstd,oci-mediatypes=true",
             created=commit_time(TOOLKIT),
             revision=revision(TOOLKIT),
             proxies=proxy_variables(),
         )
         none: dict[str, dict[str, Path]] = {spec.id: {}}
-        target: dict[str, Any] = bake_file([job], options, project.root, none)["target"][target_name(spec)]
+        plan = bake_file([backend.on_engine(job)], options, project.root, none)
+        target: dict[str, Any] = plan["target"][target_name(spec)]
         return target
 
     @contextmanager

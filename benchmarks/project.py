@@ -62,12 +62,9 @@ class Projects:
         self.selection = [*(f"--extra={extra}" for extra in args.extra), *(f"--group={group}" for group in args.group)]
         self.states = {FIRST: folder / "first"}
         shutil.copytree(source, self.states[FIRST], symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv"))
-        for name, change in (
-            (MORE, lambda path: _add(path, args.package)),
-            (TORCH, lambda path: _torch(path, args.torch)),
-        ):
-            self.states[name] = shutil.copytree(self.states[FIRST], folder / name.replace(" ", "-"), symlinks=True)
-            change(self.states[name])
+        self.states[MORE], self.states[TORCH] = self._copy(MORE), self._copy(TORCH)
+        _add(self.states[MORE], args.package)
+        _torch(self.states[TORCH], args.torch)
         for path in self.states.values():
             torchbake(
                 "init", str(path), "--from", str(path), "--repository", f"torchbake-bench/{path.name}", *self.selection
@@ -75,6 +72,9 @@ class Projects:
             bases = path / ".torchbake/bases"
             bases.parent.mkdir(exist_ok=True)
             bases.symlink_to(state_of(TOOLKIT) / "bases")
+
+    def _copy(self, name: str) -> Path:
+        return Path(shutil.copytree(self.states[FIRST], self.folder / name.replace(" ", "-"), symlinks=True))
 
     def empty(self) -> None:
         """Remove all images, caches and packed layers, so that no build profits from an earlier one."""
