@@ -1,0 +1,39 @@
+"""The projects in examples/projects: from each lock to a matrix, an image's lock and a Dockerfile, without a network."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_cli import out
+from torchbake.core.paths import TOOLKIT
+from torchbake.lock.image_lock import read_lock
+from torchbake.matrix.project import load_project
+from torchbake.matrix.spec import pytorch_of
+from torchbake.render.dockerfile import dockerfile_path
+
+FOLDER = TOOLKIT / "examples/projects"
+# The large wheels of each, which get a layer each. The package of `lightning` needs build requirements from an index.
+PROJECTS = {
+    "transformers": set[str](),
+    "vllm": {"flashinfer-python", "llvmlite", "opencv-python-headless", "tilelang", "tokenspeed-triton", "vllm"},
+    "sglang": {"flashinfer-python", "llvmlite", "pyarrow", "sglang-kernel", "tilelang"},
+}
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_each_lock_becomes_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, large in PROJECTS.items():
+        folder = shutil.copytree(FOLDER / name, tmp_path / name)
+        monkeypatch.chdir(folder)
+        out(capsys, "init", "--from", ".")
+        out(capsys, "lock", "all")
+        out(capsys, "render", "all")
+        project = load_project(folder / "matrix.yaml")
+        (spec,) = pytorch_of(project.expansion.specs)
+        lock = read_lock(folder, spec)
+        assert {pin.name for pin in lock.layers["heavy"]} == large, name
+        text = dockerfile_path(folder, spec).read_text()
+        assert all(f"COPY --link --from=heavy /layers/{wheel} /packages" in text for wheel in large)
