@@ -1,8 +1,8 @@
 """Images of a project with uv.lock: torchbake against a Dockerfile as uv's guide writes it.
 
-Three states of the project are built in a row: as it is, with one more package, and with another torch. Of each state
-the benchmark reports the seconds, and the bytes of layers that the state before does not have: a push sends them to a
-registry that has the image before, and a pull fetches them to a node that has it.
+Three states of the project are built in a row: as it is, with one more package, and with another torch. The
+benchmark reports the seconds of each build, and the bytes of the layers that the state before lacks. A push sends
+these layers to a registry with the image before, and a pull fetches them to a node with it.
 """
 
 import argparse
@@ -121,14 +121,22 @@ class Projects:
         proxies = [f"--build-arg={variable}" for variable in proxy_variables()]
         specs = pytorch_of(load_project(self.states[FIRST] / "matrix.yaml").expansion.specs)
         with secret_files(read_pip_config(), read_apt_config(), specs) as secrets:
-            given = [f"--secret=id={secret},src={path}" for secret, path in secrets[specs[0].id].items()]
+            secret_words = [f"--secret=id={secret},src={path}" for secret, path in secrets[specs[0].id].items()]
             command(
-                "docker", "buildx", "build", "--provenance=false", "--load", f"--tag={name}", *proxies, *given, *words
+                "docker",
+                "buildx",
+                "build",
+                "--provenance=false",
+                "--load",
+                f"--tag={name}",
+                *proxies,
+                *secret_words,
+                *words,
             )
 
 
 def project(args: argparse.Namespace) -> None:
-    """Build each state of the project both ways, in turns, and print seconds and new bytes."""
+    """Build each state of the project both ways, alternately, and print seconds and new bytes."""
     with tempfile.TemporaryDirectory() as folder:
         bench = Projects(Path(args.selectors[0]).resolve(), Path(folder), args)
         torchbake("base", "all", "--matrix", str(bench.states[FIRST] / "matrix.yaml"))

@@ -10,6 +10,8 @@ import pytest
 from tests.e2e.conftest import images_of, torchbake
 from torchbake.core.paths import TOOLKIT
 
+pytestmark = pytest.mark.render
+
 FOLDER = TOOLKIT / "examples/projects"
 PROGRAMS = {"transformers": ("python", "finetune.py"), "lightning": ("tiny-lightning",)}
 LEARNED = 1.0  # a loss; both begin above it

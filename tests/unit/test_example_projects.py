@@ -1,4 +1,4 @@
-"""The projects in examples/projects: from each lock to a matrix, an image's lock and a Dockerfile, without a network."""
+"""The projects in examples/projects: from each lock to a matrix, an image's lock and a Dockerfile."""
 
 import shutil
 from pathlib import Path
