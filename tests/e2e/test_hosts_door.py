@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.hosts,
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare host; apt has it"),
 ]
-PACKAGES = 'import importlib.metadata as m; print(*sorted(f"{d.name}=={d.version}" for d in m.distributions()))'
+# In an image, the environment lists torch once more, for uv.
+PACKAGES = 'import importlib.metadata as m; print(*sorted({f"{d.name}=={d.version}" for d in m.distributions()}))'
 VERSION = "pytorch/sandbox/bin/python -c 'import torch; print(torch.__version__)'"
 INVENTORY = """\
 [sample_group]
