@@ -107,7 +107,8 @@ def _project_matrix(args: Arguments, folder: Path, project: Path) -> str:
             words = shlex.join((*map(str, (args.folder, "--from", project)), "--dry-run"))
             raise UsageError(f"{path} is there already.", hint=f"Show the row to add to it: {Command('init', words)}")
         console.say(f"{path} of this project alone:", style="bold")
-        console.err.print(text, markup=False)
+        if path.suffix != ".json":  # the schema has a thousand lines, for editors alone
+            console.err.print(text, markup=False)
     return text
 
 
@@ -166,7 +167,8 @@ def _write(path: Path, text: str, *, dry_run: bool) -> None:
         _tell_lacking(path, text)
     elif dry_run:
         console.say(f"{path}: would be written", style="bold")
-        console.err.print(text, markup=False)
+        if path.suffix != ".json":  # the schema has a thousand lines, for editors alone
+            console.err.print(text, markup=False)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)

@@ -26,7 +26,7 @@ _REASONS = {
     **dict.fromkeys(("test", "tests", "testing"), "tests"),
     **dict.fromkeys(("doc", "docs", "documentation", "example", "examples", "notebook", "notebooks"), "documents"),
     **dict.fromkeys(("build", "dist", "site", "htmlcov", "node_modules", "env", "venv"), "output of tools"),
-    **dict.fromkeys(("images", "reports"), "torchbake's own"),
+    **dict.fromkeys(("images", "reports", "wheels"), "torchbake's own"),
 }
 # Folders of data, unless they have Python files: `data/` is often a module with loaders.
 _DATA = {

@@ -71,7 +71,11 @@ def test_what_is_there_is_left_alone(tmp_path: Path, capsys: Streams) -> None:
 
 
 def test_a_dry_run_shows_and_writes_nothing(tmp_path: Path, capsys: Streams) -> None:
-    assert not out(capsys, "init", str(tmp_path / "new"), "--dry-run")
+    assert main(["init", str(tmp_path / "new"), "--dry-run"]) == 0
+    output = capsys.readouterr()
+    assert not output.out
+    assert "rows:" in output.err
+    assert '"properties"' not in output.err, "the schema is for editors alone"
     assert not (tmp_path / "new").exists()
 
 

@@ -37,6 +37,7 @@ def test_a_program_is_copied_without_tests_documents_and_data() -> None:
         **sizes(
             "tests/test_a.py", "docs/a.md", "notebooks/a.ipynb", "outputs/a.log", ".github/a.yml", "images/x/Dockerfile"
         ),
+        "wheels/docopt-0.6.2-py2.py3-none-any.whl": 10,
         "pictures/a.bin": 200_000_000,
     }
     choice = choose_files({".": {}}, files, [])
@@ -46,7 +47,7 @@ def test_a_program_is_copied_without_tests_documents_and_data() -> None:
         "docs/": "documents",
         "notebooks/": "documents",
         "outputs/": "data",
-        "images/": "torchbake's own",
+        **dict.fromkeys(("images/", "wheels/"), "torchbake's own"),
         "pictures/": "200 MB, more than 100 MB",
     }
 
