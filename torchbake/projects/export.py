@@ -105,17 +105,23 @@ def _choices(project: ProjectSpec, of_file: str) -> list[str]:
 
 def _settings(settings: Mapping[str, Any]) -> str:
     """Return the part of ``tool.uv`` for a uv.toml: with such a file uv reads no other settings."""
-    lines = [f"{key} = {json.dumps(settings[key])}\n" for key in _SETTINGS if key in settings]
-    indexes = settings.get("index", [])
-    tables = [{key: each[key] for key in _INDEX if key in each} for each in indexes if isinstance(each, dict)]
+    lines = [f"{key} = {_toml(settings[key])}\n" for key in _SETTINGS if key in settings]
+    indexes = settings.get("index")
+    entries = (each for each in indexes if isinstance(each, dict)) if isinstance(indexes, list) else ()
+    tables = [{key: each[key] for key in _INDEX if key in each} for each in entries]
     return "".join(lines) + _tables("index", tables)
 
 
 def _tables(name: str, tables: Sequence[Mapping[str, Any]]) -> str:
-    """Return an array of TOML tables. Strings, lists of them and booleans are the same in JSON."""
+    """Return an array of TOML tables."""
     return "".join(
-        f"[[{name}]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items()) for table in tables
+        f"[[{name}]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in table.items()) for table in tables
     )
+
+
+def _toml(value: Any) -> str:
+    """Return a value for TOML: a text, a list of texts and a boolean are the same in JSON. A date becomes a text."""
+    return json.dumps(value, default=str)
 
 
 def _compile(

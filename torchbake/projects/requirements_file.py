@@ -56,6 +56,8 @@ def parse_requirements(text: str, path: str, environment: Mapping[str, str]) -> 
     lines, indexes, find_links = list[RequirementLine](), list[str](), list[str]()
     for number, line, comments in _logical_lines(text):
         place = f"{path}:{number}"
+        if not line.strip():  # a backslash alone
+            continue
         words = _words(line, place)
         if words[0] in _INDEXES and len(words) > 1:
             (find_links if words[0] in ("--find-links", "-f") else indexes).append(words[1])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from packaging.dependency_groups import resolve_dependency_groups
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -72,11 +72,11 @@ def _check_package(
         return  # a workspace whose root is no package
     if canonicalize_name(str(table.get("name", ""))) != name:
         raise LockError(f"{place}: is out of date: {file} has another name than {name}.", hint=hint)
-    if "dependencies" in table.get("dynamic", ()):
-        return  # a build computes them
     try:
+        if "dependencies" in table.get("dynamic", ()):
+            return  # a build computes them
         declared = _declared(pyproject)
-    except (*_MALFORMED, InvalidRequirement, ExceptionGroup) as error:
+    except (*_MALFORMED, ValueError, ExceptionGroup) as error:
         reason = str(error.exceptions[0] if isinstance(error, ExceptionGroup) else error).splitlines()[0]
         raise LockError(f"{file}: has no valid requirements: {reason}.", hint="Correct it.") from None
     for key in sorted(declared.keys() | locked.keys()):

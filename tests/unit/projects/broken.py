@@ -63,6 +63,7 @@ def _link(root: Path) -> None:
 
 UV, PYLOCK, REQS = "trainer/uv.lock", "trainer/pylock.toml", "trainer/requirements.txt"
 PYPROJECT, CORE = "trainer/pyproject.toml", "trainer/packages/core"
+_NO_GROUPS = r"(?s)\A(.*)\[dependency-groups\].*?\n\n", r'dependency-groups = "a"\n\1'
 _SHA = r"sha256:[0-9a-f]{64}"
 _TORCH_FILES = r'(name = "torch"\nversion = "2.10.0"\n(?:.*\n)*?wheels = \[\n)((?:    .*\n)*)\]'
 
@@ -138,6 +139,10 @@ PACKAGES = [
         place=PYPROJECT,
         edit=replaced(PYPROJECT, r"\ndependencies = \[.*\]", "\ndependencies = 1"),
     ),
+    Broken(
+        name="dynamic is no list", place=PYPROJECT, edit=replaced(PYPROJECT, r"\[project\]\n", r"\g<0>dynamic = 3\n")
+    ),
+    Broken(name="groups in no table", place=PYPROJECT, edit=replaced(PYPROJECT, *_NO_GROUPS)),
     Broken(name="a removed requirement", place="numpy", edit=replaced(PYPROJECT, '"numpy<3", ', "")),
     Broken(name="a changed group", place="requirement tqdm in group", edit=replaced(PYPROJECT, '"tqdm"', '"tqdm>=5"')),
     Broken(name="a changed extra", place="extra serve", edit=replaced(PYPROJECT, r"serve = \[.*\]", "serve = []")),
@@ -145,6 +150,18 @@ PACKAGES = [
     Broken(name="no requirement", place=PYPROJECT, edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<<3"')),
     Broken(name="a cycle of groups", place=PYPROJECT, edit=replaced(PYPROJECT, '"tqdm"', '{ include-group = "all" }')),
     Broken(name="a damaged pyproject.toml", place=PYPROJECT, edit=added(PYPROJECT, "[[[")),
+    Broken(
+        name="indexes that are no list",
+        place=PYPROJECT,
+        edit=added(PYPROJECT, "[tool.uv]\nindex = 3"),
+        lock="pyproject.toml",
+    ),
+    Broken(
+        name="a date that excludes all wheels",
+        place=PYPROJECT,
+        edit=added(PYPROJECT, "[tool.uv]\nexclude-newer = 2001-01-01"),
+        lock="pyproject.toml",
+    ),
     Broken(name="no pyproject.toml", place=PYPROJECT, edit=lambda root: (root / PYPROJECT).unlink()),
 ]
 

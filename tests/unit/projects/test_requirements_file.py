@@ -76,5 +76,9 @@ def test_the_hash_of_an_address() -> None:
     assert line.source == Archive(url="https://x.example/a.tar.gz")
 
 
+def test_a_backslash_alone_is_no_package() -> None:
+    assert [line.name for line in parse("six==1.17.0\n\\\n").lines] == ["six"]
+
+
 def test_the_same_pin_may_stand_twice() -> None:
     assert [line.number for line in parse("six==1.17.0\n-e .\nsix==1.17.0\n-e .\n").lines] == [1, 2]
