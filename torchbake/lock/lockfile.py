@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from torchbake.core.files import read_text
 from torchbake.errors import LockError
 from torchbake.lock.companions import COMPANIONS, companions
+from torchbake.matrix.added_paths import project_folder
 from torchbake.ui.command import Command
 
 LayerName: TypeAlias = Literal["nvidia", "torch", "heavy", "site", "devel"]
@@ -214,10 +215,21 @@ def _foreign(text: str, lock: Lock) -> str:
     odd = [pin for pin in (*pins, *lock.build) if not _is_version(pin.version)]
     if odd:
         return f"{odd[0].name} has no version but {odd[0].version!r}"
+    if wrong := next(filter(None, map(_why_no_folder, lock.packages)), ""):
+        return wrong
     if len(lock.pins) != len(pins):
         return "it has a package twice"
     heavy = {pin.name for pin in lock.layers["heavy"]}
     return "" if assign_layers(pins, heavy) == lock.layers else "a package is in a layer where it does not belong"
+
+
+def _why_no_folder(path: str) -> str:
+    """Return why a path is no folder of a package; empty if it may be. A Dockerfile names it in a command."""
+    try:
+        project_folder(path)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _is_version(text: str) -> bool:

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, local_folder
 from torchbake.lock.project_inputs import PYPROJECT, read_project_file, read_toml, uv_settings
+from torchbake.matrix.added_paths import project_folder
 from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.export import export_uv_lock, look_up, requirers, resolve_project
 from torchbake.projects.packages import Folder, ProjectLock, ProjectPackage, Sdist, WheelSource
@@ -59,9 +60,7 @@ def read_project(
             lock = _of_requirements(root, project, python, config)
         case "pyproject":
             lock = _of_pyproject(root, project, python, config, previous=previous, exclude=exclude)
-    lock = _with_project(root, project, lock)
-    _check_folders(root, project, lock)
-    return lock
+    return _with_folders(root, project, _with_project(root, project, lock))
 
 
 def read_versions(root: Path, project: ProjectSpec, python: str) -> dict[str, str] | None:
@@ -85,9 +84,7 @@ def read_versions(root: Path, project: ProjectSpec, python: str) -> dict[str, st
 def _of_uv_lock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
     path = project.lock_path
     text = read_project_file(root, path)
-    if project.lock != "uv.lock":
-        folder = posixpath.dirname(path)
-        raise LockError(f"{path}: is not in the project's folder.", hint=f"Name its folder: `folder: {folder}`")
+    _check_in_folder(project)
     read_toml(root, posixpath.normpath(f"{project.folder}/{PYPROJECT}"))  # uv names no line of an error in it
     check_uv_lock(text, path, partial(_pyproject_in, root, project))
     lines = lines_of(text, path)
@@ -109,6 +106,7 @@ def _of_pyproject(
 ) -> ProjectLock:
     path = project.lock_path
     settings = uv_settings(read_toml(root, path))
+    _check_in_folder(project)
     document, requirements = resolve_project(
         root / project.folder, project, python, config, previous=previous, exclude=exclude, settings=settings
     )
@@ -256,16 +254,29 @@ def _with_project(root: Path, project: ProjectSpec, lock: ProjectLock) -> Projec
     return replace(lock, packages=tuple(sorted((*lock.packages, own), key=lambda each: each.name)))
 
 
-def _check_folders(root: Path, project: ProjectSpec, lock: ProjectLock) -> None:
-    for each in lock.packages:
-        if isinstance(each.source, Folder):
-            _inside(root, project, each.source.path, lock.place(each.name))
+def _check_in_folder(project: ProjectSpec) -> None:
+    folder = posixpath.dirname(project.lock_path)
+    if "/" in project.lock:
+        raise LockError(
+            f"{project.lock_path}: is not in the project's folder.", hint=f"Name its folder: `folder: {folder}`"
+        )
+
+
+def _with_folders(root: Path, project: ProjectSpec, lock: ProjectLock) -> ProjectLock:
+    """Return a lock whose folders are relative to the project's. Raises LockError if builds cannot have one."""
+    packages = (
+        replace(each, source=replace(each.source, path=_inside(root, project, each.source.path, lock.place(each.name))))
+        if isinstance(each.source, Folder)
+        else each
+        for each in lock.packages
+    )
+    return replace(lock, packages=tuple(packages))
 
 
 def _inside(root: Path, project: ProjectSpec, path: str, place: str) -> str:
     """Return a package's folder relative to the project's. Raises LockError if builds cannot have it."""
-    folder = root / project.folder / path
-    if not folder.resolve().is_relative_to((root / project.folder).resolve()):
+    folder, top = root / project.folder / path, (root / project.folder).resolve()
+    if not folder.resolve().is_relative_to(top):
         raise LockError(
             f"{place}: the package in {path} is outside of the project's folder {project.folder}.",
             hint="Name a folder that holds both in `project: {folder: …}`, or put the package below the project.",
@@ -277,4 +288,8 @@ def _inside(root: Path, project: ProjectSpec, path: str, place: str) -> str:
             f"{place}: {path} has no pyproject.toml, so it is no package.",
             hint="Add a pyproject.toml with a [build-system], or take the folder out of the lock.",
         )
-    return posixpath.normpath(folder.relative_to(root / project.folder).as_posix())
+    relative = folder.resolve().relative_to(top).as_posix() if path.startswith("/") else posixpath.normpath(path)
+    try:
+        return project_folder(relative)
+    except ValueError as error:
+        raise LockError(f"{place}: no build can have the package's folder: {error}.", hint="Rename it.") from None

@@ -121,7 +121,10 @@ def test_optional_parts_of_a_lock_are_written_if_there_are_any() -> None:
 
 def test_a_damaged_optional_part_is_refused() -> None:
     lock = Lock(
-        inputs="x", layers=assign_layers([*cpu_pins(), pin("vllm")], ["vllm"]), build=(pin("hatchling", "1.27"),)
+        inputs="x",
+        layers=assign_layers([*cpu_pins(), pin("vllm")], ["vllm"]),
+        build=(pin("hatchling", "1.27"),),
+        packages=("packages/core",),
     )
     text = format_lock(lock)
     for old, new, words in (
@@ -129,6 +132,8 @@ def test_a_damaged_optional_part_is_refused() -> None:
         (f"hatchling==1.27 \\\n    --hash=sha256:{'a' * 64}\n", "hatchling==1.27\n", "hatchling has no hash"),
         ("# --- layer heavy\n", "# --- layer heavy2\n", "not whole"),
         ("numpy==2.4.6", "vllm==1.0", "a package twice"),
+        ("# packages: packages/core\n", "# packages: packages/core $(reboot)\n", r"\$\(reboot\)' is not a path"),
+        ("# packages: packages/core\n", "# packages: ../core\n", "outside of the matrix's folder"),
         ("# --- layer build\n", "# --- layer heavy\n", "line .* was not written by torchbake"),
     ):
         assert text.count(old) == 1, old

@@ -61,6 +61,16 @@ def _link(root: Path) -> None:
     (root / UV).symlink_to("/etc/hostname")
 
 
+def _moved(folder: str) -> Edit:
+    """Return an edit that moves the workspace's member."""
+
+    def edit(root: Path) -> None:
+        (root / CORE).rename(root / "trainer" / folder)
+        (root / UV).write_text((root / UV).read_text().replace("packages/core", folder))
+
+    return edit
+
+
 UV, PYLOCK, REQS = "trainer/uv.lock", "trainer/pylock.toml", "trainer/requirements.txt"
 PYPROJECT, CORE = "trainer/pyproject.toml", "trainer/packages/core"
 _NO_GROUPS = r"(?s)\A(.*)\[dependency-groups\].*?\n\n", r'dependency-groups = "a"\n\1'
@@ -69,6 +79,9 @@ _TORCH_FILES = r'(name = "torch"\nversion = "2.10.0"\n(?:.*\n)*?wheels = \[\n)((
 
 FILES = [
     Broken(name="a uv.lock below the folder", place=UV, lock="trainer/uv.lock", spec={"folder": "."}),
+    Broken(
+        name="a pyproject.toml below the folder", place=PYPROJECT, lock="trainer/pyproject.toml", spec={"folder": "."}
+    ),
     Broken(name="no lock", place=UV, edit=lambda root: (root / UV).unlink()),
     Broken(name="no project", place=UV, edit=lambda root: shutil.rmtree(root / "trainer")),
     Broken(name="an empty lock", place=f"{UV}:1", edit=content(UV, "")),
@@ -125,6 +138,8 @@ PACKAGES = [
     Broken(
         name="a member that is no package", place="core", edit=lambda root: (root / CORE / "pyproject.toml").unlink()
     ),
+    Broken(name="a folder with a space", place="not a path", edit=_moved("packages/my core")),
+    Broken(name="a command as a folder", place="not a path", edit=_moved("packages/$(reboot)")),
     Broken(name="a new requirement", place="einops", edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<3", "einops"')),
     Broken(name="a changed requirement", place="numpy", edit=replaced(PYPROJECT, '"numpy<3"', '"numpy<2"')),
     Broken(

@@ -76,6 +76,16 @@ def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
         check_online(root, spec, lock, index_of(root))
 
 
+def test_an_absolute_path_of_a_package_becomes_relative(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    link, core = tmp_path_factory.mktemp("links") / "link", root.resolve() / "trainer/packages/core"
+    link.symlink_to(root)
+    replaced("trainer/requirements.txt", r" \\\n +--hash=\S+", "")(root)  # the index has other files of these versions
+    replaced("trainer/requirements.txt", r"(?m)^-e .*$", f"-e {core}")(root)
+    added("trainer/pylock.toml", f'[[packages]]\nname = "core"\ndirectory = {{ path = "{core}" }}')(root)
+    for name in ("requirements.txt", "pylock.toml"):
+        assert lock_image(link, trainer_image(name), index_of(root)).packages == ("packages/core",), name
+
+
 def test_build_requirements_are_resolved_again_by_resolve_alone(root: Path) -> None:
     spec = trainer_image()
     lock = write_lock(root, spec)
