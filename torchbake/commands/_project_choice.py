@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.hostconfig.pip_config import read_pip_config, without_login
+from torchbake.hostconfig.pip_config import without_login
 from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.choose import ProjectChoice, choose
 from torchbake.projects.find_lock import find_lock
 from torchbake.projects.folder import read_folder
+from torchbake.projects.package_sources import sources_of_projects
 from torchbake.projects.packages import ProjectLock
 from torchbake.projects.read import read_project
 
@@ -16,11 +17,13 @@ def choice_of_project(
     root: Path, project: Path, *, extras: Sequence[str] = (), groups: Sequence[str] = (), base: str = ""
 ) -> ProjectChoice:
     """Choose the row of a project in or below the matrix's folder ``root``. Raises UsageError and LockError."""
-    config = read_pip_config()
+    place = find_lock(root, project)
+    config = sources_of_projects(root, [ProjectSpec(folder=place.folder, lock=place.lock)])
+    with_indexes = config.for_project(place.folder)
 
     def read(spec: ProjectSpec, python: str) -> ProjectLock:
-        return read_project(root, spec, python, config)
+        return read_project(root, spec, python, with_indexes)
 
-    folder = read_folder(root, find_lock(root, project))
-    sources = [without_login(place) for place in (config.index_url, *config.extra_index_urls, *config.find_links)]
+    folder = read_folder(root, place)
+    sources = [without_login(each) for each in (config.index_url, *config.extra_index_urls, *config.find_links)]
     return choose(folder, read, extras=extras, groups=groups, base=base, own_sources=sources)

@@ -52,10 +52,14 @@ class PipConfig:
         The row's own indexes are not among them: builds ask those last.
         """
         project = getattr(spec, "project", None)
-        if self.no_index or project is None:
+        return self.for_project(project.folder, getattr(spec, "indexes", ())) if project else self
+
+    def for_project(self, folder: str, others: Iterable[str] = ()) -> "PipConfig":
+        """Return the settings with the indexes of the project in a folder after the host's, without those of others."""
+        if self.no_index:
             return self
-        addresses = {*map(without_login, (PYPI, self.index_url, *self.extra_index_urls, *getattr(spec, "indexes", ())))}
-        urls = [each.url for each in self.by_project.get(project.folder, ())]
+        addresses = {*map(without_login, (PYPI, self.index_url, *self.extra_index_urls, *others))}
+        urls = [each.url for each in self.by_project.get(folder, ())]
         more = [url for url in urls if without_login(url).rstrip("/") not in {each.rstrip("/") for each in addresses}]
         return replace(self, extra_index_urls=(*self.extra_index_urls, *more))
 

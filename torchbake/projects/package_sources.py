@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,18 @@ def read_package_sources(project: Project, environ: Mapping[str, str] = os.envir
 
     The indexes have the logins that this host has. Raises HostConfigError if pip's settings cannot be read.
     """
-    pip = replace(read_pip_config(environ), wheels=wheels_of(project.root).absolute())
     projects = {spec.project for spec in pytorch_of(project.expansion.specs) if spec.project}
+    return sources_of_projects(project.root, projects, environ)
+
+
+def sources_of_projects(
+    root: Path, projects: Iterable[ProjectSpec], environ: Mapping[str, str] = os.environ
+) -> PipConfig:
+    """Return the same for projects of a matrix's folder, also before there is a matrix. Raises HostConfigError."""
+    pip = replace(read_pip_config(environ), wheels=wheels_of(root).absolute())
     indexes = dict[str, tuple[ProjectIndex, ...]]()
     for each in sorted(projects, key=lambda each: each.lock_path):
-        logins = (with_found_login(index, pip, environ) for index in indexes_of(project.root, each))
+        logins = (with_found_login(index, pip, environ) for index in indexes_of(root, each))
         indexes[each.folder] = tuple(dict.fromkeys((*indexes.get(each.folder, ()), *logins)))
     return replace(pip, by_project=indexes)
 

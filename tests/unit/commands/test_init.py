@@ -9,6 +9,7 @@ from torchbake.cli import main
 from torchbake.commands import init
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import LockError, UsageError
+from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.pipelines import PIPELINES
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import ImageSpec, ProjectSpec
@@ -168,6 +169,23 @@ def test_a_project_becomes_a_matrix_with_reasons(trainer: Path, capsys: Streams)
     assert main(["init", str(root), "--from", str(trainer), "--dry-run"]) == 0
     assert "      folder: trainer\n" in capsys.readouterr().err
     assert (root / "matrix.yaml").read_text() == "mine"
+
+
+def test_a_private_index_is_read_with_its_login(trainer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = list[PipConfig]()
+
+    def read(root: Path, project: ProjectSpec, python: str, config: PipConfig) -> ProjectLock:
+        configs.append(config)
+        raise LockError("no")
+
+    monkeypatch.setattr("torchbake.commands._project_choice.read_project", read)
+    monkeypatch.setenv("UV_INDEX_ACME_USERNAME", "me")
+    monkeypatch.setenv("UV_INDEX_ACME_PASSWORD", "secret")
+    (trainer / "uv.lock").unlink()
+    with (trainer / "pyproject.toml").open("a") as file:
+        file.write('[[tool.uv.index]]\nname = "acme"\nurl = "https://pypi.acme.example/simple"\n')
+    assert main(["init", str(trainer.parent), "--from", str(trainer)]) == LockError.exit_code
+    assert "https://me:secret@pypi.acme.example/simple" in configs[0].extra_index_urls
 
 
 PROJECT_MISTAKES = [
