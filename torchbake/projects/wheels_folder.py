@@ -85,9 +85,9 @@ def find_own_wheel(root: Path, package: ProjectPackage, python: str) -> Path | N
 
 def unused_wheels(root: Path, lock_texts: Iterable[str]) -> list[str]:
     """Return the names of wheels in the folder whose hashes no lock has."""
-    texts = tuple(lock_texts)
     wheels = sorted(wheels_of(root).glob("*.whl"))
-    return [path.name for path in wheels if not any(file_digest(path) in text for text in texts)]
+    text = "\n".join(lock_texts) if wheels else ""
+    return [path.name for path in wheels if file_digest(path) not in text]
 
 
 def _wheels(folder: Path, package: ProjectPackage, python: str) -> Iterator[tuple[str, Path]]:

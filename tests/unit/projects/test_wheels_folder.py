@@ -118,5 +118,5 @@ def test_wheels_that_no_lock_names_are_listed(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_wheel(tmp_path / "wheels", name, "1.0", {f"{name}.py": b""}, tag="py3-none-any")
     one, two = sorted((tmp_path / "wheels").glob("*.whl"))
-    assert unused_wheels(tmp_path, [f"a==1 --hash={file_digest(one)}"]) == [two.name]
+    assert unused_wheels(tmp_path, ["", f"a==1 --hash={file_digest(one)}", ""]) == [two.name]
     assert unused_wheels(tmp_path, [file_digest(one), file_digest(two)]) == []
