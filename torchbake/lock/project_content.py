@@ -8,9 +8,8 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from torchbake.lock.lockfile import Lock
+from torchbake.lock.project_inputs import PYPROJECT, package_name
 from torchbake.matrix.spec import Additions, ImageSpec, OwnFile, ProjectSpec, Spec
 
 
@@ -41,7 +40,7 @@ def package_names(root: Path, spec: Spec, lock: Lock) -> list[str]:
     """Return the names of a project's packages in an image, by their pyproject.toml; "" for a name in another file."""
     if not isinstance(spec, ImageSpec) or spec.project is None:
         return []
-    return [_package_name(root / spec.project.folder / folder / "pyproject.toml") for folder in lock.packages]
+    return [_package_name(root / spec.project.folder / folder / PYPROJECT) for folder in lock.packages]
 
 
 def _package_name(path: Path) -> str:
@@ -49,6 +48,4 @@ def _package_name(path: Path) -> str:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
-    tables = (document.get("project"), document.get("tool", {}).get("poetry"))
-    names = [table.get("name") for table in tables if isinstance(table, dict)]
-    return next((canonicalize_name(name) for name in names if isinstance(name, str)), "")
+    return package_name(document)

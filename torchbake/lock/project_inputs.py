@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from torchbake.core.digest import digest
 from torchbake.core.files import read_text
 from torchbake.errors import LockError
@@ -64,6 +66,19 @@ def uv_settings(pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
     tool = pyproject.get("tool")
     table = tool.get("uv") if isinstance(tool, dict) else None
     return table if isinstance(table, dict) else {}
+
+
+def is_package(pyproject: Mapping[str, Any]) -> bool:
+    """Return whether a project is built and installed, by its pyproject.toml: with a build system, if uv may use it."""
+    return bool(uv_settings(pyproject).get("package", "build-system" in pyproject))
+
+
+def package_name(pyproject: Mapping[str, Any]) -> str:
+    """Return the normal form of the name in a pyproject.toml; empty if it is in another file."""
+    tool = pyproject.get("tool")
+    tables = (pyproject.get("project"), tool.get("poetry") if isinstance(tool, dict) else None)
+    names = (table.get("name") for table in tables if isinstance(table, dict))
+    return next((canonicalize_name(name) for name in names if isinstance(name, str)), "")
 
 
 def _of_pyproject(root: Path, path: PurePosixPath) -> str:

@@ -8,8 +8,8 @@ from torchbake.errors import LockError, UsageError
 from torchbake.matrix.distributions import DISTRIBUTIONS
 from torchbake.matrix.spec import BaseSpec
 from torchbake.projects.folder import PythonRule
+from torchbake.projects.pylock import first_patch
 
-_LAST_PATCH = 40  # no minor version of CPython has had more patch releases
 _OTHER = "For another Python, write a base of your own: docs/your-own.md#a-base-of-your-own"
 
 
@@ -73,8 +73,7 @@ def _fits(base: BaseSpec, rule: PythonRule) -> bool:
         raise LockError(
             f"{rule.place}: {rule.specifier!r} is no rule for versions of Python.", hint='Write it as ">=3.11".'
         ) from None
-    # The distribution decides about the patch release.
-    return bool(rule.specifier) and any(specifier.contains(f"{base.python}.{patch}") for patch in range(_LAST_PATCH))
+    return bool(rule.specifier and first_patch(specifier, base.python))
 
 
 def _bases_in_words() -> str:

@@ -10,8 +10,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from torchbake.core.sizes import human
+from torchbake.lock.project_inputs import is_package
 from torchbake.matrix.added_paths import beside
-from torchbake.projects.package_files import package_files, table_of
+from torchbake.projects.package_files import package_files
 
 _LARGEST = 100 * 1000 * 1000  # bytes of a folder
 _PROGRAMS = ("*.py", "*.sh", "*.yaml", "*.yml", "*.toml", "*.json", "*.ini", "*.cfg")
@@ -47,12 +48,6 @@ class FileChoice:
         """The choice in words, a line each."""
         lines = (f"left out: {path} ({reason})" for path, reason in self.left_out.items())
         return (f"files: {', '.join(self.files) or 'none'}", *lines)
-
-
-def is_package(pyproject: Mapping[str, Any]) -> bool:
-    """Return whether a project is built and installed, by its pyproject.toml: with a build system, if uv may use it."""
-    uv = table_of(pyproject, "tool", "uv")
-    return bool(uv["package"]) if "package" in uv else "build-system" in pyproject
 
 
 def choose_files(

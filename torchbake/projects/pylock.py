@@ -99,10 +99,8 @@ def select_packages(
     ``lines`` are the places of packages, for messages. Raises LockError if a package has no file that fits, or no
     SHA-256.
     """
-    # The base's distribution decides about the patch release. Markers see the first one that the lock allows.
-    specifier, patches = lock.requires_python or SpecifierSet(), (f"{python}.{patch}" for patch in range(_LAST_PATCH))
-    version = next(filter(specifier.contains, patches), None)
-    if version is None:
+    version = first_patch(lock.requires_python or SpecifierSet(), python)  # as markers see it
+    if not version:
         raise LockError(
             f"{lines.place('requires-python')}: requires Python {lock.requires_python}, but the base has {python}.",
             hint="Give the row a base with such a Python, or lock the project for the base's Python.",
@@ -118,6 +116,15 @@ def select_packages(
     except PylockSelectError as error:
         raise _refused(lock, error, lines, python) from None
     return tuple(sorted(packages, key=lambda package: package.name))
+
+
+def first_patch(specifier: SpecifierSet, python: str) -> str:
+    """Return the first patch release of a Python such as ``3.11`` that fits; empty if none does.
+
+    The base's distribution decides about the patch release.
+    """
+    patches = (f"{python}.{patch}" for patch in range(_LAST_PATCH))
+    return next(filter(specifier.contains, patches), "")
 
 
 def _refused(lock: Pylock, error: PylockSelectError, lines: LockLines, python: str) -> LockError:

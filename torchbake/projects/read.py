@@ -1,7 +1,7 @@
 """Read a project's lock of any kind."""
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -12,7 +12,14 @@ from packaging.utils import canonicalize_name
 
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, local_folder
-from torchbake.lock.project_inputs import PYPROJECT, read_project_file, read_toml, uv_settings
+from torchbake.lock.project_inputs import (
+    PYPROJECT,
+    is_package,
+    package_name,
+    read_project_file,
+    read_toml,
+    uv_settings,
+)
 from torchbake.matrix.added_paths import project_folder
 from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.export import export_uv_lock, look_up, requirers, resolve_project
@@ -197,14 +204,8 @@ def _with_name(root: Path, project: ProjectSpec, line: RequirementLine) -> Requi
         return line
     folder = _inside(root, project, line.source.path, f"{project.lock_path}:{line.number}")
     path = posixpath.normpath(posixpath.join(project.folder, folder))
-    name = _package_name(_pyproject_in(root, project, folder) or {}, (root / path).resolve().name)
+    name = package_name(_pyproject_in(root, project, folder) or {}) or canonicalize_name((root / path).resolve().name)
     return replace(line, name=name, source=replace(line.source, path=folder))
-
-
-def _package_name(pyproject: Mapping[str, Any], folder: str) -> str:
-    """Return the name in a pyproject.toml; that of its folder if it has none."""
-    table = pyproject.get("project")
-    return canonicalize_name(str(table.get("name", folder) if isinstance(table, dict) else folder))
 
 
 def _with_locked_files(package: Package, line: RequirementLine, path: str) -> Package:
@@ -247,9 +248,9 @@ def _with_project(root: Path, project: ProjectSpec, lock: ProjectLock) -> Projec
     if kind_of(project.lock) == "uv" or "." in lock.folders or not project.files or not (root / path).is_file():
         return lock
     document = read_toml(root, path)
-    if not uv_settings(document).get("package", "build-system" in document):
+    if not is_package(document):
         return lock
-    name = _package_name(document, (root / path).resolve().parent.name)
+    name = package_name(document) or canonicalize_name((root / path).resolve().parent.name)
     own = ProjectPackage(name=name, version="", hashes=(), source=Folder(path="."))
     return replace(lock, packages=tuple(sorted((*lock.packages, own), key=lambda each: each.name)))
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from torchbake.projects.files import choose_files, is_package
+from torchbake.lock.project_inputs import is_package
+from torchbake.projects.files import choose_files
 
 BUILD = {"build-system": {"requires": ["hatchling"]}}
 PACKAGE = {**BUILD, "project": {"name": "trainer"}}
