@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 import threading
@@ -22,11 +21,10 @@ from torchbake.core.memory import spare_memory
 from torchbake.errors import BuildError
 from torchbake.hostconfig.http_session import CHUNK, PATIENCE, index_pages, index_session, links_with_login
 from torchbake.hostconfig.index_page import hash_of
-from torchbake.hostconfig.pip_config import PipConfig, without_login
+from torchbake.hostconfig.pip_config import PipConfig, without_login, without_logins
 from torchbake.lock.lockfile import Pin
 from torchbake.ui.command import Command
 
-_LOGIN = re.compile(r"//\S*@")
 _PLENTY = 8  # times the size of an archive in memory: several archives, and the page cache, need memory too
 _ANY_PYTHON = "3.11"
 _ATTEMPTS = 3  # to fetch an archive; a second passes before the next
@@ -122,7 +120,7 @@ def _download(
                 answer.raise_for_status()
                 return _write(answer, new_file(int(answer.headers.get("Content-Length", 0))), stopping)
         except (requests.RequestException, OSError) as error:
-            reason = _LOGIN.sub("//", str(error))
+            reason = without_logins(str(error))
     raise BuildError(f"{archive.name} cannot be fetched: {reason}.")
 
 

@@ -20,6 +20,7 @@ from torchbake.matrix.wheel_indexes import most_exact, read_indexes, variable
 if TYPE_CHECKING:
     from torchbake.matrix.spec import ImageSpec, Spec
 
+_LOGIN = re.compile(r"//[^/\s]*@")
 _PIP_SECTIONS = ("global", "install")
 _KEYS = ("index-url", "extra-index-url", "find-links", "trusted-host", "cert", "proxy", "no-index")
 _NO_LOGIN = re.compile(r"index URL \((\S+)\) could not be queried due to a lack of valid authentication")  # uv's words
@@ -149,6 +150,11 @@ def without_login(url: str) -> str:
     """Return an address without user name and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def without_logins(text: str) -> str:
+    """Return a message without the user names and passwords of the addresses in it."""
+    return _LOGIN.sub("//", text)
 
 
 def is_remote(place: str) -> bool:

@@ -17,10 +17,9 @@ from torchbake.core.plain_text import last_line
 from torchbake.errors import LockError
 from torchbake.hostconfig.http_session import CHUNK, PATIENCE, index_pages, index_session, links_with_login
 from torchbake.hostconfig.index_page import hash_of
-from torchbake.hostconfig.pip_config import PipConfig, local_folder, without_login
+from torchbake.hostconfig.pip_config import PipConfig, local_folder, without_login, without_logins
 from torchbake.projects.packages import GitSource
 
-_LOGIN = re.compile(r"//[^/\s]*@")
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _REFUSED = (401, 403)  # HTTP
 
@@ -126,7 +125,7 @@ def _download(url: str, target: Path, how: Fetching) -> None:
                 for data in answer.iter_content(CHUNK):
                     file.write(data)
     except requests.RequestException as error:
-        reason = _LOGIN.sub("//", str(error))
+        reason = without_logins(str(error))
         raise LockError(
             f"{how.title}: {address} cannot be fetched: {reason}.", hint="Correct the address, or try again later."
         ) from None
@@ -146,7 +145,7 @@ def _without_git(title: str) -> Iterator[None]:
 def _git_error(process: "subprocess.CompletedProcess[bytes]", problem: str) -> LockError:
     output = process.stderr.decode(errors="replace")
     fatal = [line for line in output.splitlines() if line.startswith(("fatal:", "error:"))]
-    reason = _LOGIN.sub("//", last_line(fatal[0] if fatal else output, 300))
+    reason = without_logins(last_line(fatal[0] if fatal else output, 300))
     return LockError(
         f"{problem}: {reason}",
         hint="Push the commit, or correct the repository and its login (git's credential helper, an ssh agent).",

@@ -7,7 +7,14 @@ import pytest
 
 from tests.unit.conftest import image
 from torchbake.errors import HostConfigError
-from torchbake.hostconfig.pip_config import PipConfig, is_remote, local_folder, read_pip_config, without_login
+from torchbake.hostconfig.pip_config import (
+    PipConfig,
+    is_remote,
+    local_folder,
+    read_pip_config,
+    without_login,
+    without_logins,
+)
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.uv import uv_environment
@@ -217,6 +224,7 @@ def test_the_most_exact_name_of_an_accelerator_wins(
 )
 def test_an_address_is_shown_without_its_login(url: str, text: str) -> None:
     assert without_login(url) == text
+    assert without_logins(f"| {url}: 401, {url}?") == f"| {text}: 401, {text}?"
 
 
 def test_uv_reads_relative_folders_from_the_root() -> None:
