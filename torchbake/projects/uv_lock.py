@@ -53,14 +53,14 @@ def check_uv_lock(text: str, path: str, read: Callable[[str], Mapping[str, Any] 
             if isinstance(folder := package["source"].get(kind), str)
         }
         locked = {folder: _locked(package.get("metadata", {})) for folder, package in own.items()}
+        places = {folder: lines.place(each["name"], each.get("version", "")) for folder, each in own.items()}
     except (*_MALFORMED, InvalidSpecifier) as error:
         raise LockError(f"{path}: is damaged: {type(error).__name__} {error}.", hint=hint) from None
     for folder, requirements in locked.items():
         pyproject = read(folder)
         if pyproject is not None:
             file = posixpath.normpath(posixpath.join(project, folder, PYPROJECT))
-            place = lines.place(own[folder]["name"], own[folder].get("version", ""))
-            _check_package(pyproject, file, own[folder]["name"], requirements, place=place, hint=hint)
+            _check_package(pyproject, file, own[folder]["name"], requirements, place=places[folder], hint=hint)
 
 
 def _check_package(

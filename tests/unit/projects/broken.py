@@ -148,6 +148,7 @@ PACKAGES = [
         edit=replaced(f"{CORE}/pyproject.toml", '"six"', '"tqdm"'),
     ),
     Broken(name="a lock with other tables", place=UV, edit=replaced(UV, r'{ editable = "\." }', "1")),
+    Broken(name="a name that is no text", place=UV, edit=replaced(UV, 'name = "trainer"', "name = [1]")),
     Broken(name="packages that are no tables", place=UV, edit=replaced(UV, r"(?s)\[\[package\]\].*", "package = [1]")),
     Broken(
         name="requirements that are no list",
