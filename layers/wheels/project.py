@@ -142,6 +142,8 @@ def _declared_version(path: Path, folder: str) -> str:
     try:
         table: Mapping[str, Any] = tomllib.loads(path.read_text()).get("project", {})
     except FileNotFoundError:
+        if path.with_name("setup.py").exists():  # setuptools builds it: https://peps.python.org/pep-0517/#source-trees
+            return ""
         sys.exit(f"error: {_where(folder)}: it has no pyproject.toml among the files of `project: {{files: ...}}`.")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         sys.exit(f"error: {_where(folder)}: its pyproject.toml cannot be read: {error}.")

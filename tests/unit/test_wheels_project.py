@@ -62,7 +62,8 @@ class Uv:
         return SimpleNamespace(returncode=0, stdout="")
 
     def _build(self, target: Path, folder: Path, env: Mapping[str, str]) -> None:
-        version = tomllib.loads((folder / "pyproject.toml").read_text())["project"].get("version")
+        text = (folder / "pyproject.toml").read_text() if (folder / "pyproject.toml").exists() else ""
+        version = tomllib.loads(text).get("project", {}).get("version")
         files = {f"acme/{path.name}": path.read_bytes() for path in sorted((folder / "src/acme").rglob("*.py"))}
         write_wheel(target, "acme_trainer", version or env["PDM_BUILD_SCM_VERSION"], files, tag="py3-none-any")
 
@@ -130,6 +131,13 @@ def test_a_computed_version_is_the_locked_one_or_a_constant(tmp_path: Path, uv: 
         make(tmp_path, files=files, lock=lock)
         assert uv.environments[-2]["SETUPTOOLS_SCM_PRETEND_VERSION"] == version
         assert (tmp_path / f"venv/lib/python3.11/site-packages/acme_trainer-{version}.dist-info").is_dir()
+
+
+def test_a_package_with_a_setup_py_alone_is_built(tmp_path: Path, uv: Uv) -> None:
+    lock = LOCK.format("2.1").replace('"."', '"src/old"')
+    files = {**FILES, "src/old/setup.py": "", "src/old/src/acme/__init__.py": "y = 2\n"}
+    site = make(tmp_path, files=files, lock=lock, package="src/old")
+    assert (site / "acme/__init__.py").read_text() == "y = 2\n"
 
 
 def test_what_cannot_be_built_is_one_sentence(tmp_path: Path, uv: Uv) -> None:
