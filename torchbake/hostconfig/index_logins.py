@@ -45,8 +45,11 @@ def with_found_login(index: ProjectIndex, pip: PipConfig, environ: Mapping[str, 
 def check_logins(indexes: Iterable[ProjectIndex], name: str, pip: PipConfig) -> None:
     """Raise HostConfigError for an index that refuses to show the page of a package for want of a login.
 
-    An index that does not answer is no error here: the wheels may be in a folder of this host.
+    An index that does not answer is no error here: the wheels may be in a folder of this host. With pip's `no-index`
+    none is asked.
     """
+    if pip.no_index:
+        return
     with index_session(pip) as session:
         for index in indexes:
             with contextlib.suppress(requests.RequestException, OSError):

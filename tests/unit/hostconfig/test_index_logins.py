@@ -10,7 +10,7 @@ import pytest
 from tests.unit.conftest import image
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import secret_texts
-from torchbake.hostconfig.index_logins import with_found_login
+from torchbake.hostconfig.index_logins import check_logins, with_found_login
 from torchbake.hostconfig.pip_config import PYPI, PipConfig
 from torchbake.hostconfig.project_index import ProjectIndex
 from torchbake.matrix.spec import ProjectSpec
@@ -111,6 +111,16 @@ def test_links_on_an_indexes_host_have_its_login() -> None:
     assert pip.with_login("https://pypi.acme.example/files/a.whl") == "https://me:secret@pypi.acme.example/files/a.whl"
     for other in ("https://files.example/a.whl", "http://pypi.acme.example/a.whl"):
         assert pip.with_login(other) == other
+
+
+def test_no_index_is_asked_for_its_login_with_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    def session(pip: PipConfig) -> None:
+        raise AssertionError("the host must not ask")
+
+    monkeypatch.setattr("torchbake.hostconfig.index_logins.index_session", session)
+    check_logins((LOGIN,), "tools", PipConfig(no_index=True))
+    with pytest.raises(AssertionError):
+        check_logins((LOGIN,), "tools", PipConfig())
 
 
 def test_a_refusal_in_the_output_of_uv_names_the_variables() -> None:
