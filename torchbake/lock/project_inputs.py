@@ -1,6 +1,7 @@
 """The inputs of a lock that follows from a project's lock: the files that decide it, by their digest."""
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
@@ -41,7 +42,7 @@ def follows_pyproject(project: ProjectSpec) -> bool:
 def read_project_file(root: Path, path: str) -> str:
     """Read a text file of a project; ``path`` is relative to the matrix's folder. Raises LockError."""
     hint = "Correct `project:` of the row, or lock the project: uv lock"
-    if not (root / path).resolve().is_relative_to(root.resolve()):
+    if not Path(os.path.realpath(root / path)).is_relative_to(root.resolve()):  # resolve() raises for links in a circle
         raise LockError(f"{path}: is a link to a file outside of the matrix's folder.", hint="Put the file there.")
     try:
         return read_text(root / path)

@@ -13,6 +13,7 @@ from torchbake.core.files import read_text
 from torchbake.errors import LockError, MatrixError, UsageError
 from torchbake.matrix.added_paths import beside, project_folder
 from torchbake.matrix.yaml_source import parse_document
+from torchbake.projects.package_files import texts_of
 from torchbake.ui.command import Command
 
 LOCKS = ("uv.lock", "pylock.toml", "requirements.txt", "pyproject.toml")  # the first that exists counts
@@ -124,7 +125,7 @@ def _refuse_member(folder: Path, start: Path) -> None:
     for parent in folder.parents:
         workspace = _workspace(parent / "pyproject.toml")
         path = folder.relative_to(parent).as_posix()
-        members, excluded = workspace.get("members", ()), workspace.get("exclude", ())
+        members, excluded = (texts_of(workspace.get(key)) for key in ("members", "exclude"))
         if any(fnmatchcase(path, each) for each in members) and not any(fnmatchcase(path, each) for each in excluded):
             raise UsageError(
                 f"{start} is a member of the uv workspace in {parent}, whose uv.lock decides its packages.",

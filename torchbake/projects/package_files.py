@@ -85,11 +85,11 @@ def _texts(pyproject: Table) -> Iterator[str]:
     """Yield the files that the metadata is read from."""
     project, tools = table_of(pyproject, "project"), table_of(pyproject, "tool")
     for value in (project.get("readme"), project.get("license"), table_of(tools, "poetry").get("readme")):
-        yield from _strings(value.get("file") if isinstance(value, Mapping) else value)
-    yield from _strings(project.get("license-files"))
+        yield from texts_of(value.get("file") if isinstance(value, Mapping) else value)
+    yield from texts_of(project.get("license-files"))
     for value in table_of(tools, "setuptools", "dynamic").values():
-        yield from _strings(value.get("file") if isinstance(value, Mapping) else None)
-    yield from _strings(table_of(tools, "hatch", "version").get("path"))
+        yield from texts_of(value.get("file") if isinstance(value, Mapping) else None)
+    yield from texts_of(table_of(tools, "hatch", "version").get("path"))
 
 
 def _sources(pyproject: Table) -> Iterator[str]:
@@ -98,19 +98,19 @@ def _sources(pyproject: Table) -> Iterator[str]:
     yield from _of_setuptools(table_of(tools, "setuptools"))
     for hatch in (table_of(tools, "hatch", "build"), table_of(tools, "hatch", "build", "targets", "wheel")):
         for key in ("packages", "only-include", "include", "force-include"):
-            yield from _strings(hatch.get(key))
+            yield from texts_of(hatch.get(key))
     for entry in _tables(table_of(tools, "poetry").get("packages")):
         yield posixpath.join(str(entry.get("from", "")), str(entry.get("include", "")))
     for entry in _tables(table_of(tools, "poetry").get("include")):
-        yield from _strings(entry.get("path"))
-    for module in _strings(table_of(tools, "flit", "module").get("name")):
+        yield from texts_of(entry.get("path"))
+    for module in texts_of(table_of(tools, "flit", "module").get("name")):
         yield from (f"src/{module}", module, f"{module}.py")
     pdm = table_of(tools, "pdm", "build")
-    yield from (*_strings(pdm.get("package-dir")), *_strings(pdm.get("includes")))
+    yield from (*texts_of(pdm.get("package-dir")), *texts_of(pdm.get("includes")))
     uv = table_of(tools, "uv", "build-backend")
     if {"module-root", "module-name"} & uv.keys():
         name = uv.get("module-name", _module(pyproject))
-        for module in _strings(name):
+        for module in texts_of(name):
             yield posixpath.join(str(uv.get("module-root", "src")), module.partition(".")[0])
 
 
@@ -121,11 +121,11 @@ def _of_setuptools(table: Table) -> Iterator[str]:
     yield from (str(folder) for folder in folders.values())
     if isinstance(packages, Mapping):
         find = table_of(packages, "find")
-        places = [place for place in _strings(find.get("where")) if posixpath.normpath(place) != "."]
-        yield from places or _strings(find.get("include"))
-    for name in _strings(packages if isinstance(packages, list) else None):
+        places = [place for place in texts_of(find.get("where")) if posixpath.normpath(place) != "."]
+        yield from places or texts_of(find.get("include"))
+    for name in texts_of(packages if isinstance(packages, list) else None):
         yield folders.get(name) or posixpath.join(root, name.partition(".")[0])
-    for name in _strings(table.get("py-modules")):
+    for name in texts_of(table.get("py-modules")):
         yield posixpath.join(root, f"{name}.py")
 
 
@@ -163,7 +163,7 @@ def _tables(value: Any) -> Iterator[Table]:
         yield entry if isinstance(entry, Mapping) else {"path": str(entry)}
 
 
-def _strings(value: Any) -> tuple[str, ...]:
+def texts_of(value: Any) -> tuple[str, ...]:
     """Return a text, or the texts of a list or the keys of a table."""
     if isinstance(value, str):
         return (value,)

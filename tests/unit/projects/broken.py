@@ -71,6 +71,11 @@ def _moved(folder: str) -> Edit:
     return edit
 
 
+def _circle(root: Path) -> None:
+    (root / UV).unlink()
+    (root / UV).symlink_to("uv.lock")
+
+
 UV, PYLOCK, REQS = "trainer/uv.lock", "trainer/pylock.toml", "trainer/requirements.txt"
 PYPROJECT, CORE = "trainer/pyproject.toml", "trainer/packages/core"
 _NO_GROUPS = r"(?s)\A(.*)\[dependency-groups\].*?\n\n", r'dependency-groups = "a"\n\1'
@@ -89,6 +94,7 @@ FILES = [
     Broken(name="a folder", place=UV, edit=_folder),
     Broken(name="a pipe", place=UV, edit=_pipe),
     Broken(name="a link out of the matrix's folder", place=UV, edit=_link),
+    Broken(name="a link to itself", place=UV, edit=_circle),
     Broken(name="damaged TOML", place=f"{UV}:5", edit=replaced(UV, r"\[manifest\]", "manifest]")),
     Broken(name="the lock of another tool", place=f"{UV}:1", edit=content(UV, '[[package]]\nname = "torch"\n')),
     Broken(name="a later version", place=f"{UV}:1", edit=replaced(UV, "^version = 1", "version = 99")),

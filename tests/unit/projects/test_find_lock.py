@@ -44,6 +44,11 @@ PLACES: list[tuple[Mapping[str, str], str, LockPlace]] = [
         "packages/old",
         LockPlace(folder="packages/old", lock="pyproject.toml"),
     ),
+    (
+        {"pyproject.toml": "[tool.uv.workspace]\nmembers = [3]\nexclude = 3\n", "a/pyproject.toml": ""},
+        "a",
+        LockPlace(folder="a", lock="pyproject.toml"),
+    ),
 ]
 
 
