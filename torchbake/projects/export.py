@@ -4,13 +4,14 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torchbake.core.files import in_memory
 from torchbake.errors import LockError
-from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import parse_pins
 from torchbake.lock.uv import PLATFORM, uv_environment
@@ -89,8 +90,8 @@ def resolve_project(
         excluded.write_text("\n".join(exclude))
         words = [project.lock, "--only-binary", ":all:", "--constraints", str(excluded)]
         words += _choices(project, f"{project.lock}:")
-        compile_now = partial(_compile, folder, path=project.lock_path, python=python, config=config, hint=hint)
-        tables = _settings(settings)
+        tables, others = _settings(settings, config), _without_indexes(config, settings)
+        compile_now = partial(_compile, folder, path=project.lock_path, python=python, config=others, hint=hint)
         compile_now([*words, "--output-file", str(pins)], tables=tables)
         requirements = pins.read_text()
         excluded.write_text("\n".join(_exactly({pin.name: pin.version for pin in parse_pins(requirements)})))
@@ -103,13 +104,28 @@ def _choices(project: ProjectSpec, of_file: str) -> list[str]:
     return extras + [word for name in project.groups for word in ("--group", f"{of_file}{name}")]
 
 
-def _settings(settings: Mapping[str, Any]) -> str:
-    """Return the part of ``tool.uv`` for a uv.toml: with such a file uv reads no other settings."""
+def _settings(settings: Mapping[str, Any], config: PipConfig) -> str:
+    """Return the part of ``tool.uv`` for a uv.toml: with such a file uv reads no other settings.
+
+    The indexes get the logins of ``config``.
+    """
     lines = [f"{key} = {_toml(settings[key])}\n" for key in _SETTINGS if key in settings]
-    indexes = settings.get("index")
-    entries = (each for each in indexes if isinstance(each, dict)) if isinstance(indexes, list) else ()
-    tables = [{key: each[key] for key in _INDEX if key in each} for each in entries]
+    tables = [{key: each[key] for key in _INDEX if key in each} for each in _indexes(settings)]
+    tables = [{**each, "url": config.with_login(each["url"])} for each in tables]
     return "".join(lines) + _tables("index", tables)
+
+
+def _indexes(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    indexes = settings.get("index")
+    tables = (each for each in indexes if isinstance(each, dict)) if isinstance(indexes, list) else ()
+    return [each for each in tables if isinstance(each.get("url"), str)]
+
+
+def _without_indexes(config: PipConfig, settings: Mapping[str, Any]) -> PipConfig:
+    """Return the host's settings without the project's indexes: one with ``explicit`` is not for all packages."""
+    own = {without_login(each["url"]).rstrip("/") for each in _indexes(settings)}
+    others = (url for url in config.extra_index_urls if without_login(url).rstrip("/") not in own)
+    return replace(config, extra_index_urls=tuple(others))
 
 
 def _tables(name: str, tables: Sequence[Mapping[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 import re
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.projects.projects import (
     write_lock,
 )
 from torchbake.errors import LockError
+from torchbake.hostconfig.project_index import ProjectIndex
 from torchbake.lock.image_lock import lock_path, read_lock
 from torchbake.lock.lockfile import Lock, format_lock
 from torchbake.lock.newest import odd_versions
@@ -143,6 +145,16 @@ def test_settings_of_the_project_count_without_a_lock(root: Path) -> None:
     assert lock_image(root, spec, index_of(root)).pins["six"].version == "1.18.0"
     added("trainer/pyproject.toml", '[tool.uv]\nconstraint-dependencies = ["six<1.18"]')(root)
     assert lock_image(root, spec, index_of(root)).pins["six"].version == "1.17.0"
+
+
+def test_an_explicit_index_is_for_its_own_packages_alone(root: Path) -> None:
+    other, spec = (root / "other").as_uri(), trainer_image("pyproject.toml")
+    add_wheel(root / "other", "six", "99.0", [])
+    added("trainer/pyproject.toml", f'[[tool.uv.index]]\nname = "acme"\nurl = "{other}"\nexplicit = true')(root)
+    config = replace(index_of(root), by_project={"trainer": (ProjectIndex(name="acme", url=other),)})
+    assert lock_image(root, spec, config).pins["six"].version == "1.17.0"
+    replaced("trainer/packages/core/pyproject.toml", r"\Z", '[tool.uv.sources]\nsix = { index = "acme" }\n')(root)
+    assert lock_image(root, spec, config).pins["six"].version == "99.0"
 
 
 def test_pins_without_a_lock_stay_until_an_upgrade(root: Path) -> None:
