@@ -1,12 +1,8 @@
-"""The sizes and layers of our images in docs/compare.md are those of their Dockerfiles and their last proofs."""
+"""The layers of our images in docs/compare.md are those of their Dockerfiles. Sizes are measured on an engine."""
 
 import re
 
-import pytest
-
 from torchbake.core.paths import TOOLKIT
-from torchbake.core.sizes import human
-from torchbake.proof.record import parse_proofs
 from torchbake.render.instructions import instructions
 
 ROWS = re.findall(
@@ -41,15 +37,8 @@ def test_each_kind_is_there() -> None:
     assert all(word in names for word in ("cpu-runtime", "cpu-devel", "cuda12", "cuda13", "volume-permissions"))
 
 
-@pytest.mark.parametrize(("name", "packed", "unpacked", "layers"), ROWS)
-def test_sizes_are_near_the_last_proof_and_layers_as_rendered(
-    name: str, packed: str, unpacked: str, layers: str
-) -> None:
-    proof = parse_proofs((TOOLKIT / "images/proofs.json").read_bytes(), "proofs.json")[name]
-    for output, measured in ((packed, proof.compressed_bytes), (unpacked, proof.uncompressed_bytes)):
-        assert bytes_of(output) == pytest.approx(measured, rel=NEAR), (
-            f"docs/compare.md says {output}: {human(measured)}"
-        )
-    dockerfile = (TOOLKIT / f"images/{name}/Dockerfile").read_text()
-    bytecode = "COPY --link --from=torch /layers/torch " in dockerfile  # which a build packs by itself
-    assert int(layers) == layers_of(dockerfile) + bytecode
+def test_layers_are_those_of_the_dockerfiles() -> None:
+    for name, _, _, layers in ROWS:
+        dockerfile = (TOOLKIT / f"images/{name}/Dockerfile").read_text()
+        bytecode = "COPY --link --from=torch /layers/torch " in dockerfile  # which a build packs by itself
+        assert int(layers) == layers_of(dockerfile) + bytecode, name
