@@ -260,7 +260,7 @@ def test_it_is_the_same_from_nothing_twice(site: Site) -> None:
 
 def test_what_images_have_in_common_is_lowest_and_packed_once(empty: Site, engine: docker.DockerClient) -> None:
     first = layers_of(engine, empty.built(RUNTIME))
-    steps = empty.steps()  # which stand on other compilers, and so are packed for each flavor
+    steps = empty.steps()  # packed for each flavor, because the compilers below them differ
     blobs = {path.name: path.stat().st_ino for path in empty.blobs() if path.name not in steps}
     second = layers_of(engine, empty.built(DEVEL))
     shared = len(NVIDIA) + 5  # torch, triton, their bytecode, and the links to NVIDIA's
