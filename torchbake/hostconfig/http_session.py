@@ -14,6 +14,7 @@ from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote, without_
 
 CHUNK = 2**20  # bytes of an answer that are read at once
 PATIENCE = (10, 60)  # seconds to connect, and between two bytes
+REFUSED = (401, 403)  # the status codes of an index that wants a login, or another one
 _PAGE = {"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"}
 
 

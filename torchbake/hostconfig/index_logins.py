@@ -13,13 +13,12 @@ from requests.utils import get_netrc_auth
 
 from torchbake.core.tool_variables import inherited_variables
 from torchbake.errors import HostConfigError
-from torchbake.hostconfig.http_session import PATIENCE, index_session
+from torchbake.hostconfig.http_session import PATIENCE, REFUSED, index_session
 from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.hostconfig.project_index import ProjectIndex
 
 _KEYRINGS = ("UV_KEYRING_PROVIDER", "PIP_KEYRING_PROVIDER")
 _PROVIDER = "subprocess"  # the provider that both uv and pip know
-_REFUSED = (401, 403)  # HTTP; for a missing page some public indexes answer 403
 
 
 def with_found_login(index: ProjectIndex, pip: PipConfig, environ: Mapping[str, str] = os.environ) -> ProjectIndex:
@@ -60,7 +59,8 @@ def check_logins(indexes: Iterable[ProjectIndex], name: str, pip: PipConfig) -> 
 
 def _check(index: ProjectIndex, status: int, reason: str, pip: PipConfig) -> None:
     has_login = "@" in urlsplit(index.url).netloc
-    if status not in _REFUSED[: 1 + has_login]:
+    # For a missing page some public indexes answer 403.
+    if status not in REFUSED[: 1 + has_login]:
         return
     name = f"the index {index.name} ({without_login(index.url)})" if index.name else without_login(index.url)
     problem = "refuses this host's login" if has_login else "needs a login, and this host has none"

@@ -69,6 +69,13 @@ def uv_settings(pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
     return table if isinstance(table, dict) else {}
 
 
+def uv_indexes(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the tables ``index`` of the table ``tool.uv`` that have an address."""
+    indexes = settings.get("index")
+    tables = (each for each in indexes if isinstance(each, dict)) if isinstance(indexes, list) else ()
+    return [each for each in tables if isinstance(each.get("url"), str)]
+
+
 def is_package(pyproject: Mapping[str, Any]) -> bool:
     """Return whether a project is built and installed, by its pyproject.toml: with a build system, if uv may use it."""
     return bool(uv_settings(pyproject).get("package", "build-system" in pyproject))

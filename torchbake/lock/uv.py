@@ -3,11 +3,12 @@
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.core.files import in_memory
+from torchbake.core.plain_text import last_lines
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
@@ -70,26 +71,33 @@ def why_not_installable(requirement: str, python: str, config: PipConfig) -> str
 def _compile(
     question: UvRequest, config: PipConfig, words: Sequence[str], exclude: Sequence[str] = ()
 ) -> tuple[Pin, ...]:
-    import uv  # noqa: PLC0415 - only a run that locks needs it
-
     with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as folder, in_memory(uv_toml(config)) as settings:
         output = Path(folder) / "requirements.lock"
         if question.preferred:
             output.write_text(question.preferred)
-        command = [str(uv.find_uv_bin()), "pip", "compile", "--quiet", "--no-header", *words]
+        command = ["pip", "compile", "--quiet", "--no-header", *words]
         command += ["--python-version", question.python, "--python-platform", PLATFORM]
-        process = subprocess.run(
-            [*command, "--config-file", str(settings), "--output-file", str(output), "-"],
-            input="\n".join((*question.requirements, *exclude)), env=uv_environment(config),
-            capture_output=True, text=True, check=False, close_fds=False,
-        )  # fmt: skip
+        command += ["--config-file", str(settings), "--output-file", str(output), "-"]
+        process = run_uv(command, config, lines=(*question.requirements, *exclude))
         if process.returncode:
-            lines = [line.rstrip() for line in process.stderr.splitlines() if line.strip()]
             raise LockError(
-                "uv found no versions that fit: " + ("\n  ".join(lines[-12:]) or "it printed nothing"),
+                f"uv found no versions that fit: {last_lines(process.stderr)}",
                 hint=config.refusal_hint(process.stderr) or "Correct the row's versions or packages, or the index.",
             )
         return parse_pins(output.read_text())
+
+
+def run_uv(
+    words: Sequence[str], config: PipConfig, *, lines: Iterable[str] = (), folder: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command of uv with this host's variables, in ``folder``. It reads ``lines`` from its standard input."""
+    import uv  # noqa: PLC0415 - only a run that locks needs it
+
+    return subprocess.run(
+        [str(uv.find_uv_bin()), *words],
+        cwd=folder, env=uv_environment(config), input="".join(f"{line}\n" for line in lines),
+        capture_output=True, text=True, check=False, close_fds=False,
+    )  # fmt: skip
 
 
 def uv_environment(config: PipConfig) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Run uv on a project: export its lock, or resolve its requirements. No code of a package runs."""
 
 import json
-import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.core.files import in_memory
+from torchbake.core.plain_text import last_lines
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import parse_pins
-from torchbake.lock.uv import PLATFORM, uv_environment
+from torchbake.lock.project_inputs import uv_indexes
+from torchbake.lock.uv import PLATFORM, run_uv
 from torchbake.matrix.spec import ProjectSpec
 
-_MOST_LINES = 12  # of uv's message
 # Pins may be wheels for a newer C library than that of all bases: this is the newest platform that uv knows.
 _NEWEST = ("--python-platform", "x86_64-manylinux_2_40")
 _PYLOCK = ("--format", "pylock.toml")
@@ -110,20 +110,14 @@ def _settings(settings: Mapping[str, Any], config: PipConfig) -> str:
     The indexes get the logins of ``config``.
     """
     lines = [f"{key} = {_toml(settings[key])}\n" for key in _SETTINGS if key in settings]
-    tables = [{key: each[key] for key in _INDEX if key in each} for each in _indexes(settings)]
+    tables = [{key: each[key] for key in _INDEX if key in each} for each in uv_indexes(settings)]
     tables = [{**each, "url": config.with_login(each["url"])} for each in tables]
     return "".join(lines) + _tables("index", tables)
 
 
-def _indexes(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    indexes = settings.get("index")
-    tables = (each for each in indexes if isinstance(each, dict)) if isinstance(indexes, list) else ()
-    return [each for each in tables if isinstance(each.get("url"), str)]
-
-
 def _without_indexes(config: PipConfig, settings: Mapping[str, Any]) -> PipConfig:
     """Return the host's settings without the project's indexes: one with ``explicit`` is not for all packages."""
-    own = {without_login(each["url"]).rstrip("/") for each in _indexes(settings)}
+    own = {without_login(each["url"]).rstrip("/") for each in uv_indexes(settings)}
     others = (url for url in config.extra_index_urls if without_login(url).rstrip("/") not in own)
     return replace(config, extra_index_urls=tuple(others))
 
@@ -163,15 +157,7 @@ def _run(
     folder: Path, words: Sequence[str], path: str, config: PipConfig, *, hint: str, lines: Iterable[str] = ()
 ) -> str:
     """Run uv in a folder, and return its output. Raises LockError with uv's message about the lock ``path``."""
-    import uv  # noqa: PLC0415 - only a run that locks needs it
-
-    process = subprocess.run(
-        [str(uv.find_uv_bin()), *words],
-        cwd=folder, env=uv_environment(config), input="".join(f"{line}\n" for line in lines),
-        capture_output=True, text=True, check=False, close_fds=False,
-    )  # fmt: skip
+    process = run_uv(words, config, lines=lines, folder=folder)
     if process.returncode:
-        reasons = [line.rstrip() for line in process.stderr.splitlines() if line.strip()]
-        message = "\n  ".join(reasons[-_MOST_LINES:]) or "it printed nothing"
-        raise LockError(f"{path}: uv: {message}", hint=config.refusal_hint(process.stderr) or hint)
+        raise LockError(f"{path}: uv: {last_lines(process.stderr)}", hint=config.refusal_hint(process.stderr) or hint)
     return process.stdout

@@ -15,13 +15,12 @@ from torchbake.core.digest import file_digest
 from torchbake.core.git import run_git
 from torchbake.core.plain_text import last_line
 from torchbake.errors import LockError
-from torchbake.hostconfig.http_session import CHUNK, PATIENCE, index_pages, index_session, links_with_login
+from torchbake.hostconfig.http_session import CHUNK, PATIENCE, REFUSED, index_pages, index_session, links_with_login
 from torchbake.hostconfig.index_page import hash_of
 from torchbake.hostconfig.pip_config import PipConfig, local_folder, without_login, without_logins
 from torchbake.projects.packages import GitSource
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-_REFUSED = (401, 403)  # HTTP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +114,7 @@ def _download(url: str, target: Path, how: Fetching) -> None:
     address, url = without_login(url), how.config.with_login(url)
     try:
         with index_session(how.config) as session, session.get(url, stream=True, timeout=PATIENCE) as answer:
-            if answer.status_code in _REFUSED:
+            if answer.status_code in REFUSED:
                 raise LockError(
                     f"{how.title}: {address} refuses with {answer.status_code} {answer.reason}.",
                     hint=how.config.login_hint(address),

@@ -11,6 +11,7 @@ from typing import Any
 
 from torchbake.core.files import read_text
 from torchbake.errors import LockError, MatrixError, UsageError
+from torchbake.lock.project_inputs import uv_settings
 from torchbake.matrix.added_paths import beside, project_folder
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.projects.package_files import texts_of
@@ -135,8 +136,8 @@ def _refuse_member(folder: Path, start: Path) -> None:
 
 def _workspace(path: Path) -> Mapping[str, Any]:
     try:
-        table = tomllib.loads(read_text(path)).get("tool", {}).get("uv", {}).get("workspace", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError):
+        table = uv_settings(tomllib.loads(read_text(path))).get("workspace")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return {}
     return table if isinstance(table, Mapping) else {}
 

@@ -58,14 +58,14 @@ class _OwnWheel:
             )
         with _MAKING:
             wheel = find_own_wheel(self.root, package, self.python) or self._make()
-        locked = is_wheel(package)
-        if locked and file_digest(wheel) not in package.hashes:
+        locked, own_hash = is_wheel(package), file_digest(wheel)
+        if locked and own_hash not in package.hashes:
             raise LockError(
                 f"{self.how.title}: {wheel} has another hash than the lock.",
                 hint="Remove it, or restore it from git; then lock again.",
             )
         version = check_wheel(wheel, package.name, package.version, self.how.title, sums=not locked)
-        return Pin(name=package.name, version=version, hashes=(file_digest(wheel),), via=package.via)
+        return Pin(name=package.name, version=version, hashes=(own_hash,), via=package.via)
 
     def _make(self) -> Path:
         """Build or download the wheel, and return its path in the folder."""

@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from torchbake.core.files import read_text
@@ -14,7 +13,7 @@ from torchbake.core.paths import wheels_of
 from torchbake.hostconfig.index_logins import with_found_login
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, read_pip_config, without_login
 from torchbake.hostconfig.project_index import ProjectIndex
-from torchbake.lock.project_inputs import PYPROJECT
+from torchbake.lock.project_inputs import PYPROJECT, uv_indexes, uv_settings
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ProjectSpec, pytorch_of
 
@@ -66,11 +65,11 @@ def indexes_of(root: Path, project: ProjectSpec) -> tuple[ProjectIndex, ...]:
 def _uv_indexes(root: Path, project: ProjectSpec) -> Iterator[tuple[str, str]]:
     """Yield names and addresses of ``[[tool.uv.index]]``."""
     try:
-        document: Any = tomllib.loads(_text(root / project.folder / PYPROJECT))
-        for index in document.get("tool", {}).get("uv", {}).get("index", []):
-            yield str(index.get("name", "")), str(index["url"])
-    except (tomllib.TOMLDecodeError, AttributeError, KeyError, TypeError):
+        document = tomllib.loads(_text(root / project.folder / PYPROJECT))
+    except tomllib.TOMLDecodeError:
         return
+    for index in uv_indexes(uv_settings(document)):
+        yield str(index.get("name", "")), index["url"]
 
 
 def _of_pytorch(url: str) -> bool:

@@ -12,14 +12,13 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from torchbake.core.files import in_memory
-from torchbake.core.plain_text import clean
+from torchbake.core.plain_text import clean, last_lines
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig, without_logins
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.uv import uv_environment
 
 _EPOCH = "315532800"  # 1980-01-01, the oldest time that a zip file can have
-_LINES = 12  # of a failed build's output that a message shows
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 _UMASK = 0o022  # a wheel has the modes of its files, which must not depend on the user who builds it
 
@@ -44,8 +43,7 @@ def build_wheel(source: Path, folder: Path, config: PipConfig, *, version: str =
         )  # fmt: skip
     wheels = sorted(folder.glob("*.whl"))
     if process.returncode or len(wheels) != 1:
-        lines = [line.rstrip() for line in clean(process.stdout).splitlines() if line.strip()]
-        output = "\n  ".join(lines[-_LINES:]) or "it printed nothing"
+        output = last_lines(clean(process.stdout))
         raise LockError(f"its wheel cannot be built:\n  {without_logins(output)}")
     return wheels[0]
 
