@@ -3,20 +3,17 @@
 import argparse
 import shutil
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uv
 import yaml
 
-from benchmarks.measure import command, layers_of, seconds, torchbake
+from benchmarks.measure import command, empty, layers_of, seconds, torchbake, uv_folder
 from benchmarks.plans import TARGET, Plans, image_of, make_plan
-from torchbake.core.files import remove_folder
-from torchbake.core.paths import TOOLKIT, layers_folder, state_of
+from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.core.sizes import human
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.matrix.project import Project, load_project
@@ -57,11 +54,7 @@ class Cold(Plans):
         return f"{self.spec.repository}:{self.spec.id}"
 
     def empty(self) -> None:
-        """Remove all images, caches and packed layers, so that no build profits from an earlier one."""
-        remove_folder(layers_folder())
-        for image in {image.digest for image in self.engine.images().values()}:
-            subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
-        command("docker", "buildx", "prune", "--all", "--force")
+        empty(self.engine)
 
     def build(self, project: Project | None = None) -> float:
         matrix = (project or self.project).root / "matrix.yaml"
@@ -83,7 +76,7 @@ class Cold(Plans):
         contexts = {
             **target["contexts"],
             "wheels": str(self._flat(staged, "tuned")),
-            "uv": str(self._uv()),
+            "uv": str(uv_folder(self.folder)),
         }
         own = bool(staged) and any(Path(staged, "torch").glob("torch-*.whl"))
         indexes = () if own else read_pip_config().instead(spec) or spec.indexes
@@ -136,13 +129,6 @@ class Cold(Plans):
             if not (flat / wheel.name).exists():
                 shutil.copy2(wheel, flat / wheel.name)
         return flat
-
-    def _uv(self) -> Path:
-        """Make a folder with only uv, as in uv's image."""
-        folder = self.folder / "uv"
-        folder.mkdir(exist_ok=True)
-        shutil.copy2(uv.find_uv_bin(), folder / "uv")
-        return folder
 
 
 def tuned_target(target: Mapping[str, Any], spec: ImageSpec, root: Path, indexes: Sequence[str]) -> dict[str, Any]:

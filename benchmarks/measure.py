@@ -1,6 +1,7 @@
 """Common functions of the measurements: commands and their times, and the layers of an image."""
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -9,10 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BufferedReader
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from torchbake.core.paths import TOOLKIT
+import uv
+
+from torchbake.core.files import remove_folder
+from torchbake.core.paths import TOOLKIT, layers_folder
+from torchbake.engine.client import Engine
 from torchbake.oci.layer_stream import LOOK, uncompressed
 
 _BLOBS = "blobs/sha256/"
@@ -41,6 +46,22 @@ def command(*words: str) -> str:
 
 def torchbake(*words: str) -> str:
     return command(sys.executable, "-m", "torchbake", *words)
+
+
+def empty(engine: Engine) -> None:
+    """Remove all images, caches and packed layers, so that no build profits from an earlier one."""
+    remove_folder(layers_folder())
+    for image in {image.digest for image in engine.images().values()}:
+        subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
+    command("docker", "buildx", "prune", "--all", "--force")
+
+
+def uv_folder(parent: Path) -> Path:
+    """Make a folder with only uv, as in uv's image."""
+    folder = parent / "uv"
+    folder.mkdir(exist_ok=True)
+    shutil.copy2(uv.find_uv_bin(), folder / "uv")
+    return folder
 
 
 @dataclass(frozen=True, kw_only=True)

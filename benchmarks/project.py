@@ -18,11 +18,10 @@ from pathlib import Path
 import uv
 
 from benchmarks.cold import in_turn
-from benchmarks.measure import command, layers_of, seconds, torchbake
+from benchmarks.measure import command, empty, layers_of, seconds, torchbake, uv_folder
 from benchmarks.plans import make_plan
 from torchbake.build.base_image import find_base
-from torchbake.core.files import remove_folder
-from torchbake.core.paths import TOOLKIT, layers_folder, state_of
+from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.core.sizes import human
 from torchbake.engine.client import connect
 from torchbake.hostconfig.apt_config import read_apt_config
@@ -76,13 +75,6 @@ class Projects:
     def _copy(self, name: str) -> Path:
         return Path(shutil.copytree(self.states[FIRST], self.folder / name.replace(" ", "-"), symlinks=True))
 
-    def empty(self) -> None:
-        """Remove all images, caches and packed layers, so that no build profits from an earlier one."""
-        remove_folder(layers_folder())
-        for image in {image.digest for image in self.engine.images().values()}:
-            subprocess.run(["docker", "image", "rm", "--force", image], capture_output=True, check=False)
-        command("docker", "buildx", "prune", "--all", "--force")
-
     def ours(self, state: str) -> Build:
         """Lock and build the project of a state."""
         matrix = str(self.states[state] / "matrix.yaml")
@@ -97,10 +89,7 @@ class Projects:
 
     def guide(self, state: str) -> Build:
         """Build the project of a state by the guide's Dockerfile, on the same base with Python."""
-        tool = self.folder / "uv"
-        tool.mkdir(exist_ok=True)
-        shutil.copy2(uv.find_uv_bin(), tool / "uv")
-        words = [f"--build-arg=SELECTION={' '.join(self.selection)}", f"--build-context=uv={tool}"]
+        words = [f"--build-arg=SELECTION={' '.join(self.selection)}", f"--build-context=uv={uv_folder(self.folder)}"]
         words += [f"--file={TOOLKIT}/benchmarks/uv_guide.Dockerfile", "--build-arg=PYTHON=python"]
         words += [f"--build-context=python=docker-image://{make_plan('python')}", str(self.states[state])]
         name = make_plan("uv-guide")
@@ -144,7 +133,7 @@ def project(args: argparse.Namespace) -> None:
         results: dict[str, dict[str, list[Build]]] = {state: {OURS: [], GUIDE: []} for state in bench.states}
         for number in range(args.rounds):
             for name, way in in_turn(ways, number):
-                bench.empty()
+                empty(bench.engine)
                 if name == GUIDE:
                     bench.python()
                 for state in bench.states:

@@ -13,12 +13,12 @@ from torchbake.lock.builder_lock import check_builder_online, make_builder_lock,
 from torchbake.lock.image_lock import format_checked, lock_path, lock_text
 from torchbake.lock.lockfile import read_lock_text
 from torchbake.lock.newest import odd_versions
+from torchbake.lock.project_inputs import kind_of
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.projects.lock import check_online, lock_image
 from torchbake.projects.outdated import read_or_explain
 from torchbake.projects.package_sources import read_package_sources
-from torchbake.projects.read import kind_of
 from torchbake.projects.wheels_folder import unused_wheels
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console

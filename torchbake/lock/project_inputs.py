@@ -5,7 +5,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from packaging.utils import canonicalize_name
 
@@ -15,9 +15,20 @@ from torchbake.errors import LockError
 from torchbake.matrix.spec import ProjectSpec
 
 PYPROJECT = "pyproject.toml"
+Kind: TypeAlias = Literal["uv", "pylock", "requirements", "pyproject"]
 # Tables and keys of a pyproject.toml that decide packages, or how the project's own packages are built.
 _TABLES = ("build-system", "dependency-groups")
 _PROJECT_KEYS = ("name", "requires-python", "dependencies", "optional-dependencies")
+
+
+def kind_of(lock: str) -> Kind:
+    """Return the kind of a lock by its file name."""
+    name = PurePosixPath(lock).name
+    if name == "uv.lock":
+        return "uv"
+    if name == PYPROJECT:
+        return "pyproject"
+    return "pylock" if name.startswith("pylock.") and name.endswith(".toml") else "requirements"
 
 
 def project_digest(root: Path, project: ProjectSpec, packages: Iterable[str]) -> str:
@@ -29,14 +40,14 @@ def project_digest(root: Path, project: ProjectSpec, packages: Iterable[str]) ->
     folder = PurePosixPath(project.folder)
     folders = {".", *packages} if follows_pyproject(project) else {*packages}
     texts = [_of_pyproject(root, folder / each / PYPROJECT) for each in sorted(folders)]
-    if PurePosixPath(project.lock).name != PYPROJECT:
+    if kind_of(project.lock) != "pyproject":
         texts.append(read_project_file(root, project.lock_path))
     return digest(texts)
 
 
 def follows_pyproject(project: ProjectSpec) -> bool:
     """Return whether a project's pyproject.toml decides what its lock must have."""
-    return PurePosixPath(project.lock).name in ("uv.lock", PYPROJECT)
+    return kind_of(project.lock) in ("uv", "pyproject")
 
 
 def read_project_file(root: Path, path: str) -> str:

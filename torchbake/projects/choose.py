@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from torchbake.core.suggest import nearest
 from torchbake.errors import LockError, UsageError
 from torchbake.hostconfig.pip_config import PYPI
+from torchbake.lock.project_inputs import kind_of
 from torchbake.matrix.accelerator import Accelerator
 from torchbake.matrix.model import Defaults
 from torchbake.matrix.spec import BaseSpec, ProjectSpec
@@ -132,7 +133,7 @@ def _torch_of(lock: ProjectLock, base: BaseSpec) -> ProjectPackage | None:
 
 def _origin(lock: ProjectLock) -> str:
     """Return the place of torch's version."""
-    resolved = lock.path.endswith("pyproject.toml")
+    resolved = kind_of(lock.path) == "pyproject"
     return f"{lock.path} has no lock, so it is resolved" if resolved else lock.place("torch")
 
 
@@ -202,7 +203,7 @@ def _indexes_of(
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return the indexes of the lock besides PyPI, torch's first, and a remark for each place of wheels."""
     # Without a lock, and for a requirements file, it was this machine that decided on the indexes.
-    ignored = own_sources if lock.path.endswith((".txt", "pyproject.toml")) else ()
+    ignored = own_sources if kind_of(lock.path) in ("requirements", "pyproject") else ()
     others = {"", PYPI, *(place.rstrip("/") for place in ignored)}
     packages = dict[str, list[str]]()
     for package in (torch, *lock.packages):
@@ -261,7 +262,7 @@ def _check_names(folder: ProjectFolder, extras: Sequence[str], groups: Sequence[
 
 def _names_of(folder: ProjectFolder, key: str) -> Iterator[str]:
     """Yield the names of the project's extras or groups; none for a requirements file, which has none."""
-    if folder.place.lock.endswith(".txt"):
+    if kind_of(folder.place.lock) == "requirements":
         return
     keys = ("project", "optional-dependencies") if key == "extras" else ("dependency-groups",)
     yield from table_of(folder.pyprojects.get(".", {}), *keys)

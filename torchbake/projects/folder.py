@@ -14,6 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from torchbake.core.files import read_text
 from torchbake.core.git import git_failure, is_below_git, run_git
 from torchbake.errors import LockError
+from torchbake.lock.project_inputs import kind_of
 from torchbake.projects.find_lock import LockPlace
 
 _EXACT = re.compile(r"(?:cpython[-@]?|python)?(3\.\d+)(?:\.\d+)?", flags=re.IGNORECASE)
@@ -71,7 +72,7 @@ def _rules(folder: Path, place: LockPlace) -> Iterator[PythonRule]:
             yield _version_rule(text, place.path(".python-version"), number)
             break
     header = takewhile(lambda line: line.startswith("#"), _lines(folder / place.lock))
-    for number, line in enumerate(header if place.lock.endswith(".txt") else (), 1):
+    for number, line in enumerate(header if kind_of(place.lock) == "requirements" else (), 1):
         if match := _COMPILED_FOR.match(line):
             at = f"{place.path(place.lock)}:{number}"
             yield PythonRule(specifier=f"=={match[1]}.*", place=at, reason=f"{at} was compiled for it", exact=True)

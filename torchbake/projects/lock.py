@@ -11,13 +11,13 @@ from torchbake.lock.agreement import check_agreement
 from torchbake.lock.image_lock import check_online as check_row_online
 from torchbake.lock.image_lock import differences_of, inputs_of, make_lock
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_pins
-from torchbake.lock.project_inputs import project_digest
+from torchbake.lock.project_inputs import kind_of, project_digest
 from torchbake.lock.wheel_tags import glibc_for, glibc_of
 from torchbake.matrix.spec import ImageSpec, ProjectSpec
 from torchbake.projects.build_requirements import SECTION, pins_of_build
 from torchbake.projects.own_wheels import pins_of_own_wheels
 from torchbake.projects.packages import Folder, ProjectLock, WheelSource
-from torchbake.projects.read import kind_of, read_project
+from torchbake.projects.read import read_project
 from torchbake.projects.wheels_folder import fitting_wheel
 from torchbake.ui.command import Command
 

@@ -4,8 +4,8 @@ import posixpath
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias, cast
+from pathlib import Path
+from typing import Any, cast
 
 from packaging.pylock import Package
 from packaging.utils import canonicalize_name
@@ -15,6 +15,7 @@ from torchbake.hostconfig.pip_config import PYPI, PipConfig, local_folder
 from torchbake.lock.project_inputs import (
     PYPROJECT,
     is_package,
+    kind_of,
     package_name,
     read_project_file,
     read_toml,
@@ -28,18 +29,6 @@ from torchbake.projects.pylock import LockLines, lines_of, markers_of, parse_pyl
 from torchbake.projects.requirements_file import RequirementLine, RequirementsFile, parse_requirements
 from torchbake.projects.uv_lock import check_uv_lock
 from torchbake.projects.via import check_complete, via_of, with_via
-
-Kind: TypeAlias = Literal["uv", "pylock", "requirements", "pyproject"]
-
-
-def kind_of(lock: str) -> Kind:
-    """Return the kind of a lock by its file name."""
-    name = PurePosixPath(lock).name
-    if name == "uv.lock":
-        return "uv"
-    if name == PYPROJECT:
-        return "pyproject"
-    return "pylock" if name.startswith("pylock.") and name.endswith(".toml") else "requirements"
 
 
 def read_project(

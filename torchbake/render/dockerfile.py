@@ -8,6 +8,7 @@ from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
 from torchbake.lock.needs import BUILD, NEEDS, wheels_by_stage
 from torchbake.lock.project_content import copied_files, project_sources
+from torchbake.lock.project_inputs import kind_of
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES
 from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, Spec, User
@@ -23,7 +24,6 @@ CUDA_HOME = "/usr/local/cuda"
 _USERS_GONE = "if id ubuntu >/dev/null 2>&1; then userdel --remove ubuntu; fi && "  # Ubuntu's images have it, as 1000
 PROFILE = f"{TOOLBOX}/profile"  # bash reads it when it starts; `docker exec` runs no entrypoint
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"  # Debian's; update-ca-certificates writes it again
-_TOML = (".toml", "uv.lock")
 # Stages that install one virtual environment together.
 _SITES = {
     NEEDS: "what torch and its libraries ask for: the same for many versions of torch, and in all flavors of a base",
@@ -112,7 +112,7 @@ def _package_values(spec: ImageSpec, lock: Lock) -> dict[str, Any] | None:
         "folders": lock.packages,
         "build": bool(lock.build),
         # A requirements file has no versions of packages that are folders.
-        "lock": "" if project.lock == "pyproject.toml" or not project.lock.endswith(_TOML) else project.lock_path,
+        "lock": project.lock_path if kind_of(project.lock) in ("uv", "pylock") else "",
     }
 
 
