@@ -14,8 +14,8 @@
 - `pull ID [NEXT]`: a pull into an empty engine, then of a next image, and torch's first tensor, against both
   Dockerfiles, as root.
 - `update ID`: the next build and pull after a new release of the base, against the tuned Dockerfile, as root.
-- `project FOLDER`: images of a project with uv.lock, against a Dockerfile as uv's guide writes it: the first build, one
-  more package (--package), another torch (--torch); --extra and --group select as for `uv sync`.
+- `project FOLDER`: images of a project with uv.lock, against the Dockerfile of uv's guide. It measures the first build,
+  one with another package (--package) and one with another torch (--torch). --extra and --group are those of `uv sync`.
 - `start ID`: `run` of an empty script, against `python` and `torchrun`.
 - `volumes [many flat deep] [--files N]`: volume-permissions against `chown -R`, as root.
 
