@@ -64,6 +64,8 @@ class Projects:
         self.states[MORE], self.states[TORCH] = self._copy(MORE), self._copy(TORCH)
         _add(self.states[MORE], args.package)
         _torch(self.states[TORCH], args.torch)
+        # The guide's context is the project alone, without what torchbake writes beside it.
+        self.contexts = {name: self._copy_of(path) for name, path in self.states.items()}
         for path in self.states.values():
             torchbake(
                 "init", str(path), "--from", str(path), "--repository", f"torchbake-bench/{path.name}", *self.selection
@@ -74,6 +76,9 @@ class Projects:
 
     def _copy(self, name: str) -> Path:
         return Path(shutil.copytree(self.states[FIRST], self.folder / name.replace(" ", "-"), symlinks=True))
+
+    def _copy_of(self, path: Path) -> Path:
+        return Path(shutil.copytree(path, self.folder / "guide" / path.name, symlinks=True))
 
     def ours(self, state: str) -> Build:
         """Lock and build the project of a state."""
@@ -91,7 +96,7 @@ class Projects:
         """Build the project of a state by the guide's Dockerfile, on the same base with Python."""
         words = [f"--build-arg=SELECTION={' '.join(self.selection)}", f"--build-context=uv={uv_folder(self.folder)}"]
         words += [f"--file={TOOLKIT}/benchmarks/uv_guide.Dockerfile", "--build-arg=PYTHON=python"]
-        words += [f"--build-context=python=docker-image://{make_plan('python')}", str(self.states[state])]
+        words += [f"--build-context=python=docker-image://{make_plan('python')}", str(self.contexts[state])]
         name = make_plan("uv-guide")
         took = seconds(lambda: self._docker(name, words))
         return Build(seconds=took, layers=_layers(name))

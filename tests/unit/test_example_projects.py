@@ -10,12 +10,14 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import pytorch_of
+from torchbake.projects.lock import MOST_HEAVY
 from torchbake.render.dockerfile import dockerfile_path
 
 FOLDER = TOOLKIT / "examples/projects"
-# The large wheels of each, which get a layer each. The package of `lightning` needs build requirements from an index.
+# Some of the large wheels of each, which get a layer each. The package of `lightning` needs build requirements from an
+# index.
 PROJECTS = {
-    "transformers": set[str](),
+    "transformers": {"numpy", "transformers"},
     "vllm": {"flashinfer-python", "llvmlite", "opencv-python-headless", "tilelang", "tokenspeed-triton", "vllm"},
     "sglang": {"flashinfer-python", "llvmlite", "pyarrow", "sglang-kernel", "tilelang"},
 }
@@ -34,6 +36,7 @@ def test_each_lock_becomes_an_image(
         project = load_project(folder / "matrix.yaml")
         (spec,) = pytorch_of(project.expansion.specs)
         lock = read_lock(folder, spec)
-        assert {pin.name for pin in lock.layers["heavy"]} == large, name
+        assert large <= {pin.name for pin in lock.layers["heavy"]}, name
+        assert len(lock.layers["heavy"]) <= MOST_HEAVY
         text = dockerfile_path(folder, spec).read_text()
         assert all(f"COPY --link --from=heavy /layers/{wheel} /packages" in text for wheel in large)

@@ -1,7 +1,7 @@
 """Make an image's lock from a project's lock, or for a row without a project from the row."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from torchbake.projects.read import read_project
 from torchbake.projects.wheels_folder import fitting_wheel
 from torchbake.ui.command import Command
 
-# Bytes; each larger wheel has a layer. The others are pushed in seconds in one layer, and engines allow
+# Bytes of a wheel's archive; a larger wheel has a layer, if it is one of the largest. The others share a layer, which
+# every change of the project's lock makes again. A wheel has two layers at most, with its bytecode, and engines allow
 # 127 layers: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
-HEAVY = 50 * 10**6
+HEAVY = 8 * 10**6
+MOST_HEAVY = 25
 
 
 def lock_image(root: Path, spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade: bool = False) -> Lock:
@@ -67,11 +69,17 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
     complete = [replace(pin, via=tuple(sorted(names & {*pin.via}))) for pin in pins]
     lock = Lock(
         inputs=inputs_of(spec, project_digest(root, project, locked.folders)),
-        layers=assign_layers(complete, {each.name for each in locked.packages if each.size > HEAVY}),
+        layers=assign_layers(complete, _heavy(complete, {each.name: each.size for each in locked.packages})),
         packages=locked.folders,
     )
     check_agreement(spec, lock, _places(locked))
     return replace(lock, build=pins_of_build(root, project, locked.folders, python, config, previous=previous))
+
+
+def _heavy(pins: Sequence[Pin], sizes: Mapping[str, int]) -> set[str]:
+    """Return the wheels that have layers of their own, of those that have no layer by their names."""
+    large = [pin.name for pin in assign_layers(pins)["site"] if sizes.get(pin.name, 0) > HEAVY]
+    return {*sorted(large, key=lambda name: (-sizes[name], name))[:MOST_HEAVY]}
 
 
 def _read(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: list[str]) -> ProjectLock:

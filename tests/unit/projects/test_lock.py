@@ -44,8 +44,8 @@ def test_versions_and_hashes_are_those_of_the_projects_lock(root: Path) -> None:
     assert names(lock) == {
         "nvidia": ["nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12"],
         "torch": ["torch", "triton"],
-        "heavy": ["vision-kernels"],
-        "site": ["certifi", "filelock", "httpx", "numpy", "six", "tqdm"],
+        "heavy": ["numpy", "vision-kernels"],
+        "site": ["certifi", "filelock", "httpx", "six", "tqdm"],
     }
     for package in tomllib.loads((TRAINER / "uv.lock").read_text())["package"]:
         if pin := lock.pins.get(package["name"]):
@@ -60,6 +60,12 @@ def test_versions_and_hashes_are_those_of_the_projects_lock(root: Path) -> None:
     assert lock.packages == (".", "packages/core")
     assert read_lock(root, spec) == lock
     assert odd_versions(spec, lock, index_of(root)) == []
+
+
+def test_only_the_largest_wheels_have_layers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchbake.projects.lock.MOST_HEAVY", 1)
+    lock = lock_image(root, trainer_image(groups=("track",), extras=("serve",)), index_of(root))
+    assert names(lock)["heavy"] == ["vision-kernels"]
 
 
 def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
