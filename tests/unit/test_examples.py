@@ -27,7 +27,7 @@ GUIDES = {"mnist": (1, 4, 8192, 1), "regression": (1, 4, 8192, 0), "ddp": (4, 4,
 def _nothing_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace git, so that no file of the examples is ignored."""
     monkeypatch.setattr(
-        "torchbake.jobs.job_files.run_git",
+        "torchbake.code.files.run_git",
         lambda *words, **_: subprocess.CompletedProcess(words, 1, stdout=b"", stderr=b""),
     )
 

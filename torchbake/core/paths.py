@@ -16,6 +16,7 @@ TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
 OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
 OWN_BENCH = OWN_TOOLBOX / "bench"
 _LAYERS_MAX = "50GB"
+JOB_FOLDER = "/job"  # the place of a job's files in its containers
 
 
 def state_of(root: Path) -> Path:

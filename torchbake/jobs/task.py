@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from torchbake.core.paths import JOB_FOLDER
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import DISTRIBUTED, STANDALONE, Job
 from torchbake.jobs.quantities import mebibytes_of
-from torchbake.jobs.validators import JOB_FOLDER
 
 CAPABILITIES = ("CHOWN", "FOWNER", "DAC_OVERRIDE")  # all that volume-permissions needs
 NODE_LOST = 89  # the exit code of `run` after a node vanished

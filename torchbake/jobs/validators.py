@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from torchbake.core.job_variables import without_job
+from torchbake.core.paths import JOB_FOLDER
 from torchbake.core.secret_names import looks_secret
 from torchbake.core.secret_values import secret_text
 from torchbake.core.suggest import nearest
@@ -22,7 +23,6 @@ _LABELLED = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 CPU = r"^([1-9][0-9]*|[0-9]+\.[0-9]{1,3}|[1-9][0-9]*m)$"
 QUANTITY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 MOST_PROCESSES = 4096  # the limit of `run`
-JOB_FOLDER = "/job"  # the mount point of a job's files
 
 # Variables of `run` by the key of the job that sets them in a manifest.
 OF_THE_JOB = {

@@ -1,11 +1,13 @@
-"""A layer compressed again by gzip, for clients that cannot read zstd."""
+"""A layer compressed by gzip, which every client can read: written anew, or an existing layer compressed again."""
 
-import hashlib
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from isal import isal_zlib
 
 from torchbake.core.digest import DigestWriter
+from torchbake.oci.layer_archive import Member, write_archive
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import LOOK, uncompressed
 from torchbake.oci.manifest import Blob
@@ -22,14 +24,38 @@ def gzip_layer(source: Path, target: Path) -> Layer:
 
     Raises OSError, and one of `layer_stream.UNREADABLE` for a damaged layer.
     """
-    unpacked, compressor = hashlib.sha256(), isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, _GZIP_HEADER)
-    with source.open("rb") as file, target.open("wb") as new:
-        begin, compressed = file.read(LOOK), DigestWriter(new)
+    with source.open("rb") as file:
+        begin = file.read(LOOK)
         file.seek(0)
         with uncompressed(file, begin) as archive:
-            while piece := archive.read(_AT_ONCE):
-                unpacked.update(piece)
-                compressed.write(compressor.compress(piece))
-        compressed.write(compressor.flush())
+            return _write_compressed(target, lambda text: shutil.copyfileobj(archive, text, _AT_ONCE))
+
+
+def write_gzip_layer(target: Path, members: Iterable[Member]) -> Layer:
+    """Write an archive of these entries, compressed by gzip. The same entries give the same bytes. Raises OSError."""
+    return _write_compressed(target, lambda archive: write_archive(archive, members))
+
+
+def _write_compressed(target: Path, write: Callable[[DigestWriter], None]) -> Layer:
+    with target.open("wb") as file:
+        compressed = DigestWriter(file)
+        compressor = _GzipWriter(compressed)
+        archive = DigestWriter(compressor)
+        write(archive)
+        compressor.end()
     blob = Blob(digest=compressed.digest, size=compressed.size, media_type=MEDIA_TYPE)
-    return Layer(blob=blob, diff_id=f"sha256:{unpacked.hexdigest()}")
+    return Layer(blob=blob, diff_id=archive.digest)
+
+
+class _GzipWriter:
+    """A writer that compresses an archive."""
+
+    def __init__(self, target: DigestWriter) -> None:
+        self._target = target
+        self._compressor = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, _GZIP_HEADER)
+
+    def write(self, data: bytes) -> None:
+        self._target.write(self._compressor.compress(data))
+
+    def end(self) -> None:
+        self._target.write(self._compressor.flush())

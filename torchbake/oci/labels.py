@@ -9,7 +9,8 @@ REVISION, CREATED = "org.opencontainers.image.revision", "org.opencontainers.ima
 ID, INPUTS = f"{LABEL}.id", f"{LABEL}.inputs"
 COMPILER = f"{LABEL}.compiler"  # "true" if torch.compile works in the image
 BASE = f"{LABEL}.base"  # registry or bootstrap
-BASE_DIGEST = "org.opencontainers.image.base.digest"
+BASE_DIGEST, BASE_NAME = "org.opencontainers.image.base.digest", "org.opencontainers.image.base.name"
+CODE = f"{LABEL}.code"  # the folder of a layer of code
 VERSIONS = ("torch", "cuda", "cudnn", "nccl", "python")  # each has a label of its name
 
 

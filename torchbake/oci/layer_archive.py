@@ -48,7 +48,7 @@ def write_layer(target: Path, members: Iterable[Member], *, threads: int) -> Lay
     -1 uses all cores. Every number except 0 writes the same archive. With 0 the calling thread compresses, and the
     archive differs.
     """
-    return _write_compressed(target, lambda archive: _write_archive(archive, members), threads)
+    return _write_compressed(target, lambda archive: write_archive(archive, members), threads)
 
 
 def compress_layer(target: Path, archive: IO[bytes], *, threads: int) -> Layer:
@@ -92,7 +92,8 @@ def _compressor(threads: int) -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(compression_params=parameters)
 
 
-def _write_archive(archive: DigestWriter, members: Iterable[Member]) -> None:
+def write_archive(archive: DigestWriter, members: Iterable[Member]) -> None:
+    """Write the entries of an archive and its end."""
     for info, opened in members:
         with opened() if opened else contextlib.nullcontext() as file:
             for piece in member(info, file, tarfile.PAX_FORMAT):

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchbake.code.files import select_files
 from torchbake.core.paths import TOOLKIT
-from torchbake.jobs.job_files import select_files
 from torchbake.jobs.load import read_job
 from torchbake.jobs.model import Job
 from torchbake.jobs.task import Task
@@ -125,5 +125,6 @@ def task_of(text: str) -> Task:
     """Return a prepared task, with resolved images and files, and without a look-up of the image."""
     job = job_of(text)
     folder = Path("/home/ann/mnist") / job.files.folder if job.files.folder else None
-    contents = {name: FILES[name] for name in select_files(job.files, FILES)} if folder else {}
+    chosen = select_files(FILES, job.files.include, job.files.exclude) if folder else ()
+    contents = {name: FILES[name] for name in chosen}
     return Task(job=job, image=job.image, init_image=INIT_IMAGE, ours=not job.command, folder=folder, contents=contents)

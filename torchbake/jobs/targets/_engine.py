@@ -1,10 +1,10 @@
 """Containers of one engine on a network for the job: the common part of docker, compose and swarm. Pure."""
 
+from torchbake.core.paths import JOB_FOLDER
 from torchbake.jobs.expressible import CHOICE_OF_FILES, OF_KUBERNETES, OF_PODS, Cannot, cannot, restarts_unless_elastic
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
 from torchbake.jobs.task import claim_of, counts, in_container, master, node_name, rank_variables
-from torchbake.jobs.validators import JOB_FOLDER
 
 MOST_NODES = 1000  # a bridge of Linux has 1023 ports
 

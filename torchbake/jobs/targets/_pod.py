@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchbake.core.paths import JOB_FOLDER
 from torchbake.jobs.expressible import OF_KUBERNETES, Cannot, cannot
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import Job
 from torchbake.jobs.targets.yaml_text import without_nothing
 from torchbake.jobs.task import CAPABILITIES, Task, claim_of, grace_of, shm_of, workdir_of
-from torchbake.jobs.validators import JOB_FOLDER
 
 CONTAINER = "pytorch"
 MASTER = "master"  # the port that nodes must reach

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from torchbake.core.paths import JOB_FOLDER
 from torchbake.errors import JobError
 from torchbake.jobs.task import Task, rank_variables, workdir_of
-from torchbake.jobs.validators import JOB_FOLDER
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.reference import parse_reference
 

@@ -1,0 +1,82 @@
+"""An image with one more layer of code: its manifest and its config. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torchbake.code.layer import LayerCompression
+from torchbake.errors import UsageError
+from torchbake.oci.labels import BASE_DIGEST, BASE_NAME, CODE
+from torchbake.oci.layer_order import Layer, json_bytes
+from torchbake.oci.manifest import DOCKER, Manifest, UnsoundError, sha256
+from torchbake.oci.reference import Reference
+
+# Engines take 127 layers (https://docs.docker.com/engine/storage/drivers/overlayfs-driver/), and add their own for a
+# container; a few are left for an image that is based on this one.
+MOST_LAYERS = 120
+_DOCKER_GZIP = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+
+
+def with_layer(
+    manifest: Manifest, config: Mapping[str, Any], layer: Layer, *, labels: Mapping[str, str]
+) -> tuple[Manifest, bytes]:
+    """Put a layer of code on an image, and return its new manifest and config.
+
+    ``labels`` are added to the config, and those of the OCI specification also to the manifest's annotations. The
+    config's times stay, so the same layer on the same image is the same image. Raises UsageError if the image has too
+    many layers, or code already, and UnsoundError for a malformed config.
+    """
+    if len(manifest.layers) >= MOST_LAYERS:
+        raise UsageError(
+            f"The image has {len(manifest.layers)} layers, and with code it may have {MOST_LAYERS}: engines take 127.",
+            hint="Build it with fewer layers: put several RUN and COPY steps of its Dockerfile into one.",
+        )
+    data = json_bytes(_config_with(config, layer, labels))
+    content = {
+        **manifest.content,
+        "config": {**manifest.content["config"], "digest": sha256(data), "size": len(data)},
+        "layers": [*manifest.content["layers"], _fitting(layer, manifest).blob.descriptor],
+    }
+    if manifest.media_type != DOCKER:  # Docker's own format has no annotations
+        own = {key: value for key, value in labels.items() if key in (BASE_NAME, BASE_DIGEST)}
+        content["annotations"] = {**(manifest.content.get("annotations") or {}), **own}
+    return Manifest(data=json_bytes(content), media_type=manifest.media_type), data
+
+
+def labels_of(base: Reference, at: str) -> dict[str, str]:
+    """Return the labels of an image with code in the folder ``at``, which name the image below by its digest."""
+    return {BASE_NAME: str(replace(base, tag="")), BASE_DIGEST: base.digest, CODE: at}
+
+
+def compression_for(manifest: Manifest) -> LayerCompression:
+    """Return zstd for an image all of whose readers read zstd, as a layer of it is; else gzip."""
+    is_oci = manifest.media_type != DOCKER
+    return "zstd" if is_oci and any(layer.media_type.endswith("zstd") for layer in manifest.layers) else "gzip"
+
+
+def _fitting(layer: Layer, manifest: Manifest) -> Layer:
+    if manifest.media_type != DOCKER:
+        return layer
+    return replace(layer, blob=replace(layer.blob, media_type=_DOCKER_GZIP))
+
+
+def _config_with(config: Mapping[str, Any], layer: Layer, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the config with the layer. Raises UsageError for code on code, UnsoundError for a malformed config."""
+    at = labels.get(CODE, "")
+    try:
+        own = config.get("config") or {}
+        old_labels = own.get("Labels") or {}
+        time = {"created": config["created"]} if "created" in config else {}
+        step = {**time, "created_by": f"torchbake code push --at {at}", "comment": "a folder of code"}
+        rootfs = {**config["rootfs"], "diff_ids": [*config["rootfs"]["diff_ids"], layer.diff_id]}
+        # Engines refuse a history that does not have a step for each layer; an image without history needs none.
+        history = [*config["history"], step] if config.get("history") else []
+        if old_labels.get(CODE) == at:
+            raise UsageError(
+                f"The image has code in {at} already, and files that are gone since would stay in it.",
+                hint=f"Name the image below: {old_labels.get(BASE_NAME, 'its label base.name')}",
+            )
+        labelled = {**own, "Labels": {**old_labels, **labels}}
+    except (LookupError, TypeError, AttributeError):
+        raise UnsoundError("The image's config does not list its layers.") from None
+    return {**config, "config": labelled, "rootfs": rootfs, **({"history": history} if history else {})}
