@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from torchbake.code.layer import LayerCompression
 from torchbake.errors import UsageError
 from torchbake.oci.labels import BASE_DIGEST, BASE_NAME, CODE
 from torchbake.oci.layer_order import Layer, json_bytes
@@ -46,12 +45,6 @@ def with_layer(
 def labels_of(base: Reference, at: str) -> dict[str, str]:
     """Return the labels of an image with code in the folder ``at``, which name the image below by its digest."""
     return {BASE_NAME: str(replace(base, tag="")), BASE_DIGEST: base.digest, CODE: at}
-
-
-def compression_for(manifest: Manifest) -> LayerCompression:
-    """Return zstd for an image all of whose readers read zstd, as a layer of it is; else gzip."""
-    is_oci = manifest.media_type != DOCKER
-    return "zstd" if is_oci and any(layer.media_type.endswith("zstd") for layer in manifest.layers) else "gzip"
 
 
 def _fitting(layer: Layer, manifest: Manifest) -> Layer:

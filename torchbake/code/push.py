@@ -1,50 +1,168 @@
-"""Put a layer of code on an image in a registry: what the registry lacks is sent, and the tag is written last."""
+"""Put a layer of code on an image in a registry: what the registry lacks is sent, and the tag is written last.
 
-from collections.abc import Callable
+A run that ends early leaves nothing but blobs that no manifest names. The next run finishes the work.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
-from torchbake.code.layer import CodeLayer, LayerCompression
-from torchbake.oci.manifest import Manifest
+from torchbake.code.base import BaseImage, find_base
+from torchbake.code.image import labels_of, with_layer
+from torchbake.code.layer import CodeLayer, LayerCompression, place_of
+from torchbake.core.digest import short_digest
+from torchbake.core.parallel import side_by_side
+from torchbake.core.sizes import human
+from torchbake.errors import RegistryError, UsageError
+from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Reference
+from torchbake.oci.tag_names import CodeTag
 from torchbake.registry.client import Registry
+from torchbake.registry.transport import StatusError
 
-Tell = Callable[[str], None]
-MakeLayer = Callable[[LayerCompression], CodeLayer]
+_AT_ONCE = 4  # parallel requests
+_COPIES = 2  # parallel copies of layers, each a file meanwhile
 
-
-@dataclass(frozen=True, kw_only=True)
-class BaseImage:
-    """An image in a registry, by its digest, with its manifest and its config."""
-
-    reference: Reference
-    manifest: Manifest
-    config: dict[str, Any]
+Tell: TypeAlias = Callable[[str], None]
+MakeLayer: TypeAlias = Callable[[LayerCompression], CodeLayer]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushedCode:
-    """An image with code: its reference with tag and digest, its base, the bytes that were sent, and the seconds."""
+    """An image with code: its reference with tag and digest, that of the image below, and the layer.
+
+    ``sent`` are the bytes of blobs that the registry lacked.
+    """
 
     reference: Reference
     base: Reference
-    files: int
-    size: int
+    layer: CodeLayer
     sent: int
     seconds: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class CodeTarget:
+    """Where an image with code goes: a repository, and what may be done for it.
+
+    With ``copy`` layers that the registry cannot mount are downloaded and sent. On a ``dry_run`` nothing is sent.
+    """
+
+    registry: Registry
+    copy: bool = False
+    dry_run: bool = False
+
+
 def push_code(
     registry: Registry, reference: Reference, make: MakeLayer, *, at: str, work: Path, today: date,
-    to: Registry | None = None, platform: str = "", copy: bool = False, dry_run: bool = False,
-    tell: Tell = lambda _: None,
+    to: CodeTarget | None = None, platform: str = "", tell: Tell = lambda _: None,
 ) -> PushedCode:  # fmt: skip
-    """Put the layer that ``make`` writes on an image of ``registry``, and push the result.
+    """Put the layer that ``make`` writes on an image of ``registry``, and push the result to ``to``.
 
-    The result goes to the image's own repository, or to that of ``to``. ``platform``, as in ``linux/arm64``, chooses an
-    image of an index. With ``copy`` layers that cannot be mounted are copied through ``work``. Nothing is sent on a
-    ``dry_run``. Raises RegistryError, UsageError and OSError; a run that ended early leaves nothing but blobs.
+    By default it goes to the image's own repository. ``at`` is the folder of the code in the image, ``work`` a folder
+    for temporary files, ``today`` the day of the tag. ``platform``, as in ``linux/arm64``, chooses an image of an
+    index. Raises RegistryError, UsageError and OSError.
     """
-    raise NotImplementedError
+    start, to = time.monotonic(), to or CodeTarget(registry=registry)
+    labelled_at = f"/{place_of(at)}"
+    _check_host(registry, to)
+    base = find_base(registry, reference, platform)
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(make, base.compression)
+        config = registry.config(base.manifest)
+        layer = made.result()
+    tell(f"{layer.files} files, {human(layer.size)}, as a layer of {human(layer.layer.blob.size)}")
+    manifest, data = with_layer(base.manifest, config, layer.layer, labels=labels_of(base.reference, labelled_at))
+    path = work / "config.json"
+    path.write_bytes(data)
+    if to.registry.repository != registry.repository and not to.dry_run:
+        _take_over(registry, to, base, work, tell)
+    with _refusals_of(to.registry):
+        sent = _send(to, [(manifest.layers[-1], layer.path), (manifest.config, path)])
+        tag = CodeTag(day=today, digits=short_digest(manifest.digest))
+        if not to.dry_run:
+            to.registry.put(manifest, str(tag))
+    pushed = Reference(repository=to.registry.repository, tag=str(tag), digest=manifest.digest)
+    return PushedCode(reference=pushed, base=base.reference, layer=layer, sent=sent, seconds=time.monotonic() - start)
+
+
+def _check_host(registry: Registry, to: CodeTarget) -> None:
+    if to.registry.repository.host != registry.repository.host and not to.copy:
+        raise UsageError(
+            f"{to.registry.repository} is in another registry than the image, which cannot mount its layers.",
+            hint="Name a repository of the same registry; or copy all layers of the image: --copy",
+        )
+
+
+def _send(to: CodeTarget, files: Sequence[tuple[Blob, Path]]) -> int:
+    """Send the files that the registry lacks, and return their bytes."""
+
+    def send(file: tuple[Blob, Path]) -> int:
+        blob, path = file
+        if to.registry.has(blob):
+            return 0
+        if not to.dry_run:
+            to.registry.upload(blob, path)
+        return blob.size
+
+    return sum(side_by_side(send, files, most=_AT_ONCE))
+
+
+def _take_over(registry: Registry, to: CodeTarget, base: BaseImage, work: Path, tell: Tell) -> None:
+    """Mount the layers of the image into another repository, or copy them. Raises RegistryError if neither is done."""
+    blobs = base.manifest.layers
+    same_host = registry.repository.host == to.registry.repository.host
+    mount = partial(_is_there, to.registry, registry.repository.path if same_host else "")
+    missing = [blob for blob, there in zip(blobs, side_by_side(mount, blobs, most=_AT_ONCE), strict=True) if not there]
+    missing = list(dict.fromkeys(missing))
+    size = human(sum(blob.size for blob in missing))
+    if missing and not to.copy:
+        raise RegistryError(
+            f"{to.registry.repository} did not mount {len(missing)} of {len(blobs)} layers of {registry.repository}.",
+            hint=f"Push to {registry.repository} itself, without --to; or send these {size} once: --copy",
+        )
+    if missing:
+        tell(f"copying {len(missing)} layers, {size}, to {to.registry.repository}")
+        side_by_side(partial(_copy, registry, to.registry, work), missing, most=_COPIES)
+
+
+def _is_there(target: Registry, source: str, blob: Blob) -> bool:
+    with _refusals_of(target):
+        return target.has(blob) or bool(source and target.mount(blob, source))
+
+
+def _copy(source: Registry, target: Registry, work: Path, blob: Blob) -> None:
+    path = work / blob.digest.removeprefix("sha256:")
+    try:
+        source.download(blob, path)
+        with _refusals_of(target):
+            target.upload(blob, path)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _refusals_of(target: Registry) -> Iterator[None]:
+    """Turn a refusal of the registry into an error that says what to do about it."""
+    try:
+        yield
+    except StatusError as error:
+        repository = target.repository
+        reason, hint = f"{repository} refuses the push: {error.message}", error.hint
+        if error.status in (401, 403):
+            reason = f"{repository} takes no push from this login: {error.message}"
+            hint = (
+                f"Log in as somebody who may push (docker login {repository.host}), or push elsewhere: --to REPOSITORY"
+            )
+        elif error.status == 405 or "UNSUPPORTED" in error.codes:
+            reason = f"{repository} is read-only: {error.message}"
+            hint = "Push to a registry that takes images: --to REPOSITORY --copy"
+        elif error.status == 404:
+            hint = f"Create {repository} in its registry first, or push elsewhere: --to REPOSITORY"
+        raise RegistryError(reason, hint=hint) from None

@@ -25,6 +25,7 @@ COMMANDS = {
     "validate": "check that a registry serves the images of the matrix, or that an image has the versions you expect",
     "chart": "package the Helm chart with released images, push it to their registry, or validate it there",
     "job": "check a training job (job.yaml), write it for a launcher, or run it",
+    "code": "put a folder of code on a released image as one more layer, in its registry; list and delete such images",
     "host": "install the software of an image on bare hosts by Ansible: apply, check, smoke, rollback, remove",
     "report": "write one page about all images: versions, tags, sizes, verdicts, releases",
     "images": "build, test and release the images that have not passed yet, one by one, and write docs/images.md",

@@ -131,6 +131,11 @@ class Registry:
             self._write(manifest, tag)
         return self.digests(tags)
 
+    def delete(self, key: str) -> bool:
+        """Remove a manifest with all its tags by its digest, or a tag alone. Return False if it was not there."""
+        scope = f"repository:{self.repository.path}:pull,delete"
+        return self._ask("DELETE", self._path("manifests", key), scope, good=(200, 202, 204, 404)).status != 404
+
     def has(self, blob: Blob) -> bool:
         """Check if the registry has the blob in its full size."""
         return self.size_of(blob.digest) == blob.size

@@ -8,7 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from tests.unit.conftest import SMALL
-from torchbake.code import files as module
+from torchbake.code import files as code_files
+from torchbake.jobs import job_files as module
 from torchbake.errors import JobError
 from torchbake.jobs.expressible import Cannot, Needs, Target
 from torchbake.jobs.load import load_job
@@ -214,7 +215,7 @@ def test_the_files_that_git_ignores_are_not_carried(tmp_path: Path, monkeypatch:
         assert set(stdin.split(b"\0")) == {b"./job.yaml", b"./train.py", b"./logs/a.txt", b"./:odd.txt", b""}
         return subprocess.CompletedProcess(words, 0, stdout=b"./logs/a.txt\0./:odd.txt\0", stderr=b"")
 
-    monkeypatch.setattr(module, "run_git", git)
+    monkeypatch.setattr(code_files, "run_git", git)
     assert carries(tmp_path) == {"train.py"}
 
 

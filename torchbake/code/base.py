@@ -1,0 +1,55 @@
+"""The image in a registry that gets a layer of code, found by its reference."""
+
+from dataclasses import dataclass, replace
+
+from torchbake.code.layer import LayerCompression
+from torchbake.errors import RegistryError, UsageError
+from torchbake.oci.manifest import CONFIG, DOCKER, MANIFEST, NO_IMAGE, Manifest
+from torchbake.oci.reference import Reference
+from torchbake.registry.client import Registry
+
+DEFAULT_PLATFORM = "linux/amd64"
+_DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseImage:
+    """An image in a registry: its reference with the digest of its manifest, and this manifest."""
+
+    reference: Reference
+    manifest: Manifest
+
+    @property
+    def compression(self) -> LayerCompression:
+        """The compression of a further layer: zstd if layers have it, and so all readers of the image; else gzip."""
+        zstd = any(layer.media_type.endswith("zstd") for layer in self.manifest.layers)
+        return "zstd" if zstd and self.manifest.media_type != DOCKER else "gzip"
+
+
+def find_base(registry: Registry, reference: Reference, platform: str = "") -> BaseImage:
+    """Return the image of a reference; of an index, the image for a platform such as ``linux/arm64``.
+
+    Without a platform it is that for linux/amd64, or the only one. Raises RegistryError if there is no such image, and
+    UsageError if a platform must be named.
+    """
+    manifest = registry.manifest(reference.key)
+    if manifest is not None and manifest.is_index:
+        manifest = registry.manifest(_entry(manifest, reference, platform))
+    if manifest is None:
+        raise RegistryError(f"{reference} is not there.", hint="Correct the name, or log in: docker login.")
+    kind = manifest.config.media_type if manifest.media_type in (MANIFEST, DOCKER) else manifest.media_type
+    if kind not in (CONFIG, _DOCKER_CONFIG):
+        raise UsageError(f"{reference} is not an image of containers, but {kind}.", hint="Name an image.")
+    return BaseImage(reference=replace(reference, digest=manifest.digest), manifest=manifest)
+
+
+def _entry(index: Manifest, reference: Reference, platform: str) -> str:
+    """Return the digest of an image of an index. The first one for a platform has the compression that all can read."""
+    entries = [(where, blob.digest) for blob, where in index.images if where != NO_IMAGE]
+    platforms = list(dict.fromkeys(where for where, _ in entries))
+    chosen = platform or (platforms[0] if len(platforms) == 1 else DEFAULT_PLATFORM)
+    digest = next((digest for where, digest in entries if where == chosen), "")
+    if not digest:
+        there = ", ".join(platforms) or "none"
+        raise UsageError(f"{reference} has no image for {chosen}.", hint=f"Name one that it has, --platform: {there}")
+    return digest

@@ -1,0 +1,212 @@
+"""`code`: put a folder of code on an image in a registry, list such images, or delete old ones."""
+
+import argparse
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torchbake.code.files import choose_files
+from torchbake.code.layer import CodeLayer, LayerCompression, code_layer
+from torchbake.code.prune import PrunedTag, list_code, prune_code
+from torchbake.code.push import CodeTarget, PushedCode, push_code
+from torchbake.commands import _options as opt
+from torchbake.commands._signing import Signing, signer_of
+from torchbake.core.paths import JOB_FOLDER
+from torchbake.core.signals import interruptible
+from torchbake.core.sizes import human
+from torchbake.errors import UsageError
+from torchbake.oci.reference import Reference, Repository, parse_reference
+from torchbake.registry.client import Registry
+from torchbake.registry.cosign import Signer
+from torchbake.registry.transport import RegistryTransport
+from torchbake.ui import console
+from torchbake.ui.command import Command
+
+EXAMPLES = (
+    "push ghcr.io/acme/pytorch:cpu .",
+    "push cpu src --registry ghcr.io/acme --exclude 'data'",
+    "push ghcr.io/acme/pytorch:cpu . --to ghcr.io/acme/experiments --dry-run",
+    "ls ghcr.io/acme/pytorch",
+    "prune ghcr.io/acme/pytorch --older-than 7d --dry-run",
+)
+_PUSH, _PRUNE = ("push",), ("prune",)
+_USES = {"push": ("IMAGE", "FOLDER"), "ls": ("REPOSITORY",), "prune": ("REPOSITORY",)}
+
+
+def _days(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,5})d", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days; write it as 7d")
+    return int(match[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Signing):
+    request: tuple[str, ...] = opt.argument(
+        "push IMAGE FOLDER, ls REPOSITORY, or prune REPOSITORY", nargs="*", metavar="WORD"
+    )
+    at: str = opt.option(
+        f"push: the folder of the code in the image (default: {JOB_FOLDER})", default=JOB_FOLDER, of=_PUSH,
+        metavar="PATH",
+    )  # fmt: skip
+    to: str = opt.option("push: another repository than the image's own", of=_PUSH, metavar="REPOSITORY")
+    copy: bool = opt.option("push: with --to, send layers that the registry cannot mount", of=_PUSH)
+    registry: str = opt.registry("push: where the image of the matrix is that IMAGE names: ghcr.io/acme", of=_PUSH)
+    platform: str = opt.option("push: of an index, the image for this platform", of=_PUSH, metavar="OS/ARCHITECTURE")
+    include: tuple[str, ...] = opt.option(
+        "push: only files like this, as in .dockerignore", of=_PUSH, metavar="PATTERN"
+    )
+    exclude: tuple[str, ...] = opt.option("push: no file like this", of=_PUSH, metavar="PATTERN")
+    older_than: int = opt.option(
+        "prune: age by the day of the push (default: 7d)", type=_days, default=7, of=_PRUNE, metavar="DAYS"
+    )
+    dry_run: bool = opt.option("push, prune: show what would be sent or deleted", of=(*_PUSH, *_PRUNE))
+    format: opt.Format = opt.result_format()
+
+
+def run(args: Arguments) -> int:
+    action, *words = args.request or ("",)
+    if action not in _USES:
+        raise UsageError(f"What is to be done: {', '.join(_USES)}?", hint=f"As in: {Command('code', EXAMPLES[0])}")
+    if len(words) != len(_USES[action]):
+        uses = " ".join(_USES[action])
+        raise UsageError(f"`code {action}` takes {uses}.", hint=f"Write: {Command('code', f'{action} {uses}')}")
+    opt.refuse_unused(args, "code", action)
+    if action != "push" and (args.key or args.keyless):
+        raise UsageError("Only `code push` signs.", hint="Leave the options of signatures out.")
+    with interruptible():
+        _ACTIONS[action](args, *words)
+    return 0
+
+
+def _push(args: Arguments, image: str, folder: str) -> None:
+    start, signer = time.monotonic(), signer_of(args)
+    reference, source = _reference(args, image), Path(folder)
+    registry = _registry(args, reference.repository)
+    to = CodeTarget(
+        registry=_other(args, registry, parse_reference(args.to).repository if args.to else reference.repository),
+        copy=args.copy, dry_run=args.dry_run,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="torchbake-code-") as work:
+
+        def make(compression: LayerCompression) -> CodeLayer:
+            names = choose_files(source, include=args.include, exclude=args.exclude)
+            return code_layer(source, names, at=args.at, work=Path(work), compression=compression)
+
+        pushed = push_code(
+            registry, reference, make, at=args.at, work=Path(work), today=datetime.now(UTC).date(), to=to,
+            platform=args.platform, tell=partial(console.say, style="dim"),
+        )  # fmt: skip
+    signed = not args.dry_run and _sign(signer, pushed.reference)
+    _show_pushed(args, pushed, time.monotonic() - start, signed=signed)
+
+
+def _sign(signer: Signer, reference: Reference) -> bool:
+    """Sign an image with code; return whether it is signed. Raises SignatureError."""
+    if signer.skip_reason:
+        console.say(f"It is not signed, also if the image below is: {signer.skip_reason}", style="yellow")
+        return False
+    if not signer.holds(reference.repository, [reference.digest]):
+        signer.sign(reference.repository, [reference.digest])
+    return True
+
+
+def _show_pushed(args: Arguments, pushed: PushedCode, seconds: float, *, signed: bool) -> None:
+    if args.format == "json":
+        console.show_json(
+            {
+                "reference": str(pushed.reference),
+                "base": str(pushed.base),
+                "at": args.at,
+                "files": pushed.layer.files,
+                "bytes": pushed.layer.size,
+                "layer_bytes": pushed.layer.layer.blob.size,
+                "sent": pushed.sent,
+                "seconds": round(seconds, 3),
+                "signed": signed,
+                "dry_run": args.dry_run,
+            }
+        )
+        return
+    verb = "would send" if args.dry_run else "sent"
+    console.say(f"{verb} {human(pushed.sent)} in {seconds:.1f} s; base: {pushed.base}")
+    print(pushed.reference)
+
+
+def _list(args: Arguments, text: str) -> None:
+    images = list_code(_registry(args, parse_reference(text).repository))
+    if args.format == "json":
+        rows = [
+            {
+                "tag": str(each.tag),
+                "digest": each.digest,
+                "day": str(each.tag.day),
+                "bytes": each.size,
+                "base": each.base,
+            }
+            for each in images
+        ]
+        console.show_json({"images": rows})
+        return
+    columns = ("tag", "pushed", "layer of code", "base")
+    console.show_table(columns, [(str(each.tag), str(each.tag.day), human(each.size), each.base) for each in images])
+
+
+def _prune(args: Arguments, text: str) -> None:
+    registry = _registry(args, parse_reference(text).repository)
+
+    def tell(result: PrunedTag) -> None:
+        console.say(f"{result.outcome}: {result.tag}" + (f" ({result.reason})" if result.reason else ""))
+
+    if not args.dry_run:
+        console.say(
+            "A job that pulls a deleted image later fails: --older-than must exceed the longest job.", style="dim"
+        )
+    results = prune_code(
+        registry, days=args.older_than, today=datetime.now(UTC).date(), dry_run=args.dry_run, on_end=tell
+    )
+    if args.format == "json":
+        rows = [
+            {"tag": str(each.tag), "digest": each.digest, "outcome": each.outcome, "reason": each.reason}
+            for each in results
+        ]
+        console.show_json({"tags": rows})
+    elif not results:
+        console.say(f"{registry.repository} has no code older than {args.older_than} days.")
+
+
+_ACTIONS: dict[str, Callable[..., Any]] = {"push": _push, "ls": _list, "prune": _prune}
+
+
+def _reference(args: Arguments, image: str) -> Reference:
+    """Return the reference of an image, or of an image of the matrix in `--registry`. Raises UsageError."""
+    if set(image) & set("/:@"):
+        if args.registry:
+            raise UsageError(f"{image} is a whole reference, which needs no --registry.", hint="Leave it out.")
+        return parse_reference(image)
+    if not args.registry:
+        raise UsageError(
+            f"{image!r} names an image of the matrix, and no registry.",
+            hint="Name its registry, --registry ghcr.io/acme; or write the whole reference: ghcr.io/acme/pytorch:cpu",
+        )
+    # Only here: reading a matrix takes longer than all other imports of this command.
+    from torchbake.commands._selection import load_image, repository_of  # noqa: PLC0415
+
+    project, spec = load_image(args.matrix, image.split(), "`code push`", "Name one.")
+    tags = project.tags[spec.id]
+    return Reference(repository=repository_of(args.registry, spec), tag=image if image in tags else tags[0])
+
+
+def _registry(args: Arguments, repository: Repository) -> Registry:
+    return Registry(RegistryTransport(repository.host, plain=args.plain_http), repository)
+
+
+def _other(args: Arguments, registry: Registry, repository: Repository) -> Registry:
+    """Return the registry of a repository: the same object for the same repository, whose connections are open."""
+    return registry if repository == registry.repository else _registry(args, repository)
