@@ -31,6 +31,8 @@ class Store:
     artifacts: bool = True  # accepts configs that are not an image's
     indexes: bool = True  # accepts indexes
     immutable: str = ""  # a pattern of tags that are never written twice
+    deletes: bool = True  # deletes manifests
+    untags: bool = True  # deletes a tag alone
 
 
 class MemoryRegistry(Registry):
@@ -65,6 +67,15 @@ class MemoryRegistry(Registry):
         if key != manifest.digest:
             self.store.tags[key] = manifest.digest
         return HttpResponse(url="", status=201, reason="", headers={}, data=b"")
+
+    def delete(self, key: str) -> bool:
+        self.message("DELETE", key)
+        if not (self.store.deletes and (self.store.untags or key in self.store.manifests)):
+            raise StatusError("The operation is unsupported", status=405, codes=("UNSUPPORTED",))
+        was_there = key in self.store.manifests or key in self.store.tags
+        self.store.manifests.pop(key, None)
+        self.store.tags = {tag: digest for tag, digest in self.store.tags.items() if key not in (tag, digest)}
+        return was_there
 
     def attach(self, manifest: Manifest) -> bool:
         if not self.store.artifacts and manifest.config.media_type != IMAGE_CONFIG:
