@@ -13,7 +13,7 @@ _DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseImage:
+class CodeBase:
     """An image in a registry: its reference with the digest of its manifest, and this manifest."""
 
     reference: Reference
@@ -26,7 +26,7 @@ class BaseImage:
         return "zstd" if zstd and self.manifest.media_type != DOCKER else "gzip"
 
 
-def find_base(registry: Registry, reference: Reference, platform: str = "") -> BaseImage:
+def find_base(registry: Registry, reference: Reference, platform: str = "") -> CodeBase:
     """Return the image of a reference; of an index, the image for a platform such as ``linux/arm64``.
 
     Without a platform it is that for linux/amd64, or the only one. Raises RegistryError if there is no such image, and
@@ -40,7 +40,7 @@ def find_base(registry: Registry, reference: Reference, platform: str = "") -> B
     kind = manifest.config.media_type if manifest.media_type in (MANIFEST, DOCKER) else manifest.media_type
     if kind not in (CONFIG, _DOCKER_CONFIG):
         raise UsageError(f"{reference} is not an image of containers, but {kind}.", hint="Name an image.")
-    return BaseImage(reference=replace(reference, digest=manifest.digest), manifest=manifest)
+    return CodeBase(reference=replace(reference, digest=manifest.digest), manifest=manifest)
 
 
 def _entry(index: Manifest, reference: Reference, platform: str) -> str:

@@ -26,7 +26,7 @@ def choose_files(
     """Return the files of a folder by their paths within it, sorted, without those that are ignored.
 
     Patterns are those of .dockerignore. Raises UsageError if nothing is left, if a pattern of ``include`` matches no
-    file, if a file looks like a secret, or if git cannot read the repository of the folder. Raises OSError too.
+    file, or if a file looks like a secret. Raises it also if git cannot read the folder's repository, and OSError.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder.", hint="Name the folder with the code.")

@@ -10,8 +10,8 @@ from torchbake.oci.layer_order import Layer, json_bytes
 from torchbake.oci.manifest import DOCKER, Manifest, UnsoundError, sha256
 from torchbake.oci.reference import Reference
 
-# Engines take 127 layers (https://docs.docker.com/engine/storage/drivers/overlayfs-driver/), and add their own for a
-# container; a few are left for an image that is based on this one.
+# Engines take 127 layers: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/. A few are left for a
+# Dockerfile that is FROM the image with code.
 MOST_LAYERS = 120
 _DOCKER_GZIP = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 

@@ -91,11 +91,11 @@ def _prune(
 def _others(
     registry: Registry, digest: str, own: Sequence[CodeTag], digests: Mapping[str, str | None], *, dry_run: bool
 ) -> list[str]:
-    """Return the other tags of an image, also those that were pushed since the tags were listed."""
+    """Return the other tags of an image, also tags that were pushed since the list was read."""
     names = {str(tag) for tag in own}
     new = [] if dry_run else [tag for tag in registry.tags() if tag not in digests]
-    known = {**digests, **dict(zip(new, registry.digests(new), strict=True))}
-    return [tag for tag, where in known.items() if where == digest and tag not in names]
+    now = {**digests, **dict(zip(new, registry.digests(new), strict=True))}
+    return [tag for tag, where in now.items() if where == digest and tag not in names]
 
 
 def _untag(registry: Registry, tag: CodeTag, digest: str, others: Sequence[str]) -> PrunedTag:

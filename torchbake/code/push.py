@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from torchbake.code.base import BaseImage, find_base
+from torchbake.code.base import CodeBase, find_base
 from torchbake.code.image import labels_of, with_layer
 from torchbake.code.layer import CodeLayer, LayerCompression, place_of
 from torchbake.core.digest import short_digest
@@ -37,13 +37,13 @@ MakeLayer: TypeAlias = Callable[[LayerCompression], CodeLayer]
 class PushedCode:
     """An image with code: its reference with tag and digest, that of the image below, and the layer.
 
-    ``sent`` are the bytes of blobs that the registry lacked.
+    ``sent_bytes`` are the bytes of blobs that the registry lacked.
     """
 
     reference: Reference
     base: Reference
     layer: CodeLayer
-    sent: int
+    sent_bytes: int
     seconds: float
 
 
@@ -74,9 +74,9 @@ def push_code(
     _check_host(registry, to)
     base = find_base(registry, reference, platform)
     with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(make, base.compression)
+        future = pool.submit(make, base.compression)
         config = registry.config(base.manifest)
-        layer = made.result()
+        layer = future.result()
     tell(f"{layer.files} files, {human(layer.size)}, as a layer of {human(layer.layer.blob.size)}")
     manifest, data = with_layer(base.manifest, config, layer.layer, labels=labels_of(base.reference, labelled_at))
     path = work / "config.json"
@@ -84,12 +84,14 @@ def push_code(
     if to.registry.repository != registry.repository and not to.dry_run:
         _take_over(registry, to, base, work, tell)
     with _refusals_of(to.registry):
-        sent = _send(to, [(manifest.layers[-1], layer.path), (manifest.config, path)])
+        sent_bytes = _send(to, [(manifest.layers[-1], layer.path), (manifest.config, path)])
         tag = CodeTag(day=today, digits=short_digest(manifest.digest))
         if not to.dry_run:
             to.registry.put(manifest, str(tag))
     pushed = Reference(repository=to.registry.repository, tag=str(tag), digest=manifest.digest)
-    return PushedCode(reference=pushed, base=base.reference, layer=layer, sent=sent, seconds=time.monotonic() - start)
+    return PushedCode(
+        reference=pushed, base=base.reference, layer=layer, sent_bytes=sent_bytes, seconds=time.monotonic() - start
+    )
 
 
 def _check_host(registry: Registry, to: CodeTarget) -> None:
@@ -114,7 +116,7 @@ def _send(to: CodeTarget, files: Sequence[tuple[Blob, Path]]) -> int:
     return sum(side_by_side(send, files, most=_AT_ONCE))
 
 
-def _take_over(registry: Registry, to: CodeTarget, base: BaseImage, work: Path, tell: Tell) -> None:
+def _take_over(registry: Registry, to: CodeTarget, base: CodeBase, work: Path, tell: Tell) -> None:
     """Mount the layers of the image into another repository, or copy them. Raises RegistryError if neither is done."""
     blobs = base.manifest.layers
     same_host = registry.repository.host == to.registry.repository.host

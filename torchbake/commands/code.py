@@ -127,7 +127,7 @@ def _show_pushed(args: Arguments, pushed: PushedCode, seconds: float, *, signed:
                 "files": pushed.layer.files,
                 "bytes": pushed.layer.size,
                 "layer_bytes": pushed.layer.layer.blob.size,
-                "sent": pushed.sent,
+                "sent_bytes": pushed.sent_bytes,
                 "seconds": round(seconds, 3),
                 "signed": signed,
                 "dry_run": args.dry_run,
@@ -135,7 +135,7 @@ def _show_pushed(args: Arguments, pushed: PushedCode, seconds: float, *, signed:
         )
         return
     verb = "would send" if args.dry_run else "sent"
-    console.say(f"{verb} {human(pushed.sent)} in {seconds:.1f} s; base: {pushed.base}")
+    console.say(f"{verb} {human(pushed.sent_bytes)} in {seconds:.1f} s; base: {pushed.base}")
     print(pushed.reference)
 
 

@@ -25,8 +25,8 @@ def read_files(folder: Path, files: Files, job_file: Path, problems: list[Proble
         for pattern in unused_patterns(files.include, names):
             place = files.include.index(pattern)
             problems.append((("files", "include", place), f"no file below {folder} is like this: correct it"))
-        chosen = select_files(names, files.include, files.exclude, ignored_files(folder, names, job_file))
-        return _read(folder, chosen, files.include, problems)
+        names = select_files(names, files.include, files.exclude, ignored_files(folder, names, job_file))
+        return _read(folder, names, files.include, problems)
     except MatrixError as error:  # a pattern is malformed
         problems.append((("files",), error.sentence))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A layer compressed by gzip, which every client can read: written anew, or an existing layer compressed again."""
+"""A layer compressed by gzip, which every client can read: a new one, or an existing one compressed again."""
 
 import shutil
 from collections.abc import Callable, Iterable

@@ -44,16 +44,16 @@ def test_the_layer_the_config_and_a_tag_are_written(store: Store, tmp_path: Path
     assert store.tags[pushed.reference.tag] == pushed.reference.digest
     assert pushed.base.digest == store.tags["cpu"] != pushed.reference.digest
     assert {manifest.layers[-1].digest, manifest.config.digest} <= set(store.blobs)
-    assert pushed.sent == manifest.layers[-1].size + manifest.config.size
+    assert pushed.sent_bytes == manifest.layers[-1].size + manifest.config.size
     assert pushed.layer.files == len(FILES)
 
 
 def test_the_same_content_is_sent_once(store: Store, tmp_path: Path) -> None:
     base = stored(store, *image())
     one, two, later = push(store, tmp_path, base), push(store, tmp_path, base), None
-    assert (one.reference, two.sent) == (two.reference, 0)
+    assert (one.reference, two.sent_bytes) == (two.reference, 0)
     later = push(store, tmp_path, base, today=date(2026, 12, 1))
-    assert (later.reference.digest, later.sent) == (one.reference.digest, 0)
+    assert (later.reference.digest, later.sent_bytes) == (one.reference.digest, 0)
     assert later.reference.tag.startswith("code-20261201-")
 
 
