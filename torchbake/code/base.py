@@ -47,9 +47,9 @@ def _entry(index: Manifest, reference: Reference, platform: str) -> str:
     """Return the digest of an image of an index. The first one for a platform has the compression that all can read."""
     entries = [(where, blob.digest) for blob, where in index.images if where != NO_IMAGE]
     platforms = list(dict.fromkeys(where for where, _ in entries))
-    chosen = platform or (platforms[0] if len(platforms) == 1 else DEFAULT_PLATFORM)
-    digest = next((digest for where, digest in entries if where == chosen), "")
+    name = platform or (platforms[0] if len(platforms) == 1 else DEFAULT_PLATFORM)
+    digest = next((digest for where, digest in entries if where == name), "")
     if not digest:
         there = ", ".join(platforms) or "none"
-        raise UsageError(f"{reference} has no image for {chosen}.", hint=f"Name one that it has, --platform: {there}")
+        raise UsageError(f"{reference} has no image for {name}.", hint=f"Name one that it has, --platform: {there}")
     return digest

@@ -23,7 +23,7 @@ _MOST_NAMED = 5  # files in one message
 def choose_files(
     folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = (), leave_out: Path | None = None
 ) -> list[str]:
-    """Return the files of a folder by their paths within it, sorted, without those that are ignored.
+    """Return the files of a folder by their paths within it, sorted, without ignored ones.
 
     Patterns are those of .dockerignore. Raises UsageError if nothing is left, if a pattern of ``include`` matches no
     file, or if a file looks like a secret. Raises it also if git cannot read the folder's repository, and OSError.
@@ -34,19 +34,19 @@ def choose_files(
         names = folder_names(folder)
         if unused := unused_patterns(include, names):
             raise UsageError(f"No file below {folder} is like {unused[0]!r}.", hint="Correct the pattern.")
-        chosen = select_files(names, include, exclude, ignored_files(folder, names, leave_out))
+        files = select_files(names, include, exclude, ignored_files(folder, names, leave_out))
     except MatrixError as error:  # a pattern is malformed
         raise UsageError(error.message, hint=error.hint) from None
-    if not chosen:
+    if not files:
         raise UsageError(f"{folder} holds no file to send: hidden and ignored files are left out.")
-    if reasons := [reason for name in chosen if (reason := _secret_in_file(folder, name, include))]:
+    if reasons := [reason for name in files if (reason := _secret_in_file(folder, name, include))]:
         more = f", and {len(reasons) - _MOST_NAMED} more" if len(reasons) > _MOST_NAMED else ""
         raise UsageError(
             f"{'; '.join(reasons[:_MOST_NAMED])}{more}.",
             hint=f"Leave such a file out, by an exclude pattern or by {folder / '.dockerignore'}; "
             "if only its name looks like a secret, name its path as an include pattern.",
         )
-    return chosen
+    return files
 
 
 def folder_names(folder: Path) -> list[str]:
@@ -57,10 +57,10 @@ def folder_names(folder: Path) -> list[str]:
 def select_files(
     names: Iterable[str], include: Sequence[str], exclude: Sequence[str], ignored: Collection[str] = ()
 ) -> list[str]:
-    """Return the names that the patterns choose. An ignored file is chosen if ``include`` has its very path. Pure."""
-    wanted, unwanted = DockerIgnore(lines=tuple(include)), DockerIgnore(lines=tuple(exclude))
-    used_names = [name for name in names if not include or wanted.leaves_out(name)]
-    return [name for name in used_names if not unwanted.leaves_out(name) and (name not in ignored or name in include)]
+    """Return the names that the patterns choose. An ignored file is files if ``include`` has its very path. Pure."""
+    only, never = DockerIgnore(lines=tuple(include)), DockerIgnore(lines=tuple(exclude))
+    used_names = [name for name in names if not include or only.leaves_out(name)]
+    return [name for name in used_names if not never.leaves_out(name) and (name not in ignored or name in include)]
 
 
 def unused_patterns(patterns: Iterable[str], names: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ FILES = {"train.py": "print('trained')\n", "net/model.py": "x = 1\n", "run.sh": 
 
 
 def write(folder: Path, files: Mapping[str, str] = FILES) -> Path:
-    """Write files, of which those that end in .sh can be run."""
+    """Write files. A file that ends in .sh is executable."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -80,11 +80,11 @@ def test_the_next_run_finishes_after_a_kill_at_any_request(tmp_path: Path) -> No
                     raise KeyboardInterrupt
 
         try:
-            done = push(store, tmp_path, base, MemoryRegistry(store, message=message))
+            result = push(store, tmp_path, base, MemoryRegistry(store, message=message))
         except KeyboardInterrupt:
             assert set(store.tags) == {"cpu"}, "a tag is written last"
         else:
-            assert str(done.reference) == expected
+            assert str(result.reference) == expected
             break
         expected = str(push(store, tmp_path, base).reference)
         at += 1
@@ -141,8 +141,8 @@ def test_an_image_of_an_index_is_chosen(store: Store, tmp_path: Path) -> None:
     for each, tag in ((arm, "arm"), (amd, "amd")):
         stored(store, *each, tag)
     reference = index(store, {"linux/arm64": arm[0], "linux/amd64": amd[0], "unknown/unknown": amd[0]})
-    for platform, chosen in (("", amd), ("linux/amd64", amd), ("linux/arm64", arm)):
-        assert push(store, tmp_path, reference, platform=platform).base.digest == chosen[0].digest
+    for platform, base in (("", amd), ("linux/amd64", amd), ("linux/arm64", arm)):
+        assert push(store, tmp_path, reference, platform=platform).base.digest == base[0].digest
     with pytest.raises(UsageError, match=r"linux/s390x") as error:
         push(store, tmp_path, reference, platform="linux/s390x")
     assert "linux/arm64, linux/amd64" in error.value.sentence
