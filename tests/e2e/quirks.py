@@ -26,6 +26,7 @@ class Quirky(Unreliable):
     - ``indexes``: accept indexes
     - ``lists``: provide the referrers API, which the real registry lacks
     - ``push``: allow this login to push
+    - ``mounts``: mount blobs of other repositories
     - ``life``: seconds that a token is valid; 0: no token is needed
     - ``slow``: the number of blob uploads that take longer than ``life``
     """
@@ -35,6 +36,7 @@ class Quirky(Unreliable):
     indexes: bool = True
     lists: bool = False
     push: bool = True
+    mounts: bool = True
     life: int = 0
     slow: int = 0
     arguments: dict[str, float] = field(default_factory=dict)
@@ -112,6 +114,8 @@ class _Handler(Handler):
             index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": state.listed.get(match["digest"], [])}
             self._answer(200, json.dumps(index).encode(), {"Content-Type": INDEX})
             return
+        if self.command == "POST" and not state.mounts:
+            self.path = re.sub(r"\?mount=.*", "", self.path)
         self._sent_bytes = body
         super()._fail(fault, upstream, body)
 

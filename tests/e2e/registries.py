@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,14 +51,15 @@ def unpacked(folder: Path, package: str, path: str) -> Path:
 
 @contextmanager
 def registry(
-    tools: Path, folder: Path, *, login: bool = False, tls: bool = False, port: int = 0, address: str = "127.0.0.1"
-) -> Iterator[Running]:
-    """Start a registry, wait until it answers, and stop it at the end."""
+    tools: Path, folder: Path, *, login: bool = False, tls: bool = False, port: int = 0, address: str = "127.0.0.1",
+    storage: Mapping[str, object] | None = None,
+) -> Iterator[Running]:  # fmt: skip
+    """Start a registry, wait until it answers, and stop it at the end. ``storage`` are settings of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     port = port or _free_port()
     running = Running(host=f"{address}:{port}", folder=folder / "data", ca=certificate(folder) if tls else None)
     config = folder / "config.yml"
-    config.write_text(yaml.safe_dump(_config(running, folder, login=login)))
+    config.write_text(yaml.safe_dump(_config(running, folder, storage or {}, login=login)))
     with (folder / "log").open("a") as log:
         process = subprocess.Popen(
             [program(tools), "serve", config], stdout=log, stderr=log, start_new_session=True,
@@ -76,14 +77,14 @@ def registry(
             process.wait()
 
 
-def _config(running: Running, folder: Path, *, login: bool) -> dict[str, object]:
+def _config(running: Running, folder: Path, storage: Mapping[str, object], *, login: bool) -> dict[str, object]:
     http: dict[str, object] = {"addr": running.host}
     if running.ca:
         http["tls"] = {"certificate": str(running.ca), "key": str(folder / "key.pem")}
     config: dict[str, object] = {
         "version": 0.1,
         "log": {"level": "warn"},
-        "storage": {"filesystem": {"rootdirectory": str(running.folder)}, "delete": {"enabled": True}},
+        "storage": {"filesystem": {"rootdirectory": str(running.folder)}, "delete": {"enabled": True}, **storage},
         "http": http,
     }
     if login:

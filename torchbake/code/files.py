@@ -57,7 +57,7 @@ def folder_names(folder: Path) -> list[str]:
 def select_files(
     names: Iterable[str], include: Sequence[str], exclude: Sequence[str], ignored: Collection[str] = ()
 ) -> list[str]:
-    """Return the names that the patterns choose. An ignored file is files if ``include`` has its very path. Pure."""
+    """Return the names that the patterns choose. An ignored file is taken if ``include`` has its very path. Pure."""
     only, never = DockerIgnore(lines=tuple(include)), DockerIgnore(lines=tuple(exclude))
     used_names = [name for name in names if not include or only.leaves_out(name)]
     return [name for name in used_names if not never.leaves_out(name) and (name not in ignored or name in include)]

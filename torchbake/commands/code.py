@@ -197,8 +197,11 @@ def _reference(args: Arguments, image: str) -> Reference:
         )
     # Only here: reading a matrix takes longer than all other imports of this command.
     from torchbake.commands._selection import load_image, repository_of  # noqa: PLC0415
+    from torchbake.matrix.project import load_project  # noqa: PLC0415
 
-    project, spec = load_image(args.matrix, image.split(), "`code push`", "Name one.")
+    project = load_project(args.matrix)
+    spec = next((spec for spec in project.expansion.specs if image in project.tags[spec.id]), None)
+    spec = spec or load_image(args.matrix, image.split(), "`code push`", "Name one.")[1]
     tags = project.tags[spec.id]
     return Reference(repository=repository_of(args.registry, spec), tag=image if image in tags else tags[0])
 

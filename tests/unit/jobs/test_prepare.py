@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.conftest import SMALL
 from torchbake.code import files as code_files
-from torchbake.jobs import job_files as module
 from torchbake.errors import JobError
+from torchbake.jobs import job_files as module
 from torchbake.jobs.expressible import Cannot, Needs, Target
 from torchbake.jobs.load import load_job
 from torchbake.jobs.prepare import prepare

@@ -1,6 +1,7 @@
 """Immutable tags, and which names a matrix must not give to rolling ones."""
 
 import re
+from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from torchbake.oci.tag_names import (
     ARTIFACTS,
     HOLD_SUFFIX,
     RECORD,
+    CodeTag,
     ImmutableTag,
     artifact_tag,
+    parse_code,
     parse_immutable,
     recorded_of,
     reserved_reason,
@@ -33,6 +36,21 @@ OURS = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
 def test_an_immutable_tag_is_read_as_it_was_written(name: str, revision: int) -> None:
     tag = ImmutableTag(name=name, revision=revision)
     assert parse_immutable(str(tag)) == tag
+
+
+@given(st.dates(min_value=date(2000, 1, 1)), st.from_regex(r"[0-9a-f]{12}", fullmatch=True))
+def test_a_tag_of_code_is_read_as_it_was_written(day: date, digits: str) -> None:
+    tag = CodeTag(day=day, digits=digits)
+    assert parse_code(str(tag)) == tag
+    assert parse_immutable(str(tag)) is None
+    assert "images with code" in reserved_reason(str(tag))
+
+
+@pytest.mark.parametrize(
+    "tag", ["code-20261128", "code-20261301-0123456789ab", "code-20261128-0123456789AB", "code", "latest"]
+)
+def test_other_tags_are_not_of_code(tag: str) -> None:
+    assert parse_code(tag) is None
 
 
 @pytest.mark.parametrize("tag", ["latest", OURS, "2.7-r", "2.7-r01", "-r1x", "r1"])
@@ -101,6 +119,7 @@ def test_a_name_that_ends_like_an_immutable_tag_is_refused(name: str, old: str, 
         ("{torch}-{cuda}-{flavor}-{base}-r0", "2.13.0-cpu-runtime-debian12-r0"),
         ("{minor}-r{cudnn}", ""),
         ("{minor}.release", "2.10.release"),
+        ("code-20261128-0123456789ab", "code-20261128-0123456789ab"),
     ],
 )
 def test_a_form_that_gives_such_a_tag_is_refused_with_its_line(form: str, tag: str, tmp_path: Path) -> None:
@@ -109,7 +128,7 @@ def test_a_form_that_gives_such_a_tag_is_refused_with_its_line(form: str, tag: s
     with pytest.raises(MatrixError) as report:
         load(text, tmp_path)
     assert f"matrix.yaml:{line}: tags.rolling.1: {form!r}" in report.value.message
-    assert not tag or f"the tag {tag!r} ends in " in report.value.message
+    assert not tag or f"the tag {tag!r} " in report.value.message
 
 
 @pytest.mark.parametrize("text", ["runtime", "debian12", "r1x", "2.10-cuda12", "latest", "debian12-rc1", "sbom", "1.0"])
