@@ -44,7 +44,7 @@ def choose_files(
         raise UsageError(
             f"{'; '.join(reasons[:_MOST_NAMED])}{more}.",
             hint=f"Leave such a file out, by an exclude pattern or by {folder / '.dockerignore'}; "
-            "if only its name looks like a secret, name its path as an include pattern.",
+            "if only its name looks like a secret, include `**` and its path.",
         )
     return files
 

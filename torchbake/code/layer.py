@@ -101,15 +101,10 @@ def _target(folder: Path, name: str, names: Sequence[str]) -> str:
     """Return the target of a link. Raises UsageError unless the layer holds the target."""
     text = os.readlink(folder / name)  # noqa: PTH115 - Path would normalize the text
     inside = os.path.normpath(PurePosixPath(name).parent / text)
-    if text.startswith("/") or inside.split("/")[0] == "..":
-        raise UsageError(
-            f"{folder / name} is a link to {text}, which is not in {folder} by a relative path.",
-            hint="Copy the file into the folder, make the link relative, or exclude it.",
-        )
     if inside != "." and inside not in names and not any(other.startswith(f"{inside}/") for other in names):
         raise UsageError(
-            f"{folder / name} is a link to {text}, which is not there or is left out.",
-            hint="Correct the link, or exclude it.",
+            f"{folder / name} is a link to {text}, which is out of the folder, not there, or left out.",
+            hint="Copy the file into the folder, name it by a relative path, or exclude the link.",
         )
     return text
 

@@ -44,7 +44,7 @@ def test_secrets_are_refused(tmp_path: Path) -> None:
     write(tmp_path, {"id": "-----BEGIN PRIVATE KEY-----\n", "api_token.txt": "x", "train.py": ""})
     with pytest.raises(UsageError, match=r"api_token\.txt is named like a secret; id holds a key"):
         choose_files(tmp_path)
-    assert choose_files(tmp_path, include=["api_token.txt", "train.py"]) == ["api_token.txt", "train.py"]
+    assert choose_files(tmp_path, include=["**", "api_token.txt"], exclude=["id"]) == ["api_token.txt", "train.py"]
     with pytest.raises(UsageError, match="id holds a key"):
         choose_files(tmp_path, include=["id"])
 
