@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from torchbake.code.layer import LayerCompression
 from torchbake.errors import RegistryError, UsageError
 from torchbake.oci.manifest import CONFIG, DOCKER, MANIFEST, NO_IMAGE, Manifest
 from torchbake.oci.reference import Reference
@@ -18,12 +17,6 @@ class CodeBase:
 
     reference: Reference
     manifest: Manifest
-
-    @property
-    def compression(self) -> LayerCompression:
-        """The compression of a further layer: zstd if layers have it, and so all readers of the image; else gzip."""
-        zstd = any(layer.media_type.endswith("zstd") for layer in self.manifest.layers)
-        return "zstd" if zstd and self.manifest.media_type != DOCKER else "gzip"
 
 
 def find_base(registry: Registry, reference: Reference, platform: str = "") -> CodeBase:

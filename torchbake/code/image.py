@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from torchbake.code.layer import LayerCompression
 from torchbake.errors import UsageError
 from torchbake.oci.labels import BASE_DIGEST, BASE_NAME, CODE
 from torchbake.oci.layer_order import Layer, json_bytes
@@ -45,6 +46,12 @@ def with_layer(
 def labels_of(base: Reference, at: str) -> dict[str, str]:
     """Return the labels of an image with code in the folder ``at``, which name the image below by its digest."""
     return {BASE_NAME: str(replace(base, tag="")), BASE_DIGEST: base.digest, CODE: at}
+
+
+def compression_for(manifest: Manifest) -> LayerCompression:
+    """Return the compression of a further layer: zstd if layers have it, and so all readers of the image; else gzip."""
+    zstd = any(layer.media_type.endswith("zstd") for layer in manifest.layers)
+    return "zstd" if zstd and manifest.media_type != DOCKER else "gzip"
 
 
 def _fitting(layer: Layer, manifest: Manifest) -> Layer:

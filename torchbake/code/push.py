@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from torchbake.code.base import CodeBase, find_base
-from torchbake.code.image import labels_of, with_layer
+from torchbake.code.image import compression_for, labels_of, with_layer
 from torchbake.code.layer import CodeLayer, LayerCompression, place_of
 from torchbake.core.digest import short_digest
 from torchbake.core.parallel import side_by_side
@@ -74,7 +74,7 @@ def push_code(
     _check_host(registry, to)
     base = find_base(registry, reference, platform)
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(make, base.compression)
+        future = pool.submit(make, compression_for(base.manifest))
         config = registry.config(base.manifest)
         layer = future.result()
     tell(f"{layer.files} files, {human(layer.size)}, as a layer of {human(layer.layer.blob.size)}")
