@@ -27,6 +27,7 @@ from tests.e2e.test_publish import Killed, in_child
 from tests.e2e.test_signature import SECRET, make_keys
 from tests.unit.code.folders import FILES, image, layer_of, write
 from torchbake.code.push import push_code
+from torchbake.core.parallel import side_by_side
 from torchbake.engine.client import connect
 from torchbake.engine.export import source_of
 from torchbake.errors import RegistryError, UsageError
@@ -98,11 +99,10 @@ class Place:
 
 def put_image(there: Registry, count: int) -> Manifest:
     manifest, config = image(count)
-    content = {**manifest.content, "layers": []}
-    for number, layer in enumerate(manifest.layers):
-        data = str(number).encode()
-        send(there, data)
-        content["layers"].append({**layer.descriptor, "size": len(data)})
+    data = [str(number).encode() for number in range(count)]
+    side_by_side(partial(send, there), data, most=8)
+    layers = [{**layer.descriptor, "size": len(each)} for layer, each in zip(manifest.layers, data, strict=True)]
+    content = {**manifest.content, "layers": layers}
     send(there, config)
     manifest = Manifest(data=json.dumps(content).encode(), media_type=manifest.media_type)
     there.put(manifest, "cpu")
