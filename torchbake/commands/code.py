@@ -16,6 +16,7 @@ from torchbake.code.layer import CodeLayer, LayerCompression, code_layer
 from torchbake.code.prune import PrunedTag, list_code, prune_code
 from torchbake.code.push import CodeTarget, PushedCode, push_code
 from torchbake.commands import _options as opt
+from torchbake.commands._registries import registry_of
 from torchbake.commands._signing import Signing, signer_of
 from torchbake.core.paths import JOB_FOLDER
 from torchbake.core.signals import interruptible
@@ -24,7 +25,6 @@ from torchbake.errors import UsageError
 from torchbake.oci.reference import Reference, Repository, parse_reference
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
-from torchbake.registry.transport import RegistryTransport
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
@@ -88,7 +88,8 @@ def run(args: Arguments) -> int:
 def _push(args: Arguments, image: str, folder: str) -> None:
     start, signer = time.monotonic(), signer_of(args)
     reference, source = _reference(args, image), Path(folder)
-    registry = _registry(args, reference.repository)
+    names = choose_files(source, include=args.include, exclude=args.exclude)
+    registry = registry_of(reference.repository, plain_http=args.plain_http)
     to = CodeTarget(
         registry=_other(args, registry, parse_reference(args.to).repository if args.to else reference.repository),
         copy=args.copy, dry_run=args.dry_run,
@@ -96,7 +97,6 @@ def _push(args: Arguments, image: str, folder: str) -> None:
     with tempfile.TemporaryDirectory(prefix="torchbake-code-") as work:
 
         def make(compression: LayerCompression) -> CodeLayer:
-            names = choose_files(source, include=args.include, exclude=args.exclude)
             return code_layer(source, names, at=args.at, work=Path(work), compression=compression)
 
         pushed = push_code(
@@ -110,7 +110,7 @@ def _push(args: Arguments, image: str, folder: str) -> None:
 def _sign(signer: Signer, reference: Reference) -> bool:
     """Sign an image with code; return whether it is signed. Raises SignatureError."""
     if signer.skip_reason:
-        console.say(f"It is not signed, also if the image below is: {signer.skip_reason}", style="yellow")
+        console.say(f"It is not signed, even if the image below is: {signer.skip_reason}", style="yellow")
         return False
     if not signer.holds(reference.repository, [reference.digest]):
         signer.sign(reference.repository, [reference.digest])
@@ -140,7 +140,7 @@ def _show_pushed(args: Arguments, pushed: PushedCode, seconds: float, *, signed:
 
 
 def _list(args: Arguments, text: str) -> None:
-    images = list_code(_registry(args, parse_reference(text).repository))
+    images = list_code(registry_of(parse_reference(text).repository, plain_http=args.plain_http))
     if args.format == "json":
         rows = [
             {
@@ -159,7 +159,7 @@ def _list(args: Arguments, text: str) -> None:
 
 
 def _prune(args: Arguments, text: str) -> None:
-    registry = _registry(args, parse_reference(text).repository)
+    registry = registry_of(parse_reference(text).repository, plain_http=args.plain_http)
 
     def tell(result: PrunedTag) -> None:
         console.say(f"{result.outcome}: {result.tag}" + (f" ({result.reason})" if result.reason else ""))
@@ -206,10 +206,6 @@ def _reference(args: Arguments, image: str) -> Reference:
     return Reference(repository=repository_of(args.registry, spec), tag=image if image in tags else tags[0])
 
 
-def _registry(args: Arguments, repository: Repository) -> Registry:
-    return Registry(RegistryTransport(repository.host, plain=args.plain_http), repository)
-
-
 def _other(args: Arguments, registry: Registry, repository: Repository) -> Registry:
     """Return the registry of a repository: the same object for the same repository, whose connections are open."""
-    return registry if repository == registry.repository else _registry(args, repository)
+    return registry if repository == registry.repository else registry_of(repository, plain_http=args.plain_http)
