@@ -54,7 +54,7 @@ def registry(
     tools: Path, folder: Path, *, login: bool = False, tls: bool = False, port: int = 0, address: str = "127.0.0.1",
     storage: Mapping[str, object] | None = None,
 ) -> Iterator[Running]:  # fmt: skip
-    """Start a registry, wait until it answers, and stop it at the end. ``storage`` are settings of its own."""
+    """Start a registry, wait until it answers, and stop it at the end. ``storage`` are more settings."""
     folder.mkdir(parents=True, exist_ok=True)
     port = port or _free_port()
     running = Running(host=f"{address}:{port}", folder=folder / "data", ca=certificate(folder) if tls else None)

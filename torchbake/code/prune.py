@@ -75,7 +75,7 @@ def _prune(
     """Delete an image; if other tags than these point at it, only these tags."""
     others = _others(registry, digest, own, digests, dry_run=dry_run)
     reason = f"{others[0]} is the same image" if others else ""
-    if dry_run or not digest:  # without a digest, somebody else deleted it meanwhile
+    if dry_run or not digest:  # a tag that has no digest was deleted by somebody else
         return [PrunedTag(tag=tag, digest=digest, outcome="old", reason=reason) for tag in own if digest]
     if others:
         return [_untag(registry, tag, digest, others) for tag in own]

@@ -27,7 +27,7 @@ from torchbake.registry.client import Registry
 from torchbake.registry.transport import StatusError
 
 _AT_ONCE = 4  # parallel requests
-_COPIES = 2  # parallel copies of layers, each a file meanwhile
+_COPIES = 2  # parallel copies of layers; each layer is a temporary file
 
 Tell: TypeAlias = Callable[[str], None]
 MakeLayer: TypeAlias = Callable[[LayerCompression], CodeLayer]
@@ -49,7 +49,7 @@ class PushedCode:
 
 @dataclass(frozen=True, kw_only=True)
 class CodeTarget:
-    """Where an image with code goes: a repository, and what may be done for it.
+    """The destination of an image with code.
 
     With ``copy`` layers that the registry cannot mount are downloaded and sent. On a ``dry_run`` nothing is sent.
     """
@@ -65,9 +65,9 @@ def push_code(
 ) -> PushedCode:  # fmt: skip
     """Put the layer that ``make`` writes on an image of ``registry``, and push the result to ``to``.
 
-    By default it goes to the image's own repository. ``at`` is the folder of the code in the image, ``work`` a folder
-    for temporary files, ``today`` the day of the tag. ``platform``, as in ``linux/arm64``, chooses an image of an
-    index. Raises RegistryError, UsageError and OSError.
+    By default it goes to the image's own repository. ``at`` is the folder of the code in the image, and ``today`` is the
+    day of the tag. Temporary files go into ``work``. ``platform``, as in ``linux/arm64``, chooses an image of an index.
+    Raises RegistryError, UsageError and OSError.
     """
     start, to = time.monotonic(), to or CodeTarget(registry=registry)
     labelled_at = f"/{place_of(at)}"

@@ -99,7 +99,7 @@ def test_two_edits_at_once_are_two_images(store: Store, tmp_path: Path) -> None:
     second: list[PushedCode] = []
 
     def message(method: str, key: str) -> None:
-        if method == "PUT" and not second:  # somebody else pushes meanwhile
+        if method == "PUT" and not second:  # somebody else pushes at this moment
             second.append(push(store, other.parent, base))
 
     first = push(store, tmp_path, base, MemoryRegistry(store, message=message))
