@@ -65,8 +65,8 @@ def push_code(
 ) -> PushedCode:  # fmt: skip
     """Put the layer that ``make`` writes on an image of ``registry``, and push the result to ``to``.
 
-    By default it goes to the image's own repository. ``at`` is the folder of the code in the image, and ``today`` is the
-    day of the tag. Temporary files go into ``work``. ``platform``, as in ``linux/arm64``, chooses an image of an index.
+    By default it goes to the image's own repository. ``at`` is the folder of the code in the image, ``today`` the day
+    of the tag. Temporary files go into ``work``. ``platform``, as in ``linux/arm64``, chooses an image of an index.
     Raises RegistryError, UsageError and OSError.
     """
     start, to = time.monotonic(), to or CodeTarget(registry=registry)
