@@ -57,17 +57,17 @@ def test_json_has_what_was_sent(store: Store, capsys: Streams) -> None:
     planned = result(capsys, "push", IMAGE, "src", "--dry-run")
     assert set(store.tags) == {"cpu"}
     pushed = result(capsys, "push", IMAGE, "src")
-    varying = {"seconds", "dry_run"}
-    assert {key: pushed[key] for key in pushed.keys() - varying} == {
-        key: planned[key] for key in planned.keys() - varying
-    }
+    same = pushed.keys() - {"seconds", "dry_run"}
+    assert {key: pushed[key] for key in same} == {key: planned[key] for key in same}
     assert (pushed["files"], pushed["at"], pushed["signed"], planned["dry_run"]) == (3, "/job", False, True)
     assert pushed["sent_bytes"] > pushed["layer_bytes"]
 
 
-def test_an_image_of_the_matrix_is_named_by_its_tag(store: Store, capsys: Streams) -> None:
-    pushed = result(capsys, "push", "cpu", "src", "--registry", "registry.example.com/acme")
-    assert pushed["base"].startswith(IMAGE)
+@pytest.mark.parametrize("words", ["2.13.0-cpu-runtime-debian12", "cpu runtime"])
+def test_an_image_of_the_matrix_is_named_by_words(store: Store, capsys: Streams, words: str) -> None:
+    stored(store, *image(3), "2.13.0-cpu-runtime-debian12")
+    pushed = result(capsys, "push", words, "src", "--registry", "registry.example.com/acme")
+    assert pushed["base"].startswith(f"{REPOSITORY}:2.13.0-cpu-runtime-debian12@")
 
 
 def test_a_key_signs_the_new_image(store: Store, capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
