@@ -255,8 +255,8 @@ def test_tags_that_are_immutable_are_written_once(place: Place, running: Running
 
 def test_old_code_is_pruned(place: Place) -> None:
     """The tag of another day needs a push of another day: the room is called, not the command."""
-    kept, old = place.push()["reference"], _push(place, place.registry(), 9)
-    assert old.digest in kept, "the same content"
+    current, old = place.push()["reference"], _push(place, place.registry(), 9)
+    assert old.digest in current, "the same content"
     (place.code / "train.py").write_text("print('old')")
     older = _push(place, place.registry(), 30)
     dry = json.loads(place.run("prune", f"{place.host}/{place.path}", "--dry-run").stdout)["tags"]
@@ -267,7 +267,7 @@ def test_old_code_is_pruned(place: Place) -> None:
     assert [each["outcome"] for each in results] in (["deleted", "kept"], ["deleted", "deleted"])
     tags = place.registry().tags()
     assert older.tag not in tags
-    assert {"cpu", parse_reference(kept).tag} <= set(tags)
+    assert {"cpu", parse_reference(current).tag} <= set(tags)
     assert place.registry().manifest(older.digest) is None
     assert place.registry().manifest(old.digest)
     listed = json.loads(place.run("ls", f"{place.host}/{place.path}").stdout)["images"]
