@@ -3,10 +3,10 @@
 https://github.com/opencontainers/image-spec/blob/main/layer.md
 """
 
+import posixpath
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 from typing import NamedTuple, TypeAlias
 
 FORM = 1  # of the layers that are written by these rules: another one makes other layers of the same files
@@ -55,8 +55,8 @@ _FOLDER = FileNode(kind=tarfile.DIRTYPE, mode=0o755)
 
 
 def clean_path(name: str) -> str:
-    """Write the name of a tar entry as a path of a tree."""
-    return str(PurePosixPath(name.lstrip("/")))
+    """Write the name of a tar entry as a path of a tree. No name leads out of the tree."""
+    return posixpath.normpath(f"/{name}").lstrip("/") or ROOT
 
 
 def is_whiteout(path: str) -> bool:
@@ -69,23 +69,38 @@ def whiteout(path: str) -> str:
     return _below(_parent(path), _WHITEOUT + path.rpartition("/")[2])
 
 
-def apply(tree: Tree, layer: Iterable[Change]) -> dict[str, FileNode]:
-    """Return a tree with the changes of a layer. An equal node is not replaced, so its time stays."""
-    changes = dict(layer)
+@dataclass(frozen=True, kw_only=True)
+class Hiding:
+    """The paths of lower layers that a layer hides: the ``removed`` ones, and all paths below the ``covered`` ones."""
+
+    removed: frozenset[str]
+    covered: frozenset[str]
+
+    def hides(self, path: str) -> bool:
+        """Return whether a path of a lower layer is hidden. The root is always visible."""
+        if path == ROOT:
+            return False
+        return path in self.removed or ROOT in self.covered or any(each in self.covered for each in parents(path))
+
+
+def hiding_of(whiteouts: Iterable[str], leaves: Iterable[str]) -> Hiding:
+    """Return what a layer hides by its whiteouts, and by ``leaves``: its entries that are no folders."""
     removed, opaque = set[str](), set[str]()
-    for path in filter(is_whiteout, changes):
+    for path in whiteouts:
         folder, name = _parent(path), path.rpartition("/")[2]
         if name == _OPAQUE:
             opaque.add(folder)
         else:
             removed.add(_below(folder, name.removeprefix(_WHITEOUT)))
+    return Hiding(removed=frozenset(removed), covered=frozenset(removed | opaque | {*leaves}))
+
+
+def apply(tree: Tree, layer: Iterable[Change]) -> dict[str, FileNode]:
+    """Return a tree with the changes of a layer. An equal node is not replaced, so its time stays."""
+    changes = dict(layer)
     added = {path: node for path, node in changes.items() if node}
-    hiding = removed | opaque | {path for path, node in added.items() if not node.is_folder}
-    result = {
-        path: node
-        for path, node in tree.items()
-        if path == ROOT or not (path in removed or ROOT in opaque or any(each in hiding for each in parents(path)))
-    }
+    hiding = hiding_of(filter(is_whiteout, changes), (path for path, node in added.items() if not node.is_folder))
+    result = {path: node for path, node in tree.items() if not hiding.hides(path)}
     for path, node in added.items():
         for folder in parents(path):
             if not result.get(folder, node).is_folder or folder not in result:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from torchbake.errors import EngineError
 from torchbake.oci import layer_stream
-from torchbake.oci.layer_stream import LOOK, UNREADABLE, uncompressed
+from torchbake.oci.layer_stream import UNREADABLE, DigestReader, uncompressed
 from torchbake.sbom import package_metadata, spdx
 from torchbake.sbom.package_metadata import Copyright, Debs, System, Wheel
 
@@ -65,7 +65,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
 
     Raise EngineError if it is not a layer, or if its digest differs, and OSError if the file cannot be read.
     """
-    source = _HashingReader(file)
+    source = DigestReader(file)
     try:
         with uncompressed(cast(IO[bytes], source), source.begin) as stream:
             findings = _read(stream)
@@ -74,32 +74,6 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
     if source.digest() != digest:
         raise EngineError(f"The layer {digest} is damaged.", hint="Build the image again.")
     return findings
-
-
-class _HashingReader:
-    """A file that computes its digest while it is read, as a truncated compressed stream can look complete."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._hash = file, hashlib.sha256()
-        self.begin = self._ahead = self._next(LOOK)
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._ahead:
-            return self._next(size)
-        end = len(self._ahead) if size < 0 else size
-        ahead, self._ahead = self._ahead[:end], self._ahead[end:]
-        return ahead
-
-    def digest(self) -> str:
-        """Read the rest of the file, and return the digest of the whole."""
-        while self._next(_AT_ONCE):
-            pass
-        return f"sha256:{self._hash.hexdigest()}"
-
-    def _next(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self._hash.update(data)
-        return data
 
 
 def _read(stream: IO[bytes]) -> Findings:
