@@ -1,16 +1,42 @@
 """The options of commands that read any image, and the inventory of an image by its name on the command line."""
 
-from dataclasses import dataclass
+import contextlib
+import os
+import platform
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
+from torchbake.build.plan import ref_of
 from torchbake.commands import _options as opt
+from torchbake.contents.layer_cache import LayerCache
 from torchbake.contents.model import Inventory
-from torchbake.contents.scan import ReadGpuCode
+from torchbake.contents.progress import ReadProgress
+from torchbake.contents.read import ImageReader
+from torchbake.contents.scan import LayerScanner, ReadGpuCode
+from torchbake.contents.stored_image import fits
+from torchbake.core.paths import cache_folder
+from torchbake.core.signals import interruptible
+from torchbake.core.sizes import human
+from torchbake.engine.client import Engine, connect
+from torchbake.errors import EngineError, RegistryError, SelectorError, TorchbakeError, UsageError
+from torchbake.matrix.project import load_project
+from torchbake.matrix.select import select
+from torchbake.oci.manifest import DIGEST
+from torchbake.oci.reference import Reference, names_host, parse_reference
+from torchbake.store.layout import Layout
+from torchbake.ui.progress_board import board
 
 _GROUP = "where the image is"
+_ARCHIVE = re.compile(r"\.(?:tar|tar\.\w+|tgz)$")  # a file without such a name needs a slash, as in ./image
+_CPUS = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}  # Go's names of architectures; others are alike
+CACHE = "contents"  # the folder in the cache of all projects
 IMAGE_HELP = (
-    "an image of the matrix (cpu, an id), any reference (pytorch/pytorch:latest), a folder with an OCI image layout, "
-    "or an archive of `docker save`"
+    "an image of the matrix (cpu, an id, a tag), any reference (pytorch/pytorch:latest), a folder with an OCI image "
+    "layout (FOLDER, FOLDER@DIGEST), or an archive of `docker save`"
 )
 
 
@@ -19,8 +45,8 @@ class WithImageContents(opt.Common):
     """The options of a command that reads what images hold."""
 
     place: Literal["engine", "registry"] | None = opt.option(
-        "read a reference from there (default: from the engine if it has the image, else from the registry)",
-        "--from", group=_GROUP, metavar="engine|registry",
+        "read images from there (default: those of the matrix from the store, others from the engine if it has them, "
+        "else from their registry)", "--from", group=_GROUP,
     )  # fmt: skip
     platform: str = opt.option(
         "of an image for several platforms (default: that of this machine)", group=_GROUP, metavar="OS/ARCHITECTURE"
@@ -28,9 +54,163 @@ class WithImageContents(opt.Common):
     plain_http: bool = opt.plain_http(group=_GROUP)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _FoundImage:
+    """A place that has an image, as text, and the function that reads it."""
+
+    place: str
+    read: Callable[[ImageReader], Inventory]
+
+
 def inventory_of(args: WithImageContents, text: str, gpu_code: ReadGpuCode | None = None) -> Inventory:
     """Read all that an image holds. ``gpu_code`` reads the GPU code of an ELF file; without it no file has any.
 
     Raises TorchbakeError if no place has the image, or if the image cannot be read.
     """
-    raise NotImplementedError
+    found, start = _find(args, text), time.monotonic()
+    cache = cache_folder() / CACHE
+    with contextlib.suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    scanner = LayerScanner(gpu_code=gpu_code, scratch=cache if os.access(cache, os.W_OK) else None)
+    with interruptible(), board(1, doing="reading") as progress:
+        progress.start(text, found.place)
+        count = ReadProgress(lambda state: progress.look(text, state))
+        reader = ImageReader(
+            platform=args.platform or host_platform(), cache=LayerCache(folder=cache, scanner=scanner), progress=count
+        )
+        try:
+            inventory = found.read(reader)
+            _check_platform(args, inventory)
+        except TorchbakeError as error:
+            progress.end(text, error.message, good=False)
+            raise
+        size = f"{len(inventory.layers)} layers, {len(inventory.files)} files, {human(inventory.size)}"
+        progress.end(text, f"{size}, {found.place}, in {time.monotonic() - start:.1f} s", good=True)
+    return inventory
+
+
+def host_platform() -> str:
+    """Return the platform of this machine, whose containers run Linux."""
+    machine = platform.machine()
+    return f"linux/{_CPUS.get(machine, machine)}"
+
+
+def _check_platform(args: WithImageContents, inventory: Inventory) -> None:
+    if args.platform and not fits(inventory.platform, args.platform):
+        raise UsageError(
+            f"{inventory.name} is for {inventory.platform} alone, not for {args.platform}.",
+            hint="Leave --platform out.",
+        )
+
+
+def _find(args: WithImageContents, text: str) -> _FoundImage:
+    """Find the place of an image. Raises TorchbakeError with the answer of each place if there is none."""
+    if args.place is None and (found := _in_file(text)):
+        return found
+    if not any(mark in text for mark in "/:@") and (found := _in_matrix(args, text)):
+        return found
+    return _by_reference(args, text)
+
+
+def _in_file(text: str) -> _FoundImage | None:
+    """Return the image of a folder or an archive; None if there is no such file."""
+    name, at, digest = text.rpartition("@")
+    path = Path(name) if at and DIGEST.fullmatch(digest) else Path(text)
+    digest = digest if path == Path(name) else ""
+    if (path / "index.json").is_file():
+        return _FoundImage(place=f"from the folder {path}", read=lambda reader: reader.layout(text, path, digest))
+    if path.is_file() and path == Path(text) and ("/" in text or _ARCHIVE.search(text)):
+        return _FoundImage(place=f"from the archive {path}", read=lambda reader: reader.archive(text, path))
+    if path.exists() and text.startswith(("/", "./", "../")):
+        raise UsageError(
+            f"{text} is neither an archive nor a folder with an OCI image layout.",
+            hint="Name a folder with an index.json, or a file of `docker save`.",
+        )
+    return None
+
+
+def _in_matrix(args: WithImageContents, text: str) -> _FoundImage | None:
+    """Return the image of the matrix that a selector or a tag means, as the store or the engine has it.
+
+    None if there is no matrix, or nothing in it has this name.
+    """
+    if not args.matrix.exists():
+        return None
+    project = load_project(args.matrix)
+    specs = tuple(spec for spec in project.expansion.specs if text in project.tags[spec.id])
+    with contextlib.suppress(SelectorError):
+        specs = specs or select(project.expansion.specs, [text]).specs
+    if not specs:
+        return None
+    if len(specs) > 1:
+        names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")
+        raise UsageError(f"{text} means {len(specs)} images: {names}.", hint="Name one of them by its id.")
+    reference = ref_of(specs[0], project.tags[specs[0].id])
+    if args.place is None:
+        layout = Layout(folder=project.layout)
+        if digest := _stored_digest(layout, specs[0].id, reference):
+
+            def read(reader: ImageReader) -> Inventory:
+                with layout.in_use():
+                    return reader.layout(text, layout.folder, digest)
+
+            return _FoundImage(place=f"from the store, {specs[0].id}", read=read)
+    found = _by_reference(args, reference)
+    return replace(found, read=lambda reader: replace(found.read(reader), name=text))
+
+
+def _stored_digest(layout: Layout, name: str, reference: str) -> str | None:
+    """Return the image of an id in the store: the one that the engine's tag names, else the only one."""
+    images = [entry.key for entry in layout.entries() if entry.name == name and layout.find(entry.key)]
+    if not images:
+        return None
+    image_id = None
+    with contextlib.suppress(EngineError):
+        image_id = connect().find([reference])
+    manifest = layout.find(image_id) if image_id else None
+    if manifest:
+        return manifest.digest
+    return images[0] if len(images) == 1 and image_id is None else None
+
+
+def _by_reference(args: WithImageContents, text: str) -> _FoundImage:
+    """Return the image of a reference, from the engine if it has the image, else from the registry."""
+    missing = ""
+    if args.place != "registry":
+        try:
+            engine = connect()
+            if found := _in_engine(engine, text):
+                return found
+            missing = f"the engine at {engine.address.text} does not have it"
+        except EngineError as error:
+            missing = error.message.rstrip(".")
+        if args.place == "engine":
+            raise EngineError(
+                f"{text} cannot be read: {missing}.", hint=f"Pull it, or leave --from out: docker pull {text}"
+            )
+    return _in_registry(args, parse_reference(text), text, missing)
+
+
+def _in_engine(engine: Engine, text: str) -> _FoundImage | None:
+    image_id = engine.find([text])
+    if image_id is None:
+        return None
+    return _FoundImage(place="from the engine", read=lambda reader: reader.engine(text, engine, image_id))
+
+
+def _in_registry(args: WithImageContents, reference: Reference, text: str, missing: str) -> _FoundImage:
+    # Imported here, as the client of registries takes long to load.
+    from torchbake.commands._registries import registry_of  # noqa: PLC0415
+
+    registry = registry_of(reference.repository, plain_http=args.plain_http)
+
+    def read(reader: ImageReader) -> Inventory:
+        try:
+            return reader.registry(text, registry, reference.key)
+        except RegistryError as error:
+            if not missing:
+                raise
+            raise RegistryError(f"{error.message.rstrip('.')}; and {missing}.", hint=error.hint) from None
+
+    local = "" if names_host(text) else " (Docker Hub)"
+    return _FoundImage(place=f"from the registry {reference.repository.host}{local}", read=read)

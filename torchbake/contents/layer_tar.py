@@ -39,7 +39,7 @@ class LayerTar:
             entries, size = entries + 1, size + info.size
             if entries > self._limits.entries or size > self._limits.bytes:
                 most = f"{self._limits.entries} entries and {self._limits.bytes} bytes"
-                raise tarfile.ReadError(f"it has more than {most}, the largest layer that is read")
+                raise tarfile.ReadError(f"it has more than {most}, and no larger one is read")
             yield info
 
     def content(self, info: tarfile.TarInfo) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -24,21 +24,21 @@ _SMALL = 4 * 2**20  # bytes; manifests and configs are smaller, and are always r
 class ChunkReader:
     """The chunks of an HTTP answer as a file that can be read once."""
 
-    def __init__(self, chunks: Any) -> None:
-        self._chunks, self._rest = iter(chunks), b""
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks, self._chunk, self._read = iter(chunks), b"", 0
 
     def read(self, size: int = -1) -> bytes:
-        pieces, length = [self._rest], len(self._rest)
-        while size < 0 or length < size:
-            piece = next(self._chunks, b"")
-            if not piece:
-                break
-            pieces.append(piece)
-            length += len(piece)
-        whole = b"".join(pieces)
-        size = len(whole) if size < 0 else size
-        self._rest = whole[size:]
-        return whole[:size]
+        pieces = list[bytes]()
+        while size:
+            if self._read == len(self._chunk):
+                self._chunk, self._read = next(self._chunks, b""), 0
+                if not self._chunk:
+                    break
+            end = len(self._chunk) if size < 0 else self._read + size
+            pieces.append(self._chunk[self._read : end])
+            self._read += len(pieces[-1])
+            size -= len(pieces[-1]) if size > 0 else 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 @dataclass(frozen=True, kw_only=True)

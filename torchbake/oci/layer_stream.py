@@ -25,6 +25,11 @@ _ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
 _AT_ONCE = 2**20
 
 
+def is_compressed(begin: bytes) -> bool:
+    """Return whether a file that begins with these bytes, at least LOOK, is compressed by gzip or zstd."""
+    return begin.startswith(_GZIP) or _ZSTD.match(begin) is not None
+
+
 @contextmanager
 def uncompressed(file: IO[bytes], begin: bytes) -> Iterator[IO[bytes]]:
     """Open the tar archive in a file that begins with these LOOK bytes, and whose position is before them.

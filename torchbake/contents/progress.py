@@ -1,0 +1,55 @@
+"""How far the reading of an image is: its layers and bytes so far."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import IO
+
+from torchbake.core.sizes import human
+
+_PAUSE = 0.1  # seconds between two texts
+
+
+class ReadProgress:
+    """Counts what is read, and calls ``show`` with a text now and then. Safe for many threads.
+
+    After `stop` every further read raises KeyboardInterrupt, which ends threads that read.
+    """
+
+    def __init__(self, show: Callable[[str], object] = lambda _: None) -> None:
+        self._show, self._lock, self._shown, self._stopped = show, threading.Lock(), 0.0, False
+        self._layers = 0
+        self.total: int | None = None  # layers, if their number is known before they are read
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """Count bytes as they were stored."""
+        if self._stopped:
+            raise KeyboardInterrupt
+        with self._lock:
+            self.bytes += size
+            now = time.monotonic()
+            if now - self._shown < _PAUSE:
+                return
+            self._shown = now
+            text = f"layer {self._layers + 1}" + (f" of {self.total}" if self.total else "")
+            self._show(f"{text}, {human(self.bytes)}")
+
+    def end_layer(self) -> None:
+        with self._lock:
+            self._layers += 1
+
+    def stop(self) -> None:
+        self._stopped = True
+
+
+class CountedFile:
+    """A file whose reads are counted."""
+
+    def __init__(self, file: IO[bytes], progress: ReadProgress) -> None:
+        self._file, self._progress = file, progress
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._progress.add(len(data))
+        return data
