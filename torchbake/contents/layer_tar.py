@@ -5,12 +5,12 @@
 
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
 _AT_ONCE = 2**20
 _LARGEST_HEADER = 8 * 2**20  # bytes; a pax header holds a name, extended attributes, and the map of a sparse file
-_MOST_READS_AT_END = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,8 @@ class LayerTar:
         self._stream, self._limits = _ForwardStream(stream), limits
         # Names that are not UTF-8 can be shown, compared and written as JSON with escapes.
         options: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "tarinfo": _StrictInfo}
-        self._archive: Any = tarfile.TarFile(fileobj=cast(IO[bytes], self._stream), **options)
+        with self._header():
+            self._archive: Any = tarfile.TarFile(fileobj=cast(IO[bytes], self._stream), **options)
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         entries = size = 0
@@ -59,10 +60,19 @@ class LayerTar:
             yield piece
 
     def _next(self) -> tarfile.TarInfo | None:
-        self._stream.most = _LARGEST_HEADER
-        info: tarfile.TarInfo | None = self._archive.next()
+        with self._header():
+            info: tarfile.TarInfo | None = self._archive.next()
         self._archive.members.clear()  # which would hold every entry
         return info
+
+    @contextmanager
+    def _header(self) -> Iterator[None]:
+        """Limit the bytes of a header, and raise ReadError for one that `tarfile` cannot read."""
+        self._stream.most = _LARGEST_HEADER
+        try:
+            yield
+        except (ValueError, LookupError, OverflowError) as error:  # the map of a sparse file, or a number in pax
+            raise tarfile.ReadError(f"an entry's header is damaged: {error}") from None
 
 
 class _StrictInfo(tarfile.TarInfo):
@@ -86,7 +96,6 @@ class _ForwardStream:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._position, self.most = stream, 0, cast("int | None", None)
-        self._reads_at_end = 0
 
     def read(self, size: int) -> bytes:
         if self.most is not None:
@@ -97,10 +106,6 @@ class _ForwardStream:
         while len(data) < size and (more := self._stream.read(size - len(data))):
             data += more
         self._position += len(data)
-        if not data:
-            self._reads_at_end += 1
-            if self._reads_at_end > _MOST_READS_AT_END:  # `tarfile` reads the map of a sparse file without end
-                raise tarfile.ReadError("it ends within an entry")
         return data
 
     def tell(self) -> int:
