@@ -80,7 +80,8 @@ class LayerCache:
         with contextlib.suppress(OSError, ValueError, zstandard.ZstdError):
             if path:
                 data = zstandard.ZstdDecompressor().decompress(path.read_bytes(), max_output_size=_LARGEST)
-                os.utime(path)  # the file was used
+                with contextlib.suppress(OSError):  # a read-only cache
+                    os.utime(path)
                 return json.loads(data)
         return None
 

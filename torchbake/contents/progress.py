@@ -10,30 +10,36 @@ from torchbake.core.sizes import human
 _PAUSE = 0.1  # seconds between two texts
 
 
+class ReadStoppedError(Exception):
+    """Another thread has failed, or the user has interrupted the run; nobody needs this thread's result."""
+
+
 class ReadProgress:
     """Counts what is read, and calls ``show`` with a text now and then. Safe for many threads.
 
-    After `stop` every further read raises KeyboardInterrupt, which ends threads that read.
+    After `stop` every further read raises ReadStoppedError, which ends threads that read.
     """
 
     def __init__(self, show: Callable[[str], object] = lambda _: None) -> None:
         self._show, self._lock, self._shown, self._stopped = show, threading.Lock(), 0.0, False
-        self._layers = 0
-        self.total: int | None = None  # layers, if their number is known before they are read
-        self.bytes = 0
+        self._layers = self._bytes = self._total = 0
+
+    def begin(self, layers: int) -> None:
+        """Begin to read an image with a known number of layers."""
+        self._total, self._stopped = layers, False
 
     def add(self, size: int) -> None:
         """Count bytes as they were stored."""
         if self._stopped:
-            raise KeyboardInterrupt
+            raise ReadStoppedError
         with self._lock:
-            self.bytes += size
+            self._bytes += size
             now = time.monotonic()
             if now - self._shown < _PAUSE:
                 return
             self._shown = now
-            text = f"layer {self._layers + 1}" + (f" of {self.total}" if self.total else "")
-            self._show(f"{text}, {human(self.bytes)}")
+            text = f"layer {self._layers + 1}" + (f" of {self._total}" if self._total else "")
+            self._show(f"{text}, {human(self._bytes)}")
 
     def end_layer(self) -> None:
         with self._lock:

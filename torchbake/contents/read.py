@@ -106,7 +106,7 @@ class ImageReader:
 
     def _scan_all(self, layers: Sequence[Blob], scan: Callable[[Blob], LayerContents]) -> Mapping[str, LayerContents]:
         """Return the contents of layers by digest: from the cache, or by ``scan`` in parallel threads."""
-        self.progress.total = len(layers)
+        self.progress.begin(len(layers))
 
         def find(blob: Blob) -> LayerContents:
             contents = self.cache.find(blob.digest) or scan(blob)
@@ -133,7 +133,7 @@ class _FileProgress:
         self._path, self._progress, self._size = path, progress, 0
 
     def __call__(self) -> None:
-        size = self._path.stat().st_size
+        size = self._path.stat().st_size if self._path.exists() else 0
         self._progress.add(size - self._size)
         self._size = size
 

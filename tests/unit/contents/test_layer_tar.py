@@ -57,7 +57,7 @@ def test_a_sparse_file_has_its_holes() -> None:
     with io.BytesIO() as stream:
         with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as packed:
             packed.addfile(header, io.BytesIO(b"abc"))
-            packed.addfile(*[(info, io.BytesIO(data)) for info, data in [file("after", b"z")]][0])
+            packed.addfile(file("after", b"z")[0], io.BytesIO(b"z"))
         data = stream.getvalue()
     assert read(data) == {"hole": bytes(4096) + b"abc" + bytes(901), "after": b"z"}
 
