@@ -18,7 +18,7 @@ from torchbake.contents.progress import ReadProgress
 from torchbake.contents.read import ImageReader
 from torchbake.contents.scan import LayerScanner, ReadGpuCode
 from torchbake.contents.stored_image import fits
-from torchbake.core.paths import cache_folder
+from torchbake.core.paths import CONTENTS, cache_folder
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, connect
@@ -33,7 +33,6 @@ from torchbake.ui.progress_board import board
 _GROUP = "where the image is"
 _ARCHIVE = re.compile(r"\.(?:tar|tar\.\w+|tgz)$")  # a file without such a name needs a slash, as in ./image
 _CPUS = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}  # Go's names of architectures; others are alike
-CACHE = "contents"  # the folder in the cache of all projects
 IMAGE_HELP = (
     "an image of the matrix (cpu, an id, a tag), any reference (pytorch/pytorch:latest), a folder with an OCI image "
     "layout (FOLDER, FOLDER@DIGEST), or an archive of `docker save`"
@@ -68,7 +67,7 @@ def inventory_of(args: WithImageContents, text: str, gpu_code: ReadGpuCode | Non
     Raises TorchbakeError if no place has the image, or if the image cannot be read.
     """
     found, start = _find(args, text), time.monotonic()
-    cache = cache_folder() / CACHE
+    cache = cache_folder() / CONTENTS
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     scanner = LayerScanner(gpu_code=gpu_code, scratch=cache if os.access(cache, os.W_OK) else None)

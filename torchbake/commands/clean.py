@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchbake.commands import _options as opt
 from torchbake.core.files import files_below, freed_by, remove_folder
-from torchbake.core.paths import cache_folder, layers_folder
+from torchbake.core.paths import CONTENTS, cache_folder, layers_folder
 from torchbake.core.sizes import human, parse_size
 from torchbake.matrix.project import Project, load_project
 from torchbake.store.blobs import Blobs
@@ -90,6 +90,7 @@ def _parts(project: Project, keep: int) -> Iterator[_RemovableFiles]:
     yield _folder("images as they were built", images.folder, images)
     yield _folder("the same images, compressed by gzip for publish", gzip.folder, gzip)
     yield _folder("logs and plans of runs", project.state / "runs")
+    yield _folder("what layers hold, of images that were compared", cache_folder() / CONTENTS)
     old = {project.state / name for name in _OLD} | {cache_folder() / "layers"}
     yield from (_folder("of an earlier version", folder) for folder in sorted(old) if folder.is_dir())
 

@@ -15,6 +15,7 @@ TOOLKIT = PACKAGE.parent if CHECKOUT else _SHIPPED
 # The programs of a PyTorch image. Bare hosts and tests run them from here.
 OWN_TOOLBOX = TOOLKIT / "entrypoints/pytorch"
 OWN_BENCH = OWN_TOOLBOX / "bench"
+CONTENTS = "contents"  # in the folder of caches: what the layers of any image hold
 _LAYERS_MAX = "50GB"
 JOB_FOLDER = "/job"  # the place of a job's files in its containers
 

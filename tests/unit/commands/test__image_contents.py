@@ -1,0 +1,157 @@
+"""The place that an image is read from, by its name on the command line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.conftest import SMALL
+from tests.unit.contents.test_read import FULL, LAYERS, pushed, write_index
+from tests.unit.engines import Daemon
+from tests.unit.layouts import put, saved, sha256
+from torchbake.commands import _image_contents, _registries
+from torchbake.commands._image_contents import WithImageContents, host_platform, inventory_of
+from torchbake.contents.model import Inventory
+from torchbake.errors import EngineError, RegistryError, TorchbakeError, UsageError
+from torchbake.matrix.project import load_project
+from torchbake.oci.labels import ID
+from torchbake.store.layout import Layout
+
+CPU = "2.13.0-cpu-runtime-debian12"
+Read = Callable[..., Inventory]
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    daemon = Daemon(containerd=False)
+    monkeypatch.setattr(_image_contents, "connect", lambda: daemon.engine)
+    return daemon
+
+
+@pytest.fixture
+def read(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Read:
+    """Read an image with an empty cache; ``said`` must be in the messages."""
+    (tmp_path / "matrix.yaml").write_text(SMALL)
+    monkeypatch.setattr(_image_contents, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+
+    def read_one(text: str, said: str = "", **options: Any) -> Inventory:
+        values = {"place": None, "platform": "", "plain_http": False, "matrix": tmp_path / "matrix.yaml", **options}
+        inventory = inventory_of(WithImageContents(**values), text)
+        assert said in capsys.readouterr().err
+        return inventory
+
+    return read_one
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(folder=tmp_path / ".torchbake/layout")
+
+
+def hold(daemon: Daemon, *references: str) -> str:
+    image = daemon.hold(sha256(FULL), *references)
+    daemon.archives[image] = saved(FULL, *LAYERS)
+    return image
+
+
+def test_an_image_of_the_matrix_is_read_from_the_store(read: Read, daemon: Daemon, layout: Layout) -> None:
+    digest = put(layout, *LAYERS, config={"config": {"Labels": {ID: CPU}}})
+    write_index(layout, digest)
+    tags = load_project(Path("matrix.yaml")).tags[CPU]
+    for text in (CPU, "cpu-runtime" if "cpu-runtime" in tags else tags[0], *tags):
+        inventory = read(text, f"from the store, {CPU}")
+        assert (inventory.name, inventory.digest) == (text, digest)
+
+
+def test_the_engine_is_read_if_the_store_lacks_the_image(read: Read, daemon: Daemon, layout: Layout) -> None:
+    tags = load_project(Path("matrix.yaml")).tags[CPU]
+    image = hold(daemon, *(f"acme/pytorch:{tag}" for tag in tags))
+    assert read(CPU, "from the engine").digest == image
+    older = put(layout, LAYERS[0], config={"config": {"Labels": {ID: CPU}}})
+    write_index(layout, older)
+    assert read(CPU, "from the engine").digest == image
+    daemon.pictures.clear()
+    assert read(CPU, "from the store").digest == older
+    with pytest.raises(EngineError, match=f"acme/pytorch:{tags[0]} cannot be read: the engine at"):
+        read(CPU, place="engine")
+
+
+def test_a_word_for_several_images_names_them(read: Read) -> None:
+    with pytest.raises(UsageError, match="cuda12 means 6 images: 2"):
+        read("cuda12")
+
+
+def test_a_reference_is_read_from_the_engine_first(read: Read, daemon: Daemon) -> None:
+    image = hold(daemon, "other/image:1", "debian:latest")
+    for text in ("other/image:1", image, "debian:latest"):
+        assert read(text, "from the engine").name == text
+
+
+def test_without_the_engine_the_registry_is_read(
+    read: Read, daemon: Daemon, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = put(layout, *LAYERS)
+    asked = list[tuple[str, bool]]()
+
+    def registry_of(repository: object, *, plain_http: bool) -> object:
+        asked.append((str(repository), plain_http))
+        return pushed(layout, digest)
+
+    monkeypatch.setattr(_registries, "registry_of", registry_of)
+    assert read("example.com/team/x:cpu", "from the registry example.com").digest == digest
+    assert read(f"x@{digest}", "from the registry docker.io (Docker Hub)", plain_http=True).digest == digest
+    hold(daemon, "team/x:cpu")
+    assert read("team/x:cpu", place="registry").digest == digest
+    assert asked == [("example.com/team/x", False), ("docker.io/library/x", True), ("docker.io/team/x", False)]
+    with pytest.raises(RegistryError, match=r"does not have gpu; and the engine at .* does not have it"):
+        read("example.com/team/x:gpu")
+    with pytest.raises(RegistryError, match=r"does not have gpu\.$"):
+        read("example.com/team/x:gpu", place="registry")
+
+
+def test_no_engine_is_a_reason_and_no_end(read: Read, monkeypatch: pytest.MonkeyPatch, layout: Layout) -> None:
+    def connect() -> object:
+        raise EngineError("No container engine answers at x.")
+
+    monkeypatch.setattr(_image_contents, "connect", connect)
+    monkeypatch.setattr(_registries, "registry_of", lambda *_, **__: pushed(layout, put(layout, *LAYERS)))
+    with pytest.raises(RegistryError, match="does not have 1; and No container engine answers at x"):
+        read("example.com/x:1")
+    with pytest.raises(EngineError, match="cannot be read: No container engine answers at x"):
+        read("example.com/x:1", place="engine")
+
+
+def test_folders_and_archives_are_read_by_their_paths(read: Read, tmp_path: Path) -> None:
+    layout = Layout(folder=tmp_path / "folder")
+    first, second = put(layout, *LAYERS), put(layout, LAYERS[0])
+    write_index(layout, first, second)
+    assert read(f"folder@{second}", "from the folder folder").digest == second
+    with pytest.raises(UsageError, match="holds 2 images"):
+        read(f"{tmp_path}/folder")
+    (tmp_path / "image.tar").write_bytes(saved(FULL, *LAYERS))
+    assert read("image.tar", "from the archive image.tar").digest == sha256(FULL)
+    (tmp_path / CPU).write_bytes(b"not meant")
+    with pytest.raises(TorchbakeError, match="acme/pytorch"):
+        read(CPU, place="engine")
+    with pytest.raises(UsageError, match="neither an archive nor a folder"):
+        read(str(tmp_path))
+
+
+def test_another_platform_than_the_image_has_is_refused(read: Read, daemon: Daemon) -> None:
+    hold(daemon, "other/image:1")
+    assert read("other/image:1", platform="linux/amd64").platform == "linux/amd64"
+    with pytest.raises(UsageError, match="is for linux/amd64 alone, not for linux/arm64"):
+        read("other/image:1", platform="linux/arm64")
+    assert host_platform().startswith("linux/")
+
+
+def test_a_second_read_is_from_the_cache(read: Read, daemon: Daemon, tmp_path: Path) -> None:
+    hold(daemon, "other/image:1")
+    first = read("other/image:1")
+    daemon.archives.clear()
+    assert read("other/image:1") == first
+    assert json.loads(json.dumps(dict(first.config))) == dict(first.config)
+    assert [path.suffix for path in (tmp_path / "cache/contents").iterdir()] == [".zst"] * 4
