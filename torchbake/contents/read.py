@@ -13,7 +13,7 @@ from torchbake.contents.model import Inventory
 from torchbake.contents.progress import CountedFile, ReadProgress
 from torchbake.contents.scan import LayerContents
 from torchbake.contents.stored_image import choose_image, image_of_manifest
-from torchbake.core.parallel import run_all
+from torchbake.core.parallel import read_ahead, run_all
 from torchbake.engine.client import Engine
 from torchbake.engine.export import ChunkReader
 from torchbake.errors import EngineError, RegistryError
@@ -22,6 +22,7 @@ from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest, sha256, type
 from torchbake.registry.client import Registry
 
 _AT_ONCE = 3  # layers: unpacking and hashing are Python threads on two or three cores
+_AHEAD = 32  # pieces of a megabyte that an engine sends while others are read
 _LARGEST_TEXT = 8 * 2**20  # bytes of a manifest or a config
 _READABLE = "Does `tar tf` or `skopeo inspect oci:FOLDER` read it?"
 
@@ -79,8 +80,8 @@ class ImageReader:
             found = {digest: each for digest, each in known.items() if each}
             if len(found) == len(known):
                 return assemble(name, image, found)
-        with engine.save(image_id) as pieces:
-            stream: Any = ChunkReader(pieces)
+        with engine.save(image_id) as pieces, read_ahead(pieces, most=_AHEAD) as received:
+            stream: Any = ChunkReader(received)
             saved, contents = self._archive(name).read(stream, self.platform)
         if not engine.containerd_store:  # its ID is the config's digest, and it has no manifest
             saved = replace(saved, digest=image_id)

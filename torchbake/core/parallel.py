@@ -1,9 +1,10 @@
 """Do work in parallel threads, and end all of it in order after an error or Ctrl-C."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import Empty, SimpleQueue
+from queue import Empty, Full, Queue, SimpleQueue
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -51,3 +52,43 @@ def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], *, most:
     """
     with ThreadPoolExecutor(max_workers=most) as pool:
         return list(pool.map(work, items))
+
+
+@contextlib.contextmanager
+def read_ahead(items: Iterable[Item], *, most: int) -> Iterator[Iterator[Item]]:
+    """Yield an iterator over items that another thread takes, at most ``most`` ahead.
+
+    An exception of that thread is raised to whoever takes the next item. The thread ends soon after the block.
+    """
+    queue, over = Queue[tuple[list[Item], BaseException | None]](most), threading.Event()
+
+    def put(batch: list[Item], error: BaseException | None = None) -> None:
+        while not over.is_set():
+            with contextlib.suppress(Full):
+                queue.put((batch, error), timeout=_LOOK)
+                return
+
+    def take() -> None:
+        try:
+            for item in items:
+                put([item])
+                if over.is_set():
+                    return
+            put([])
+        except BaseException as error:
+            put([], error)
+
+    def received() -> Iterator[Item]:
+        while True:
+            batch, error = queue.get()
+            if error:
+                raise error
+            if not batch:
+                return
+            yield from batch
+
+    threading.Thread(target=take, daemon=True).start()
+    try:
+        yield received()
+    finally:
+        over.set()

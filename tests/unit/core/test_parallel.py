@@ -2,14 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.unit.processes import interrupt
-from torchbake.core.parallel import run_all
+from torchbake.core.parallel import read_ahead, run_all
 
 _PATIENCE = 10  # seconds, the timeout of a test
 Report = Callable[[str, Future[str]], object]
@@ -199,3 +199,40 @@ def test_a_second_interruption_still_waits_for_running_items() -> None:
     with pytest.raises(KeyboardInterrupt, match="the second one"):
         run_all(list("abc"), bench.work, jobs=1, stop=stop, on_end=lambda *_: first.set())
     assert bench.is_over(start="ab")
+
+
+def test_items_are_taken_ahead_in_their_order_and_no_further() -> None:
+    taken = list[int]()
+
+    def items() -> Iterator[int]:
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    with read_ahead(items(), most=3) as ahead:
+        assert next(ahead) == 0
+        time.sleep(0.2)
+        assert len(taken) in (4, 5)  # one is given, three wait, and the next may be in the thread's hand
+        assert [*ahead] == [*range(1, 20)]
+        assert next(ahead, "end") == "end"
+
+
+def test_an_error_of_who_makes_the_items_comes_after_them() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise OSError("gone")
+
+    with read_ahead(items(), most=3) as ahead:
+        assert next(ahead) == 1
+        with pytest.raises(OSError, match="gone"):
+            next(ahead)
+
+
+def test_who_stops_early_ends_the_other_thread() -> None:
+    before = threading.active_count()
+    with read_ahead(iter(range(10**9)), most=2) as ahead:
+        next(ahead)
+    end = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert threading.active_count() == before
