@@ -54,7 +54,7 @@ class WithImageContents(opt.Common):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FoundImage:
+class _ImageLocation:
     """A place that has an image, as text, and the function that reads it."""
 
     place: str
@@ -62,29 +62,29 @@ class _FoundImage:
 
 
 def inventory_of(args: WithImageContents, text: str, gpu_code: ReadGpuCode | None = None) -> Inventory:
-    """Read all that an image holds. ``gpu_code`` reads the GPU code of an ELF file; without it no file has any.
+    """Read the contents of an image. ``gpu_code`` reads the GPU code of an ELF file; without it no file has any.
 
     Raises TorchbakeError if no place has the image, or if the image cannot be read.
     """
-    found, start = _find(args, text), time.monotonic()
+    location, start = _find(args, text), time.monotonic()
     cache = cache_folder() / CONTENTS
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     scanner = LayerScanner(gpu_code=gpu_code, scratch=cache if os.access(cache, os.W_OK) else None)
     with interruptible(), board(1, doing="reading") as progress:
-        progress.start(text, found.place)
+        progress.start(text, location.place)
         count = ReadProgress(lambda state: progress.look(text, state))
         reader = ImageReader(
             platform=args.platform or host_platform(), cache=LayerCache(folder=cache, scanner=scanner), progress=count
         )
         try:
-            inventory = found.read(reader)
+            inventory = location.read(reader)
             _check_platform(args, inventory)
         except TorchbakeError as error:
             progress.end(text, error.message, good=False)
             raise
         size = f"{len(inventory.layers)} layers, {len(inventory.files)} files, {human(inventory.size)}"
-        progress.end(text, f"{size}, {found.place}, in {time.monotonic() - start:.1f} s", good=True)
+        progress.end(text, f"{size}, {location.place}, in {time.monotonic() - start:.1f} s", good=True)
     return inventory
 
 
@@ -102,24 +102,24 @@ def _check_platform(args: WithImageContents, inventory: Inventory) -> None:
         )
 
 
-def _find(args: WithImageContents, text: str) -> _FoundImage:
+def _find(args: WithImageContents, text: str) -> _ImageLocation:
     """Find the place of an image. Raises TorchbakeError with the answer of each place if there is none."""
-    if args.place is None and (found := _in_file(text)):
-        return found
-    if not any(mark in text for mark in "/:@") and (found := _in_matrix(args, text)):
-        return found
+    if args.place is None and (location := _in_file(text)):
+        return location
+    if not any(mark in text for mark in "/:@") and (location := _in_matrix(args, text)):
+        return location
     return _by_reference(args, text)
 
 
-def _in_file(text: str) -> _FoundImage | None:
+def _in_file(text: str) -> _ImageLocation | None:
     """Return the image of a folder or an archive; None if there is no such file."""
     name, at, digest = text.rpartition("@")
     path = Path(name) if at and DIGEST.fullmatch(digest) else Path(text)
     digest = digest if path == Path(name) else ""
     if (path / "index.json").is_file():
-        return _FoundImage(place=f"from the folder {path}", read=lambda reader: reader.layout(text, path, digest))
+        return _ImageLocation(place=f"from the folder {path}", read=lambda reader: reader.layout(text, path, digest))
     if path.is_file() and path == Path(text) and ("/" in text or _ARCHIVE.search(text)):
-        return _FoundImage(place=f"from the archive {path}", read=lambda reader: reader.archive(text, path))
+        return _ImageLocation(place=f"from the archive {path}", read=lambda reader: reader.archive(text, path))
     if path.exists() and text.startswith(("/", "./", "../")):
         raise UsageError(
             f"{text} is neither an archive nor a folder with an OCI image layout.",
@@ -128,7 +128,7 @@ def _in_file(text: str) -> _FoundImage | None:
     return None
 
 
-def _in_matrix(args: WithImageContents, text: str) -> _FoundImage | None:
+def _in_matrix(args: WithImageContents, text: str) -> _ImageLocation | None:
     """Return the image of the matrix that a selector or a tag means, as the store or the engine has it.
 
     None if there is no matrix, or nothing in it has this name.
@@ -153,13 +153,13 @@ def _in_matrix(args: WithImageContents, text: str) -> _FoundImage | None:
                 with layout.in_use():
                     return reader.layout(text, layout.folder, digest)
 
-            return _FoundImage(place=f"from the store, {specs[0].id}", read=read)
-    found = _by_reference(args, reference)
-    return replace(found, read=lambda reader: replace(found.read(reader), name=text))
+            return _ImageLocation(place=f"from the store, {specs[0].id}", read=read)
+    location = _by_reference(args, reference)
+    return replace(location, read=lambda reader: replace(location.read(reader), name=text))
 
 
 def _stored_digest(layout: Layout, name: str, reference: str) -> str | None:
-    """Return the image of an id in the store: the one that the engine's tag names, else the only one."""
+    """Return the stored image of an id that the engine's tag names, or the only one if the engine has no such tag."""
     images = [entry.key for entry in layout.entries() if entry.name == name and layout.find(entry.key)]
     if not images:
         return None
@@ -172,14 +172,14 @@ def _stored_digest(layout: Layout, name: str, reference: str) -> str | None:
     return images[0] if len(images) == 1 and image_id is None else None
 
 
-def _by_reference(args: WithImageContents, text: str) -> _FoundImage:
+def _by_reference(args: WithImageContents, text: str) -> _ImageLocation:
     """Return the image of a reference, from the engine if it has the image, else from the registry."""
     missing = ""
     if args.place != "registry":
         try:
             engine = connect()
-            if found := _in_engine(engine, text):
-                return found
+            if location := _in_engine(engine, text):
+                return location
             missing = f"the engine at {engine.address.text} does not have it"
         except EngineError as error:
             missing = error.message.rstrip(".")
@@ -190,14 +190,14 @@ def _by_reference(args: WithImageContents, text: str) -> _FoundImage:
     return _in_registry(args, parse_reference(text), text, missing)
 
 
-def _in_engine(engine: Engine, text: str) -> _FoundImage | None:
+def _in_engine(engine: Engine, text: str) -> _ImageLocation | None:
     image_id = engine.find([text])
     if image_id is None:
         return None
-    return _FoundImage(place="from the engine", read=lambda reader: reader.engine(text, engine, image_id))
+    return _ImageLocation(place="from the engine", read=lambda reader: reader.engine(text, engine, image_id))
 
 
-def _in_registry(args: WithImageContents, reference: Reference, text: str, missing: str) -> _FoundImage:
+def _in_registry(args: WithImageContents, reference: Reference, text: str, missing: str) -> _ImageLocation:
     # Imported here, as the client of registries takes long to load.
     from torchbake.commands._registries import registry_of  # noqa: PLC0415
 
@@ -212,4 +212,4 @@ def _in_registry(args: WithImageContents, reference: Reference, text: str, missi
             raise RegistryError(f"{error.message.rstrip('.')}; and {missing}.", hint=error.hint) from None
 
     local = "" if names_host(text) else " (Docker Hub)"
-    return _FoundImage(place=f"from the registry {reference.repository.host}{local}", read=read)
+    return _ImageLocation(place=f"from the registry {reference.repository.host}{local}", read=read)

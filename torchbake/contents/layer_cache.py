@@ -1,4 +1,4 @@
-"""A cache of what layers hold, by their digests, and of an engine's images, which it can only send as a whole."""
+"""A cache of the contents of layers, by digest, and of an engine's images, which it can only send as a whole."""
 
 import contextlib
 import hashlib

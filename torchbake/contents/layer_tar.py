@@ -91,7 +91,7 @@ class _StrictInfo(tarfile.TarInfo):
 class _ForwardStream:
     """A stream with the position and the seeking forward that `tarfile` needs.
 
-    ``most`` bytes can be read, not counting those that a seek skips; None if any number can be read.
+    At most ``most`` bytes can be read, and any number if it is None. Bytes that a seek skips do not count.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:

@@ -22,16 +22,16 @@ class FolderLinks:
     """
 
     links: dict[str, str]
-    _known: dict[str, str] = field(default_factory=dict)
+    _real_folders: dict[str, str] = field(default_factory=dict)
 
     def real(self, path: str) -> str:
         """Return a path without links in the folders above it. A link at the path itself is not followed."""
         folder, slash, name = path.rpartition("/")
         if not slash:
             return path
-        if folder not in self._known:
-            self._known[folder] = self._real_folder(folder)
-        return f"{self._known[folder]}/{name}" if self._known[folder] else name
+        if folder not in self._real_folders:
+            self._real_folders[folder] = self._real_folder(folder)
+        return f"{self._real_folders[folder]}/{name}" if self._real_folders[folder] else name
 
     def _real_folder(self, folder: str) -> str:
         parts, path, followed = folder.split("/")[::-1], "", 0
@@ -67,12 +67,14 @@ class ImageEntries:
         leaves = [path for path, file in files.items() if file.kind != "folder"]
         hiding = hiding_of(map(folders.real, layer.whiteouts), leaves)
         if ROOT in hiding.covered:
-            gone = [*self.visible]
+            hidden_paths = [*self.visible]
             self._below.clear()
         else:
-            gone = [path for path in hiding.removed if path in self.visible]
-            gone += [path for folder in hiding.covered & self._below.keys() for path in self._take_below(folder)]
-        for path in gone:
+            hidden_paths = [path for path in hiding.removed if path in self.visible]
+            hidden_paths += [
+                path for folder in hiding.covered & self._below.keys() for path in self._take_below(folder)
+            ]
+        for path in hidden_paths:
             self._hide(path, number, files)
         self.layers.append(files)
         for path, file in files.items():
@@ -114,9 +116,9 @@ class ImageEntries:
             self.links[path] = file.content
         child = path
         for folder in parents(path):
-            known = folder in self._below
+            is_listed = folder in self._below
             self._below.setdefault(folder, set()).add(child)
-            if known:
+            if is_listed:
                 break
             if folder not in files and folder in self.visible and self._kind(folder) != "folder":
                 self._hide(folder, number, files)  # this layer makes a folder of a file of a lower one

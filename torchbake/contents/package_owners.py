@@ -47,7 +47,7 @@ class PackageOwners:
         self._bytecode, self._beside = _bytecode(entries.visible), _beside(entries.visible)
 
     def packages(self) -> tuple[InstalledPackage, ...]:
-        """Return all packages, sorted. Those that another distribution has bundled are no packages of their own."""
+        """Return all packages, sorted, without distributions that another distribution has bundled."""
         lists = self._debian_files()
         packages = list[_NamedAt]()
         for path, origin in self._naming_files():
@@ -97,7 +97,7 @@ class PackageOwners:
             yield from listed_paths(record, names)
 
     def _debian_files(self) -> dict[str, set[str]]:
-        """Return the paths that dpkg lists for each package, else those that have a hash, and dpkg's own files."""
+        """Return the files of each package: the paths of its list, else of its hashes, and dpkg's own files."""
         files = defaultdict[str, dict[str, set[str]]](lambda: defaultdict(set))
         for path, layer in self._entries.visible.items():
             if of := debian_file(path):

@@ -21,7 +21,7 @@ class ReadProgress:
     """
 
     def __init__(self, show: Callable[[str], object] = lambda _: None) -> None:
-        self._show, self._lock, self._shown, self._stopped = show, threading.Lock(), 0.0, False
+        self._show, self._lock, self._last_time, self._stopped = show, threading.Lock(), 0.0, False
         self._layers = self._bytes = self._total = 0
 
     def begin(self, layers: int) -> None:
@@ -35,9 +35,9 @@ class ReadProgress:
         with self._lock:
             self._bytes += size
             now = time.monotonic()
-            if now - self._shown < _PAUSE:
+            if now - self._last_time < _PAUSE:
                 return
-            self._shown = now
+            self._last_time = now
             text = f"layer {self._layers + 1}" + (f" of {self._total}" if self._total else "")
             self._show(f"{text}, {human(self._bytes)}")
 

@@ -21,8 +21,8 @@ from torchbake.oci.layer_stream import LOOK, uncompressed
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest, sha256, type_of
 from torchbake.registry.client import Registry
 
-_AT_ONCE = 3  # layers: unpacking and hashing are Python threads on two or three cores
-_AHEAD = 32  # pieces of a megabyte that an engine sends while others are read
+_AT_ONCE = 3  # layers in parallel
+_AHEAD = 32  # megabytes that an engine may send before they are read
 _LARGEST_TEXT = 8 * 2**20  # bytes of a manifest or a config
 _READABLE = "Does `tar tf` or `skopeo inspect oci:FOLDER` read it?"
 
@@ -43,8 +43,10 @@ class ImageReader:
 
         def fetch(blob: Blob) -> Manifest | None:
             data = _small(_blob_path(folder, blob.digest))
-            known = data is not None and sha256(data) == blob.digest
-            return Manifest(data=data, media_type=type_of({"Content-Type": MANIFEST}, data)) if data and known else None
+            is_sound = data is not None and sha256(data) == blob.digest
+            return (
+                Manifest(data=data, media_type=type_of({"Content-Type": MANIFEST}, data)) if data and is_sound else None
+            )
 
         if digest:
             top = fetch(Blob(digest=digest, size=0))
@@ -76,10 +78,10 @@ class ImageReader:
         """Read an image of an engine by its ID, as `docker save` streams it."""
         key = f"{image_id}-{self.platform}"
         if image := self.cache.find_image(key):
-            known = {layer.digest: self.cache.find(layer.digest) for layer in image.layers}
-            found = {digest: each for digest, each in known.items() if each}
-            if len(found) == len(known):
-                return assemble(name, image, found)
+            entries = {layer.digest: self.cache.find(layer.digest) for layer in image.layers}
+            cache_hits = {digest: each for digest, each in entries.items() if each}
+            if len(cache_hits) == len(entries):
+                return assemble(name, image, cache_hits)
         with engine.save(image_id) as pieces, read_ahead(pieces, most=_AHEAD) as received:
             stream: Any = ChunkReader(received)
             saved, contents = self._archive(name).read(stream, self.platform)

@@ -49,9 +49,11 @@ class ScannedFile(NamedTuple):
 class LayerContents:
     """Everything that is known of a layer.
 
-    ``digest`` and ``stored`` are of its bytes as they were read, perhaps ``compressed``. ``files`` are sorted by path,
-    without the root. ``whiteouts`` are the names of such entries. ``packages`` are named by the files of these paths,
-    ``lists`` are lists of packages' files.
+    ``digest`` and ``stored`` are the digest and the number of its bytes as they were read, perhaps ``compressed``.
+
+    ``files`` are sorted by path, without the root. ``whiteouts`` are paths too.
+
+    ``packages`` and ``lists`` are by path: the packages that a file names, and the names in a package's list of files.
     """
 
     digest: str

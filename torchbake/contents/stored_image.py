@@ -47,7 +47,7 @@ def image_of_manifest(manifest: Manifest, config: bytes, name: str) -> StoredIma
 
 
 def config_of(data: bytes, layers: int, name: str) -> dict[str, Any]:
-    """Read the configuration of an image with a number of layers. Raises EngineError if it is none."""
+    """Read the configuration of an image with a number of layers. Raises EngineError for other data."""
     try:
         config = read_object(data)
         diff_ids = config["rootfs"]["diff_ids"]
@@ -78,15 +78,15 @@ def choose_image(
         digests = sorted({blob.digest for blob in fitting})
         if alone and len(digests) > 1:
             raise UsageError(f"{name} holds {len(digests)} images: {', '.join(digests)}.", hint=f"Name {name}@DIGEST")
-        found = fetch(fitting[0])
-        if found is None:
+        image = fetch(fitting[0])
+        if image is None:
             raise EngineError(
                 f"{name} lacks {fitting[0].digest}, which its index names.", hint="Pull or save it again."
             )
-        manifest, alone = found, False
+        manifest, alone = image, False
     raise EngineError(f"{name} has more than {_DEEPEST} indexes within each other.")
 
 
-def fits(platform: str, wanted: str) -> bool:
-    """Return whether a platform is the wanted one, by its system and architecture."""
-    return platform.split("/")[:2] == wanted.split("/")[:2]
+def fits(platform: str, other: str) -> bool:
+    """Return whether two platforms have the same system and architecture."""
+    return platform.split("/")[:2] == other.split("/")[:2]

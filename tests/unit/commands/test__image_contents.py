@@ -32,15 +32,15 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
 
 @pytest.fixture
 def read(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Read:
-    """Read an image with an empty cache; ``said`` must be in the messages."""
+    """Read an image with an empty cache; ``message`` must be in the messages."""
     (tmp_path / "matrix.yaml").write_text(SMALL)
     monkeypatch.setattr(_image_contents, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
 
-    def read_one(text: str, said: str = "", **options: Any) -> Inventory:
+    def read_one(text: str, message: str = "", **options: Any) -> Inventory:
         values = {"place": None, "platform": "", "plain_http": False, "matrix": tmp_path / "matrix.yaml", **options}
         inventory = inventory_of(WithImageContents(**values), text)
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
         return inventory
 
     return read_one
@@ -94,10 +94,10 @@ def test_without_the_engine_the_registry_is_read(
     read: Read, daemon: Daemon, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = put(layout, *LAYERS)
-    asked = list[tuple[str, bool]]()
+    requests = list[tuple[str, bool]]()
 
     def registry_of(repository: object, *, plain_http: bool) -> object:
-        asked.append((str(repository), plain_http))
+        requests.append((str(repository), plain_http))
         return pushed(layout, digest)
 
     monkeypatch.setattr(_registries, "registry_of", registry_of)
@@ -105,7 +105,7 @@ def test_without_the_engine_the_registry_is_read(
     assert read(f"x@{digest}", "from the registry docker.io (Docker Hub)", plain_http=True).digest == digest
     hold(daemon, "team/x:cpu")
     assert read("team/x:cpu", place="registry").digest == digest
-    assert asked == [("example.com/team/x", False), ("docker.io/library/x", True), ("docker.io/team/x", False)]
+    assert requests == [("example.com/team/x", False), ("docker.io/library/x", True), ("docker.io/team/x", False)]
     with pytest.raises(RegistryError, match=r"does not have gpu; and the engine at .* does not have it"):
         read("example.com/team/x:gpu")
     with pytest.raises(RegistryError, match=r"does not have gpu\.$"):

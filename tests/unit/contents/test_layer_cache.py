@@ -1,4 +1,4 @@
-"""The cache of what layers hold."""
+"""The cache of the contents of layers."""
 
 import io
 import time

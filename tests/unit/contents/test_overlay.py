@@ -95,6 +95,11 @@ def test_paths_below_a_link_to_a_folder_are_real_ones() -> None:
     assert sorted(path for path in image.visible if path.startswith("lib")) == ["lib", "lib/own"]
 
 
+def test_a_removed_link_to_a_folder_is_not_followed() -> None:
+    image = image_of([folder("usr/lib"), link("lib", "usr/lib")], [file(".wh.lib"), file("lib/x")])
+    assert sorted(image.visible) == ["lib/x", "usr/lib"]
+
+
 def test_a_hard_link_to_a_lower_layer_stays_when_its_target_goes() -> None:
     image = image_of([file("a", b"123")], [hard("b", "a")], [file(".wh.a")])
     assert states(image) == {(0, "a"): (2, False), (1, "b"): (None, False)}

@@ -70,8 +70,8 @@ def test_a_cache_of_uv_installs_nothing() -> None:
     ]
     assert owned(image_of(cached)) == {}
     assert owned(image_of([*cached, *linked]))["a", "1"] >= {f"{SITE}/a.py", f"{SITE}/a-1.dist-info/METADATA"}
-    gone = image_of([*cached, *linked], [file("root/.wh..cache")])
-    assert owned(gone)["a", "1"] >= {f"{SITE}/a.py", f"{SITE}/a-1.dist-info/RECORD"}
+    without_cache = image_of([*cached, *linked], [file("root/.wh..cache")])
+    assert owned(without_cache)["a", "1"] >= {f"{SITE}/a.py", f"{SITE}/a-1.dist-info/RECORD"}
 
 
 def test_a_debian_package_owns_its_list_through_links_to_folders() -> None:

@@ -93,7 +93,7 @@ def test_a_bomb_is_refused_in_a_sentence() -> None:
 
 def test_gpu_code_is_asked_of_elf_files_alone(tmp_path: Path) -> None:
     small, large = b"\x7fELF" + b"1" * 100, b"\x7fELF" + b"2" * (9 * 2**20)
-    seen = dict[str, bytes]()
+    ends = dict[str, bytes]()
 
     def gpu_code(content: IO[bytes], size: int) -> Mapping[str, int]:
         content.seek(size - 3)
@@ -101,7 +101,7 @@ def test_gpu_code_is_asked_of_elf_files_alone(tmp_path: Path) -> None:
         content.seek(0)
         data = content.read()
         assert len(data) == size
-        seen[hashlib.sha256(data).hexdigest()] = end
+        ends[hashlib.sha256(data).hexdigest()] = end
         return {"sm_90": size}
 
     layer = archive(file("a.so", small), file("b.so", large), file("c.txt", b"text"), file("d", b""))
@@ -109,7 +109,7 @@ def test_gpu_code_is_asked_of_elf_files_alone(tmp_path: Path) -> None:
     assert {path: entry.gpu_code for path, entry in files.items()} == {
         "a.so": {"sm_90": len(small)}, "b.so": {"sm_90": len(large)}, "c.txt": {}, "d": {}
     }  # fmt: skip
-    assert seen == {files["a.so"].content: b"111", files["b.so"].content: b"222"}
+    assert ends == {files["a.so"].content: b"111", files["b.so"].content: b"222"}
     assert [*tmp_path.iterdir()] == []
 
 

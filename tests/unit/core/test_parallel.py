@@ -202,17 +202,17 @@ def test_a_second_interruption_still_waits_for_running_items() -> None:
 
 
 def test_items_are_taken_ahead_in_their_order_and_no_further() -> None:
-    taken = list[int]()
+    numbers = list[int]()
 
     def items() -> Iterator[int]:
         for number in range(20):
-            taken.append(number)
+            numbers.append(number)
             yield number
 
     with read_ahead(items(), most=3) as ahead:
         assert next(ahead) == 0
         time.sleep(0.2)
-        assert len(taken) in (4, 5)  # one is given, three wait, and the next may be in the thread's hand
+        assert len(numbers) in (4, 5)  # one is given, three wait, and the next may be in the thread's hand
         assert [*ahead] == [*range(1, 20)]
         assert next(ahead, "end") == "end"
 
