@@ -1,11 +1,10 @@
 """The options of commands that read any image, and the inventory of an image by its name on the command line."""
 
 import contextlib
-import os
 import platform
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -18,6 +17,7 @@ from torchbake.contents.progress import ReadProgress
 from torchbake.contents.read import ImageReader
 from torchbake.contents.scan import LayerScanner, ReadGpuCode
 from torchbake.contents.stored_image import fits
+from torchbake.core.json_text import read_object
 from torchbake.core.paths import CONTENTS, cache_folder
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
@@ -55,10 +55,14 @@ class WithImageContents(opt.Common):
 
 @dataclass(frozen=True, kw_only=True)
 class _ImageLocation:
-    """A place that has an image, as text, and the function that reads it."""
+    """A place that has an image, as text, the function that reads it, and the digest by which the place names it.
+
+    The digest is computed without reading a layer. It is empty if the place names none.
+    """
 
     place: str
     read: Callable[[ImageReader], Inventory]
+    digest: Callable[[], str] = str
 
 
 def inventory_of(args: WithImageContents, text: str, gpu_code: ReadGpuCode | None = None) -> Inventory:
@@ -67,16 +71,11 @@ def inventory_of(args: WithImageContents, text: str, gpu_code: ReadGpuCode | Non
     Raises TorchbakeError if no place has the image, or if the image cannot be read.
     """
     location, start = _find(args, text), time.monotonic()
-    cache = cache_folder() / CONTENTS
-    with contextlib.suppress(OSError):
-        cache.mkdir(parents=True, exist_ok=True)
-    scanner = LayerScanner(gpu_code=gpu_code, scratch=cache if os.access(cache, os.W_OK) else None)
+    layers = LayerCache(folder=cache_folder() / CONTENTS, scanner=LayerScanner(gpu_code=gpu_code))
     with interruptible(), board(1, doing="reading") as progress:
         progress.start(text, location.place)
         count = ReadProgress(lambda state: progress.look(text, state))
-        reader = ImageReader(
-            platform=args.platform or host_platform(), cache=LayerCache(folder=cache, scanner=scanner), progress=count
-        )
+        reader = ImageReader(platform=args.platform or host_platform(), cache=layers, progress=count)
         try:
             inventory = location.read(reader)
             _check_platform(args, inventory)
@@ -86,6 +85,15 @@ def inventory_of(args: WithImageContents, text: str, gpu_code: ReadGpuCode | Non
         size = f"{len(inventory.layers)} layers, {len(inventory.files)} files, {human(inventory.size)}"
         progress.end(text, f"{size}, {location.place}, in {time.monotonic() - start:.1f} s", good=True)
     return inventory
+
+
+def digest_of(args: WithImageContents, text: str) -> str:
+    """Return the digest by which the place of an image names it, without reading a layer; empty if it names none.
+
+    Images with one digest are one image; one image can have several digests in several places. Raises TorchbakeError
+    if no place answers.
+    """
+    return _find(args, text).digest()
 
 
 def host_platform() -> str:
@@ -117,7 +125,11 @@ def _in_file(text: str) -> _ImageLocation | None:
     path = Path(name) if at and DIGEST.fullmatch(digest) else Path(text)
     digest = digest if path == Path(name) else ""
     if (path / "index.json").is_file():
-        return _ImageLocation(place=f"from the folder {path}", read=lambda reader: reader.layout(text, path, digest))
+        return _ImageLocation(
+            place=f"from the folder {path}",
+            read=lambda reader: reader.layout(text, path, digest),
+            digest=lambda: digest or _only_digest(path),
+        )
     if path.is_file() and path == Path(text) and ("/" in text or _ARCHIVE.search(text)):
         return _ImageLocation(place=f"from the archive {path}", read=lambda reader: reader.archive(text, path))
     if path.exists() and text.startswith(("/", "./", "../")):
@@ -126,6 +138,14 @@ def _in_file(text: str) -> _ImageLocation | None:
             hint="Name a folder with an index.json, or a file of `docker save`.",
         )
     return None
+
+
+def _only_digest(folder: Path) -> str:
+    """Return the digest of the only image that the index of a layout names; empty if there is none, or several."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        (entry,) = read_object((folder / "index.json").read_bytes())["manifests"]
+        return str(entry["digest"])
+    return ""
 
 
 def _in_matrix(args: WithImageContents, text: str) -> _ImageLocation | None:
@@ -153,7 +173,7 @@ def _in_matrix(args: WithImageContents, text: str) -> _ImageLocation | None:
                 with layout.in_use():
                     return reader.layout(text, layout.folder, digest)
 
-            return _ImageLocation(place=f"from the store, {specs[0].id}", read=read)
+            return _ImageLocation(place=f"from the store, {specs[0].id}", read=read, digest=lambda: digest)
     location = _by_reference(args, reference)
     return replace(location, read=lambda reader: replace(location.read(reader), name=text))
 
@@ -194,7 +214,9 @@ def _in_engine(engine: Engine, text: str) -> _ImageLocation | None:
     image_id = engine.find([text])
     if image_id is None:
         return None
-    return _ImageLocation(place="from the engine", read=lambda reader: reader.engine(text, engine, image_id))
+    return _ImageLocation(
+        place="from the engine", read=lambda reader: reader.engine(text, engine, image_id), digest=lambda: image_id
+    )
 
 
 def _in_registry(args: WithImageContents, reference: Reference, text: str, missing: str) -> _ImageLocation:
@@ -204,12 +226,24 @@ def _in_registry(args: WithImageContents, reference: Reference, text: str, missi
     registry = registry_of(reference.repository, plain_http=args.plain_http)
 
     def read(reader: ImageReader) -> Inventory:
-        try:
+        with _other_answer(missing):
             return reader.registry(text, registry, reference.key)
-        except RegistryError as error:
-            if not missing:
-                raise
-            raise RegistryError(f"{error.message.rstrip('.')}; and {missing}.", hint=error.hint) from None
+
+    def digest() -> str:
+        with _other_answer(missing):
+            manifest = registry.manifest(reference.key)
+        return manifest.digest if manifest else ""
 
     local = "" if names_host(text) else " (Docker Hub)"
-    return _ImageLocation(place=f"from the registry {reference.repository.host}{local}", read=read)
+    return _ImageLocation(place=f"from the registry {reference.repository.host}{local}", read=read, digest=digest)
+
+
+@contextlib.contextmanager
+def _other_answer(missing: str) -> Iterator[None]:
+    """Add the answer of the engine to an error of the registry."""
+    try:
+        yield
+    except RegistryError as error:
+        if not missing:
+            raise
+        raise RegistryError(f"{error.message.rstrip('.')}; and {missing}.", hint=error.hint) from None

@@ -2,25 +2,24 @@
 
 import hashlib
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import chain
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from torchbake.contents.layer_tar import LayerLimits, LayerTar
 from torchbake.contents.model import FileKind
 from torchbake.contents.package_files import NamedPackage, list_reader, packages_reader
 from torchbake.core.digest import short_digest
+from torchbake.engine.export import ChunkReader
 from torchbake.errors import EngineError
 from torchbake.oci.layer_stream import UNREADABLE, DigestReader, uncompressed
 from torchbake.oci.tree import ROOT, clean_path, is_whiteout
 
-# Returns the bytes of GPU code by architecture, of an ELF file that can be read at any place, and of its size in bytes.
+# Returns the bytes of GPU code by architecture, of an ELF file that can be read once, and of its size in bytes.
 ReadGpuCode: TypeAlias = Callable[[IO[bytes], int], Mapping[str, int]]
 
 _ELF = b"\x7fELF"
-_IN_MEMORY = 8 * 2**20  # bytes of an ELF file; a larger one is copied into a temporary file
 _LONGEST_TEXT = 64 * 2**20  # bytes of a list of files; that of torch has 2 MB
 _KINDS: Mapping[bytes, FileKind] = {
     tarfile.DIRTYPE: "folder",
@@ -67,14 +66,10 @@ class LayerContents:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerScanner:
-    """Reads layers. ``gpu_code`` reads the GPU code of ELF files; without it no file has any.
-
-    Large ELF files are copied into ``scratch``, one for each layer at a time; None is the system's temporary folder.
-    """
+    """Reads layers. ``gpu_code`` reads the GPU code of ELF files; without it no file has any."""
 
     gpu_code: ReadGpuCode | None = None
     limits: LayerLimits = field(default_factory=LayerLimits)
-    scratch: Path | None = None
 
     def scan(self, file: IO[bytes], digest: str = "") -> LayerContents:
         """Read a layer: a tar archive, possibly compressed. If ``digest`` is given, the layer must have it.
@@ -127,7 +122,7 @@ class LayerScanner:
     def _file(self, info: tarfile.TarInfo, path: str, pieces: Iterator[bytes]) -> ScannedFile:
         mode, content, gpu_code = info.mode & 0o7777, "", dict[str, int]()
         if info.isreg():
-            content, gpu_code = self._hash(pieces)
+            content, gpu_code = self._hash(pieces, info.size)
         elif info.issym():
             mode, content = 0o777, info.linkname
         elif info.islnk():
@@ -137,23 +132,23 @@ class LayerScanner:
         size = info.size if info.isreg() else 0
         return ScannedFile(path, _KINDS.get(info.type, "file"), size, mode, info.uid, info.gid, content, gpu_code)
 
-    def _hash(self, pieces: Iterator[bytes]) -> tuple[str, dict[str, int]]:
+    def _hash(self, pieces: Iterator[bytes], size: int) -> tuple[str, dict[str, int]]:
         """Return the SHA-256 of a file's content, and the GPU code in it."""
-        total, first = hashlib.sha256(), next(pieces, b"")
-        total.update(first)
-        if self.gpu_code is None or not first.startswith(_ELF):
+        total = hashlib.sha256()
+
+        def read() -> Iterator[bytes]:
             for piece in pieces:
                 total.update(piece)
-            return total.hexdigest(), {}
-        folder = str(self.scratch) if self.scratch else None
-        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=folder) as copy:
-            copy.write(first)
-            for piece in pieces:
-                total.update(piece)
-                copy.write(piece)
-            size = copy.tell()
-            copy.seek(0)
-            return total.hexdigest(), dict(self.gpu_code(cast(IO[bytes], copy), size))
+                yield piece
+
+        content, code = read(), dict[str, int]()
+        first = next(content, b"")
+        if self.gpu_code and first.startswith(_ELF):
+            file: Any = ChunkReader(chain((first,), content))
+            code = dict(self.gpu_code(file, size))
+        for _ in content:
+            pass
+        return total.hexdigest(), code
 
 
 def _text(info: tarfile.TarInfo, pieces: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:

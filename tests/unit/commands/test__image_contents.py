@@ -12,8 +12,9 @@ from tests.unit.contents.test_read import FULL, LAYERS, pushed, write_index
 from tests.unit.engines import Daemon
 from tests.unit.layouts import put, saved, sha256
 from torchbake.commands import _image_contents, _registries
-from torchbake.commands._image_contents import WithImageContents, host_platform, inventory_of
+from torchbake.commands._image_contents import WithImageContents, digest_of, host_platform, inventory_of
 from torchbake.contents.model import Inventory
+from torchbake.contents.read import ImageReader
 from torchbake.errors import EngineError, RegistryError, TorchbakeError, UsageError
 from torchbake.matrix.project import load_project
 from torchbake.oci.labels import ID
@@ -155,3 +156,28 @@ def test_a_second_read_is_from_the_cache(read: Read, daemon: Daemon, tmp_path: P
     assert read("other/image:1") == first
     assert json.loads(json.dumps(dict(first.config))) == dict(first.config)
     assert [path.suffix for path in (tmp_path / "cache/contents").iterdir()] == [".zst"] * 4
+
+
+def test_the_digest_of_an_image_is_found_without_its_layers(
+    read: Read, daemon: Daemon, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = put(layout, *LAYERS, config={"config": {"Labels": {ID: CPU}}})
+    write_index(layout, digest)
+    image = hold(daemon, "other/image:1")
+    daemon.archives.clear()
+    monkeypatch.setattr(_registries, "registry_of", lambda *_, **__: pushed(layout, digest))
+    (tmp_path / "image.tar").write_bytes(saved(FULL, *LAYERS))
+    monkeypatch.setattr(ImageReader, "_scan_all", None)
+    args = WithImageContents(place=None, platform="", plain_http=False, matrix=tmp_path / "matrix.yaml")
+    for text, expected in (
+        (CPU, digest),
+        ("other/image:1", image),
+        ("example.com/x:cpu", digest),
+        ("example.com/x:gpu", ""),
+        (str(layout.folder), digest),
+        (f"{layout.folder}@{digest}", digest),
+        ("image.tar", ""),
+    ):
+        assert digest_of(args, text) == expected, text
+    write_index(layout, digest, put(layout, LAYERS[0]))
+    assert digest_of(args, str(layout.folder)) == ""
