@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,17 @@ def contents_of(inventory: Inventory) -> tuple[object, ...]:
     return inventory.files, inventory.packages, sizes, inventory.platform, inventory.config["config"]
 
 
+def saved_by_podman() -> bytes:
+    """Write the image as `podman save` does: layers by their diff IDs, with a link to each by its own name."""
+    names = [f"{sha256(layer).removeprefix('sha256:')}.tar" for layer in LAYERS]
+    links = [
+        file(f"{number}/layer.tar", type=tarfile.SYMTYPE, linkname=f"../{name}") for number, name in enumerate(names)
+    ]
+    config = f"{sha256(FULL).removeprefix('sha256:')}.json"
+    text = json.dumps([{"Config": config, "RepoTags": ["localhost/x:1"], "Layers": names}]).encode()
+    return archive(*map(file, names, LAYERS), *links, file(config, FULL), file("manifest.json", text))
+
+
 def test_every_place_gives_the_same_contents(reader: ImageReader, layout: Layout, tmp_path: Path) -> None:
     inventories = dict[str, Inventory]()
     for packing in ("zstd", "gzip", "tar"):
@@ -77,7 +89,8 @@ def test_every_place_gives_the_same_contents(reader: ImageReader, layout: Layout
         inventories[f"archive, {packing}"] = one = reader.archive("x", path)
         assert all((layer.compressed is None) == (packing == "tar") for layer in one.layers)
         shutil.rmtree(layout.folder)
-    for name, data in {"new": saved(FULL, *LAYERS), "old": saved_before_docker_25(FULL, *LAYERS)}.items():
+    archives = {"new": saved(FULL, *LAYERS), "old": saved_before_docker_25(FULL, *LAYERS), "podman": saved_by_podman()}
+    for name, data in archives.items():
         for pack in (bytes, gzip.compress):
             path.write_bytes(pack(data))
             inventories[f"{name} docker, {pack}"] = one = reader.archive("x", path)
