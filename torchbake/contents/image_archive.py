@@ -25,7 +25,8 @@ from torchbake.oci.tree import clean_path
 
 _BLOBS = "blobs/sha256/"
 _SMALL = 8 * 2**20  # bytes of a file that is no layer; manifests and configs are smaller
-_LIMITS = LayerLimits(bytes=2**42, entries=100_000)
+_MOST_TEXT = 64 * 2**20  # bytes of all such files, which are kept until the end
+_LIMITS = LayerLimits(bytes=2**42, entries=10_000)
 _AGAIN = "Save it again: docker save -o image.tar IMAGE"
 
 
@@ -80,6 +81,8 @@ class ImageArchive:
             self.progress.end_layer()
         elif info.size <= _SMALL:
             self._texts[path] = b"".join((first, *pieces))
+            if sum(map(len, self._texts.values())) > _MOST_TEXT:
+                raise tarfile.ReadError(f"its small files have more than {_MOST_TEXT} bytes")
 
     def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:

@@ -21,7 +21,7 @@ class LayerLimits:
     """
 
     bytes: int = 256 * 2**30
-    entries: int = 2_000_000
+    entries: int = 1_000_000
 
 
 class LayerTar:

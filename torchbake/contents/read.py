@@ -24,7 +24,7 @@ from torchbake.registry.client import Registry
 _AT_ONCE = 3  # layers in parallel
 _AHEAD = 32  # megabytes that an engine may send before they are read
 _LARGEST_TEXT = 8 * 2**20  # bytes of a manifest or a config
-_READABLE = "Does `tar tf` or `skopeo inspect oci:FOLDER` read it?"
+_READABLE = "Copy the image into the folder again, or save it again."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,8 @@ class ImageReader:
         def fetch(blob: Blob) -> Manifest | None:
             data = _small(_blob_path(folder, blob.digest))
             is_sound = data is not None and sha256(data) == blob.digest
-            return (
-                Manifest(data=data, media_type=type_of({"Content-Type": MANIFEST}, data)) if data and is_sound else None
-            )
+            kind = type_of({"Content-Type": MANIFEST}, data or b"")
+            return Manifest(data=data, media_type=kind) if data and is_sound else None
 
         if digest:
             top = fetch(Blob(digest=digest, size=0))
@@ -94,7 +93,9 @@ class ImageReader:
         """Read an image of a registry by a tag or a digest: layers go through temporary files, a few at a time."""
         top = registry.manifest(key)
         if top is None:
-            raise RegistryError(f"{registry.repository} does not have {key}.", hint="Is the name right? docker pull")
+            raise RegistryError(
+                f"{registry.repository} does not have {key}.", hint=f"Is the name right? Try: docker pull {name}"
+            )
         manifest = choose_image(top, self.platform, lambda blob: registry.manifest(blob.digest), name)
         image = image_of_manifest(manifest, registry.read(manifest.config), name)
 

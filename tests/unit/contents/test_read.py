@@ -225,6 +225,7 @@ def test_archives_that_are_cut_or_no_images_are_refused(reader: ImageReader, tmp
         archive(file("manifest.json", b"[1]")): "not an archive of an image",
         archive(file("manifest.json", several)): "holds 2 images: a:1, one without a tag",
         gzip.compress(whole)[:-300]: "cannot be read",
+        archive(*(file(f"{number}.json", b"{" * 2**23) for number in range(9))): "small files have more than",
     }.items():
         path.write_bytes(data)
         with pytest.raises(TorchbakeError, match=words):
