@@ -104,9 +104,9 @@ class Desk:
 
     def pin(self, one: ProjectPackage, config: PipConfig | None = None) -> Pin:
         lock = ProjectLock(path="trainer/uv.lock", packages=(one,), lines={one.name: 12})
-        (pin,) = pins_of_own_wheels([one], lock, self.root, PYTHON, config or self.config)
-        wheels = [path for path in (self.root / "wheels").glob("*.whl") if file_digest(path) in pin.hashes]
-        assert len(wheels) == 1, "the pin's wheel is in the folder"
+        [(name, pin)] = pins_of_own_wheels([one], lock, self.root, PYTHON, config or self.config).items()
+        wheels = [path.name for path in (self.root / "wheels").glob("*.whl") if file_digest(path) in pin.hashes]
+        assert wheels == [name], "the pin's wheel is in the folder"
         return pin
 
     def refusal(self, one: ProjectPackage, kind: type[TorchbakeError] = LockError) -> TorchbakeError:

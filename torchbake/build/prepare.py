@@ -9,6 +9,7 @@ from typing import Self
 from torchbake.build.bakefile import BuildJob
 from torchbake.build.base_image import BaseImage, find_base
 from torchbake.build.inputs import inputs_digest
+from torchbake.build.own_wheels_check import check_own_wheels
 from torchbake.build.plan import PreparedImage, ref_of, why_build
 from torchbake.build.project_files import own_inputs
 from torchbake.build.wheelhouse import stage_wheels
@@ -123,12 +124,14 @@ class ImagePreparation:
         if not isinstance(spec, ImageSpec):
             return None
         try:
-            return read_or_explain(self.project.root, spec)
+            lock = read_or_explain(self.project.root, spec)
+            check_own_wheels(self.project.root, spec, lock)
+            return lock
         except LockError:
             if self.locked:
                 raise
         path = lock_path(self.project.root, spec)
-        self.say(f"{spec.id}: its lock is missing or out of date; locking")
+        self.say(f"{spec.id}: its lock, or a wheel of it, is missing or out of date; locking")
         previous = lock_text(self.project.root, spec)
         lock = lock_image(self.project.root, spec, self.pip, previous=previous)
         for odd in odd_versions(spec, lock, self.pip, previous):

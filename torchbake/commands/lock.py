@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from torchbake.build.own_wheels_check import check_own_wheels
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
@@ -30,7 +31,7 @@ EXAMPLES = ("cuda12", "2.10.0 --upgrade", "all --check", "all --check --resolve"
 class Arguments(opt.WithSelectors):
     upgrade: bool = opt.option("take the newest versions that fit, not the locked ones")
     upgrade_builder: bool = opt.option("also lock the builders' own uv again, after which every image is built again")
-    check: bool = opt.option("only say whether the locks fit the matrix; no network")
+    check: bool = opt.option("only say whether the locks fit the matrix and their wheels are there; no network")
     resolve: bool = opt.option("with --check: resolve again, and report where the indexes no longer agree")
 
 
@@ -59,6 +60,7 @@ def _check(project: Project, specs: list[ImageSpec], config: PipConfig | None) -
 
     def check(spec: ImageSpec) -> str:
         lock = read_or_explain(project.root, spec)
+        check_own_wheels(project.root, spec, lock)
         if config:
             check_online(project.root, spec, lock, config)
         return summary(spec, lock)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from torchbake.core.files import read_text
@@ -47,12 +47,13 @@ class Lock:
     """All wheels of an image by layer, and the inputs they were locked from.
 
     ``packages`` are the folders of a project's own packages, relative to the project, and ``build`` are the wheels that
-    build them, which no image has.
+    build them, which no image has. ``wheels`` are the names of the files in ``wheels/`` that builds need.
     """
 
     inputs: str
     layers: Mapping[LayerName, tuple[Pin, ...]]
     packages: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
     build: tuple[Pin, ...] = ()
 
     @property
@@ -135,6 +136,7 @@ def format_lock(lock: Lock) -> str:
         "# Locked by torchbake; `nox -s lock` makes it anew. pip and uv install it as it is.",
         f"# inputs: {lock.inputs}",
         *([f"# packages: {' '.join(lock.packages)}"] if lock.packages else []),
+        *([f"# wheels: {' '.join(lock.wheels)}"] if lock.wheels else []),
     ]
     for layer, pins in (*lock.layers.items(), (_BUILD, lock.build)):
         if layer in _OPTIONAL and not pins:
@@ -157,17 +159,17 @@ def _exactly(pin: Pin) -> str:
 
 def parse_lock(text: str, name: str) -> Lock:
     """Parse a lock. Raises LockError if torchbake did not write exactly this text; ``name`` is for the message."""
-    inputs = re.search(r"^# inputs: (.*)$", text, flags=re.MULTILINE)
-    packages = re.search(r"^# packages: (.*)$", text, flags=re.MULTILINE)
+    header = dict(re.findall(r"^# (inputs|packages|wheels): (.*)$", text, flags=re.MULTILINE))
     sections = {
         match[1]: parse_pins(section)
         for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]
         if (match := _SECTION.match(section))
     }
     lock = Lock(
-        inputs=inputs[1] if inputs else "",
+        inputs=header.get("inputs", ""),
         layers={layer: sections.get(layer, ()) for layer in LAYERS},
-        packages=tuple(packages[1].split()) if packages else (),
+        packages=tuple(header.get("packages", "").split()),
+        wheels=tuple(header.get("wheels", "").split()),
         build=sections.get(_BUILD, ()),
     )
     damage = _damage(text, lock)
@@ -219,6 +221,9 @@ def _foreign(text: str, lock: Lock) -> str:
         return wrong
     if len(lock.pins) != len(pins):
         return "it has a package twice"
+    for name in lock.wheels:
+        if wheel_package(name) not in lock.pins:
+            return f"{name!r} is no wheel of its packages"
     heavy = {pin.name for pin in lock.layers["heavy"]}
     return "" if assign_layers(pins, heavy) == lock.layers else "a package is in a layer where it does not belong"
 
@@ -230,6 +235,14 @@ def _why_no_folder(path: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def wheel_package(name: str) -> str:
+    """Return the package of a wheel by its file name; empty if it is not the file name of a wheel."""
+    try:
+        return "" if "/" in name else parse_wheel_filename(name)[0]
+    except InvalidWheelFilename:
+        return ""
 
 
 def _is_version(text: str) -> bool:

@@ -64,13 +64,15 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
     ]
     _check_glibc(spec, locked)
     others = [each for each in locked.packages if not isinstance(each.source, WheelSource | Folder)]
-    pins += pins_of_own_wheels(others, locked, root, python, config)
+    own = pins_of_own_wheels(others, locked, root, python, config)
+    pins += own.values()
     names = {pin.name for pin in pins}
     complete = [replace(pin, via=tuple(sorted(names & {*pin.via}))) for pin in pins]
     lock = Lock(
         inputs=inputs_of(spec, project_digest(root, project, locked.folders)),
         layers=assign_layers(complete, _heavy(complete, {each.name: each.size for each in locked.packages})),
         packages=locked.folders,
+        wheels=tuple(sorted(own)),
     )
     check_agreement(spec, lock, _places(locked))
     return replace(lock, build=pins_of_build(root, project, locked.folders, python, config, previous=previous))

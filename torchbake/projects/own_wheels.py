@@ -27,19 +27,22 @@ _MAKING = threading.Lock()  # rows with one project are locked in parallel
 
 def pins_of_own_wheels(
     packages: Sequence[ProjectPackage], lock: ProjectLock, root: Path, python: str, config: PipConfig
-) -> tuple[Pin, ...]:
-    """Return a pin with the hash of the own wheel of each package; ``root`` is the matrix's folder.
+) -> dict[str, Pin]:
+    """Return a pin with the hash of the own wheel of each package, by the file's name in ``wheels/``.
 
-    ``packages`` are those of ``lock`` whose source is an Sdist, a GitSource or an Archive. A wheel that is not in
-    ``wheels/`` is built or downloaded. Raises LockError if a wheel cannot be made, and StorageError if it cannot be
+    ``root`` is the matrix's folder.
+
+    The ``packages`` are those of ``lock`` whose source is an Sdist, a GitSource or an Archive. A wheel that is not in
+    the folder is built or downloaded. Raises LockError if a wheel cannot be made, and StorageError if it cannot be
     kept.
     """
-    pins = list[Pin]()
+    pins = dict[str, Pin]()
     for package in packages:
         title = f"{lock.place(package.name)}: {package.name} {package.version}".rstrip()
         how = Fetching(hashes=package.hashes, base=(root / lock.path).parent, config=config, title=title)
-        pins.append(_OwnWheel(root=root, package=package, python=python, how=how).pin())
-    return tuple(pins)
+        wheel, pin = _OwnWheel(root=root, package=package, python=python, how=how).pin()
+        pins[wheel] = pin
+    return pins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +52,7 @@ class _OwnWheel:
     python: str
     how: Fetching
 
-    def pin(self) -> Pin:
+    def pin(self) -> tuple[str, Pin]:
         package = self.package
         if not package.hashes and not isinstance(package.source, GitSource):
             raise LockError(
@@ -65,7 +68,7 @@ class _OwnWheel:
                 hint="Remove it, or restore it from git; then lock again.",
             )
         version = check_wheel(wheel, package.name, package.version, self.how.title, sums=not locked)
-        return Pin(name=package.name, version=version, hashes=(own_hash,), via=package.via)
+        return wheel.name, Pin(name=package.name, version=version, hashes=(own_hash,), via=package.via)
 
     def _make(self) -> Path:
         """Build or download the wheel, and return its path in the folder."""

@@ -101,7 +101,7 @@ def test_a_missing_lock_is_made_written_and_told_with_what_is_odd(
     assert again == item
     assert read_lock(project.root, spec) == lock_for(spec, cpu_pins())
     assert lines == [
-        f"{RUNTIME}: its lock is missing or out of date; locking",
+        f"{RUNTIME}: its lock, or a wheel of it, is missing or out of date; locking",
         f"{RUNTIME}: numpy 2.4.6 is not the newest",
     ]
 

@@ -111,9 +111,10 @@ def test_a_large_wheel_leaves_the_site_layer_and_no_other() -> None:
 def test_optional_parts_of_a_lock_are_written_if_there_are_any() -> None:
     lock = Lock(inputs="x", layers=assign_layers([*cuda_pins(), pin("vllm")], ["vllm"]))
     assert re.findall("layer (.*)", format_lock(lock)) == list(LAYERS)
-    more = replace(lock, packages=("a", "b/c"), build=(pin("hatchling", "1.27"),))
+    own = ("numpy-2.4.6-0sabc-py3-none-any.whl", "vllm-1.0-py3-none-any.whl")
+    more = replace(lock, packages=("a", "b/c"), wheels=own, build=(pin("hatchling", "1.27"),))
     text = format_lock(more)
-    assert "# inputs: x\n# packages: a b/c\n#\n# --- layer " in text
+    assert f"# inputs: x\n# packages: a b/c\n# wheels: {' '.join(own)}\n#\n# --- layer " in text
     assert text.endswith(f"#\n# --- layer build\nhatchling==1.27 \\\n    --hash=sha256:{'a' * 64}\n")
     assert parse_lock(text, "x") == more
     assert (more.pins, more.pins_to_keep) == (lock.pins, lock.pins_to_keep), "no image has the wheels that build"
@@ -125,6 +126,7 @@ def test_a_damaged_optional_part_is_refused() -> None:
         layers=assign_layers([*cpu_pins(), pin("vllm")], ["vllm"]),
         build=(pin("hatchling", "1.27"),),
         packages=("packages/core",),
+        wheels=("numpy-2.4.6-py3-none-any.whl",),
     )
     text = format_lock(lock)
     for old, new, words in (
@@ -134,12 +136,15 @@ def test_a_damaged_optional_part_is_refused() -> None:
         ("numpy==2.4.6", "vllm==1.0", "a package twice"),
         ("# packages: packages/core\n", "# packages: packages/core $(reboot)\n", r"\$\(reboot\)' is not a path"),
         ("# packages: packages/core\n", "# packages: ../core\n", "outside of the matrix's folder"),
+        ("# wheels: numpy-2.4.6-", "# wheels: einops-2.4.6-", "'einops-2.4.6-py3-none-any.whl' is no wheel of its"),
+        ("# wheels: numpy-2.4.6-py3-none", "# wheels: numpy-2.4.6-py3-none-../..", "is no wheel of its packages"),
+        ("# wheels: numpy-2.4.6-py3-none-any.whl", "# wheels: numpy", "is no wheel of its packages"),
         ("# --- layer build\n", "# --- layer heavy\n", "line .* was not written by torchbake"),
     ):
         assert text.count(old) == 1, old
         with pytest.raises(LockError, match=words):
             parse_lock(text.replace(old, new), "x")
-    moved = replace(lock, layers={**lock.layers, "site": lock.layers["torch"], "torch": ()})
+    moved = replace(lock, wheels=(), layers={**lock.layers, "site": lock.layers["torch"], "torch": ()})
     with pytest.raises(LockError, match="a layer where it does not belong"):
         parse_lock(format_lock(moved), "x")
 
