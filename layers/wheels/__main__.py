@@ -20,7 +20,6 @@
 """
 
 import argparse
-import re
 import shutil
 import sys
 import tempfile
@@ -35,6 +34,7 @@ from .entries import pins, write_entries
 from .install import download, install
 from .links import beside_links, cuda_links
 from .lock import split_lock
+from .names import canonical_name
 from .project import build, copy_files, install_packages, locked_packages, make_environment
 from .tree import bytecode_alone, compile_bytecode, normalise, write_files
 from .trim import Drop, read_trim, trim
@@ -44,6 +44,7 @@ LAYERS = Path("/layers")
 HEADERS = Path("/headers")
 MOUNTS = Path("/run")
 PROJECT = Path("/project")
+NVIDIA = Path("/nvidia")  # libraries and compilers, which Python does not import
 QUICK = Path(__file__).with_name("torchbake_start.py")
 USER_SITE = Path(__file__).with_name("torchbake_user_site.py")
 # The entrypoint sets LOGNAME, and a matrix may not: without it, Python was started without the entrypoint.
@@ -63,14 +64,14 @@ def _command_layers(args: argparse.Namespace) -> None:
     with ThreadPoolExecutor() as pool:  # zlib lets other threads run
         list(pool.map(partial(_lay_out, rules), wheels))  # list() raises the exceptions of the threads
     for layer in sorted(LAYERS.iterdir()):
-        if not layer.name.startswith("nvidia-"):
+        if args.root != NVIDIA:
             compile_bytecode(layer, args.root)
         normalise(layer)
     normalise(HEADERS)
 
 
 def _lay_out(rules: Sequence[Drop], path: Path) -> None:
-    name = re.sub(r"[-_.]+", "-", path.name.split("-")[0]).lower()
+    name = canonical_name(path.name.split("-")[0])
     try:
         with zipfile.ZipFile(path) as wheel:
             contents = contents_of(wheel, rules)

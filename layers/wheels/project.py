@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .install import UV
+from .names import canonical_name
 from .records import records, sorted_rows
 from .tree import EPOCH, compile_bytecode, normalise
 from .trim import read_trim, trim
@@ -94,12 +95,17 @@ def build(project: Path, folder: str, locked: BuiltPackage | None, python: Path,
         shutil.copy(built_wheels[0], wheels)
     # A version that pyproject.toml does not declare is computed at each build.
     expected = locked and BuiltPackage(name=locked.name, version=locked.version if declared_version else "")
-    if expected and (_key(expected.name) != _key(package.name) or expected.version not in ("", package.version)):
+    if expected and not _fits(package, expected):
         sys.exit(
             f"error: {_where(folder)}: its wheel is {package}, but the project's lock has {expected}. "
             "Lock the project again, such as by: uv lock"
         )
     return package
+
+
+def _fits(package: BuiltPackage, expected: BuiltPackage) -> bool:
+    same_name = canonical_name(package.name) == canonical_name(expected.name)
+    return same_name and expected.version in ("", package.version)
 
 
 def install_packages(packages: Sequence[BuiltPackage], wheels: Path, venv: Path) -> None:
@@ -148,14 +154,6 @@ def _declared_version(path: Path, folder: str) -> str:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         sys.exit(f"error: {_where(folder)}: its pyproject.toml cannot be read: {error}.")
     return str(table.get("version", "")) if isinstance(table, Mapping) else ""
-
-
-def _key(name: str) -> str:
-    """Return a name as names are compared.
-
-    Source: https://packaging.python.org/en/latest/specifications/name-normalization/
-    """
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _where(folder: str) -> str:

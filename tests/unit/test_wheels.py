@@ -342,11 +342,16 @@ def test_the_layers_of_a_build_are_trimmed_as_it_is_told(builder: Path, trim: bo
 
 def test_layers_have_pythons_bytecode_and_constant_times(builder: Path) -> None:
     wheels.main(["layers", str(builder / "list.lock"), "/pytorch", *words_of(builder, trim=True)])
-    assert {path.parts[-4] for path in (builder / "layers").rglob("*.pyc")} == {"thing"}
-    (compiled,) = (builder / "layers").rglob("*.pyc")
-    assert b"/pytorch/thing/__init__.py" in compiled.read_bytes()
+    compiled = {path.relative_to(builder / "layers").parts[0]: path for path in (builder / "layers").rglob("*.pyc")}
+    assert compiled.keys() == {"thing", "nvidia-thing"}
+    assert b"/pytorch/thing/__init__.py" in compiled["thing"].read_bytes()
     paths = [*(builder / "layers").rglob("*"), *(builder / "headers").rglob("*")]
     assert {path.stat().st_mtime for path in paths} == {EPOCH}
+
+
+def test_layers_of_cudas_libraries_have_no_bytecode(builder: Path) -> None:
+    wheels.main(["layers", str(builder / "list.lock"), "/nvidia", *words_of(builder, trim=True)])
+    assert not [*(builder / "layers").rglob("*.pyc")]
 
 
 @pytest.mark.parametrize("trim", [True, False])

@@ -30,6 +30,9 @@ _CUDA_WHEELS = tuple(
     f"nvidia-{part}{suffix}" for part in ("cublas", "cuda-runtime") for suffix in ("", "-cu11", "-cu12")
 )
 _TORCH_WHEELS = {"torch", "triton"}
+# Compilers of CUDA's toolkit, and their headers, by their names in PyPI. Other wheels of NVIDIA that torch does not
+# need are for Python, such as nvidia-ml-py, or are libraries of another package, such as nvidia-npp.
+_COMPILER = re.compile(r"nvidia-(cuda-.+|nvvm|nvfatbin|nvptxcompiler|nvml-dev)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +121,8 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
 def assign_layers(pins: Iterable[Pin], heavy: Collection[str] = ()) -> dict[LayerName, tuple[Pin, ...]]:
     """Assign each wheel to a layer; ``heavy`` are the names of large wheels, which get a layer each.
 
-    All images with the same NVIDIA libraries of torch share their layers. NVIDIA wheels that only the row requires
-    (nvcc) are in ``devel``, so that images without them still share the others.
+    All images with the same NVIDIA libraries of torch share their layers. NVIDIA's compilers, which only the row
+    requires, are in ``devel``, so that images without them still share the others.
     """
     pins = tuple(pins)
     needs = needed_by({"torch"}, pins)
@@ -262,9 +265,9 @@ def superfluous(lock: Lock, roots: Iterable[str]) -> list[str]:
 def _layer(pin: Pin, names: set[str]) -> LayerName:
     if pin.name in _TORCH_WHEELS:
         return "torch"
-    if pin.name.startswith("nvidia-"):
-        return "nvidia" if pin.name in names else "devel"
-    return "site"
+    if pin.name.startswith("nvidia-") and pin.name in names:
+        return "nvidia"
+    return "devel" if _COMPILER.fullmatch(pin.name) else "site"
 
 
 def needed_by(roots: Iterable[str], pins: Collection[Pin]) -> set[str]:

@@ -11,6 +11,8 @@ from torchbake.matrix.spec import TOOLBOX, VENV
 
 MODE = r"^0?[0-7]{3}$"  # without setuid, setgid and sticky bits, which no image has
 _PATH = re.compile(r"[A-Za-z0-9._@+/-]+")
+# The name of a lock: https://packaging.python.org/en/latest/specifications/pylock-toml/#file-name
+_PYLOCK = re.compile(r"pylock(\.[^.]+)?\.toml")
 _GENERATED = ("entrypoints", "images", "layers", "reports", ".torchbake", ".git")
 
 
@@ -31,6 +33,14 @@ def beside(text: str) -> str:
 def project_folder(text: str) -> str:
     """Check the folder of a project: "." for the matrix's folder, or a path below it."""
     return text if text == "." else beside(text.rstrip("/"))
+
+
+def project_lock(text: str) -> str:
+    """Check the lock of a project, a file whose name says its kind."""
+    name = posixpath.basename(text)
+    if name.endswith(".toml") and name != "pyproject.toml" and not _PYLOCK.fullmatch(name):
+        raise ValueError(f"{text!r} is no name of a lock: it is pylock.toml, or pylock.NAME.toml without dots in NAME")
+    return beside(text)
 
 
 def certificate(text: str) -> str:

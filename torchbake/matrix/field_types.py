@@ -173,7 +173,7 @@ class RowProject(Model):
     folder: Annotated[str, AfterValidator(added_paths.project_folder)] = Field(
         ".", description="the project's folder, below or equal to the matrix's folder", examples=["trainer", "."]
     )
-    lock: Annotated[str, AfterValidator(added_paths.beside)] = Field(
+    lock: Annotated[str, AfterValidator(added_paths.project_lock)] = Field(
         "uv.lock",
         description="its lock, relative to `folder`: uv.lock, pylock.toml (PEP 751), a requirements file, or "
         "pyproject.toml if nothing is locked",

@@ -12,7 +12,7 @@ from typing import Any
 from torchbake.core.files import read_text
 from torchbake.errors import LockError, MatrixError, UsageError
 from torchbake.lock.project_inputs import uv_settings
-from torchbake.matrix.added_paths import beside, project_folder
+from torchbake.matrix.added_paths import project_folder, project_lock
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.projects.package_files import texts_of
 from torchbake.ui.command import Command
@@ -71,7 +71,8 @@ def find_lock(root: Path, start: Path) -> LockPlace:
 def _place(root: Path, folder: Path, lock: Path) -> LockPlace:
     try:
         return LockPlace(
-            folder=project_folder(folder.relative_to(root).as_posix()), lock=beside(lock.relative_to(folder).as_posix())
+            folder=project_folder(folder.relative_to(root).as_posix()),
+            lock=project_lock(lock.relative_to(folder).as_posix()),
         )
     except ValueError as error:
         raise UsageError(f"The project's path cannot be in a matrix: {error}.", hint="Rename it, or move it.") from None

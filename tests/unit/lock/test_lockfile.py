@@ -92,6 +92,10 @@ def test_a_wheels_layer() -> None:
         ("nvidia-cublas-cu12", ("nvidia-nccl-cu12",), "nvidia"),  # torch needs it through another
         ("nvidia-cuda-nvcc-cu12", (), "devel"),
         ("nvidia-nvvm", ("nvidia-cuda-nvcc-cu12",), "devel"),
+        ("nvidia-ml-py", (), "site"),
+        ("nvidia-modelopt", ("vllm",), "site"),
+        ("nvidia-cudnn-frontend", (), "site"),
+        ("nvidia-npp-cu12", ("torchcodec",), "site"),
         ("numpy", (), "site"),
         ("cuda-bindings", ("torch",), "site"),
     ):
@@ -101,8 +105,9 @@ def test_a_wheels_layer() -> None:
 
 
 def test_a_large_wheel_leaves_the_site_layer_and_no_other() -> None:
-    layers = assign_layers([*cuda_pins(), pin("vllm"), pin("nvidia-nvvm")], heavy=["vllm", "torch", "nvidia-nvvm"])
-    assert [pin.name for pin in layers["heavy"]] == ["vllm"]
+    large = ["vllm", "torch", "nvidia-nvvm", "nvidia-dali-cuda120"]
+    layers = assign_layers([*cuda_pins(), *map(pin, ("vllm", "nvidia-nvvm", "nvidia-dali-cuda120"))], heavy=large)
+    assert [pin.name for pin in layers["heavy"]] == ["nvidia-dali-cuda120", "vllm"]
     assert [pin.name for pin in layers["site"]] == ["numpy"]
     assert [pin.name for pin in layers["torch"]] == ["torch", "triton"]
     assert [pin.name for pin in layers["devel"]] == ["nvidia-nvvm"]

@@ -91,6 +91,13 @@ REFUSED: dict[str, tuple[Mapping[str, str], str, type[TorchbakeError], tuple[str
         ("member of the uv workspace", "whose uv.lock decides"),
     ),
     "a program": ({"main.py": ""}, "main.py", UsageError, ("main.py is no lock",)),
+    "no name of a pylock": ({"pylockX.toml": ""}, "pylockX.toml", UsageError, ("'pylockX.toml'", "pylock.NAME.toml")),
+    "a pylock with two names": (
+        {"pylock.a.b.toml": ""},
+        "pylock.a.b.toml",
+        UsageError,
+        ("'pylock.a.b.toml'", "Rename"),
+    ),
     "a name with a space": ({"my app/uv.lock": ""}, "my app", UsageError, ("'my app'", "Rename it")),
     "torchbake's folder": ({"images/uv.lock": ""}, "images", UsageError, ("'images'",)),
 }
