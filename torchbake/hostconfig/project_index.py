@@ -7,10 +7,21 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectIndex:
-    """An index of a project. ``name`` is that of ``[[tool.uv.index]]``, or empty; ``url`` may have a login."""
+    """An index of a project.
+
+    ``name`` is that of ``[[tool.uv.index]]``, or empty. ``url`` may have a login. ``written`` is the address in a
+    requirements file if it has variables there (``https://${USER}@example.com/simple``).
+    """
 
     name: str
     url: str
+    written: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The address for messages and files: without a login, and without values of variables."""
+        parts = urlsplit(self.written or self.url)
+        return parts._replace(netloc=_host(parts.netloc)).geturl()
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,23 +47,22 @@ def look_up(versions: Mapping[str, str], path: str, python: str, config: PipConf
     """
     hint = "Lock versions that an index has, or name the index in the row's `indexes:` or in pip's settings."
     words = ["--no-deps", *_PYLOCK, *_NEWEST, "-"]
-    return _compile(Path("/"), words, path, python, config, requirements=_exactly(versions), hint=hint)
+    return _compile(Path("/"), words, path, python, config, requirements=exactly(versions), hint=hint)
 
 
-def requirers(versions: Mapping[str, str], sdists: Collection[str], path: str, python: str, config: PipConfig) -> str:
-    """Return requirements with ``# via`` for these versions: what requires each package, by the indexes.
+def requirers(requirements: Iterable[str], sdists: Mapping[str, str], path: str, python: str, config: PipConfig) -> str:
+    """Return requirements with ``# via`` for packages of one version each: what requires each, by the indexes.
 
-    ``sdists`` are packages without a wheel, whose own requirements are not read. Raises LockError.
+    ``sdists`` are the versions of packages without a wheel, whose own requirements are not read. Raises LockError.
     """
     words = [*_NEWEST, "--only-binary", ":all:", *(word for name in sdists for word in ("--no-binary", name)), "-"]
-    metadata = [{"name": name, "version": versions[name], "requires-dist": []} for name in sdists]
+    metadata = [{"name": name, "version": version, "requires-dist": []} for name, version in sdists.items()]
     tables = _tables("dependency-metadata", metadata)
     hint = "Lock the project again with a tool that resolves: uv pip compile, pip-compile or uv lock."
-    lines = _exactly(versions)
-    return _compile(Path("/"), words, path, python, config, requirements=lines, tables=tables, hint=hint)
+    return _compile(Path("/"), words, path, python, config, requirements=requirements, tables=tables, hint=hint)
 
 
-def _exactly(versions: Mapping[str, str]) -> list[str]:
+def exactly(versions: Mapping[str, str]) -> list[str]:
     """Return pins. ``==`` would also fit a local version, such as ``2.13.0+cpu``, which is another wheel."""
     return [f"{name}==={version}" for name, version in versions.items()]
 
@@ -94,7 +93,7 @@ def resolve_project(
         compile_now = partial(_compile, folder, path=project.lock_path, python=python, config=others, hint=hint)
         compile_now([*words, "--output-file", str(pins)], tables=tables)
         requirements = pins.read_text()
-        excluded.write_text("\n".join(_exactly({pin.name: pin.version for pin in parse_pins(requirements)})))
+        excluded.write_text("\n".join(exactly({pin.name: pin.version for pin in parse_pins(requirements)})))
         return compile_now([*words, *_PYLOCK], tables=tables), requirements
 
 

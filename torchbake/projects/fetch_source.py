@@ -44,7 +44,7 @@ def fetch_file(url: str, folder: Path, how: Fetching) -> Path:
     local = local_folder(url)
     target = folder / Path(unquote(urlsplit(url).path)).name
     if local:
-        _copy(how.base / local, target, how.title)
+        _copy(how.base / local, target, f"{how.title}: {local}")
     else:
         _download(url, target, how)
     actual = file_digest(target)
@@ -105,9 +105,8 @@ def _copy(path: Path, target: Path, title: str) -> None:
     try:
         shutil.copyfile(path, target)
     except OSError as error:
-        raise LockError(
-            f"{title}: {path}: {error.strerror}.", hint="Add the file, or correct its path in pyproject.toml; uv lock"
-        ) from None
+        hint = "Add the file; or correct its path in pyproject.toml and run `uv lock`, or in the requirements file."
+        raise LockError(f"{title}: {error.strerror}.", hint=hint) from None
 
 
 def _download(url: str, target: Path, how: Fetching) -> None:

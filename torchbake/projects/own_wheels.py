@@ -14,7 +14,7 @@ from torchbake.core.digest import file_digest
 from torchbake.core.files import replacing
 from torchbake.core.paths import wheels_of
 from torchbake.errors import LockError, StorageError
-from torchbake.hostconfig.pip_config import PipConfig, without_login
+from torchbake.hostconfig.pip_config import PipConfig, local_folder, without_login
 from torchbake.lock.lockfile import Pin
 from torchbake.projects.fetch_source import Fetching, clone, fetch_file, find_sdist
 from torchbake.projects.packages import Archive, GitSource, ProjectLock, ProjectPackage, Sdist
@@ -55,10 +55,7 @@ class _OwnWheel:
     def pin(self) -> tuple[str, Pin]:
         package = self.package
         if not package.hashes and not isinstance(package.source, GitSource):
-            raise LockError(
-                f"{self.how.title}: the lock has no hash of its file.",
-                hint="Lock the project with hashes, for example: uv pip compile --generate-hashes",
-            )
+            raise LockError(f"{self.how.title}: the lock has no hash of its file.", hint=self._hash_hint())
         with _MAKING:
             wheel = find_own_wheel(self.root, package, self.python) or self._make()
         locked, own_hash = is_wheel(package), file_digest(wheel)
@@ -69,6 +66,13 @@ class _OwnWheel:
             )
         version = check_wheel(wheel, package.name, package.version, self.how.title, sums=not locked)
         return wheel.name, Pin(name=package.name, version=version, hashes=(own_hash,), via=package.via)
+
+    def _hash_hint(self) -> str:
+        source = self.package.source
+        path = local_folder(source.url) if isinstance(source, Archive) else None
+        if path and (self.how.base / path).is_file():
+            return f"If you trust this file, add to its line: --hash={file_digest(self.how.base / path)}"
+        return "Lock the project with hashes, for example: uv pip compile --generate-hashes"
 
     def _make(self) -> Path:
         """Build or download the wheel, and return its path in the folder."""

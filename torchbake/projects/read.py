@@ -1,7 +1,8 @@
 """Read a project's lock of any kind."""
 
+import os
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from packaging.pylock import Package
 from packaging.utils import canonicalize_name
 
 from torchbake.errors import LockError
-from torchbake.hostconfig.pip_config import PYPI, PipConfig, local_folder
+from torchbake.hostconfig.pip_config import PipConfig, local_folder
 from torchbake.lock.project_inputs import (
     PYPROJECT,
     is_package,
@@ -23,12 +24,18 @@ from torchbake.lock.project_inputs import (
 )
 from torchbake.matrix.added_paths import project_folder
 from torchbake.matrix.spec import ProjectSpec
-from torchbake.projects.export import export_uv_lock, look_up, requirers, resolve_project
-from torchbake.projects.packages import Folder, ProjectLock, ProjectPackage, Sdist, WheelSource
+from torchbake.projects.complete import ask_indexes, complete_lock
+from torchbake.projects.export import export_uv_lock, look_up, resolve_project
+from torchbake.projects.packages import Archive, Folder, ProjectLock, ProjectPackage, Source
 from torchbake.projects.pylock import LockLines, lines_of, markers_of, parse_pylock, select_packages
-from torchbake.projects.requirements_file import RequirementLine, RequirementsFile, parse_requirements
+from torchbake.projects.requirements_file import (
+    RequirementLine,
+    RequirementsFile,
+    hidden_values,
+    parse_requirements,
+)
 from torchbake.projects.uv_lock import check_uv_lock
-from torchbake.projects.via import check_complete, via_of, with_via
+from torchbake.projects.via import via_of, with_via
 
 
 def read_project(
@@ -51,9 +58,11 @@ def read_project(
             lock = _of_uv_lock(root, project, python)
         case "pylock":
             lock = _of_pylock(root, project, python)
-            lock = _completed(lock, python, config, [each.index for each in lock.packages])
+            lock = complete_lock(root, lock, python, config, [each.index for each in lock.packages])
         case "requirements":
-            lock = _of_requirements(root, project, python, config)
+            text = read_project_file(root, project.lock_path)
+            with hidden_values(text, os.environ):
+                lock = _of_requirements(root, project, python, config)
         case "pyproject":
             lock = _of_pyproject(root, project, python, config, previous=previous, exclude=exclude)
     return _with_folders(root, project, _with_project(root, project, lock))
@@ -157,7 +166,7 @@ def _of_requirements(root: Path, project: ProjectSpec, python: str, config: PipC
     others = [line for line in file.lines if line.source is not None]
     lines = LockLines(path=path, numbers={(line.name, ""): line.number for line in file.lines})
     versions = {name: line.version for name, line in pinned.items()}
-    document = _ask(config, file.indexes, lambda sources: look_up(versions, path, python, sources))
+    document = ask_indexes(config, file.indexes, lambda sources: look_up(versions, path, python, sources))
     lock = parse_pylock(document, path)
     fitting = [_with_locked_files(each, pinned[each.name], path) for each in lock.packages]
     packages = [
@@ -165,14 +174,14 @@ def _of_requirements(root: Path, project: ProjectSpec, python: str, config: PipC
         for each in select_packages(replace(lock, packages=fitting), lines, python)
     ]
     packages += [
-        ProjectPackage(name=line.name, version="", hashes=line.hashes, source=line.source)
+        ProjectPackage(name=line.name, version=line.version, hashes=line.hashes, source=_beside(project, line.source))
         for line in others
         if line.source
     ]
     result = _project_lock(lines, tuple(sorted(packages, key=lambda each: each.name)), "")
     if any(line.via is not None for line in file.lines):
         return replace(result, packages=with_via(result.packages, {line.name: line.via or () for line in file.lines}))
-    return _completed(result, python, config, file.indexes)
+    return complete_lock(root, result, python, config, file.indexes)
 
 
 def _parsed(root: Path, project: ProjectSpec, python: str) -> RequirementsFile:
@@ -183,8 +192,16 @@ def _parsed(root: Path, project: ProjectSpec, python: str) -> RequirementsFile:
             hint="Take them out of the row, or name a uv.lock or a pylock.toml.",
         )
     markers = cast("dict[str, str]", markers_of(f"{python}.0"))
-    file = parse_requirements(read_project_file(root, path), path, markers)
+    file = parse_requirements(read_project_file(root, path), path, markers, os.environ)
     return replace(file, lines=tuple(_with_name(root, project, line) for line in file.lines))
+
+
+def _beside(project: ProjectSpec, source: Source) -> Source:
+    """Return a file whose path is relative to the lock. In a requirements file it is relative to the project."""
+    path = local_folder(source.url) if isinstance(source, Archive) else None
+    if path is None or path.is_absolute():
+        return source
+    return Archive(url=posixpath.relpath(path.as_posix(), posixpath.dirname(project.lock) or "."))
 
 
 def _with_name(root: Path, project: ProjectSpec, line: RequirementLine) -> RequirementLine:
@@ -209,26 +226,6 @@ def _with_locked_files(package: Package, line: RequirementLine, path: str) -> Pa
             hint="Lock the project again with the hashes of all files, or for Linux.",
         )
     return replace(package, wheels=wheels or None, sdist=sdist)
-
-
-def _ask(config: PipConfig, indexes: Iterable[str], ask: Callable[[PipConfig], str]) -> str:
-    """Ask this host's package indexes, and if these do not suffice also the ``indexes`` of a lock. Raises LockError."""
-    more = [url for url in dict.fromkeys(indexes) if url and url.rstrip("/") != PYPI]
-    try:
-        return ask(config)
-    except LockError:
-        if not more or config.no_index:
-            raise
-    return ask(replace(config, extra_index_urls=(*config.extra_index_urls, *more)))
-
-
-def _completed(lock: ProjectLock, python: str, config: PipConfig, indexes: Iterable[str]) -> ProjectLock:
-    """Return a lock with ``via``, by the package indexes. Raises LockError if a package is missing in it."""
-    versions = {each.name: each.version for each in lock.packages if isinstance(each.source, WheelSource | Sdist)}
-    sdists = [each.name for each in lock.packages if isinstance(each.source, Sdist)]
-    via = via_of(_ask(config, indexes, lambda sources: requirers(versions, sdists, lock.path, python, sources)))
-    check_complete(lock.packages, via, lock.path)
-    return replace(lock, packages=with_via(lock.packages, via))
 
 
 def _with_project(root: Path, project: ProjectSpec, lock: ProjectLock) -> ProjectLock:

@@ -3,6 +3,7 @@
 Source of the format: https://pip.pypa.io/en/stable/reference/requirements-file-format/
 """
 
+import contextlib
 import posixpath
 import re
 import shlex
@@ -12,16 +13,24 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
 
 from torchbake.errors import LockError
 from torchbake.projects.packages import Archive, Folder, GitSource, Source
+from torchbake.projects.wheels_folder import wheel_name
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _HASH = re.compile(r"--hash[= ](\w+):([0-9a-fA-F]+)")
 _VIA = re.compile(r"#\s+(?:via\s+)?([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?\s*$")
 _INDEXES = ("--index-url", "-i", "--extra-index-url", "--find-links", "-f")
 _IGNORED = ("--trusted-host", "--require-hashes", "--only-binary", "--prefer-binary", "--no-index", "--pre")
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # as pip expands it
 _AGAIN = "uv pip compile --generate-hashes --output-file requirements.txt requirements.in"
 
 
@@ -51,8 +60,13 @@ class RequirementsFile:
     find_links: tuple[str, ...] = ()
 
 
-def parse_requirements(text: str, path: str, environment: Mapping[str, str]) -> RequirementsFile:
-    """Parse a requirements file, and keep the packages whose markers fit. Raises LockError with the line."""
+def parse_requirements(
+    text: str, path: str, environment: Mapping[str, str], variables: Mapping[str, str]
+) -> RequirementsFile:
+    """Parse a requirements file, and keep the packages whose markers fit. Raises LockError with the line.
+
+    ``environment`` has the values of markers. ``${NAME}`` in an address is the value of NAME in ``variables``.
+    """
     lines, indexes, find_links = list[RequirementLine](), list[str](), list[str]()
     for number, line, comments in _logical_lines(text):
         place = f"{path}:{number}"
@@ -60,12 +74,13 @@ def parse_requirements(text: str, path: str, environment: Mapping[str, str]) -> 
             continue
         words = _words(line, place)
         if words[0] in _INDEXES and len(words) > 1:
-            (find_links if words[0] in ("--find-links", "-f") else indexes).append(words[1])
+            places = find_links if words[0] in ("--find-links", "-f") else indexes
+            places.append(expand_variables(words[1], variables, place))
         elif words[0].startswith("-") and words[0] not in ("-e", "--editable"):
             if words[0] not in _IGNORED:
                 raise _refused(place, f"{words[0]} is not read in a lock", "Write all pins into one file")
         else:
-            entry = _entry(number, line, comments, place)
+            entry = _entry(number, line, comments, place, variables)
             if entry.marker is None or entry.marker.evaluate(environment):
                 lines.append(entry)
     if not lines:
@@ -100,33 +115,91 @@ def _words(line: str, place: str) -> list[str]:
     return [*words[0].split("=", 1), *words[1:]] if words[0].startswith("--") else words
 
 
-def _entry(number: int, line: str, comments: list[str], place: str) -> RequirementLine:
+def expand_variables(address: str, variables: Mapping[str, str], place: str) -> str:
+    """Replace each ``${NAME}`` in an address. Raises LockError for a variable that is not set or empty.
+
+    Source: https://pip.pypa.io/en/stable/reference/requirements-file-format/#using-environment-variables
+    """
+    missing = [name for name in _VARIABLE.findall(address) if not variables.get(name)]
+    if missing:
+        raise LockError(
+            f"{place}: the variable {missing[0]} is not set, but an address in this line needs it.",
+            hint=f"Set it, as for pip: {missing[0]}=… before the command.",
+        )
+    return _VARIABLE.sub(lambda match: variables[match[1]], address)
+
+
+@contextlib.contextmanager
+def hidden_values(text: str, variables: Mapping[str, str]) -> Iterator[None]:
+    """Raise errors without the values of the variables in a requirements file: such values are often secret."""
+    try:
+        yield
+    except LockError as error:
+        message = error.message
+        for name in _VARIABLE.findall(text):
+            message = message.replace(variables.get(name) or "\0", f"${{{name}}}")
+        raise LockError(message, hint=error.hint) from None
+
+
+def _entry(number: int, line: str, comments: list[str], place: str, variables: Mapping[str, str]) -> RequirementLine:
     text = re.split(r"\s--(?:hash|config-settings?|global-option)\b", line)[0].strip()
     matches = [match[1] for comment in comments if (match := _VIA.match(comment)) and match[1] != "via"]
     via = frozenset(map(canonicalize_name, matches)) if any("via" in comment for comment in comments) else None
     editable = re.match(r"(?:-e|--editable)[ =]\s*(.*)", text)
     text = editable[1] if editable else text
-    if text.startswith((".", "/", "file:")):
+    if text.startswith((".", "/", "file:")) and not _is_archive(text.partition(" ;")[0]):
         return _folder(number, text, place, editable=bool(editable))
-    if re.match(r"(git\+|https?:)", text):
-        name = parse_qs(urlsplit(text).fragment).get("egg", [""])[0]
-        if not name:
-            raise _refused(place, f"{text} has no name", f"Write it with a name: NAME @ {text}")
-        text = f"{name} @ {text}"
-    try:
-        requirement = Requirement(text)
-    except InvalidRequirement as error:
-        raise _refused(place, f"{text!r} is not a requirement: {str(error).splitlines()[0]}", "Correct it") from None
-    source = _source(requirement, place) if requirement.url else None
+    requirement = _requirement(text, place)
+    url = expand_variables(requirement.url or "", variables, place)
+    source = _source(requirement.name, url, place) if url else None
     return RequirementLine(
         number=number,
         name=canonicalize_name(requirement.name),
-        version="" if source else _version(requirement, place),
+        version=_version_of_file(requirement, source, place) if source else _version(requirement, place),
         marker=requirement.marker,
         hashes=_hashes(line, requirement, place),
         source=source,
         via=via,
     )
+
+
+def _requirement(text: str, place: str) -> Requirement:
+    """Parse a requirement. An address or a path alone gets the name in it. Raises LockError."""
+    address = text.partition(" ;")[0].strip()
+    if re.match(r"(git\+|https?:|file:|[./])", text):
+        name = parse_qs(urlsplit(address).fragment).get("egg", [""])[0] or _of_file_name(address)[0]
+        if not name:
+            raise _refused(place, f"{address} has no name", f"Write it with a name: NAME @ {address}")
+        text = f"{name} @ {text}"
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise _refused(place, f"{text!r} is not a requirement: {str(error).splitlines()[0]}", "Correct it") from None
+
+
+def _is_archive(address: str) -> bool:
+    return urlsplit(address.strip()).path.endswith((".whl", ".tar.gz", ".zip"))
+
+
+def _of_file_name(address: str) -> tuple[str, str]:
+    """Return the name and the version in the file name of an address; empty ones if it has none."""
+    name = wheel_name(Archive(url=address))
+    try:
+        parsed = parse_wheel_filename(name)[:2] if name.endswith(".whl") else parse_sdist_filename(name)
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return "", ""
+    return parsed[0], str(parsed[1])
+
+
+def _version_of_file(requirement: Requirement, source: Source, place: str) -> str:
+    """Return the version of a wheel by its file name; empty for other sources."""
+    if not isinstance(source, Archive) or not wheel_name(source).endswith(".whl"):
+        return ""
+    name, version = _of_file_name(source.url)
+    if name != canonicalize_name(requirement.name):
+        what = f"the wheel of {name}" if name else "no name of a wheel"
+        raise _refused(place, f"{wheel_name(source)} is {what}, not one of {requirement.name}", "Correct the address")
+    return version
 
 
 def _version(requirement: Requirement, place: str) -> str:
@@ -148,19 +221,20 @@ def _hashes(line: str, requirement: Requirement, place: str) -> tuple[str, ...]:
     return tuple(sorted(hashes))
 
 
-def _source(requirement: Requirement, place: str) -> Source:
-    url = requirement.url or ""
+def _source(name: str, url: str, place: str) -> Source:
     parts = urlsplit(url)
     subdirectory = parse_qs(parts.fragment).get("subdirectory", [""])[0]
-    if parts.scheme == "file":
+    if parts.scheme == "file" and not _is_archive(url):
         return Folder(path=unquote(parts.path))
+    if parts.scheme in ("", "file"):
+        return Archive(url=unquote(parts.path))
     if "+" not in parts.scheme:
         return Archive(url=parts._replace(fragment="").geturl(), subdirectory=subdirectory)
     if not parts.scheme.startswith("git+"):
-        raise _refused(place, f"{requirement.name} is in a repository that is not git's", "Take a release of it")
+        raise _refused(place, f"{name} is in a repository that is not git's", "Take a release of it")
     address, _, commit = parts._replace(fragment="").geturl().removeprefix("git+").rpartition("@")
     if not _COMMIT.fullmatch(commit):
-        raise _refused(place, f"{requirement.name} names no commit of its repository", "Write @ and its 40 digits")
+        raise _refused(place, f"{name} names no commit of its repository", "Write @ and its 40 digits")
     return GitSource(url=address, commit=commit, subdirectory=subdirectory)
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.wheels import write_wheel
+
 Edit = Callable[[Path], object]
 
 
@@ -193,6 +195,18 @@ def _line(name: str, line: str, **changes: Any) -> Broken:
     return Broken(name=name, place=f"{REQS}:{_COUNT + 1}", edit=added(REQS, line), lock="requirements.txt", **changes)
 
 
+def _wheel(line: str) -> Edit:
+    """Return an edit to pins with comments, and one more line, the sixth; with a wheel in the folder libs."""
+
+    def edit(root: Path) -> None:
+        write_wheel(root / "trainer/libs", "einops", "0.8", {"einops.py": b""}, tag="py3-none-any")
+        pins = ("nvidia-cuda-runtime-cu12==12.8.90", "nvidia-cudnn-cu12==9.10.2.21", "torch==2.10.0", "triton==3.6.0")
+        lines = (f"{pin}  # via {'torch' if pin[:5] != 'torch' else '-r in.txt'}" for pin in pins)
+        (root / REQS).write_text("\n".join((*lines, "", line, "")))
+
+    return edit
+
+
 _COUNT = len((Path(__file__).parent / "trainer/requirements.txt").read_text().splitlines())
 REQUIREMENTS = [
     _line("an unpinned line", "einops>=0.8"),
@@ -206,7 +220,11 @@ REQUIREMENTS = [
     _line("a branch of git", "einops @ git+https://example.com/einops@main"),
     _line("git without a revision", "einops @ git+https://example.com/einops"),
     _line("Mercurial", "einops @ hg+https://example.com/einops@0123"),
-    _line("an address without a name", "https://example.com/einops-0.8-py3-none-any.whl"),
+    _line("an address without a name", "https://example.com/einops/archive/main.zip"),
+    _line("an address without a version", "https://example.com/einops-py3-none-any.whl"),
+    _line("a wheel of another package", "einops @ https://example.com/einopts-0.8-py3-none-any.whl"),
+    _line("an index with a variable that is not set", "--index-url https://${NOT_SET_1}@example.com/simple"),
+    _line("an address with a variable that is not set", "einops @ https://${NOT_SET_1}@example.com/einops-0.8.zip"),
     _line("MD5 alone", "einops==0.8 --hash=md5:0123456789abcdef0123456789abcdef"),
     _line("a damaged hash", "einops==0.8 --hash=sha256:0123"),
     _line("two versions", "numpy==2.1.0"),
@@ -216,6 +234,30 @@ REQUIREMENTS = [
     Broken(name="no package", place=REQS, edit=content(REQS, "# nothing\n"), lock="requirements.txt"),
     Broken(name="extras of a requirements file", place=REQS, lock="requirements.txt", spec={"extras": ("serve",)}),
     Broken(name="hashes of no file of the index", place=f"{REQS}:4", lock="requirements.txt"),
+    Broken(
+        name="a wheel by its path without a hash",
+        place=f"{REQS}:6",
+        edit=_wheel("./libs/einops-0.8-py3-none-any.whl"),
+        lock="requirements.txt",
+    ),
+    Broken(
+        name="a wheel by its path with another hash",
+        place=f"{REQS}:6",
+        edit=_wheel(f"./libs/einops-0.8-py3-none-any.whl --hash=sha256:{'0' * 64}"),
+        lock="requirements.txt",
+    ),
+    Broken(
+        name="no wheel at a path",
+        place=f"{REQS}:6",
+        edit=_wheel(f"file:libs/other-1-py3-none-any.whl --hash=sha256:{'0' * 64}"),
+        lock="requirements.txt",
+    ),
+    Broken(
+        name="a torch for Windows by its address",
+        place=f"{REQS}:6",
+        edit=_wheel(f"https://x.example/einops-0.8-py3-none-win_amd64.whl --hash=sha256:{'0' * 64}"),
+        lock="requirements.txt",
+    ),
     Broken(
         name="a version that no index has",
         place="filelock",

@@ -18,12 +18,15 @@ from tests.unit.projects.projects import (
     trainer_image,
     write_lock,
 )
+from tests.wheels import write_wheel
+from torchbake.core.digest import file_digest
 from torchbake.errors import LockError
 from torchbake.hostconfig.project_index import ProjectIndex
 from torchbake.lock.image_lock import lock_path, read_lock
 from torchbake.lock.lockfile import Lock, format_lock
 from torchbake.lock.newest import odd_versions
 from torchbake.projects.lock import check_online, lock_image
+from torchbake.projects.read import read_versions
 
 VIRTUAL = replaced("trainer/pyproject.toml", r"(?s)\[build-system\].*?\n\n", "[tool.uv]\npackage = false\n\n")
 
@@ -214,6 +217,31 @@ def test_each_broken_project_is_one_error_with_a_place_and_a_step(tmp_path: Path
             faults.append(f"{case.name}: no error")
     assert not faults, "\n".join(faults)
     assert len(ALL) >= 40
+
+
+def test_wheels_by_address_and_by_path_are_own_wheels(root: Path) -> None:
+    replaced("trainer/requirements.txt", r" \\\n +--hash=\S+", "")(root)  # the index has other files of these versions
+    text = re.sub(
+        r"\n +#.*", "", (root / "trainer/requirements.txt").read_text()
+    )  # so the index says what requires what
+    [torch] = (root / "simple/torch").glob("*.whl")
+    einops = write_wheel(root / "trainer/libs", "einops", "0.8", {"einops.py": b""}, needs=["six"], tag="py3-none-any")
+    lines = (
+        f"torch @ {torch.as_uri()} --hash={file_digest(torch)}\n./libs/einops-0.8-py3-none-any.whl --hash={einops}\n"
+    )
+    (root / "trainer/reqs").mkdir()
+    (root / "trainer/reqs/gpu.txt").write_text(re.sub(r"torch==\S+\n", lines, text))
+    spec = trainer_image("reqs/gpu.txt", files=("pyproject.toml",))
+    lock = write_lock(root, spec)
+    assert names(lock)["nvidia"] == ["nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12"]
+    assert (lock.pins["torch"].version, lock.pins["torch"].hashes) == ("2.10.0", (file_digest(torch),))
+    assert (lock.pins["einops"].version, lock.pins["six"].via) == ("0.8", ("einops",))
+    assert lock.wheels == ("einops-0.8-py3-none-any.whl", torch.name)
+    assert {path.name for path in (root / "wheels").iterdir()} == {*lock.wheels}
+    assert spec.project
+    assert ("torch", "2.10.0") in (read_versions(root, spec.project, "3.11") or {}).items()
+    torch.unlink()  # the copy in `wheels/` is enough
+    assert write_lock(root, spec) == lock
 
 
 def test_the_error_of_a_row_says_both_places(root: Path) -> None:

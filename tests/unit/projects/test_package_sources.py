@@ -77,3 +77,17 @@ def test_files_that_cannot_be_read_have_no_indexes(tmp_path: Path) -> None:
         (tmp_path / "trainer/pyproject.toml").write_text(text)
         assert indexes(tmp_path, "uv.lock") == (), text
         assert indexes(tmp_path, "pyproject.toml") == (), text
+
+
+def test_variables_of_a_requirements_file_are_expanded_and_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "trainer").mkdir()
+    written = (
+        "https://${USER_1}:${TOKEN}@a.example/simple",
+        "https://b.example/${TOKEN}",
+        "https://${OTHER}@c.example",
+    )
+    (tmp_path / "trainer/requirements.txt").write_text("".join(f"--extra-index-url {each}\n" for each in written))
+    project = ProjectSpec(folder="trainer", lock="requirements.txt")
+    first, second = indexes_of(tmp_path, project, {"USER_1": "me", "TOKEN": "secret"})
+    assert (first.url, first.shown) == ("https://me:secret@a.example/simple", "https://a.example/simple")
+    assert (second.url, second.shown) == ("https://b.example/secret", "https://b.example/${TOKEN}")

@@ -4,9 +4,10 @@ from typing import cast
 
 import pytest
 
+from torchbake.errors import LockError
 from torchbake.projects.packages import Archive, Folder, GitSource
 from torchbake.projects.pylock import markers_of
-from torchbake.projects.requirements_file import RequirementsFile, parse_requirements
+from torchbake.projects.requirements_file import RequirementsFile, hidden_values, parse_requirements
 
 ONE, TWO = "1" * 64, "2" * 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -33,8 +34,8 @@ pywin32==310; sys_platform == "win32"
 """
 
 
-def parse(text: str) -> RequirementsFile:
-    return parse_requirements(text, "requirements.txt", cast("dict[str, str]", markers_of("3.11.0")))
+def parse(text: str, **variables: str) -> RequirementsFile:
+    return parse_requirements(text, "requirements.txt", cast("dict[str, str]", markers_of("3.11.0")), variables)
 
 
 def test_the_output_of_pip_compile() -> None:
@@ -62,12 +63,52 @@ def test_the_output_of_pip_compile() -> None:
             GitSource(url="ssh://git@x.example/a", commit=COMMIT, subdirectory="py"),
         ),
         ("a @ https://x.example/a-1-py3-none-any.whl", "a", Archive(url="https://x.example/a-1-py3-none-any.whl")),
+        ("https://x.example/a-1-py3-none-any.whl", "a", Archive(url="https://x.example/a-1-py3-none-any.whl")),
+        ("./libs/A_b-1-py3-none-any.whl", "a-b", Archive(url="./libs/A_b-1-py3-none-any.whl")),
+        ("file:libs/a-1-py3-none-any.whl", "a", Archive(url="libs/a-1-py3-none-any.whl")),
+        ("a @ file:///srv/a-1%2Bcu128-py3-none-any.whl", "a", Archive(url="/srv/a-1+cu128-py3-none-any.whl")),
+        ("/srv/a-1.tar.gz", "a", Archive(url="/srv/a-1.tar.gz")),
+        ("a @ file:///srv/a", "a", Folder(path="/srv/a")),
     ],
 )
 def test_sources_that_are_no_index(line: str, name: str, source: object) -> None:
     [found_line] = parse(f"{line} ; sys_platform == 'linux'\n").lines
     assert (found_line.name, found_line.source, found_line.via) == (name, source, None)
     assert [each.name for each in parse(f"six==1.17.0\n{line} ; sys_platform == 'darwin'\n").lines] == ["six"]
+
+
+def test_the_version_of_a_wheel_is_in_its_name() -> None:
+    address = "https://download.pytorch.org/whl/cu128/torch-2.9.1%2Bcu128-cp311-cp311-manylinux_2_28_x86_64.whl"
+    for line, version in (
+        (f"torch @ {address}", "2.9.1+cu128"),
+        (f"{address} ; python_version > '3'", "2.9.1+cu128"),
+        (f"./libs/torch-2.9.1-py3-none-any.whl --hash=sha256:{ONE}", "2.9.1"),
+        ("torch @ https://x.example/torch-2.9.1.tar.gz", ""),
+    ):
+        [found_line] = parse(f"{line}\n").lines
+        assert (found_line.name, found_line.version) == ("torch", version), line
+        assert found_line.hashes == ((f"sha256:{ONE}",) if ONE in line else ())
+
+
+def test_variables_of_addresses_are_expanded_as_pip_does_it() -> None:
+    text = "-i https://${USER_1}:${TOKEN}@x.example/simple\n--extra-index-url=https://x.example/${TOKEN}\n"
+    text += f"a @ git+https://${{TOKEN}}@x.example/a@{COMMIT}\nb @ https://x.example/$TOKEN/${{lower}}/b.zip\n"
+    file = parse(text, USER_1="me", TOKEN="secret")
+    assert file.indexes == ("https://me:secret@x.example/simple", "https://x.example/secret")
+    assert [line.source for line in file.lines] == [
+        GitSource(url="https://secret@x.example/a", commit=COMMIT),
+        Archive(url="https://x.example/$TOKEN/${lower}/b.zip"),
+    ]
+    for unset in ({}, {"TOKEN": ""}):
+        with pytest.raises(LockError, match=r"requirements\.txt:2: the variable TOKEN is not set") as refused:
+            parse("a==1\n--index-url https://${TOKEN}@x.example/simple\n", **unset)
+        assert "TOKEN=" in str(refused.value.hint)
+
+
+def test_values_of_variables_are_in_no_message() -> None:
+    with pytest.raises(LockError) as refused, hidden_values("-i https://${A}@${B}", {"A": "secret"}):
+        raise LockError("https://secret@x: secret", hint="Try.")
+    assert (refused.value.message, refused.value.hint) == ("https://${A}@x: ${A}", "Try.")
 
 
 def test_the_hash_of_an_address() -> None:
