@@ -27,6 +27,6 @@ def choice_of_project(
     folder = read_folder(root, place)
     sources = [without_login(each) for each in (config.index_url, *config.extra_index_urls, *config.find_links)]
     # An address with a variable outside of its login is for this machine alone: its value may be secret.
-    own = (index for index in config.by_project[place.folder] if "${" in index.shown)
+    own = (index for index in config.by_project[place.folder] if "${" in index.public_url)
     sources += [without_login(index.url) for index in own]
     return choose(folder, read, extras=extras, groups=groups, base=base, own_sources=sources)

@@ -62,7 +62,7 @@ def _check(index: ProjectIndex, status: int, reason: str, pip: PipConfig) -> Non
     # For a missing page some public indexes answer 403.
     if status not in REFUSED[: 1 + has_login]:
         return
-    name = f"the index {index.name} ({index.shown})" if index.name else index.shown
+    name = f"the index {index.name} ({index.public_url})" if index.name else index.public_url
     problem = "refuses this host's login" if has_login else "needs a login, and this host has none"
     raise HostConfigError(f"{name} {problem}: {status} {reason}.", hint=pip.login_hint(index.url))
 

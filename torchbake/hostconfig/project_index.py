@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 class ProjectIndex:
     """An index of a project.
 
-    ``name`` is that of ``[[tool.uv.index]]``, or empty. ``url`` may have a login. ``written`` is the address in a
-    requirements file if it has variables there (``https://${USER}@example.com/simple``).
+    The ``name`` of ``[[tool.uv.index]]`` may be empty, and the ``url`` may have a login. If a requirements file has the
+    address with variables, that is the ``template``: ``https://${USER}@example.com/simple``.
     """
 
     name: str
     url: str
-    written: str = ""
+    template: str = ""
 
     @property
-    def shown(self) -> str:
+    def public_url(self) -> str:
         """The address for messages and files: without a login, and without values of variables."""
-        parts = urlsplit(self.written or self.url)
+        parts = urlsplit(self.template or self.url)
         return parts._replace(netloc=_host(parts.netloc)).geturl()
 
     @property

@@ -50,7 +50,7 @@ class Lock:
     """All wheels of an image by layer, and the inputs they were locked from.
 
     ``packages`` are the folders of a project's own packages, relative to the project, and ``build`` are the wheels that
-    build them, which no image has. ``wheels`` are the names of the files in ``wheels/`` that builds need.
+    build them, which no image has. Builds need the files ``wheels`` of the folder ``wheels/``.
     """
 
     inputs: str

@@ -58,14 +58,14 @@ def indexes_of(root: Path, project: ProjectSpec, environ: Mapping[str, str] = os
         without_login(url).rstrip("/"): ProjectIndex(name=name, url=url) for name, url in _uv_indexes(root, project)
     }
     text = _text(root / project.lock_path)
-    written = [next(filter(None, match)).rstrip("/") for match in _IN_LOCKS.findall(text)]
-    with_variables = {_expanded(url, environ): url for url in written if "${" in url}
-    urls = [url for url in (_expanded(each, environ) for each in written) if url]
+    addresses = [next(filter(None, match)).rstrip("/") for match in _IN_LOCKS.findall(text)]
+    with_variables = {_expanded(url, environ): url for url in addresses if "${" in url}
+    urls = [url for url in (_expanded(each, environ) for each in addresses) if url]
     if Path(project.lock).name == PYPROJECT:  # nothing is locked, so each of its indexes may be used
         urls = list(by_url)
     others = {without_login(url): url for url in urls if without_login(url) != PYPI and not _of_pytorch(url)}
     return tuple(
-        by_url.get(bare) or ProjectIndex(name="", url=url, written=with_variables.get(url, ""))
+        by_url.get(bare) or ProjectIndex(name="", url=url, template=with_variables.get(url, ""))
         for bare, url in others.items()
     )
 

@@ -81,13 +81,13 @@ def test_files_that_cannot_be_read_have_no_indexes(tmp_path: Path) -> None:
 
 def test_variables_of_a_requirements_file_are_expanded_and_not_shown(tmp_path: Path) -> None:
     (tmp_path / "trainer").mkdir()
-    written = (
+    addresses = (
         "https://${USER_1}:${TOKEN}@a.example/simple",
         "https://b.example/${TOKEN}",
         "https://${OTHER}@c.example",
     )
-    (tmp_path / "trainer/requirements.txt").write_text("".join(f"--extra-index-url {each}\n" for each in written))
+    (tmp_path / "trainer/requirements.txt").write_text("".join(f"--extra-index-url {each}\n" for each in addresses))
     project = ProjectSpec(folder="trainer", lock="requirements.txt")
     first, second = indexes_of(tmp_path, project, {"USER_1": "me", "TOKEN": "secret"})
-    assert (first.url, first.shown) == ("https://me:secret@a.example/simple", "https://a.example/simple")
-    assert (second.url, second.shown) == ("https://b.example/secret", "https://b.example/${TOKEN}")
+    assert (first.url, first.public_url) == ("https://me:secret@a.example/simple", "https://a.example/simple")
+    assert (second.url, second.public_url) == ("https://b.example/secret", "https://b.example/${TOKEN}")
