@@ -15,6 +15,7 @@ from torchbake.lock.image_lock import format_checked, lock_path, lock_text
 from torchbake.lock.lockfile import read_lock_text
 from torchbake.lock.newest import odd_versions
 from torchbake.lock.project_inputs import kind_of
+from torchbake.lock.yanked import yanked_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.projects.lock import check_online, lock_image
@@ -63,6 +64,8 @@ def _check(project: Project, specs: list[ImageSpec], config: PipConfig | None) -
         check_own_wheels(project.root, spec, lock)
         if config:
             check_online(project.root, spec, lock, config)
+            for yanked in yanked_versions(spec, lock, lock.pins.values(), config):
+                console.say(f"{spec.id}: {yanked}", style="yellow")
         return summary(spec, lock)
 
     _each(specs, check)

@@ -45,17 +45,27 @@ def index_pages(
     Pages are those of pip's find-links, of pip's indexes and of ``indexes``; pages without an answer are skipped.
     Raises HostConfigError for a page that is too large.
     """
-    places = () if pip.no_index else (pip.index_url or PYPI, *pip.extra_index_urls, *indexes)
-    pages = [
-        *filter(is_remote, pip.find_links),
-        *(f"{url.rstrip('/')}/{name}/" for url in filter(is_remote, places)),
-    ]
-    for address in pages:
+    for address in page_addresses(name, pip, indexes):
         with contextlib.suppress(requests.RequestException, OSError):
-            with session.get(address, headers=_PAGE, timeout=PATIENCE, stream=True) as answer:
-                answer.raise_for_status()
-                page = read_page(answer.iter_content(CHUNK), without_login(address))
-            yield page, answer.url
+            yield fetch_page(address, session)
+
+
+def page_addresses(name: str, pip: PipConfig, indexes: Iterable[str] = ()) -> list[str]:
+    """Return the addresses of the pages that `index_pages` yields."""
+    places = () if pip.no_index else (pip.index_url or PYPI, *pip.extra_index_urls, *indexes)
+    pages = (f"{url.rstrip('/')}/{name}/" for url in filter(is_remote, places))
+    return [*filter(is_remote, pip.find_links), *pages]
+
+
+def fetch_page(address: str, session: requests.Session, patience: tuple[float, float] = PATIENCE) -> tuple[str, str]:
+    """Return the text and the URL of a page.
+
+    The ``patience`` are seconds to connect, and between two bytes. Raises RequestException or OSError, and
+    HostConfigError for a page that is too large.
+    """
+    with session.get(address, headers=_PAGE, timeout=patience, stream=True) as answer:
+        answer.raise_for_status()
+        return read_page(answer.iter_content(CHUNK), without_login(address)), answer.url
 
 
 def links_with_login(page: str, own: str) -> Iterator[SplitResult]:

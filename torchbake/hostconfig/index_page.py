@@ -55,6 +55,18 @@ def links_of(text: str, own: str) -> Iterator[SplitResult]:
             yield parts
 
 
+def yanked_files(text: str) -> dict[str, str | None]:
+    """Return the reason why each file of a page is yanked, by its SHA-256; None for a file that is not.
+
+    A reason may be empty. Source: https://peps.python.org/pep-0592/
+    """
+    links = _Links()
+    links.feed(text)
+    links.close()
+    files = ((hash_of(urlsplit(href)), reason) for href, reason in zip(links.hrefs, links.reasons, strict=True))
+    return {own: reason for own, reason in files if own}
+
+
 def hash_of(address: SplitResult) -> str:
     """Return the SHA-256 in a link (``sha256:…``); "" if it has none."""
     known_names = parse_qs(address.fragment).get("sha256")
@@ -62,17 +74,20 @@ def hash_of(address: SplitResult) -> str:
 
 
 class _Links(HTMLParser):
-    """The URLs in the ``<a>`` and in the first ``<base>`` of a page."""
+    """The URLs in the ``<a>`` and in the first ``<base>`` of a page. ``reasons`` are those of yanked ``hrefs``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.hrefs: list[str] = []
+        self.reasons: list[str | None] = []
         self.base = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        href = dict(attrs).get("href")
+        values = dict(attrs)
+        href = values.get("href")
         if href and tag == "a":
             self.hrefs.append(href)
+            self.reasons.append((values["data-yanked"] or "") if "data-yanked" in values else None)
         elif href and tag == "base":
             self.base = self.base or href
 

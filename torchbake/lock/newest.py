@@ -22,6 +22,7 @@ from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.agreement import BUILT_PER_ACCELERATOR
 from torchbake.lock.lockfile import Lock, Pin, parse_pins
 from torchbake.lock.uv import newest, why_not_installable
+from torchbake.lock.yanked import yanked_versions
 from torchbake.matrix.spec import ImageSpec
 
 _JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
@@ -47,12 +48,13 @@ class Behind:
 def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str = "") -> list[str]:
     """Describe the new pre-releases, and the row's packages with an old version, by the indexes.
 
-    Raises LockError if a version is far behind the newest because a wheel is missing.
+    A project's lock decides the versions, so of its new versions only yanked ones are described. Raises LockError if a
+    version is far behind the newest because a wheel is missing.
     """
-    if spec.project:
-        return []  # its lock decides the versions
     before = {(pin.name, pin.version) for pin in parse_pins(previous)}
     pins = {name: pin for name, pin in lock.pins.items() if (name, pin.version) not in before}
+    if spec.project:
+        return yanked_versions(spec, lock, pins.values(), config)
     odd = [
         f"{pin.name} {pin.version} is a pre-release: no other version fits the row as a wheel"
         for pin in pins.values()

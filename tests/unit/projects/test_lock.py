@@ -62,7 +62,7 @@ def test_versions_and_hashes_are_those_of_the_projects_lock(root: Path) -> None:
     }
     assert lock.packages == (".", "packages/core")
     assert read_lock(root, spec) == lock
-    assert odd_versions(spec, lock, index_of(root)) == []
+    assert odd_versions(spec, lock, index_of(root), format_lock(lock)) == []
 
 
 def test_only_the_largest_wheels_have_layers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
