@@ -1,8 +1,9 @@
 """Make, read and check the locks of images."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig, without_login
@@ -13,6 +14,18 @@ from torchbake.lock.uv import PLATFORM, UvRequest, resolve
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.ui.command import Command
+
+
+class Versioned(Protocol):
+    """A package of one version."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+
+
+Result = TypeVar("Result")
 
 
 def lock_path(root: Path, spec: Spec) -> Path:
@@ -84,35 +97,64 @@ def make_lock(spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade
     no versions fit, or if the wheels do not fit the row.
     """
     before = () if upgrade else parse_pins(previous)
-    question = UvRequest(requirements=requirements_of(spec), python=spec.base.python, preferred=_versions(before))
+    question = UvRequest(requirements=requirements_of(spec), python=spec.base.python, preferred=unhashed(before))
+
+    def make(sources: PipConfig) -> Lock:
+        pins = without_cpu_wheels(spec, lambda exclude: resolve(question, sources, exclude=exclude), tuple)
+        lock = Lock(inputs=inputs_of(spec), layers=assign_layers(_keep_hashes(pins, before)))
+        check_agreement(spec, lock)
+        return lock
+
+    return with_more_indexes(spec, config, make)
+
+
+def with_more_indexes(spec: ImageSpec, config: PipConfig, make: Callable[[PipConfig], Lock]) -> Lock:
+    """Make a lock by the host's own indexes and folders, and if these do not suffice also by those of the accelerator.
+
+    Raises the LockError of ``make``, or one with both messages.
+    """
     indexes = () if config.no_index else config.instead(spec) or spec.indexes
     failures = list[LockError]()
     for sources in (config, config.with_indexes(indexes)) if indexes else (config,):
         try:
-            pins = _keep_hashes(_resolve_for(spec, question, sources), before)
-            lock = Lock(inputs=inputs_of(spec), layers=assign_layers(pins))
-            check_agreement(spec, lock)
-            return lock
+            return make(sources)
         except LockError as error:
             failures.append(error)
-    if not indexes:
-        raise failures[0]
+    first, last = failures[0], failures[-1]
+    if last.message == first.message:
+        raise first
     raise LockError(
-        f"{failures[0].message}\n  and with {', '.join(map(without_login, indexes))}, the index of "
-        f"matrix.yaml:{spec.line} for {spec.accelerator}: {failures[1].message}",
+        f"{first.message}\n  and with {', '.join(map(without_login, indexes))}, the index of "
+        f"matrix.yaml:{spec.line} for {spec.accelerator}: {last.message}",
         hint=f"If it cannot be reached: set {variable(str(spec.accelerator))} to a mirror of it, or name a folder that "
         "holds the wheels in pip's find-links. Else correct the row.",
     )
 
 
-def _versions(pins: Iterable[Pin]) -> str:
+def without_cpu_wheels(
+    spec: ImageSpec, find: Callable[[Sequence[str]], Result], packages_of: Callable[[Result], Iterable[Versioned]]
+) -> Result:
+    """Find packages. For a CUDA row, find them again without each CPU wheel among them.
+
+    ``2.13.0+cpu`` is newer than ``2.13.0``, so a folder with CPU wheels would take precedence for each CUDA row.
+    """
+    exclude: list[str] = []
+    while True:
+        result = find(exclude)
+        cpu = [f"{each.name}!={each.version}" for each in packages_of(result) if each.version.endswith("+cpu")]
+        if spec.accelerator.kind == "cpu" or not {*cpu} - {*exclude}:
+            return result
+        exclude += cpu
+
+
+def unhashed(pins: Iterable[Pin]) -> str:
     """Format pins without hashes. With hashes the resolver would return pins that no index serves."""
     return "".join(f"{pin.name}=={pin.version}\n" for pin in pins)
 
 
 def check_online(spec: ImageSpec, lock: Lock, config: PipConfig) -> None:
     """Resolve again with the locked versions preferred. Raises LockError if the result is another lock."""
-    new_lock = make_lock(spec, config, previous=_versions(lock.pins.values()))
+    new_lock = make_lock(spec, config, previous=unhashed(lock.pins.values()))
     differences = differences_of(lock, new_lock)
     if differences:
         raise LockError(
@@ -143,20 +185,6 @@ def format_checked(spec: ImageSpec, lock: Lock) -> str:
     if parse_lock(text, spec.id) != lock:
         raise LockError(f"{spec.id}: the lock's text is read as another lock.", hint="Please report this.")
     return text
-
-
-def _resolve_for(spec: ImageSpec, question: UvRequest, config: PipConfig) -> tuple[Pin, ...]:
-    """Resolve. For a CUDA row, resolve again without each CPU wheel that was found.
-
-    ``2.13.0+cpu`` is newer than ``2.13.0``, so a folder with CPU wheels would take precedence for each CUDA row.
-    """
-    exclude: list[str] = []
-    while True:
-        pins = resolve(question, config, exclude=exclude)
-        foreign = [pin for pin in pins if spec.accelerator.kind == "cuda" and pin.version.endswith("+cpu")]
-        if not foreign:
-            return pins
-        exclude += [f"{pin.name}!={pin.version}" for pin in foreign]
 
 
 def _keep_hashes(pins: tuple[Pin, ...], previous: tuple[Pin, ...]) -> tuple[Pin, ...]:

@@ -1,7 +1,7 @@
 """Make an image's lock from a project's lock, or for a row without a project from the row."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +9,14 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.agreement import check_agreement
 from torchbake.lock.image_lock import check_online as check_row_online
-from torchbake.lock.image_lock import differences_of, inputs_of, make_lock
+from torchbake.lock.image_lock import (
+    differences_of,
+    inputs_of,
+    make_lock,
+    unhashed,
+    with_more_indexes,
+    without_cpu_wheels,
+)
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_pins
 from torchbake.lock.project_inputs import kind_of, project_digest
 from torchbake.lock.wheel_tags import glibc_for, glibc_of
@@ -35,28 +42,26 @@ def lock_image(root: Path, spec: ImageSpec, config: PipConfig, *, previous: str 
     """
     if spec.project is None:
         return make_lock(spec, config, previous=previous, upgrade=upgrade)
-    failures = list[LockError]()
-    for sources in _sources(spec, spec.project, config.for_image(spec)):
-        try:
-            return _lock_project(root, spec, spec.project, sources, "" if upgrade else previous)
-        except LockError as error:
-            failures.append(error)
-    message = "\n  and with the row's indexes: ".join(dict.fromkeys(failure.message for failure in failures))
-    place = "" if message.startswith("matrix.yaml:") else f"matrix.yaml:{spec.line}: {spec.id}: "
-    raise LockError(f"{place}{message}", hint=failures[0].hint)
+    project, own = spec.project, config.for_image(spec)
 
+    def make(sources: PipConfig) -> Lock:
+        return _lock_project(root, spec, project, sources, "" if upgrade else previous)
 
-def _sources(spec: ImageSpec, project: ProjectSpec, config: PipConfig) -> Iterator[PipConfig]:
-    """Yield this host's settings, and then them with the indexes of the row's accelerator if a lock needs indexes."""
-    yield config
-    indexes = config.instead(spec) or spec.indexes
-    if indexes and not config.no_index and kind_of(project.lock) != "uv":
-        yield config.with_indexes(indexes)
+    try:  # a uv.lock needs no index, except for the wheels that build the project
+        return make(own) if kind_of(project.lock) == "uv" else with_more_indexes(spec, own, make)
+    except LockError as error:
+        place = "" if error.message.startswith("matrix.yaml:") else f"matrix.yaml:{spec.line}: {spec.id}: "
+        raise LockError(f"{place}{error.message}", hint=error.hint) from None
 
 
 def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: str) -> Lock:
-    python, before = spec.base.python, _versions_in(previous)
-    locked = _read(root, spec, project, config, before)
+    python, before = spec.base.python, unhashed(parse_pins(previous.partition(SECTION)[0])).splitlines()
+
+    def read(exclude: Sequence[str]) -> ProjectLock:
+        return read_project(root, project, python, config, previous=before, exclude=exclude)
+
+    resolved = kind_of(project.lock) == "pyproject"
+    locked = without_cpu_wheels(spec, read, lambda lock: lock.packages if resolved else ())
     pins = [
         Pin(name=each.name, version=each.version, hashes=each.hashes, via=each.via)
         for each in locked.packages
@@ -84,17 +89,6 @@ def _heavy(pins: Sequence[Pin], sizes: Mapping[str, int]) -> set[str]:
     return {*sorted(large, key=lambda name: (-sizes[name], name))[:MOST_HEAVY]}
 
 
-def _read(root: Path, spec: ImageSpec, project: ProjectSpec, config: PipConfig, previous: list[str]) -> ProjectLock:
-    """Read a project's lock. If it is resolved for a CUDA row, resolve again without each CPU wheel that was found."""
-    exclude = list[str]()
-    while True:
-        locked = read_project(root, project, spec.base.python, config, previous=previous, exclude=exclude)
-        cpu = [f"{each.name}!={each.version}" for each in locked.packages if each.version.endswith("+cpu")]
-        if kind_of(project.lock) != "pyproject" or spec.accelerator.kind == "cpu" or not {*cpu} - {*exclude}:
-            return locked
-        exclude += cpu
-
-
 def _check_glibc(spec: ImageSpec, locked: ProjectLock) -> None:
     """Raise LockError if a wheel needs a newer C library than the base has."""
     base = glibc_of(spec.base.suite)
@@ -107,11 +101,6 @@ def _check_glibc(spec: ImageSpec, locked: ProjectLock) -> None:
                 f"but {locked.place(each.name)} locks {each.name} {each.version}, whose wheel needs glibc 2.{minimum}.",
                 hint="Give the row a newer base, or lock another version.",
             )
-
-
-def _versions_in(previous: str) -> list[str]:
-    """Return the pins of an image in an old lock's text, without hashes."""
-    return [f"{pin.name}=={pin.version}" for pin in parse_pins(previous.partition(SECTION)[0])]
 
 
 def _places(locked: ProjectLock) -> dict[str, str]:
