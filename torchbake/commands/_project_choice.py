@@ -18,7 +18,7 @@ def choice_of_project(
 ) -> ProjectChoice:
     """Choose the row of a project in or below the matrix's folder ``root``. Raises UsageError and LockError."""
     place = find_lock(root, project)
-    config = sources_of_projects(root, [ProjectSpec(folder=place.folder, lock=place.lock)])
+    config = sources_of_projects(root, [place.spec])
     with_indexes = config.for_project(place.folder)
 
     def read(spec: ProjectSpec, python: str) -> ProjectLock:

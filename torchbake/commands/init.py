@@ -99,7 +99,7 @@ def _project_matrix(args: Arguments, folder: Path, project: Path) -> str:
     choice = choice_of_project(folder, project, extras=args.extra, groups=args.group, base=args.base)
     for reason in choice.reasons:
         console.say(reason)
-    name = (folder / choice.row.project.folder).resolve().name
+    name = choice.row.project.package or (folder / choice.row.project.folder).resolve().name
     text = _matrix(args.repository or f"{_plain(folder.resolve().name)}/{_plain(name)}", choice.row)
     path = folder / "matrix.yaml"
     if path.exists() and path.read_bytes() != text.encode():

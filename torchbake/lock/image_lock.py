@@ -54,7 +54,8 @@ def inputs_of(spec: ImageSpec, digest: str = "") -> str:
 def _wheels(spec: ImageSpec, digest: str) -> tuple[str, ...]:
     if spec.project is None:
         return (" ".join(requirements_of(spec)),)
-    choices = {"groups": spec.project.groups, "extras": spec.project.extras}
+    package = (spec.project.package,) if spec.project.package else ()
+    choices = {"package": package, "groups": spec.project.groups, "extras": spec.project.extras}
     texts = (f"{key} {' '.join(sorted(names))}" for key, names in choices.items() if names)
     return (f"project {spec.project.lock_path} {digest}", *texts)
 

@@ -179,6 +179,12 @@ class RowProject(Model):
         "pyproject.toml if nothing is locked",
         examples=["requirements.txt"],
     )
+    package: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$",
+        description="the member of a uv workspace for the image; `folder` is that of the workspace, with its uv.lock",
+        examples=["trainer"],
+    )
     groups: Names | tuple[()] = Field((), description="dependency groups for the image", examples=[["serve"]])
     extras: Names | tuple[()] = Field((), description="extras of the project for the image", examples=[["cu128"]])
     files: tuple[Annotated[str, AfterValidator(added_paths.beside)], ...] = Field(

@@ -95,11 +95,13 @@ class ProjectSpec:
 
     ``folder`` is relative to the matrix's folder. The paths ``lock`` (``uv.lock``, ``pylock.toml``, a requirements
     file, or ``pyproject.toml`` if nothing is locked) and ``files``, which the image's own layer is made of, are
-    relative to it. ``groups`` and ``extras`` are those of ``pyproject.toml`` that the image gets.
+    relative to it. ``groups`` and ``extras`` are those of ``pyproject.toml`` that the image gets. Of a workspace of uv,
+    ``package`` is the name of the member for the image; if it is empty, the root is meant.
     """
 
     folder: str
     lock: str
+    package: str = ""
     groups: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

@@ -126,6 +126,7 @@ def _project_row(row: ProjectRow) -> str:
     keys |= {"base": row.base.name, "flavor": "runtime"}
     lines = [f"    {key}: {value}" for key, value in keys.items()]
     lines += ["    project:", f"      folder: {_scalar(project.folder)}", f"      lock: {_scalar(project.lock)}"]
+    lines += [f"      package: {_scalar(project.package)}"] if project.package else []
     lines += [f"      {key}: [{', '.join(map(_scalar, names))}]" for key, names in lists.items() if names]
     lines += ["      files:", *(f"        - {_scalar(path)}" for path in project.files)] if project.files else []
     return "\n".join(lines).replace("    ", "  - ", 1) + "\n"

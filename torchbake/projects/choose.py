@@ -5,7 +5,7 @@ It reads no file: a function of the caller reads the project's lock for a Python
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from packaging.utils import canonicalize_name
@@ -57,7 +57,7 @@ def choose(
     """
     _check_names(folder, extras, groups)
     place = folder.place
-    spec = ProjectSpec(folder=place.folder, lock=place.lock, extras=tuple(extras), groups=tuple(groups))
+    spec = replace(place.spec, extras=tuple(extras), groups=tuple(groups))
     base_spec, lock, reasons = _choose_base(folder, spec, read, base)
     torch = _torch_of(lock, base_spec)
     if torch is None:
@@ -65,14 +65,14 @@ def choose(
     version = _public_version(torch, lock)
     accelerator, why = _accelerator_of(torch, lock)
     indexes, remarks = _indexes_of(torch, lock, own_sources)
-    files = choose_files(folder.pyprojects, folder.sizes, lock.folders)
+    files = choose_files(folder.pyprojects, folder.sizes, lock.folders, member=bool(place.member))
     row = ProjectRow(
         torch=version,
         accelerator=str(accelerator),
         cudnn=_cudnn_of(lock),
         base=base_spec,
         indexes=indexes,
-        project=ProjectSpec(**{**vars(spec), "files": files.files}),
+        project=replace(spec, files=files.files),
     )
     first = (f"torch {version} ({_origin(lock)})", f"{accelerator}: {why}")
     return ProjectChoice(row=row, reasons=(*first, *reasons, *remarks, *files.reasons))
@@ -229,7 +229,7 @@ def _without_torch(folder: ProjectFolder, spec: ProjectSpec, read: Read, base: B
     for key, option in (("extras", "--extra"), ("groups", "--group")):
         for name in _names_of(folder, key):
             try:
-                lock = read(ProjectSpec(**{**vars(spec), key: (*getattr(spec, key), name)}), base.python)
+                lock = read(replace(spec, **{key: (*getattr(spec, key), name)}), base.python)
             except LockError:
                 continue
             options += [f"{option} {name}"] if "torch" in lock.by_name else []
@@ -265,4 +265,4 @@ def _names_of(folder: ProjectFolder, key: str) -> Iterator[str]:
     if kind_of(folder.place.lock) == "requirements":
         return
     keys = ("project", "optional-dependencies") if key == "extras" else ("dependency-groups",)
-    yield from table_of(folder.pyprojects.get(".", {}), *keys)
+    yield from table_of(folder.pyprojects.get(folder.place.member or ".", {}), *keys)

@@ -100,6 +100,7 @@ def resolve_project(
 def _choices(project: ProjectSpec, of_file: str) -> list[str]:
     """Return uv's arguments for the extras and groups; ``of_file`` is the prefix of a group."""
     extras = [word for name in project.extras for word in ("--extra", name)]
+    extras += ["--package", project.package] if project.package else []
     return extras + [word for name in project.groups for word in ("--group", f"{of_file}{name}")]
 
 

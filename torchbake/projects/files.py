@@ -51,20 +51,24 @@ class FileChoice:
 
 
 def choose_files(
-    pyprojects: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int], packages: Sequence[str]
+    pyprojects: Mapping[str, Mapping[str, Any]],
+    sizes: Mapping[str, int],
+    packages: Sequence[str],
+    *,
+    member: bool = False,
 ) -> FileChoice:
     """Choose the files for a project's image.
 
     Each parsed pyproject.toml is in ``pyprojects`` by its folder. The bytes of each file are in ``sizes`` by its path.
     The folders of the project's own packages are in ``packages``, as its lock names them. All paths are relative to the
-    project.
+    project. For a ``member`` of a workspace, the root counts only if it is among the packages.
     """
     members = [folder for folder in packages if folder != "."]
     left_out = dict[str, str]()
     paths = list[str]()
-    if "." in packages or is_package(pyprojects.get(".", {})):
+    if "." in packages or (not member and is_package(pyprojects.get(".", {}))):
         paths += package_files(pyprojects.get(".", {}), tuple(sizes))
-    else:
+    elif not member:
         others = {*members, *pyprojects} - {"."}  # packages, which the lock names if the project needs them
         own = {path: size for path, size in sizes.items() if not any(path.startswith(f"{each}/") for each in others)}
         paths += _program_files(own, left_out)

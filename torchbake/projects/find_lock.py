@@ -4,15 +4,16 @@ import posixpath
 import shlex
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from torchbake.core.files import read_text
 from torchbake.errors import LockError, MatrixError, UsageError
-from torchbake.lock.project_inputs import uv_settings
+from torchbake.lock.project_inputs import is_package, package_name, uv_settings
 from torchbake.matrix.added_paths import project_folder, project_lock
+from torchbake.matrix.spec import ProjectSpec
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.projects.package_files import texts_of
 from torchbake.ui.command import Command
@@ -30,10 +31,24 @@ _FOREIGN = {
 
 @dataclass(frozen=True, kw_only=True)
 class LockPlace:
-    """The folder of a project, relative to the matrix's folder, and its lock, relative to the project's folder."""
+    """The folder of a project, relative to the matrix's folder, and its lock, relative to the project's folder.
+
+    If the project is a member of a workspace, its folder is that of the workspace's root, ``member`` is the member's
+    folder below, and ``package`` is the member's name.
+    """
 
     folder: str
     lock: str
+    member: str = ""
+    package: str = ""
+
+    @property
+    def spec(self) -> ProjectSpec:
+        return ProjectSpec(folder=self.folder, lock=self.lock, package=self.package)
+
+    def own_files(self, name: str) -> tuple[str, ...]:
+        """Return the paths that a file of the project may have, relative to its folder, the decisive one first."""
+        return (f"{self.member}/{name}", name) if self.member else (name,)
 
     def path(self, name: str) -> str:
         """Return the path of a project's file relative to the matrix's folder, for messages."""
@@ -65,6 +80,8 @@ def find_lock(root: Path, start: Path) -> LockPlace:
     name = next((name for name in LOCKS if name in names), "")
     if not name or name == "pyproject.toml":
         _refuse_missing(path, start, names, has_pyproject=bool(name))
+    if name == "pyproject.toml" and (workspace := _workspace_of(path)):
+        return _member_place(root, workspace, path, start)
     return _place(root, path, path / name)
 
 
@@ -107,7 +124,6 @@ def _refuse_missing(path: Path, start: Path, names: set[str], *, has_pyproject: 
     if foreign:
         raise _foreign(start, foreign)
     if has_pyproject:
-        _refuse_member(path, start)
         return
     conda = next((name for name in _CONDA if name in names), "")
     if conda:
@@ -122,25 +138,41 @@ def _refuse_missing(path: Path, start: Path, names: set[str], *, has_pyproject: 
     raise UsageError(f"{start}: has no {', '.join(LOCKS[:-1])} or {LOCKS[-1]}.", hint=hint)
 
 
-def _refuse_member(folder: Path, start: Path) -> None:
-    """Raise for a member of a uv workspace: the lock is at the workspace's root."""
+def _workspace_of(folder: Path) -> Path | None:
+    """Return the root of the uv workspace that has a folder as a member; None if there is none."""
     for parent in folder.parents:
-        workspace = _workspace(parent / "pyproject.toml")
+        table = uv_settings(_pyproject(parent / "pyproject.toml")).get("workspace")
+        workspace = table if isinstance(table, Mapping) else {}
         path = folder.relative_to(parent).as_posix()
         members, excluded = (texts_of(workspace.get(key)) for key in ("members", "exclude"))
         if any(fnmatchcase(path, each) for each in members) and not any(fnmatchcase(path, each) for each in excluded):
-            raise UsageError(
-                f"{start} is a member of the uv workspace in {parent}, whose uv.lock decides its packages.",
-                hint=f"Make it a dependency of the workspace's root, and name that: {_init(parent, parent)}",
-            )
+            return parent
+    return None
 
 
-def _workspace(path: Path) -> Mapping[str, Any]:
+def _member_place(root: Path, workspace: Path, folder: Path, start: Path) -> LockPlace:
+    """Return the place of a member of a workspace, whose lock is at the workspace's root. Raises UsageError."""
+    problem = f"{start} is a member of the uv workspace in {workspace}, whose uv.lock decides its packages"
+    if not workspace.is_relative_to(root):
+        hint = f"Name the workspace's folder for the matrix: {_init(start, workspace)}"
+        raise UsageError(f"{problem}; the matrix must be in that folder, or above it.", hint=hint)
+    if not (workspace / "uv.lock").is_file():
+        raise UsageError(f"{problem}, and is missing.", hint=f"Lock it: uv lock --project {workspace}")
+    pyproject = _pyproject(folder / "pyproject.toml")
+    name = package_name(pyproject)
+    if not name or not is_package(pyproject):
+        hint = f"Add a [build-system] to {start / 'pyproject.toml'}, then: uv lock --project {workspace}"
+        raise UsageError(f"{problem}; it has no [build-system] or no name, so it is no package.", hint=hint)
+    place = _place(root, workspace, workspace / "uv.lock")
+    return replace(place, member=folder.relative_to(workspace).as_posix(), package=name)
+
+
+def _pyproject(path: Path) -> dict[str, Any]:
+    """Return a parsed pyproject.toml; empty if it cannot be read, which other functions report."""
     try:
-        table = uv_settings(tomllib.loads(read_text(path))).get("workspace")
+        return tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return {}
-    return table if isinstance(table, Mapping) else {}
 
 
 def _foreign(folder: Path, name: str) -> LockError:

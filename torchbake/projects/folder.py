@@ -66,10 +66,10 @@ def read_folder(root: Path, place: LockPlace) -> ProjectFolder:
 
 def _rules(folder: Path, place: LockPlace) -> Iterator[PythonRule]:
     """Yield the rules for Python, the most binding ones first."""
-    for number, line in enumerate(_lines(folder / ".python-version"), 1):
-        text = line.partition("#")[0].strip()
-        if text:
-            yield _version_rule(text, place.path(".python-version"), number)
+    for name in place.own_files(".python-version"):
+        texts = [line.partition("#")[0].strip() for line in _lines(folder / name)]
+        if number := next((number for number, text in enumerate(texts, 1) if text), 0):
+            yield _version_rule(texts[number - 1], place.path(name), number)
             break
     header = takewhile(lambda line: line.startswith("#"), _lines(folder / place.lock))
     for number, line in enumerate(header if kind_of(place.lock) == "requirements" else (), 1):
@@ -78,7 +78,7 @@ def _rules(folder: Path, place: LockPlace) -> Iterator[PythonRule]:
             yield PythonRule(specifier=f"=={match[1]}.*", place=at, reason=f"{at} was compiled for it", exact=True)
             break
     specifiers = set[str]()
-    for name in ("pyproject.toml", place.lock):
+    for name in (*place.own_files("pyproject.toml"), place.lock):
         for number, line in enumerate(_lines(folder / name) if name.endswith((".toml", ".lock")) else (), 1):
             match = _REQUIRES.match(line)
             if match and match["text"] not in specifiers:

@@ -53,7 +53,13 @@ def read_project(
     ``previous`` are kept if they fit, and ``exclude`` (``torch!=2.13.0+cpu``) are not. Raises LockError, with file and
     line.
     """
-    match kind_of(project.lock):
+    kind = kind_of(project.lock)
+    if project.package and kind != "uv":
+        raise LockError(
+            f"{project.lock_path}: is not the lock of a workspace, so it has no package {project.package} to choose.",
+            hint="Take `package` out of the row, or name the workspace's uv.lock.",
+        )
+    match kind:
         case "uv":
             lock = _of_uv_lock(root, project, python)
         case "pylock":
@@ -96,7 +102,8 @@ def _of_uv_lock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
     try:
         document, requirements = export_uv_lock(root / project.folder, project)
     except LockError as error:
-        raise LockError(lines.located(error.message), hint=error.hint) from None
+        message = error.message.replace(str((root / project.folder).resolve()), project.folder)
+        raise LockError(lines.located(message), hint=error.hint) from None
     return _resolved(lines, document, requirements, python)
 
 

@@ -116,6 +116,9 @@ ROWS = [
     Broken(name="a package that is not locked", place="trainer/uv.lock", spec={"pip": ("einops",)}),
     Broken(name="a package in another version", place="trainer/uv.lock:61", spec={"pip": ("numpy>=2.3",)}),
     Broken(name="an unknown group", place=UV, spec={"groups": ("training",)}),
+    Broken(name="an unknown package", place=UV, spec={"package": "cora"}),
+    Broken(name="a package without torch", place=UV, spec={"package": "core"}),
+    Broken(name="a package of a pylock", place=PYLOCK, lock="pylock.toml", spec={"package": "core"}),
     Broken(name="an unknown extra", place=UV, spec={"extras": ("cu999",)}),
     Broken(name="another Python", place="uv.lock:3", edit=replaced(UV, 'python = ">=3.11"', 'python = ">=3.12"')),
 ]

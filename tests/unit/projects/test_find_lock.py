@@ -10,6 +10,7 @@ from torchbake.projects.find_lock import LOCKS, LockPlace, find_lock
 
 CONDA = "name: x\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n    - einops\n    - timm==1.0\n"
 WORKSPACE = '[tool.uv.workspace]\nmembers = ["packages/*"]\nexclude = ["packages/old"]\n'
+MEMBER = '[project]\nname = "My_A"\n[build-system]\nrequires = []\n'
 
 
 def write(root: Path, files: Mapping[str, str]) -> None:
@@ -43,6 +44,11 @@ PLACES: list[tuple[Mapping[str, str], str, LockPlace]] = [
         {"pyproject.toml": WORKSPACE, "packages/old/pyproject.toml": ""},
         "packages/old",
         LockPlace(folder="packages/old", lock="pyproject.toml"),
+    ),
+    (
+        {"w/pyproject.toml": WORKSPACE, "w/uv.lock": "", "w/packages/a/pyproject.toml": MEMBER},
+        "w/packages/a",
+        LockPlace(folder="w", lock="uv.lock", member="packages/a", package="my-a"),
     ),
     (
         {"pyproject.toml": "[tool.uv.workspace]\nmembers = [3]\nexclude = 3\n", "a/pyproject.toml": ""},
@@ -84,11 +90,27 @@ REFUSED: dict[str, tuple[Mapping[str, str], str, type[TorchbakeError], tuple[str
         ("poetry.lock", "poetry export", "pyproject.toml"),
     ),
     "pdm": ({"pdm.lock": ""}, "pdm.lock", LockError, ("pdm export -f pylock",)),
-    "a member of a workspace": (
-        {"pyproject.toml": WORKSPACE, "uv.lock": "", "packages/a/pyproject.toml": ""},
+    "a member without a lock": (
+        {"pyproject.toml": WORKSPACE, "packages/a/pyproject.toml": MEMBER},
         "packages/a",
         UsageError,
-        ("member of the uv workspace", "whose uv.lock decides"),
+        ("member of the uv workspace", "whose uv.lock decides", "uv lock --project"),
+    ),
+    "a member that is no package": (
+        {"pyproject.toml": WORKSPACE, "uv.lock": "", "packages/a/pyproject.toml": '[project]\nname = "a"\n'},
+        "packages/a",
+        UsageError,
+        ("member of the uv workspace", "is no package", "[build-system]"),
+    ),
+    "a workspace above the matrix": (
+        {
+            "../pyproject.toml": '[tool.uv.workspace]\nmembers = ["root/*"]\n',
+            "../uv.lock": "",
+            "a/pyproject.toml": MEMBER,
+        },
+        "a",
+        UsageError,
+        ("member of the uv workspace", "Name the workspace's folder", "init "),
     ),
     "a program": ({"main.py": ""}, "main.py", UsageError, ("main.py is no lock",)),
     "no name of a pylock": ({"pylockX.toml": ""}, "pylockX.toml", UsageError, ("'pylockX.toml'", "pylock.NAME.toml")),
@@ -133,4 +155,7 @@ def test_a_link_to_another_place_is_outside(tmp_path: Path) -> None:
 
 def test_paths_in_messages_are_those_of_the_matrix() -> None:
     assert LockPlace(folder=".", lock="uv.lock").path("uv.lock") == "uv.lock"
+    member = LockPlace(folder="a", lock="uv.lock", member="b", package="b")
+    assert member.own_files("pyproject.toml") == ("b/pyproject.toml", "pyproject.toml")
+    assert LockPlace(folder="a", lock="uv.lock").own_files("pyproject.toml") == ("pyproject.toml",)
     assert LockPlace(folder="a/b", lock="uv.lock").path("pyproject.toml") == "a/b/pyproject.toml"

@@ -19,12 +19,14 @@ from tests.unit.projects.projects import (
     write_lock,
 )
 from tests.wheels import write_wheel
+from torchbake.commands._project_choice import choice_of_project
 from torchbake.core.digest import file_digest
 from torchbake.errors import LockError
 from torchbake.hostconfig.project_index import ProjectIndex
-from torchbake.lock.image_lock import lock_path, read_lock
+from torchbake.lock.image_lock import OutdatedLockError, lock_path, read_lock
 from torchbake.lock.lockfile import Lock, format_lock
 from torchbake.lock.newest import odd_versions
+from torchbake.matrix.spec import ProjectSpec
 from torchbake.projects.lock import check_online, lock_image
 from torchbake.projects.read import read_versions
 
@@ -85,6 +87,24 @@ def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
         build = ["hatchling", "uv-build"] if "packages/core" in lock.packages else ["hatchling"]
         assert [pin.name for pin in lock.build] == build
         check_online(root, spec, lock, index_of(root))
+
+
+def test_a_member_of_a_workspace_has_its_own_requirements(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`core` requires six, and here also torch; the root's numpy and vision-kernels are not in its image."""
+    replaced("trainer/packages/core/pyproject.toml", r'\["six"\]', '["six", "torch"]')(root)
+    replaced("trainer/uv.lock", r'(\[\n    { name = "six" },\n)', r'\1    { name = "torch" },\n')(root)
+    replaced("trainer/uv.lock", r'\[{ name = "six" }\]', '[{ name = "six" }, { name = "torch" }]')(root)
+    spec = trainer_image(package="core")
+    lock = write_lock(root, spec)
+    assert names(lock)["site"] == ["filelock", "six"]
+    assert (lock.packages, [pin.name for pin in lock.build]) == (("packages/core",), ["uv-build"])
+    assert read_lock(root, spec) == lock
+    with pytest.raises(OutdatedLockError):
+        read_lock(root, trainer_image())
+    choice = choice_of_project(root, root / "trainer/packages/core")
+    assert choice.row.project == ProjectSpec(
+        folder="trainer", lock="uv.lock", package="core", files=("packages/core/pyproject.toml",)
+    )
 
 
 def test_an_absolute_path_of_a_package_becomes_relative(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
