@@ -43,7 +43,7 @@ def yanked_versions(spec: ImageSpec, lock: Lock, pins: Iterable[Pin], config: Pi
         for pin, (_, reason) in answers.items()
         if reason is not None
     ]
-    unknown = [pin.name for pin, (known, _) in answers.items() if not known]
+    unknown = [pin.name for pin, (has_page, _) in answers.items() if not has_page]
     if unknown:
         more = f" and {len(unknown) - _MOST} more" if len(unknown) > _MOST else ""
         names = ", ".join(unknown[:_MOST]) + more

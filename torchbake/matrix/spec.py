@@ -93,10 +93,10 @@ class Additions:
 class ProjectSpec:
     """A project whose lock decides the wheels of an image.
 
-    ``folder`` is relative to the matrix's folder. The paths ``lock`` (``uv.lock``, ``pylock.toml``, a requirements
-    file, or ``pyproject.toml`` if nothing is locked) and ``files``, which the image's own layer is made of, are
-    relative to it. ``groups`` and ``extras`` are those of ``pyproject.toml`` that the image gets. Of a workspace of uv,
-    ``package`` is the name of the member for the image; if it is empty, the root is meant.
+    ``folder`` is relative to the matrix's folder, and the paths ``lock`` and ``files`` are relative to it. The lock is
+    a ``uv.lock``, a ``pylock.toml``, a requirements file, or ``pyproject.toml`` if nothing is locked. The image's own
+    layer is made of the files. ``groups`` and ``extras`` are those of ``pyproject.toml`` that the image gets. Of a uv
+    workspace, ``package`` is the member for the image; if it is empty, the root is meant.
     """
 
     folder: str

@@ -229,7 +229,7 @@ def _without_torch(folder: ProjectFolder, spec: ProjectSpec, read: Read, base: B
     for key, option in (("extras", "--extra"), ("groups", "--group")):
         for name in _names_of(folder, key):
             try:
-                lock = read(replace(spec, **{key: (*getattr(spec, key), name)}), base.python)
+                lock = read(ProjectSpec(**{**vars(spec), key: (*getattr(spec, key), name)}), base.python)
             except LockError:
                 continue
             options += [f"{option} {name}"] if "torch" in lock.by_name else []

@@ -34,10 +34,10 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Return a function that looks at pins with these hashes, with the answers of indexes by their address."""
 
     def look(pins: list[Pin], answers: Answers, config: PipConfig | None = None) -> list[str]:
-        asked: list[str] = []
+        addresses: list[str] = []
 
         def fetch_page(address: str, *_: object) -> tuple[str, str]:
-            asked.append(address)
+            addresses.append(address)
             answer = next((value for key, value in answers.items() if address.startswith(key)), requests.HTTPError())
             if isinstance(answer, Exception):
                 raise answer
@@ -46,7 +46,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         monkeypatch.setattr(yanked, "fetch_page", fetch_page)
         monkeypatch.setattr(yanked, "_SIDE_BY_SIDE", 1)
         result = yanked_versions(SPEC, locked(), pins, config or PipConfig())
-        return [*result, f"{len(asked)} asked"]
+        return [*result, f"{len(addresses)} asked"]
 
     return look
 
@@ -113,11 +113,11 @@ def test_own_wheels_and_rows_without_a_project_are_not_asked_about(ask: Callable
 
 
 def test_lock_asks_about_new_versions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("torchbake.lock.newest.yanked_versions", lambda *words: asked.extend(p.name for p in words[2]))
+    names: list[str] = []
+    monkeypatch.setattr("torchbake.lock.newest.yanked_versions", lambda *words: names.extend(p.name for p in words[2]))
     before = locked()
     odd_versions(SPEC, before, PipConfig(), format_lock(before))
-    assert asked == []
+    assert names == []
     newer = lock_for(SPEC, [*(each for each in cpu_pins() if each.name != "numpy"), pin("numpy", "9.0")])
     odd_versions(SPEC, newer, PipConfig(), format_lock(before))
-    assert asked == ["numpy"]
+    assert names == ["numpy"]
