@@ -21,12 +21,14 @@ from tests.unit.projects.projects import (
 from tests.wheels import write_wheel
 from torchbake.commands._project_choice import choice_of_project
 from torchbake.core.digest import file_digest
-from torchbake.errors import LockError
+from torchbake.core.paths import TOOLKIT
+from torchbake.errors import LockError, UsageError
 from torchbake.hostconfig.project_index import ProjectIndex
 from torchbake.lock.image_lock import OutdatedLockError, lock_path, read_lock
 from torchbake.lock.lockfile import Lock, format_lock
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.spec import ProjectSpec
+from torchbake.matrix.starter import project_starter
 from torchbake.projects.lock import check_online, lock_image
 from torchbake.projects.read import read_versions
 
@@ -89,7 +91,7 @@ def test_each_kind_of_lock_gives_the_same_wheels(root: Path) -> None:
         check_online(root, spec, lock, index_of(root))
 
 
-def test_a_member_of_a_workspace_has_its_own_requirements(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_of_a_workspace_has_its_own_requirements(root: Path) -> None:
     """`core` requires six, and here also torch; the root's numpy and vision-kernels are not in its image."""
     replaced("trainer/packages/core/pyproject.toml", r'\["six"\]', '["six", "torch"]')(root)
     replaced("trainer/uv.lock", r'(\[\n    { name = "six" },\n)', r'\1    { name = "torch" },\n')(root)
@@ -101,10 +103,15 @@ def test_a_member_of_a_workspace_has_its_own_requirements(root: Path, monkeypatc
     assert read_lock(root, spec) == lock
     with pytest.raises(OutdatedLockError):
         read_lock(root, trainer_image())
+    replaced("trainer/packages/core/pyproject.toml", ">=3.11", ">=3.11,<3.12")(root)
     choice = choice_of_project(root, root / "trainer/packages/core")
+    assert any("trainer/packages/core/pyproject.toml:4" in reason for reason in choice.reasons)
+    assert "package: core" in project_starter((TOOLKIT / "matrix.yaml").read_text(), "acme/core", choice.row)
     assert choice.row.project == ProjectSpec(
         folder="trainer", lock="uv.lock", package="core", files=("packages/core/pyproject.toml",)
     )
+    with pytest.raises(UsageError, match="no extra 'serve'"):  # of the root
+        choice_of_project(root, root / "trainer/packages/core", extras=["serve"])
 
 
 def test_an_absolute_path_of_a_package_becomes_relative(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
