@@ -77,3 +77,8 @@ class Inventory:
     def visible(self) -> dict[str, LayerFile]:
         """The files that a container sees, by path."""
         return {file.path: file for file in self.files if file.hidden_by is None}
+
+    @property
+    def owned(self) -> frozenset[str]:
+        """The paths of all files of packages."""
+        return frozenset[str]().union(*(package.files for package in self.packages))
