@@ -163,6 +163,11 @@ class DamagedError(TorchbakeError):
     meaning = "`store verify`: blobs of the store are damaged or missing; each is named"
 
 
+class WasteError(TorchbakeError):
+    exit_code = 28
+    meaning = "`waste --fail-over`: more of the image could go than the option allows"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # These are errors of storage only if they name a file: EACCES can also refuse a connection.
 _FORBIDDEN = {

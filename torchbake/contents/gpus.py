@@ -76,3 +76,14 @@ def runs(architecture: str, gpu: Capability) -> bool:
 def needless(architectures: Iterable[str], gpus: Iterable[Capability]) -> list[str]:
     """Return the architectures whose code runs on none of the GPUs."""
     return [name for name in architectures if not any(runs(name, gpu) for gpu in gpus)]
+
+
+def gpus_of(architecture: str) -> str:
+    """Name the GPUs of machine code (``L4, L40`` of sm_89), or say from which capability on PTX and LTO-IR run."""
+    match = re.fullmatch(r"(sm|compute|lto)_(\d+)(\d)a?", architecture)
+    if not match:
+        return ""
+    capability = int(match[2]), int(match[3])
+    if match[1] != "sm":
+        return f"{capability[0]}.{capability[1]} and later"
+    return ", ".join(name for name, own in CAPABILITIES.items() if own == capability)

@@ -83,3 +83,9 @@ def by_kind(findings: Iterable[WasteFinding]) -> list[tuple[WasteKind, list[Wast
         groups[each.kind.name].append(each)
     ordered = sorted(groups, key=lambda name: (-sum(each.size for each in groups[name]), name))
     return [(KINDS[name], groups[name]) for name in ordered]
+
+
+def largest(findings: Iterable[WasteFinding], count: int | None = None) -> list[WastedFile]:
+    """Return the files of findings, the largest first; all if there is no ``count``."""
+    files = [file for each in findings for file in each.files]
+    return sorted(files, key=lambda file: (-file.size, file.path, file.layer))[:count]

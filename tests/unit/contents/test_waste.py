@@ -48,7 +48,7 @@ def hidden(path: str, **more: Any) -> LayerFile:
 
 # By kind: the files of an image, of which those of SMALL bytes are the waste.
 WASTE: dict[str, tuple[LayerFile, ...]] = {
-    "removed": (hidden("opt/data"),),
+    "removed": (hidden("opt/old"),),
     "replaced": (hidden("opt/data", replaced=True), entry("opt/data", 5, 1)),
     "ownership": (
         hidden("opt/data", content="same", replaced=True),

@@ -1,0 +1,124 @@
+"""The waste of an image as text on a terminal and as JSON."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torchbake.contents.gpus import gpus_of
+from torchbake.contents.waste_kinds import WasteKind
+from torchbake.contents.waste_limit import headline, percent
+from torchbake.contents.waste_report import WastedFile, WasteFinding, WasteReport, by_kind, largest, total_compressed
+from torchbake.core.sizes import human
+from torchbake.ui import console
+
+
+def show_report(report: WasteReport, paths: int) -> None:
+    """Show the result, with the largest ``paths`` of each kind."""
+    _say(f"{report.name} ({report.platform}): {headline(report)}")
+    for title, findings in (("", report.waste), ("Of use to some, and not counted:", report.information)):
+        if findings:
+            _say("", *filter(None, [title]))
+            console.show_table(_COLUMNS, [_row(report, *group) for group in by_kind(findings)])
+    for kind, group in (*by_kind(report.waste), *by_kind(report.information)):
+        if paths or sum(each.size for each in group) >= _WORTH_A_WORD * report.size:
+            _say("", *_advice(kind, group, paths))
+        if paths:
+            console.show_table(("path", "size", "layer", "because of"), map(_path_row, largest(group, paths)))
+    if report.gpu_code:
+        _say("", "GPU code by architecture, an estimate:")
+        console.show_table(("code", "size", "GPUs"), _gpu_rows(report))
+        if not report.gpus:
+            console.say("With --gpus 8.0,9.0 (or A100,H100), the code for other GPUs counts as waste.")
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        console.out().print(line, markup=False)
+
+
+_WORTH_A_WORD = 0.001  # of the image; smaller kinds are in the table alone, unless paths are shown
+_LAYERS = 3  # of a kind that are named
+_STEP = 100  # characters of a step
+_COLUMNS = ("kind", "size", "of all", "compressed", "files", "layers", "what")
+
+
+def _row(report: WasteReport, kind: WasteKind, group: Sequence[WasteFinding]) -> tuple[str, ...]:
+    size, compressed = sum(each.size for each in group), total_compressed(group)
+    return (
+        kind.name,
+        human(size),
+        percent(size / report.size),
+        "" if compressed is None else f"≈ {human(compressed)}",
+        str(sum(len(each.files) for each in group)),
+        ", ".join(str(each.layer + 1) for each in sorted(group, key=lambda each: each.layer)),
+        kind.title,
+    )
+
+
+def _advice(kind: WasteKind, group: Sequence[WasteFinding], paths: int) -> Iterable[str]:
+    yield f"{kind.name}: {kind.why}"
+    yield f"  how to mend it: {kind.mend}"
+    if kind.torchbake:
+        yield f"  {kind.torchbake}"
+    for each in group[: paths or _LAYERS]:
+        step = f": {shortened(each.step, _STEP)}" if each.step else ""
+        yield f"  layer {each.layer + 1}, {human(each.size)}{step}"
+
+
+def shortened(text: str, length: int) -> str:
+    """Return a text on one line, cut at a length."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def _path_row(file: WastedFile) -> tuple[str, ...]:
+    return f"/{file.path}", human(file.size), str(file.layer + 1), file.because
+
+
+def _gpu_rows(report: WasteReport) -> list[tuple[str, str, str]]:
+    return [(name, human(size), gpus_of(name)) for name, size in report.gpu_code.items()]
+
+
+def as_json(report: WasteReport) -> dict[str, Any]:
+    """Return the result for programs. Layers count from 1, the lowest; unknown values are null."""
+    return {
+        "image": report.name,
+        "digest": report.digest,
+        "platform": report.platform,
+        "bytes": report.size,
+        "compressed": report.compressed,
+        "wasted": report.wasted,
+        "wasted_compressed": report.wasted_compressed,
+        "share": report.share,
+        "kinds": [_kind_as_json(kind, group) for kind, group in by_kind(report.findings)],
+        "gpus": [f"{major}.{minor}" for major, minor in report.gpus],
+        "gpu_code": dict(report.gpu_code),
+    }
+
+
+def _kind_as_json(kind: WasteKind, group: Sequence[WasteFinding]) -> dict[str, Any]:
+    return {
+        "kind": kind.name,
+        "title": kind.title,
+        "information": kind.information,
+        "bytes": sum(each.size for each in group),
+        "compressed": total_compressed(group),
+        "why": kind.why,
+        "mend": kind.mend,
+        "torchbake": kind.torchbake,
+        "layers": [_layer_as_json(each) for each in group],
+        "files": [_file_as_json(file) for file in largest(group)],
+    }
+
+
+def _layer_as_json(finding: WasteFinding) -> dict[str, Any]:
+    return {
+        "layer": finding.layer + 1,
+        "step": finding.step,
+        "bytes": finding.size,
+        "compressed": finding.compressed,
+        "files": len(finding.files),
+    }
+
+
+def _file_as_json(file: WastedFile) -> dict[str, Any]:
+    return {"path": f"/{file.path}", "layer": file.layer + 1, "bytes": file.size, "because": file.because}
