@@ -1,4 +1,4 @@
-"""What images of the engine hold for nothing: each kind of waste to the byte, and none in a clean image."""
+"""The waste of images in the engine: each kind of waste to the byte, and none in a clean image."""
 
 import json
 import posixpath

@@ -18,20 +18,20 @@ from typing import IO
 
 _ELF = b"\x7fELF\x02\x01"  # 64 bits, little-endian: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
 _MAGIC = b"\x50\xed\x55\xba"
-_BINARY = struct.Struct("<4sHHQ")  # magic number, version, bytes of this header, bytes that follow
+_BINARY = struct.Struct("<4sHHQ")  # Magic number, version, bytes of this header, bytes that follow.
 _VERSION = 1
-_CODE = struct.Struct("<H2xIQ12xI8xQ")  # kind, bytes of this header, bytes of code, architecture, flags
-_KINDS = {1: "compute", 2: "sm", 8: "lto"}  # PTX, machine code, LTO-IR
-_ACCELERATED = 0x100000  # the flag of sm_90a: cuobjdump shows such pieces of torchao 0.18.0 so
-_SMALLEST = 64  # bytes of a header of code
+_CODE = struct.Struct("<H2xIQ12xI8xQ")  # Kind, bytes of this header, bytes of code, architecture, flags.
+_KINDS = {1: "compute", 2: "sm", 8: "lto"}  # PTX, machine code, LTO-IR.
+_ACCELERATED = 0x100000  # The flag of sm_90a, as cuobjdump shows such pieces of torchao 0.18.0.
+_SMALLEST = 64  # Bytes of a header of code.
 _CHUNK = 2**20
 
 
 def gpu_code_of(file: IO[bytes], size: int) -> Mapping[str, int]:
     """Return the bytes of GPU code in an ELF file, as in ``{"sm_90": 1234, "compute_90": 56}``.
 
-    ``file`` is read forward from its begin and needs no ``seek``; ``size`` is its number of bytes. A fat binary whose
-    headers disagree with each other is not counted. Return nothing for a file that is no ELF file of 64 bits.
+    The file is read forward from its begin, without ``seek``, and has ``size`` bytes. A fat binary whose headers
+    disagree with each other is not counted. Return nothing for a file that is no ELF file of 64 bits.
     """
     reader = _ForwardReader(file)
     if reader.take(len(_ELF)) != _ELF:

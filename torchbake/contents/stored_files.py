@@ -43,9 +43,9 @@ def stored_files(files: Iterable[LayerFile]) -> list[StoredFile]:
 
 def _place(entry: LayerFile, entries: dict[tuple[int, str], LayerFile]) -> tuple[int, str]:
     """Return the layer and path of the entry with the bytes. A link may lead to another link of its layer."""
-    seen = set[str]()
-    while entry.kind == "hardlink" and entry.path not in seen:
-        seen.add(entry.path)
+    visited = set[str]()
+    while entry.kind == "hardlink" and entry.path not in visited:
+        visited.add(entry.path)
         target = entries.get((entry.layer, posixpath.normpath(f"/{entry.content}").lstrip("/")))
         if target is None:
             break

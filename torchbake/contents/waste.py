@@ -1,4 +1,4 @@
-"""What an image holds for nothing: each wasted byte once, by kind, layer and file. Pure."""
+"""The waste of an image: each wasted byte once, by kind, layer and file. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -73,8 +73,8 @@ class _Sorting:
     def take(self, matches: Iterable[Match]) -> None:
         own = list(matches)
         self.matches += own
-        gone = {id(file) for file, *_ in own}
-        self.rest = [file for file in self.rest if id(file) not in gone]
+        taken_ids = {id(file) for file, *_ in own}
+        self.rest = [file for file in self.rest if id(file) not in taken_ids]
 
     def take_by(self, rule: PathRule, *, information: bool = False) -> None:
         """Take files all of whose visible names are of the kind that the rule says; ``information`` as in `KINDS`."""

@@ -9,7 +9,7 @@ from torchbake.contents.model import Inventory
 
 PathRule = Callable[[str], str | None]  # the kind of waste that a path without a leading slash is, if any
 
-# Where the tools document their caches; ~ is any folder. The first match counts.
+# The caches of tools by their documentation; ~ is any folder. The first match counts.
 _CACHES = {
     "pip": r"~/\.cache/pip/",  # https://pip.pypa.io/en/stable/topics/caching/
     "uv": r"~/\.cache/uv/",  # https://docs.astral.sh/uv/concepts/cache/
@@ -43,7 +43,7 @@ _LOGS = re.compile(r"var/log/")
 _LEFTOVERS = re.compile(r"(?:var/)?tmp/|(?:.*/)?\.cache/|.*/CMakeFiles/|(?:.*/)?build/(?:temp|bdist)\.[^/]+/")
 _BUILD_FILES = re.compile(r"\.(?:o|obj|deb|rpm|whl|run)\Z")
 # Object files that linkers and Python's own configuration read, and the wheels of ensurepip.
-_NEEDED = re.compile(
+_EXEMPT = re.compile(
     r"(?:.*/)?(?:[^/]*crt[^/]*\.o|config-[^/]+/[^/]+\.o|rustlib/.*|ensurepip/_bundled/[^/]+|.*python-wheels/[^/]+)\Z"
 )
 
@@ -78,7 +78,7 @@ def path_rule(inventory: Inventory) -> PathRule:
             return None
         if _LOGS.match(path):
             return "logs"
-        if _LEFTOVERS.match(path) or (_BUILD_FILES.search(path) and not _NEEDED.match(path)):
+        if _LEFTOVERS.match(path) or (_BUILD_FILES.search(path) and not _EXEMPT.match(path)):
             return "leftovers"
         return None
 
@@ -157,8 +157,8 @@ def _places(inventory: Inventory) -> Iterator[tuple[str, str]]:
         if folder and folder not in _SYSTEM:
             yield f"{folder}/", kind
     for path in inventory.visible:
-        root, found, _ = path.partition("/conda-meta/")
-        if found:
+        root, marker, _ = path.partition("/conda-meta/")
+        if marker:
             yield f"{root}/pkgs/", "conda"
 
 

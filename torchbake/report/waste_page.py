@@ -41,7 +41,7 @@ class CodeRow:
 
 def render_waste_page(report: WasteReport) -> str:
     """Return the page. Raise RenderError for a template that is broken."""
-    parts = [("What could go", f"{headline(report)}. Each byte is counted once.", _summaries(report, report.waste))]
+    parts = [("Waste", f"{headline(report)}. Each byte is counted once.", _summaries(report, report.waste))]
     if report.information:
         note = "Files that somebody may need. They are not counted as waste."
         parts.append(("Of use to some", note, _summaries(report, report.information)))

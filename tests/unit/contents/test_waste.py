@@ -1,4 +1,4 @@
-"""What an image holds for nothing: each kind of waste to the byte, and each byte once."""
+"""The waste of an image: each kind of waste to the byte, and each byte once."""
 
 from collections.abc import Sequence
 from typing import Any
