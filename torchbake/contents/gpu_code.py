@@ -6,8 +6,8 @@ also finds code outside of the section .nv_fatbin: cuFFT 11.4.1 has 266 of its 2
 list. For NCCL 2.32.3 and torchao 0.18.0 the numbers of pieces by architecture equal those of `cuobjdump -all` 13.5.37,
 and uncompressed pieces are as long as the files that it extracts.
 
-The magic number and its section: `fatbinary_section.h` of the CUDA toolkit. The fields of both headers:
-https://github.com/n-eiling/cuda-fatbin-decompression
+The magic number of fat binaries and their section: `fatbinary_section.h` of the CUDA toolkit. The fields of both
+headers: https://github.com/n-eiling/cuda-fatbin-decompression
 """
 
 import re
@@ -17,6 +17,11 @@ from collections.abc import Mapping
 from typing import IO
 
 _ELF = b"\x7fELF\x02\x01"  # 64 bits, little-endian: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
+_HEADER = struct.Struct("<7xB10xH28xI12x")  # OS ABI, machine, flags.
+# A cubin is an ELF file of its own: EM_CUDA of https://sourceware.org/git/?p=binutils-gdb.git;f=include/elf/common.h.
+# The place of the architecture in its flags is as in cubins that cuobjdump extracts, of CUDA 12 and 13.
+_CUDA = 190
+_SHIFTS = {51: 0, 65: 8}  # By the OS ABI.
 _MAGIC = b"\x50\xed\x55\xba"
 _BINARY = struct.Struct("<4sHHQ")  # Magic number, version, bytes of this header, bytes that follow.
 _VERSION = 1
@@ -34,8 +39,12 @@ def gpu_code_of(file: IO[bytes], size: int) -> Mapping[str, int]:
     disagree with each other is not counted. Return nothing for a file that is no ELF file of 64 bits.
     """
     reader = _ForwardReader(file)
-    if reader.take(len(_ELF)) != _ELF:
+    begin = reader.take(_HEADER.size)
+    if not begin.startswith(_ELF) or len(begin) < _HEADER.size:
         return {}
+    abi, machine, flags = _HEADER.unpack(begin)
+    if machine == _CUDA and abi in _SHIFTS:
+        return {f"sm_{flags >> _SHIFTS[abi] & 0xFF}": size}
     counts = Counter[str]()
     while reader.find(_MAGIC):
         header = reader.take(_BINARY.size)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.libraries import library
 from torchbake.contents.gpu_code import gpu_code_of, order_of
 
-ELF = b"\x7fELF\x02\x01"
+ELF = b"\x7fELF\x02\x01".ljust(64, b"\0")
 MAGIC = 0xBA55ED50
 PTX, MACHINE, LTO = 1, 2, 8
 Piece = tuple[int, int, int, int]  # kind, architecture, bytes, flags
@@ -58,8 +58,17 @@ def test_a_piece_larger_than_a_chunk_is_passed_over() -> None:
 
 def test_other_files_have_no_gpu_code() -> None:
     binary = fat_binary([(MACHINE, 80, 100, 0)])
-    for data in (b"", b"\x7fELF", binary, b"\x7fELF\x01\x01" + binary, library(), ELF):
+    for data in (b"", b"\x7fELF", binary, b"\x7fELF\x01\x01" + bytes(58) + binary, library(), ELF):
         assert read(data) == {}, data[:8]
+
+
+def test_a_cubin_is_code_as_a_whole() -> None:
+    for abi, flags, expected in ((51, 0x00340534, "sm_52"), (65, 0x06006402, "sm_100"), (65, 0x06005A04, "sm_90")):
+        header = struct.pack("<6sxB10xH28xI12x", ELF[:6], abi, 190, flags)
+        assert len(header) == 64
+        assert read(header + b"code" * 9) == {expected: 100}
+        assert read(header[:18] + struct.pack("<H", 62) + header[20:]) == {}
+    assert read(struct.pack("<6sxB10xH28xI12x", ELF[:6], 0, 190, 0x5A) + b"code") == {}
 
 
 def test_a_damaged_fat_binary_is_not_counted_and_the_next_is() -> None:
