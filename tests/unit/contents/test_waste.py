@@ -168,7 +168,8 @@ def test_a_content_stays_while_one_of_its_hard_links_is_used() -> None:
     twice = (entry("opt/a", LARGE, content="1"), link("opt/b", "opt/a"))
     assert sizes_of(inventory(*twice)) == {}
     both = (hidden("opt/a", size=900), link("opt/b", "opt/a", hidden_by=2))
-    assert sizes_of(inventory(*both)) == {"removed": 900}
+    (finding,) = find_waste(inventory(*both)).findings
+    assert [(finding.kind.name, file.size, file.because) for file in finding.files] == [("removed", 900, "layer 3")]
 
 
 def test_a_link_that_leads_nowhere_or_to_itself_is_no_file() -> None:
@@ -208,6 +209,22 @@ def test_files_of_packages_are_no_leftovers_and_stay_as_the_original() -> None:
     report = find_waste(inventory(*files, packages=[package]))
     (finding,) = report.findings
     assert [(file.path, file.because) for file in finding.files] == [("a/one", "/z/one")]
+
+
+def test_the_copy_of_the_lowest_layer_stays() -> None:
+    files = (entry("a/one", LARGE, 1, content="1"), entry("z/one", LARGE, 0, content="1"))
+    (finding,) = find_waste(inventory(*files)).findings
+    assert (finding.layer, finding.files[0].path) == (1, "a/one")
+
+
+def test_bytecode_that_is_doubled_with_its_source_is_a_copy() -> None:
+    names = ("m.py", "__pycache__/m.cpython-311.pyc")
+    files = [entry(f"{top}/{name}", LARGE, content=name) for top in "ab" for name in names]
+    assert sizes_of(inventory(*files)) == {"double": 2 * LARGE, "bytecode": LARGE}
+
+
+def test_empty_files_are_no_findings() -> None:
+    assert find_waste(inventory(hidden("opt/a", size=0), entry("tmp/b", 0))).findings == ()
 
 
 def test_small_equal_files_count_if_their_folders_have_many() -> None:
