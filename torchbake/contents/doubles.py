@@ -1,6 +1,5 @@
 """Equal content at several paths, and CUDA's libraries of the system that wheels bring too. Pure."""
 
-import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -40,14 +39,14 @@ def copies(files: Sequence[StoredFile], owned: Collection[str]) -> Iterator[tupl
     groups: defaultdict[tuple[int, str], list[StoredFile]] = defaultdict(list)
     for file in files:
         groups[file.file.size, file.file.content].append(file)
-    pairs = list[tuple[StoredFile, str]]()
-    for group in groups.values():
+    pairs = list[tuple[StoredFile, str, tuple[str, str]]]()
+    for group in (group for group in groups.values() if len(group) > 1):
         first, *others = sorted(group, key=lambda each: (each.path not in owned, each.file.layer, each.path))
-        pairs += ((other, first.path) for other in others)
+        pairs += ((other, first.path, folders(other.path, first.path)) for other in others)
     sizes = Counter[tuple[str, str]]()
-    for file, original in pairs:
-        sizes[folders(file.path, original)] += file.file.size
-    yield from ((file, original) for file, original in pairs if sizes[folders(file.path, original)] >= SMALLEST)
+    for file, _, pair in pairs:
+        sizes[pair] += file.file.size
+    yield from ((file, original) for file, original, pair in pairs if sizes[pair] >= SMALLEST)
 
 
 def folders(path: str, other: str) -> tuple[str, str]:
@@ -56,4 +55,4 @@ def folders(path: str, other: str) -> tuple[str, str]:
     while first and second and first[-1] == second[-1]:
         first.pop()
         second.pop()
-    return posixpath.join("", *first), posixpath.join("", *second)
+    return "/".join(first), "/".join(second)

@@ -6,6 +6,7 @@ A file and its hard links in a layer share one content, which is stored once. It
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torchbake.contents.model import LayerFile
 
@@ -20,12 +21,12 @@ class StoredFile:
     def file(self) -> LayerFile:
         return self.names[0]
 
-    @property
+    @cached_property
     def visible(self) -> tuple[LayerFile, ...]:
         """The names that a container sees."""
         return tuple(name for name in self.names if name.hidden_by is None)
 
-    @property
+    @cached_property
     def path(self) -> str:
         """A name that a container sees, or the hidden file's."""
         return next(iter(self.visible or self.names)).path
@@ -38,7 +39,7 @@ def stored_files(files: Iterable[LayerFile]) -> list[StoredFile]:
     for entry in entries.values():
         names.setdefault(_place(entry, entries), []).append(entry)
     owners = [place for place in entries if place in names and entries[place].size]
-    return [StoredFile(names=_own_first(entries[place], names[place])) for place in owners]
+    return [StoredFile(names=_owner_first(entries[place], names[place])) for place in owners]
 
 
 def _place(entry: LayerFile, entries: dict[tuple[int, str], LayerFile]) -> tuple[int, str]:
@@ -53,5 +54,7 @@ def _place(entry: LayerFile, entries: dict[tuple[int, str], LayerFile]) -> tuple
     return entry.layer, entry.path
 
 
-def _own_first(owner: LayerFile, names: Sequence[LayerFile]) -> tuple[LayerFile, ...]:
+def _owner_first(owner: LayerFile, names: Sequence[LayerFile]) -> tuple[LayerFile, ...]:
+    if len(names) == 1:
+        return (owner,)
     return (owner, *(name for name in names if name is not owner))

@@ -102,6 +102,8 @@ def _matches(inventory: Inventory, stored: Sequence[StoredFile], gpus: Sequence[
 
 def _kind(file: StoredFile, rule: PathRule) -> str | None:
     """Return the kind of a file all of whose visible names have one; a hard link elsewhere needs the content."""
+    if len(file.visible) == 1:
+        return rule(file.path)
     kinds = [rule(name.path) for name in file.visible]
     return kinds[0] if all(kinds) else None
 

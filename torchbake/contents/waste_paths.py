@@ -40,8 +40,11 @@ _CACHE = re.compile(
     "|".join(f"(?P<{name.replace('-', '_')}>{text})" for name, text in _CACHES.items()).replace("~/", "(?:.*/)?")
 )
 _LOGS = re.compile(r"var/log/")
-_LEFTOVERS = re.compile(r"(?:var/)?tmp/|(?:.*/)?\.cache/|.*/CMakeFiles/|(?:.*/)?build/(?:temp|bdist)\.[^/]+/")
-_BUILD_FILES = re.compile(r"\.(?:o|obj|deb|rpm|whl|run)\Z")
+# Compiled kernels in a cache make the start faster, and are no leftovers.
+_LEFTOVERS = re.compile(
+    r"(?:var/)?tmp/|(?:.*/)?\.cache/(?!(?:flashinfer|torch_extensions|torchinductor|triton|vllm)/)|.*/CMakeFiles/|(?:.*/)?build/(?:temp|bdist)\.[^/]+/"
+)
+_BUILD_FILES = re.compile(r"\.(?:o|deb|rpm|whl|run)\Z")
 # Object files that linkers and Python's own configuration read, and the wheels of ensurepip.
 _EXEMPT = re.compile(
     r"(?:.*/)?(?:[^/]*crt[^/]*\.o|config-[^/]+/[^/]+\.o|rustlib/.*|ensurepip/_bundled/[^/]+|.*python-wheels/[^/]+)\Z"

@@ -103,6 +103,8 @@ CLEAN = (
     entry("app/.gitignore"),
     entry("var/cache/fontconfig/a"),
     entry("opt/other/pkgs/a"),
+    entry("root/.cache/flashinfer/kernels.so"),
+    entry("opt/robot.obj"),
     LayerFile(path="etc/mtab", layer=0, kind="symlink", content="/proc/mounts"),
 )
 
