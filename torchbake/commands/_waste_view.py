@@ -22,7 +22,7 @@ def show_report(report: WasteReport, paths: int) -> None:
         if paths or sum(each.size for each in group) >= _WORTH_A_WORD * report.size:
             _say("", *_advice(kind, group, paths))
         if paths:
-            console.show_table(("path", "size", "layer", "because of"), map(_path_row, largest(group, paths)))
+            console.show_table(("path", "size", "layer", "hidden by", "same as"), map(_path_row, largest(group, paths)))
     if report.gpu_code:
         _say("", "GPU code by architecture, an estimate:")
         console.show_table(("code", "size", "GPUs"), _gpu_rows(report))
@@ -49,7 +49,7 @@ def _row(report: WasteReport, kind: WasteKind, group: Sequence[WasteFinding]) ->
         percent(size / report.size),
         "" if compressed is None else f"≈ {human(compressed)}",
         str(sum(len(each.files) for each in group)),
-        ", ".join(str(each.layer + 1) for each in sorted(group, key=lambda each: each.layer)),
+        ", ".join(str(layer + 1) for layer in sorted({each.layer for each in group})),
         kind.title,
     )
 
@@ -60,8 +60,12 @@ def _advice(kind: WasteKind, group: Sequence[WasteFinding], paths: int) -> Itera
     if kind.torchbake:
         yield f"  {kind.torchbake}"
     for each in group[: paths or _LAYERS]:
-        step = f": {shortened(each.step, _STEP)}" if each.step else ""
-        yield f"  layer {each.layer + 1}, {human(each.size)}{step}"
+        hiding = "" if each.hidden_by is None else f"; hidden by {_layer(each.hidden_by, each.hiding_step)}"
+        yield f"  {human(each.size)} in {_layer(each.layer, each.step)}{hiding}"
+
+
+def _layer(number: int, step: str) -> str:
+    return f"layer {number + 1} ({shortened(step, _STEP)})" if step else f"layer {number + 1}"
 
 
 def shortened(text: str, length: int) -> str:
@@ -71,7 +75,9 @@ def shortened(text: str, length: int) -> str:
 
 
 def _path_row(file: WastedFile) -> tuple[str, ...]:
-    return f"/{file.path}", human(file.size), str(file.layer + 1), file.because
+    hidden_by = "" if file.hidden_by is None else str(file.hidden_by + 1)
+    copy_of = f"/{file.copy_of}" if file.copy_of else ""
+    return f"/{file.path}", human(file.size), str(file.layer + 1), hidden_by, copy_of
 
 
 def _gpu_rows(report: WasteReport) -> list[tuple[str, str, str]]:
@@ -117,8 +123,16 @@ def _layer_as_json(finding: WasteFinding) -> dict[str, Any]:
         "bytes": finding.size,
         "compressed": finding.compressed,
         "files": len(finding.files),
+        "hidden_by": None if finding.hidden_by is None else finding.hidden_by + 1,
+        "hiding_step": finding.hiding_step,
     }
 
 
 def _file_as_json(file: WastedFile) -> dict[str, Any]:
-    return {"path": f"/{file.path}", "layer": file.layer + 1, "bytes": file.size, "because": file.because}
+    return {
+        "path": f"/{file.path}",
+        "layer": file.layer + 1,
+        "bytes": file.size,
+        "hidden_by": None if file.hidden_by is None else file.hidden_by + 1,
+        "copy_of": f"/{file.copy_of}" if file.copy_of else None,
+    }

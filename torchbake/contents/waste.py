@@ -2,6 +2,8 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from torchbake.contents.doubles import copies, cuda_copies
 from torchbake.contents.gpu_code import order_of
@@ -20,17 +22,29 @@ from torchbake.contents.waste_paths import (
 )
 from torchbake.contents.waste_report import WastedFile, WasteFinding, WasteReport
 
-Match = tuple[StoredFile, str, int, str]  # a file, the kind of its waste, its wasted bytes, and the reason
+
+@dataclass(frozen=True, kw_only=True)
+class WasteMatch:
+    """A stored file with the kind and the number of its wasted bytes. The other fields are as in `WastedFile`."""
+
+    file: StoredFile
+    kind: str
+    size: int
+    copy_of: str = ""
+    hidden_by: int | None = None
 
 
 def find_waste(inventory: Inventory, *, gpus: Sequence[Capability] = (), ignore: Collection[str] = ()) -> WasteReport:
     """Find what an image holds for nothing. ``ignore`` are names of kinds that are not reported."""
     stored = stored_files(inventory.files)
-    groups: defaultdict[tuple[str, int], list[WastedFile]] = defaultdict(list)
-    for file, kind, size, because in _matches(inventory, stored, gpus):
-        layer = file.file.layer
-        groups[kind, layer].append(WastedFile(path=file.path, layer=layer, size=size, because=because))
-    findings = [_finding(inventory, KINDS[kind], files) for (kind, _), files in groups.items() if kind not in ignore]
+    groups: defaultdict[tuple[str, int, int | None], list[WastedFile]] = defaultdict(list)
+    for match in _matches(inventory, stored, gpus):
+        layer = match.file.file.layer
+        wasted = WastedFile(
+            path=match.file.path, layer=layer, size=match.size, copy_of=match.copy_of, hidden_by=match.hidden_by
+        )
+        groups[match.kind, layer, match.hidden_by].append(wasted)
+    findings = [_finding(inventory, KINDS[kind], files) for (kind, *_), files in groups.items() if kind not in ignore]
     sizes = [layer.compressed for layer in inventory.layers]
     return WasteReport(
         name=inventory.name,
@@ -38,13 +52,16 @@ def find_waste(inventory: Inventory, *, gpus: Sequence[Capability] = (), ignore:
         platform=inventory.platform,
         size=inventory.size,
         compressed=sum(size or 0 for size in sizes) if None not in sizes else None,
-        findings=tuple(sorted(findings, key=lambda each: (-each.size, each.kind.name, each.layer))),
+        findings=tuple(
+            sorted(findings, key=lambda each: (-each.size, each.kind.name, each.layer, each.hidden_by or 0))
+        ),
         gpu_code=_gpu_code(file for file in stored if file.visible),
         gpus=tuple(gpus),
     )
 
 
 def _finding(inventory: Inventory, kind: WasteKind, files: Sequence[WastedFile]) -> WasteFinding:
+    hidden_by = files[0].hidden_by
     layer, size = inventory.layers[files[0].layer], sum(file.size for file in files)
     compressed = None if layer.compressed is None or not layer.size else round(layer.compressed * size / layer.size)
     return WasteFinding(
@@ -54,6 +71,8 @@ def _finding(inventory: Inventory, kind: WasteKind, files: Sequence[WastedFile])
         size=size,
         compressed=compressed,
         files=tuple(sorted(files, key=lambda file: (-file.size, file.path))),
+        hidden_by=hidden_by,
+        hiding_step="" if hidden_by is None else inventory.layers[hidden_by].step,
     )
 
 
@@ -68,23 +87,21 @@ class _Sorting:
     """Files that go to the first kind of waste that takes them."""
 
     def __init__(self, files: Iterable[StoredFile]) -> None:
-        self.rest, self.matches = list(files), list[Match]()
+        self.rest, self.matches = list(files), list[WasteMatch]()
 
-    def take(self, matches: Iterable[Match]) -> None:
+    def take(self, matches: Iterable[WasteMatch]) -> None:
         own = list(matches)
         self.matches += own
-        taken_ids = {id(file) for file, *_ in own}
+        taken_ids = {id(match.file) for match in own}
         self.rest = [file for file in self.rest if id(file) not in taken_ids]
 
     def take_by(self, rule: PathRule, *, information: bool = False) -> None:
         """Take files all of whose visible names are of the kind that the rule says; ``information`` as in `KINDS`."""
         kinds = ((file, _kind(file, rule)) for file in self.rest)
-        self.take(
-            (file, kind, file.file.size, "") for file, kind in kinds if kind and KINDS[kind].information == information
-        )
+        self.take(_whole(file, kind) for file, kind in kinds if kind and KINDS[kind].information == information)
 
 
-def _matches(inventory: Inventory, stored: Sequence[StoredFile], gpus: Sequence[Capability]) -> list[Match]:
+def _matches(inventory: Inventory, stored: Sequence[StoredFile], gpus: Sequence[Capability]) -> list[WasteMatch]:
     """Sort hidden files, then visible ones by path, by equal content and by GPU code; information comes last."""
     files = _Sorting(stored)
     contents = {(name.layer, name.path): file for file in stored for name in file.names}
@@ -92,12 +109,17 @@ def _matches(inventory: Inventory, stored: Sequence[StoredFile], gpus: Sequence[
     bytecode = bytecode_rule(inventory.visible, optimised=optimised(inventory))
     for rule in (path_rule(inventory), bytecode, compiler_rule(inventory)):
         files.take_by(rule)
-    files.take((file, "cuda-twice", file.file.size, f"/{other}") for file, other in cuda_copies(files.rest))
-    files.take((file, "double", file.file.size, f"/{other}") for file, other in copies(files.rest, inventory.owned))
+    files.take(_whole(file, "cuda-twice", copy_of=other) for file, other in cuda_copies(files.rest))
+    files.take(_whole(file, "double", copy_of=other) for file, other in copies(files.rest, inventory.owned))
     files.take(_needless(files.rest, gpus))
     files.take_by(bytecode, information=True)
     files.take_by(lambda path: "tests" if is_test(path) else None, information=True)
     return files.matches
+
+
+def _whole(file: StoredFile, kind: str, **more: Any) -> WasteMatch:
+    """Return a match of all bytes of a file."""
+    return WasteMatch(file=file, kind=kind, size=file.file.size, **more)
 
 
 def _kind(file: StoredFile, rule: PathRule) -> str | None:
@@ -108,7 +130,7 @@ def _kind(file: StoredFile, rule: PathRule) -> str | None:
     return kinds[0] if all(kinds) else None
 
 
-def _hidden(file: StoredFile, contents: Mapping[tuple[int, str], StoredFile]) -> Match:
+def _hidden(file: StoredFile, contents: Mapping[tuple[int, str], StoredFile]) -> WasteMatch:
     """Say why a hidden file is waste: its path is removed, replaced, or has the same content with another owner."""
     entry = max(file.names, key=lambda name: name.hidden_by or 0)
     hiding = entry.hidden_by or 0
@@ -116,7 +138,7 @@ def _hidden(file: StoredFile, contents: Mapping[tuple[int, str], StoredFile]) ->
     if entry.replaced:
         later = contents.get((hiding, entry.path))
         kind = "ownership" if later and _is_moved(file, later) else "replaced"
-    return file, kind, file.file.size, f"layer {hiding + 1}"
+    return _whole(file, kind, hidden_by=hiding)
 
 
 def _is_moved(file: StoredFile, later: StoredFile) -> bool:
@@ -126,9 +148,10 @@ def _is_moved(file: StoredFile, later: StoredFile) -> bool:
     return same and (one.uid, one.gid, one.mode) != (other.uid, other.gid, other.mode)
 
 
-def _needless(files: Iterable[StoredFile], gpus: Sequence[Capability]) -> Iterator[Match]:
+def _needless(files: Iterable[StoredFile], gpus: Sequence[Capability]) -> Iterator[WasteMatch]:
     """Find code for other GPUs than these; none if no GPUs are known."""
     for file in files if gpus else ():
         code = file.file.gpu_code
         if size := sum(code[name] for name in needless(code, gpus)):
-            yield file, "nvidia-gpu-code" if is_of_nvidia(file.path) else "gpu-code", size, ""
+            kind = "nvidia-gpu-code" if is_of_nvidia(file.path) else "gpu-code"
+            yield WasteMatch(file=file, kind=kind, size=size)

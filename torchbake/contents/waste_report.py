@@ -10,17 +10,21 @@ from torchbake.contents.waste_kinds import KINDS, WasteKind
 
 @dataclass(frozen=True, kw_only=True)
 class WastedFile:
-    """The wasted bytes of a file. ``because`` names the layer or path that makes them needless, if there is one."""
+    """The wasted bytes of a file. ``copy_of`` is the path with the same content, and ``hidden_by`` the later layer."""
 
     path: str
     layer: int
     size: int
-    because: str = ""
+    copy_of: str = ""
+    hidden_by: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WasteFinding:
-    """The waste of one kind in one layer, the largest files first. ``compressed`` is the layer's share, an estimate."""
+    """The waste of one kind in one layer, the largest files first. ``compressed`` is the layer's share, an estimate.
+
+    If a later layer hides the files, that is ``hidden_by``, with its ``hiding_step``.
+    """
 
     kind: WasteKind
     layer: int
@@ -28,6 +32,8 @@ class WasteFinding:
     size: int
     compressed: int | None
     files: tuple[WastedFile, ...]
+    hidden_by: int | None = None
+    hiding_step: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

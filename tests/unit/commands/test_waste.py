@@ -54,10 +54,15 @@ def test_json_has_every_kind_layer_and_file(capsys: pytest.CaptureFixture[str]) 
     assert {name for name, each in kinds.items() if not each["information"]} == {"removed", "ownership", "gpu-code"}
     assert sum(each["bytes"] for each in kinds.values() if not each["information"]) == result["wasted"]
     removed = kinds["removed"]
-    assert removed["files"] == [{"path": "/opt/old", "layer": 1, "bytes": 2000, "because": "layer 2"}]
-    assert removed["layers"] == [
-        {"layer": 1, "step": "RUN step 0", "bytes": 2000, "compressed": 1000, "files": 1},
+    assert removed["files"] == [
+        {"path": "/opt/old", "layer": 1, "bytes": 2000, "hidden_by": 2, "copy_of": None},
     ]
+    assert removed["layers"] == [
+        {
+            "layer": 1, "step": "RUN step 0", "bytes": 2000, "compressed": 1000, "files": 1, "hidden_by": 2,
+            "hiding_step": "RUN step 1",
+        },
+    ]  # fmt: skip
 
 
 def test_more_waste_than_the_limit_ends_with_its_own_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,8 +155,9 @@ def test_a_finding_names_its_layer_step_share_and_reason() -> None:
     report = find_waste(inventory(hidden("opt/data", size=600), entry("opt/other", 1400)))
     (finding,) = report.waste
     assert (finding.layer, finding.step, finding.size, finding.compressed) == (0, "RUN step 0", 600, 300)
+    assert (finding.hidden_by, finding.hiding_step) == (1, "RUN step 1")
     (file,) = finding.files
-    assert (file.path, file.because) == ("opt/data", "layer 2")
+    assert (file.path, file.hidden_by) == ("opt/data", 1)
     assert (report.compressed, report.wasted_compressed, report.share) == (1000, 300, 0.3)
 
 
@@ -171,7 +172,7 @@ def test_a_content_stays_while_one_of_its_hard_links_is_used() -> None:
     assert sizes_of(inventory(*twice)) == {}
     both = (hidden("opt/a", size=900), link("opt/b", "opt/a", hidden_by=2))
     (finding,) = find_waste(inventory(*both)).findings
-    assert [(finding.kind.name, file.size, file.because) for file in finding.files] == [("removed", 900, "layer 3")]
+    assert [(finding.kind.name, file.size, file.hidden_by) for file in finding.files] == [("removed", 900, 2)]
 
 
 def test_a_link_that_leads_nowhere_or_to_itself_is_no_file() -> None:
@@ -210,7 +211,7 @@ def test_files_of_packages_are_no_leftovers_and_stay_as_the_original() -> None:
     files = (entry("usr/lib/a.o"), entry("a/one", LARGE, content="1"), entry("z/one", LARGE, content="1"))
     report = find_waste(inventory(*files, packages=[package]))
     (finding,) = report.findings
-    assert [(file.path, file.because) for file in finding.files] == [("a/one", "/z/one")]
+    assert [(file.path, file.copy_of) for file in finding.files] == [("a/one", "z/one")]
 
 
 def test_the_copy_of_the_lowest_layer_stays() -> None:
