@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich.text import Text
+
 from torchbake.contents.gpus import gpus_of
 from torchbake.contents.waste_kinds import WasteKind
 from torchbake.contents.waste_limit import headline, percent
@@ -32,7 +34,7 @@ def show_report(report: WasteReport, paths: int) -> None:
 
 def _say(*lines: str) -> None:
     for line in lines:
-        console.out().print(line, markup=False)
+        console.out().print(Text(line))  # a text has neither markup nor emojis, as in `x:1001`
 
 
 _WORTH_A_WORD = 0.001  # of the image; smaller kinds are in the table alone, unless paths are shown

@@ -30,10 +30,13 @@ def _library(path: str) -> str:
     return match["name"] if match else ""
 
 
-def copies(files: Sequence[StoredFile], owned: Collection[str]) -> Iterator[tuple[StoredFile, str]]:
+def copies(
+    files: Sequence[StoredFile], owned: Collection[str], debian: Collection[str] = ()
+) -> Iterator[tuple[StoredFile, str]]:
     """Find files with the content of another: the copy, and the path of the file that stays.
 
-    A file of a package stays, else the file of the lowest layer. Copies count if those in the same two folders have
+    A file of a package (``owned``) stays, else the file of the lowest layer. Copies within Debian's own packages, as of
+    git and Perl, do not count, as nobody installs less of a package. Copies count if those in the same two folders have
     `SMALLEST` bytes or more together.
     """
     groups: defaultdict[tuple[int, str], list[StoredFile]] = defaultdict(list)
@@ -42,7 +45,11 @@ def copies(files: Sequence[StoredFile], owned: Collection[str]) -> Iterator[tupl
     pairs = list[tuple[StoredFile, str, tuple[str, str]]]()
     for group in (group for group in groups.values() if len(group) > 1):
         first, *others = sorted(group, key=lambda each: (each.path not in owned, each.file.layer, each.path))
-        pairs += ((other, first.path, folders(other.path, first.path)) for other in others)
+        pairs += [
+            (other, first.path, folders(other.path, first.path))
+            for other in others
+            if other.path not in debian or first.path not in debian
+        ]
     sizes = Counter[tuple[str, str]]()
     for file, _, pair in pairs:
         sizes[pair] += file.file.size

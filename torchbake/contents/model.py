@@ -81,4 +81,8 @@ class Inventory:
     @property
     def owned(self) -> frozenset[str]:
         """The paths of all files of packages."""
-        return frozenset[str]().union(*(package.files for package in self.packages))
+        return self.owned_by("python", "debian")
+
+    def owned_by(self, *kinds: str) -> frozenset[str]:
+        """The paths of the files of packages of these kinds."""
+        return frozenset[str]().union(*(package.files for package in self.packages if package.kind in kinds))

@@ -110,7 +110,8 @@ def _matches(inventory: Inventory, stored: Sequence[StoredFile], gpus: Sequence[
     for rule in (path_rule(inventory), bytecode, compiler_rule(inventory)):
         files.take_by(rule)
     files.take(_whole(file, "cuda-twice", copy_of=other) for file, other in cuda_copies(files.rest))
-    files.take(_whole(file, "double", copy_of=other) for file, other in copies(files.rest, inventory.owned))
+    doubles = copies(files.rest, inventory.owned, inventory.owned_by("debian"))
+    files.take(_whole(file, "double", copy_of=other) for file, other in doubles)
     files.take(_needless(files.rest, gpus))
     files.take_by(bytecode, information=True)
     files.take_by(lambda path: "tests" if is_test(path) else None, information=True)

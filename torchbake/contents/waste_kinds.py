@@ -35,7 +35,7 @@ _KINDS = (
         title="Files that a later layer removes",
         why="A layer keeps each file that it has, also if a later step removes the file.",
         mend="Remove files in the RUN that writes them: RUN make it && use it && rm -r it",
-        torchbake="torchbake build writes a layer for each wheel, and removes nothing in a later one.",
+        torchbake="torchbake build writes each large wheel into its own layer, and no later step removes its files.",
     ),
     WasteKind(
         name="replaced",
@@ -49,7 +49,7 @@ _KINDS = (
         title="Copies with another owner or mode",
         why="chown and chmod write the whole file into the next layer, with the same content.",
         mend="COPY --chown=1001:0 --chmod=0755 app /app, or `chown` in the RUN that writes the files",
-        torchbake="torchbake build writes each file once, with its final owner and mode.",
+        torchbake="torchbake build writes wheels and your files once, with their final owner and mode.",
     ),
     _cache("pip", "Cache of pip", "RUN --mount=type=cache,target=/root/.cache/pip pip install …, or --no-cache-dir"),
     _cache(

@@ -1,6 +1,7 @@
 """The output and exit codes of `waste`, for inventories made here."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ def test_the_first_line_says_how_much_could_go(capsys: pytest.CaptureFixture[str
     for words in (("removed", "2 kB"), ("ownership", "2 kB"), ("bytecode", "2 kB"), ("sm_90", "5 kB", "H100")):
         assert any(all(word in line for word in words) for line in lines), words
     assert not [line for line in lines if line.startswith("/opt/data")]
+
+
+def test_a_step_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = tuple(replace(layer, step="RUN chown :x: /app [bold]\n  now") for layer in IMAGE.layers)
+    monkeypatch.setattr("torchbake.commands.waste.inventory_of", lambda *_: replace(IMAGE, layers=layers))
+    assert waste() == 0
+    assert "(RUN chown :x: /app [bold] now)" in capsys.readouterr().out
 
 
 def test_v_and_top_show_the_largest_paths(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """The waste of an image: each kind of waste to the byte, and each byte once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torchbake.contents.model import ImageLayer, InstalledPackage, Inventory, LayerFile
@@ -228,6 +229,16 @@ def test_bytecode_that_is_doubled_with_its_source_is_a_copy() -> None:
 
 def test_empty_files_are_no_findings() -> None:
     assert find_waste(inventory(hidden("opt/a", size=0), entry("tmp/b", 0))).findings == ()
+
+
+def test_copies_within_debian_packages_do_not_count() -> None:
+    names = ("usr/bin/git", "usr/lib/git-core/git", "opt/git")
+    debian = [InstalledPackage(kind="debian", name=name, version="1", files=frozenset({name})) for name in names[:2]]
+    files = [entry(name, LARGE, content="1") for name in names]
+    (finding,) = find_waste(inventory(*files, packages=debian)).findings
+    assert [(file.path, file.copy_of) for file in finding.files] == [("opt/git", "usr/bin/git")]
+    python = [replace(package, kind="python") for package in debian]
+    assert sizes_of(inventory(*files, packages=python)) == {"double": 2 * LARGE}
 
 
 def test_small_equal_files_count_if_their_folders_have_many() -> None:
