@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchbake.core.secret_values import secret_text
+from torchbake.core.secret_values import MASK, masked, secret_text
 
 
 def test_keys_tokens_and_addresses_with_passwords() -> None:
@@ -25,3 +25,18 @@ def test_keys_tokens_and_addresses_with_passwords() -> None:
 def test_a_long_text_is_read_in_moments(text: str) -> None:
     """With a step for each pair of its letters it would take hours."""
     assert not secret_text(text)
+
+
+def test_a_text_for_people_has_no_secret() -> None:
+    for text, name, shown in (
+        ("abc", "HF_TOKEN", MASK),
+        ("/usr/bin", "PATH", "/usr/bin"),
+        ("RUN |1 HF_TOKEN=abc pip install --token abc x", "", f"RUN |1 HF_TOKEN={MASK} pip install --token {MASK} x"),
+        ('["app", "--token", "abc", "--name", "x"]', "Cmd", f'["app", "--token", {MASK}, "--name", "x"]'),
+        ('ENV API_KEY="abc def" A=b', "", f"ENV API_KEY={MASK} A=b"),
+        ("--api-key=abc --keys=abc", "", f"--api-key={MASK} --keys=abc"),
+        ("https://me:pass@example.com/x", "INDEX_URL", f"{MASK}example.com/x"),
+        ("use hf_" + "a" * 34, "", f"use {MASK}"),
+        ("-----BEGIN PRIVATE KEY-----", "CERT", MASK),
+    ):
+        assert masked(text, name=name) == shown

@@ -1,0 +1,144 @@
+"""The paths that differ between two images, as a container sees them. Pure."""
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torchbake.contents.model import Inventory, LayerFile
+
+FileState = Literal["added", "removed", "changed", "moved"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileChange:
+    """A path that differs. Without ``before`` only the second image has it, without ``after`` only the first.
+
+    ``aspects`` name what differs if both have it: ``kind``, ``content``, ``link`` (its target), ``mode``, ``owner``.
+    """
+
+    before: LayerFile | None
+    after: LayerFile | None
+    aspects: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> LayerFile:
+        """The entry of the second image, else of the first."""
+        file = self.after or self.before
+        assert file
+        return file
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def state(self) -> FileState:
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "removed"
+        return "changed" if self.before.path == self.after.path else "moved"
+
+    @property
+    def size_before(self) -> int:
+        return self.before.size if self.before else 0
+
+    @property
+    def size_after(self) -> int:
+        return self.after.size if self.after else 0
+
+
+def container_files(image: Inventory) -> dict[str, LayerFile]:
+    """Return the files that a container sees, by path. Of several paths of one file the first in order holds its bytes.
+
+    The order of the entries in a layer decides which path is the file and which are hard links to it. Here the first
+    path is the file, so two layers with the same links are equal.
+    """
+    entries = defaultdict[str, list[LayerFile]](list)
+    for file in image.files:
+        entries[file.path].append(file)
+    files, links = image.visible, defaultdict[tuple[str, int], list[LayerFile]](list)
+    for file in files.values():
+        if file.kind == "hardlink" and (target := _target(file, entries)):
+            links[target.path, target.layer].append(file)
+    for (path, layer), own in links.items():
+        target = next(file for file in reversed(entries[path]) if file.layer == layer)
+        first, *others = sorted({*(file.path for file in own), *([path] if files.get(path) is target else [])})
+        for name in others:
+            files[name] = replace(target, path=name, kind="hardlink", size=0, content=first)
+        files[first] = replace(target, path=first)
+    return files
+
+
+def _target(link: LayerFile, entries: Mapping[str, Sequence[LayerFile]]) -> LayerFile | None:
+    """Find the file of a hard link, which is in the link's layer or in a lower one."""
+    seen = set[str]()
+    while link.kind == "hardlink" and link.path not in seen:
+        seen.add(link.path)
+        targets = [file for file in entries.get(link.content, ()) if file.layer <= link.layer]
+        if not targets:
+            return None
+        link = targets[-1]
+    return link if link.kind != "hardlink" else None
+
+
+def changed_files(before: Mapping[str, LayerFile], after: Mapping[str, LayerFile]) -> list[FileChange]:
+    """Return the paths that differ, in order. A folder counts only if it is empty, or if its mode or owner differ."""
+    parents = {name for files in (before, after) for name in _folders(files)}
+    matches = []
+    for path in sorted({*before, *after}):
+        old, new = before.get(path), after.get(path)
+        if old is None or new is None:
+            file = old or new
+            if file and (file.kind != "folder" or path not in parents):
+                matches.append(FileChange(before=old, after=new))
+        elif aspects := _aspects(old, new):
+            matches.append(FileChange(before=old, after=new, aspects=aspects))
+    return matches
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    """Return the folders of paths, and their folders."""
+    names, last = set[str](), ""
+    for path in paths:
+        name = posixpath.dirname(path)
+        if name == last:
+            continue
+        last = name
+        while name and name not in names:
+            names.add(name)
+            name = posixpath.dirname(name)
+    return names
+
+
+def _aspects(old: LayerFile, new: LayerFile) -> tuple[str, ...]:
+    if old.kind != new.kind:
+        return ("kind",)
+    content = "link" if old.kind in ("symlink", "hardlink") else "content"
+    different = {
+        content: (old.content, old.size) != (new.content, new.size),
+        "mode": old.mode != new.mode and old.kind != "symlink",  # Linux ignores the mode of a link
+        "owner": (old.uid, old.gid) != (new.uid, new.gid),
+    }
+    return tuple(name for name, value in different.items() if value)
+
+
+def with_moves(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """Join a removed file and an added file of the same content to a moved one. An empty file is never moved."""
+    sources = defaultdict[str, list[LayerFile]](list)
+    for change in changes:
+        if change.before and change.after is None and change.before.kind == "file" and change.before.size:
+            sources[change.before.content].append(change.before)
+    moves, origins = dict[str, FileChange](), set[str]()
+    for change in changes:
+        new = change.after
+        if change.before or new is None or new.kind != "file" or not (matches := sources.get(new.content)):
+            continue
+        name = posixpath.basename(new.path)
+        old = next((file for file in matches if posixpath.basename(file.path) == name), matches[0])
+        matches.remove(old)
+        origins.add(old.path)
+        moves[new.path] = FileChange(before=old, after=new, aspects=_aspects(old, new))
+    return tuple(moves.get(change.path, change) for change in changes if change.after or change.path not in origins)
