@@ -20,6 +20,7 @@ COMMANDS = {
     "benchmark": "measure models on images and hosts by a plan, or compare two images; results are kept",
     "sbom": "write a CycloneDX SBOM of each built image, or show licenses",
     "waste": "show what an image holds for nothing, for any image: hidden files, caches, copies, GPU code",
+    "diff": "compare any two images: layers, packages, files and configuration, to the byte",
     "publish": "release tested images: an immutable tag each, then their rolling tags",
     "promote": "move rolling tags to a release, by default to the newest",
     "rollback": "move rolling tags back, by default to the release before the current one",

@@ -26,7 +26,7 @@ def secret_text(text: str) -> bool:
 
 def masked(text: str, *, name: str) -> str:
     """Return a text for people without its secrets: all of it if ``name`` names a secret, else only values in it."""
-    if looks_secret(name):
+    if _names_secret(name):
         return MASK
     for pattern in (TOKEN, ADDRESS):
         text = pattern.sub(MASK.encode(), text.encode()).decode()
@@ -36,5 +36,9 @@ def masked(text: str, *, name: str) -> str:
 
 
 def _mask_setting(match: re.Match[str]) -> str:
-    name = (match[2] or match[3]).replace("-", "_")
-    return f"{match[1]}{MASK}" if looks_secret(name) else match[0]
+    return f"{match[1]}{MASK}" if _names_secret(match[2] or match[3]) else match[0]
+
+
+def _names_secret(name: str) -> bool:
+    """Return whether a variable, an option or a label names a secret: ``HF_TOKEN``, ``api-key``, ``db.password``."""
+    return looks_secret(re.sub(r"[^A-Za-z0-9]", "_", name))

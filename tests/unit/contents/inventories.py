@@ -36,7 +36,9 @@ def image(
     """An image; without ``layers`` it has one for each that its files name."""
     count = 1 + max((file.layer for file in files), default=0)
     own = [
-        ImageLayer(digest=f"sha256:{name}{at}", compressed=10, size=sum(each.size for each in files if each.layer == at))
+        ImageLayer(
+            digest=f"sha256:{name}{at}", compressed=10, size=sum(each.size for each in files if each.layer == at)
+        )
         for at in range(count)
     ]
     config: dict[str, Any] = {"config": settings or {}, "rootfs": {"diff_ids": list(diff_ids)}}

@@ -86,7 +86,9 @@ def test_a_hard_link_keeps_a_file_that_a_later_layer_replaces() -> None:
         entry("a", "old", hidden_by=1, replaced=True), hard("b", "a"), hard("c", "a"), entry("a", "newer", layer=1),
     ]  # fmt: skip
     visible = container_files(image(*files))
-    assert [(file.path, file.kind, file.size, file.content) for file in sorted(visible.values(), key=lambda x: x.path)] == [
+    assert [
+        (file.path, file.kind, file.size, file.content) for file in sorted(visible.values(), key=lambda x: x.path)
+    ] == [
         ("a", "file", 5, "newer"),
         ("b", "file", 3, "old"),
         ("c", "hardlink", 0, "b"),

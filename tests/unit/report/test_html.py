@@ -15,7 +15,7 @@ from torchbake.report.catalogue import KnownImages, make_catalogue
 from torchbake.report.html import anchor, render_page
 
 
-class _Parsed(HTMLParser):
+class ParsedPage(HTMLParser):
     """Every element with its attributes, and all text."""
 
     VOID = frozenset({"meta", "link", "input", "br"})
@@ -65,7 +65,7 @@ def test_releases_are_counted_where_a_registry_was_asked() -> None:
 def test_the_page_needs_nothing_else(known_images: KnownImages) -> None:
     page = render_page(catalogue(known_images))
     assert not re.search(r"https?:|//[a-z]|@import|url\(", page)
-    parsed = _Parsed(page)
+    parsed = ParsedPage(page)
     assert parsed.open == []
     loads = [
         value
@@ -77,7 +77,7 @@ def test_the_page_needs_nothing_else(known_images: KnownImages) -> None:
 
 
 def test_the_page_is_one_that_a_screen_reader_can_walk() -> None:
-    parsed = _Parsed(render_page(catalogue()))
+    parsed = ParsedPage(render_page(catalogue()))
     levels = [int(tag[1]) for tag, _ in parsed.elements if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -108,8 +108,8 @@ def test_whatever_somebody_writes_is_text() -> None:
     assert page.count("<script") == plain.count("<script") == 1
     assert "alert(1)" in page
     assert "<script>alert" not in page
-    assert "49" not in "".join(_Parsed(page).text)
-    assert not any(name.startswith("on") for _, arguments in _Parsed(page).elements for name in arguments)
+    assert "49" not in "".join(ParsedPage(page).text)
+    assert not any(name.startswith("on") for _, arguments in ParsedPage(page).elements for name in arguments)
 
 
 def test_control_characters_and_colours_do_not_reach_the_page() -> None:

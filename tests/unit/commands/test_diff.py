@@ -1,0 +1,69 @@
+"""`diff`: which parts are shown, the exit code, and images that cannot be compared."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.contents.inventories import entry, image, package
+from torchbake import cli
+from torchbake.commands import diff
+
+A = image(entry("f"), entry("p/x"), packages=[package("p", "1", "p/x")], settings={"User": "0"})
+B = image(
+    entry("f", "new"), entry("p/x", "xyz"), name="b", packages=[package("p", "2", "p/x")], settings={"User": "1001"}
+)
+IMAGES = {"a": A, "b": B, "again": replace(A, digest="sha256:other"), "arm": replace(B, platform="linux/arm64")}
+
+
+@pytest.fixture(autouse=True)
+def _images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diff, "inventory_of", lambda _, name: IMAGES[name])
+
+
+def out(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert cli.main(["diff", *words]) == code
+    return capsys.readouterr().out
+
+
+def test_all_parts_are_shown_or_one(capsys: pytest.CaptureFixture[str]) -> None:
+    titles = {"layers": "layers:", "packages": "packages:", "files": "files without", "config": "config\n"}
+    text = out(capsys, "a", "b")
+    assert text.startswith("b is 4 B larger than a")
+    assert all(title in text for title in titles.values())
+    for part in titles:
+        text = out(capsys, "a", "b", "--only", part)
+        assert {name for name, title in titles.items() if title in text} == {part}
+
+
+def test_files_lists_those_of_packages_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, paths in (((), {"/f"}), (("--files",), {"/f", "/p/x"}), (("--files", "--only", "packages"), {"/p/x"})):
+        lines = out(capsys, "a", "b", *words).splitlines()
+        assert {line.split()[0] for line in lines if line.startswith("/")} == paths
+
+
+def test_the_exit_code_is_that_of_git_diff(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code in (
+        (("a", "b"), 0),
+        (("a", "b", "--exit-code"), 1),
+        (("a", "again", "--exit-code"), 0),
+        (("a", "b", "--exit-code", "--only", "config"), 1),
+    ):
+        out(capsys, *words, code=code)
+
+
+def test_other_images_of_equal_content_do_not_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no difference" in out(capsys, "a", "again")
+    assert json.loads(out(capsys, "a", "again", "--format", "json"))["equal"] is True
+
+
+def test_images_of_two_platforms_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["diff", "a", "arm"]) == 2
+    assert "linux/arm64" in capsys.readouterr().err
+
+
+def test_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "folder/diff.html"
+    out(capsys, "a", "b", "--page", str(page))
+    assert "Settings" in page.read_text()

@@ -1,0 +1,55 @@
+"""`diff`: compare any two images by layers, packages, files and configuration."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchbake.commands import _options as opt
+from torchbake.commands._diff_tables import show_comparison
+from torchbake.commands._image_contents import IMAGE_HELP, WithImageContents, inventory_of
+from torchbake.contents.change_text import as_json
+from torchbake.contents.compare import Part, compare_images
+from torchbake.core.files import write_text
+from torchbake.core.signals import interruptible
+from torchbake.errors import UsageError
+from torchbake.report.diff_page import render_diff
+from torchbake.ui import console
+
+EXAMPLES = (
+    "ghcr.io/acme/pytorch:1.0 ghcr.io/acme/pytorch:1.1",
+    "cpu ghcr.io/acme/pytorch:cpu",
+    "before.tar after.tar --files",
+    "pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime pytorch/pytorch:latest --page diff.html",
+    "cpu ghcr.io/acme/pytorch:cpu --only config --exit-code",
+)
+DIFFERENT = 1  # as `git diff --exit-code`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(WithImageContents):
+    first: str = opt.argument(f"the image before: {IMAGE_HELP}", metavar="A")
+    second: str = opt.argument("the image after, named in the same ways", metavar="B")
+    only: Part | None = opt.option("show only this part")
+    files: bool = opt.option("list every file, also of packages, in place of folders")
+    page: Path | None = opt.option("also write an HTML page", metavar="FILE")
+    exit_code: bool = opt.option("end with 1 if the images differ; with --only, if this part does")
+    format: opt.Format = opt.result_format()
+
+
+def run(args: Arguments) -> int:
+    with interruptible():
+        before, after = (inventory_of(args, name) for name in (args.first, args.second))
+    if before.platform != after.platform:
+        raise UsageError(
+            f"{before.name} is for {before.platform} and {after.name} is for {after.platform}.",
+            hint="Compare images for one platform; --platform chooses one of several.",
+        )
+    comparison = compare_images(before, after)
+    if args.page:
+        write_text(args.page, render_diff(comparison))
+        console.say(f"the page: {args.page}")
+    if args.format == "json":
+        console.show_json(as_json(comparison, files=args.files))
+    else:
+        show_comparison(comparison, args.only, files=args.files)
+    differs = comparison.parts[args.only] if args.only else any(comparison.parts.values())
+    return DIFFERENT if args.exit_code and differs else 0
