@@ -72,7 +72,7 @@ def _show_folders(comparison: ImageComparison) -> None:
         for group in by_folder(comparison.files, _ROWS)
     ]
     if changes := comparison.bytecode:
-        rows.append((f"bytecode of Python ({len(changes)} files)", tally(changes), signed(_growth(changes))))
+        rows.append(("bytecode of Python", tally(changes), signed(_growth(changes))))
     _show(f"files without a package: {len(comparison.files)} differ", ("path", "change", "bytes"), rows)
 
 

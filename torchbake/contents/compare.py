@@ -16,7 +16,7 @@ Part = Literal["packages", "files", "layers", "config"]
 
 @dataclass(frozen=True, kw_only=True)
 class LayerChanges:
-    """The layers of two images. Those of ``repacked`` have the content of a layer of the first image, packed otherwise.
+    """The layers of two images. A layer of ``repacked`` has the content of one of the first image in other bytes.
 
     ``pull`` are the bytes that a machine with the first image pulls for the second; None if they are not known.
     """
@@ -44,7 +44,7 @@ class ImageComparison:
 
     @property
     def parts(self) -> Mapping[Part, bool]:
-        """Whether the images differ in each part."""
+        """For each part, true if the images differ in it."""
         layers = self.layers
         return {
             "packages": bool(self.packages),
@@ -65,7 +65,7 @@ class ImageComparison:
         pull = self.layers.pull
         if pull is None:
             return f"{size}; the bytes of a pull are not known, as its layers are not compressed here."
-        return f"{size}; pulling it over {names[1]} takes {human(pull) if pull else 'no layer'}."
+        return f"{size}; pulling it over the first takes {human(pull) if pull else 'no layer'}."
 
 
 def compare_images(before: Inventory, after: Inventory) -> ImageComparison:
@@ -100,13 +100,13 @@ def _layer_changes(before: Inventory, after: Inventory) -> LayerChanges:
         parts[part].append(layer)
     pulled = {layer.digest: layer.compressed for layer in (*parts["repacked"], *parts["added"])}
     sizes = [size for size in pulled.values() if size is not None]
-    known = {*(layer.digest for layer in after.layers), *new}
+    digests_after = {*(layer.digest for layer in after.layers), *new}
     return LayerChanges(
         **{part: tuple(map(_without_secrets, layers)) for part, layers in parts.items()},
         removed=tuple(
             _without_secrets(layer)
             for content, layer in zip(old, before.layers, strict=True)
-            if not {layer.digest, content} & known
+            if not {layer.digest, content} & digests_after
         ),
         pull=sum(sizes) if len(sizes) == len(pulled) else None,
     )

@@ -24,7 +24,7 @@ def config_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple
     """Compare two configurations of images by their settings, in order; their time and history are left out."""
     old, new = dict(_settings(before)), dict(_settings(after))
     return tuple(
-        ConfigChange(key=key, before=_shown(key, old), after=_shown(key, new))
+        ConfigChange(key=key, before=_value_of(key, old), after=_value_of(key, new))
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     )
@@ -51,5 +51,5 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value == {} else json.dumps(value, ensure_ascii=False)
 
 
-def _shown(key: str, settings: Mapping[str, str]) -> str | None:
+def _value_of(key: str, settings: Mapping[str, str]) -> str | None:
     return masked(settings[key], name=key.partition(".")[2] or key) if key in settings else None

@@ -74,9 +74,9 @@ def container_files(image: Inventory) -> dict[str, LayerFile]:
 
 def _target(link: LayerFile, entries: Mapping[str, Sequence[LayerFile]]) -> LayerFile | None:
     """Find the file of a hard link, which is in the link's layer or in a lower one."""
-    seen = set[str]()
-    while link.kind == "hardlink" and link.path not in seen:
-        seen.add(link.path)
+    passed_paths = set[str]()
+    while link.kind == "hardlink" and link.path not in passed_paths:
+        passed_paths.add(link.path)
         targets = [file for file in entries.get(link.content, ()) if file.layer <= link.layer]
         if not targets:
             return None

@@ -21,8 +21,8 @@ def layers(before: list[ImageLayer], after: list[ImageLayer], *diff_ids: list[st
 
 def names(changes: LayerChanges) -> tuple[str, str, str, str]:
     parts = (changes.shared, changes.repacked, changes.added, changes.removed)
-    shown = ["".join(each.digest.removeprefix("sha256:") for each in part) for part in parts]
-    return (shown[0], shown[1], shown[2], shown[3])
+    texts = ["".join(each.digest.removeprefix("sha256:") for each in part) for part in parts]
+    return (texts[0], texts[1], texts[2], texts[3])
 
 
 def test_layers_are_shared_new_or_removed_and_new_bytes_are_pulled() -> None:
@@ -36,8 +36,8 @@ def test_layers_are_shared_new_or_removed_and_new_bytes_are_pulled() -> None:
         ([a], [layer("d", None)], ("", "", "d", "a"), None),
         ([a, d], [a, layer("d", None)], ("ad", "", "", ""), 0),
     ):
-        found = layers(before, after)
-        assert (names(found), found.pull) == (expected, pull)
+        value = layers(before, after)
+        assert (names(value), value.pull) == (expected, pull)
 
 
 def test_a_layer_of_equal_content_is_repacked_if_both_are_compressed() -> None:
@@ -47,14 +47,14 @@ def test_a_layer_of_equal_content_is_repacked_if_both_are_compressed() -> None:
         ([layer("a", None), layer("b", None)], [layer("c"), layer("d")], ("cd", "", "", ""), 0),
         ([layer("a"), layer("b")], [layer("x", None), layer("y", None)], ("xy", "", "", ""), 0),
     ):
-        found = layers(before, after, *ids)
-        assert (names(found), found.pull) == (expected, pull)
+        value = layers(before, after, *ids)
+        assert (names(value), value.pull) == (expected, pull)
     assert names(layers([layer("a")], [layer("c")], ["x", "y"], ["x", "y"])) == ("", "", "c", "a")  # ids of others
 
 
 def test_steps_have_no_secrets() -> None:
-    (found,) = layers([layer("a")], [layer("b", step="RUN |1 HF_TOKEN=abc pip install x")]).added
-    assert found.step == "RUN |1 HF_TOKEN=*** pip install x"
+    (value,) = layers([layer("a")], [layer("b", step="RUN |1 HF_TOKEN=abc pip install x")]).added
+    assert value.step == "RUN |1 HF_TOKEN=*** pip install x"
 
 
 def test_the_sentence_has_the_growth_and_the_pull() -> None:

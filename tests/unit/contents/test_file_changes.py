@@ -7,8 +7,8 @@ from torchbake.contents.model import LayerFile
 
 def changes(before: list[LayerFile], after: list[LayerFile]) -> list[tuple[str, ...]]:
     """Each change as its state, its paths and its aspects."""
-    found = with_moves(changed_files(container_files(image(*before)), container_files(image(*after))))
-    return [_short(change) for change in found]
+    value = with_moves(changed_files(container_files(image(*before)), container_files(image(*after))))
+    return [_short(change) for change in value]
 
 
 def _short(change: FileChange) -> tuple[str, ...]:

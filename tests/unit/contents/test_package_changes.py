@@ -11,10 +11,10 @@ Side = tuple[Sequence[LayerFile], Sequence[InstalledPackage]]
 
 def changes(before: Side, after: Side) -> ContentChanges:
     """Compare two images, and check that the parts add up to the whole."""
-    found = content_changes(*(image(*files, packages=packages) for files, packages in (before, after)))
-    parts = [*found.packages, *found.files, *found.bytecode]
-    assert sum(each.size_after - each.size_before for each in parts) == found.size_after - found.size_before
-    return found
+    value = content_changes(*(image(*files, packages=packages) for files, packages in (before, after)))
+    parts = [*value.packages, *value.files, *value.bytecode]
+    assert sum(each.size_after - each.size_before for each in parts) == value.size_after - value.size_before
+    return value
 
 
 def short(change: PackageChange) -> tuple[str, str, str, str, int, int, int]:
@@ -40,26 +40,26 @@ def test_each_change_of_a_package_is_named_with_its_bytes() -> None:
         ((one, [old]), (one, [new]), [("changed", "p", "1", "2", 4, 4, 0)]),
         ((one, [old]), (one, []), [("removed", "p", "1", "", 4, 4, 0)]),  # its files are still there
     ):
-        found = changes(before, after)
-        assert [short(each) for each in found.packages] == expected, expected
-        assert found.files == ()
+        value = changes(before, after)
+        assert [short(each) for each in value.packages] == expected, expected
+        assert value.files == ()
 
 
 def test_a_debian_package_owns_its_files_of_dpkg() -> None:
     info = [entry(f"var/lib/dpkg/info/{name}", "abc") for name in ("libc6:amd64.list", "libc6.md5sums", "other.list")]
     status = entry("var/lib/dpkg/status", "s")
-    found = changes(([status], []), ([status, *info], [package("libc6", "1", kind="debian")]))
-    assert [short(each) for each in found.packages] == [("added", "libc6", "", "1", 0, 6, 2)]
-    assert [each.path for each in found.files] == ["var/lib/dpkg/info/other.list"]
+    value = changes(([status], []), ([status, *info], [package("libc6", "1", kind="debian")]))
+    assert [short(each) for each in value.packages] == [("added", "libc6", "", "1", 0, 6, 2)]
+    assert [each.path for each in value.files] == ["var/lib/dpkg/info/other.list"]
 
 
 def test_bytecode_is_compared_apart() -> None:
     pyc = ["s/p/__pycache__/a.cpython-311.pyc", "s/p/__pycache__/b.cpython-311.pyc"]
     own = package("p", "1", "s/p/a.py", pyc[0])
-    found = changes(([entry("s/p/a.py"), *(entry(name, "old") for name in pyc)], [own]),
+    value = changes(([entry("s/p/a.py"), *(entry(name, "old") for name in pyc)], [own]),
                     ([entry("s/p/a.py"), *(entry(name, "newer") for name in pyc)], [own]))  # fmt: skip
-    assert (found.packages, found.files) == ((), ())
-    assert [each.path for each in found.bytecode] == pyc
+    assert (value.packages, value.files) == ((), ())
+    assert [each.path for each in value.bytecode] == pyc
 
 
 def test_files_move_within_a_package_only() -> None:
@@ -70,8 +70,8 @@ def test_files_move_within_a_package_only() -> None:
     after = [entry("s/c-1.dist-info/INSTALLER", text), entry("s/b/y", "x")], [
         package("c", "1", "s/c-1.dist-info/INSTALLER"), package("b", "1", "s/b/y"),
     ]  # fmt: skip
-    found = changes(before, after)
-    assert [(each.state, each.name, [file.state for file in each.files]) for each in found.packages] == [
+    value = changes(before, after)
+    assert [(each.state, each.name, [file.state for file in each.files]) for each in value.packages] == [
         ("removed", "a", ["removed"]),
         ("rebuilt", "b", ["moved"]),
         ("added", "c", ["added"]),
@@ -92,13 +92,13 @@ def test_a_package_in_another_owns_no_file() -> None:
 
 def test_several_versions_of_a_package_are_listed() -> None:
     before = [package("libc6", "1", "lib/a", kind="debian")]
-    found = changes(([], before), ([], [*before, package("libc6", "2", "lib/b", kind="debian")]))
-    assert [(each.before, each.after) for each in found.packages] == [("1", "1, 2")]
+    value = changes(([], before), ([], [*before, package("libc6", "2", "lib/b", kind="debian")]))
+    assert [(each.before, each.after) for each in value.packages] == [("1", "1, 2")]
 
 
 def test_a_folder_of_several_packages_belongs_to_none() -> None:
     own = [package("a", "1", "usr", "usr/a", kind="debian")]
     before, after = (([entry("usr", "", kind="folder", mode=mode), entry("usr/a")], own) for mode in (0o755, 0o700))
-    found = changes(before, after)
-    assert found.packages == ()
-    assert [(each.path, each.aspects) for each in found.files] == [("usr", ("mode",))]
+    value = changes(before, after)
+    assert value.packages == ()
+    assert [(each.path, each.aspects) for each in value.files] == [("usr", ("mode",))]

@@ -28,7 +28,7 @@ def test_a_long_text_is_read_in_moments(text: str) -> None:
 
 
 def test_a_text_for_people_has_no_secret() -> None:
-    for text, name, shown in (
+    for text, name, expected in (
         ("abc", "HF_TOKEN", MASK),
         ("/usr/bin", "PATH", "/usr/bin"),
         ("RUN |1 HF_TOKEN=abc pip install --token abc x", "", f"RUN |1 HF_TOKEN={MASK} pip install --token {MASK} x"),
@@ -39,4 +39,4 @@ def test_a_text_for_people_has_no_secret() -> None:
         ("use hf_" + "a" * 34, "", f"use {MASK}"),
         ("-----BEGIN PRIVATE KEY-----", "CERT", MASK),
     ):
-        assert masked(text, name=name) == shown
+        assert masked(text, name=name) == expected
