@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from torchbake.contents.change_text import describe_file, describe_folder, describe_package, signed, tally
+from torchbake.contents.change_text import describe_file, describe_folder, signed, tally
 from torchbake.contents.compare import ImageComparison
 from torchbake.contents.file_changes import FileChange
 from torchbake.contents.folder_groups import by_folder
@@ -12,7 +12,7 @@ from torchbake.core.sizes import human
 from torchbake.report.html import own_file, render_template
 from torchbake.report.svg import Part, bar
 
-_ROWS = 60  # folders and files of the page
+_ROWS = 30  # folders and files of the page
 _MOST = 500  # files of a folder or a package that the page lists
 
 
@@ -31,8 +31,8 @@ def render_diff(comparison: ImageComparison) -> str:
         "most": _MOST,
         "size_bar": _size_bar,
         "growth": _growth,
-        "describe_file": describe_file, "describe_folder": describe_folder, "describe_package": describe_package,
-        "signed": signed, "tally": tally,
+        "describe_file": describe_file, "describe_folder": describe_folder, "signed": signed,
+        "tally": tally,
     }  # fmt: skip
     return render_template("diff", values, style=own_file("report.css") + own_file("diff.css"))
 
@@ -41,7 +41,7 @@ def _size_bar(before: int, after: int, largest: int) -> Markup:
     """Draw the bytes that both images have, and the rest of the larger one."""
     common, rest = min(before, after), abs(after - before)
     parts = (Part(size=common, kind="shared"), Part(size=rest, kind="own" if after > before else "less"))
-    return bar(parts, whole=largest, title=f"{human(before)} before, {human(after)} after", height=10)
+    return bar(parts, whole=largest, title=f"{human(before)} before, {human(after)} after", height=6)
 
 
 def _growth(changes: Sequence[FileChange]) -> int:
