@@ -14,6 +14,27 @@ from playwright.sync_api import Browser, Error, sync_playwright
 
 _LIBRARIES = ("usr/lib/{}", "lib/{}", "usr/lib/{}/pulseaudio")
 _FONTS = "fonts-dejavu-core"
+# Each text that can be seen, with its contrast to what is behind it, as WCAG 2.2 computes it.
+_CONTRASTS = """() => {
+  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (part) => { const x = part / 255; return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; };
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = numbers(getComputedStyle(one).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll("body *:not(script):not(style)")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest("svg")) continue;
+    const [a, b] = [light(numbers(getComputedStyle(element).color)), light(behind(element))];
+    found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.textContent.trim().slice(0, 60)]);
+  }
+  return found;
+}"""
 
 
 class NoBrowserError(Exception):
@@ -65,3 +86,23 @@ def _unpack(tools: Path) -> None:
     for package in sorted(archives.glob("*.deb"), key=lambda path: path.name.startswith("chromium_")):
         subprocess.run(["dpkg", "-x", package, tools], check=True)
         package.unlink()
+
+
+def faults_of_page(browser: Browser, page: Path, size: tuple[int, int], scheme: str, picture: Path) -> list[str]:
+    """Look at a page with all its details: is it too wide, faint, does it load something, or complain?
+
+    The picture of it is written to a file.
+    """
+    lines, queries = list[str](), list[str]()
+    view = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    view.on("console", lambda message: lines.append(message.text))
+    view.on("pageerror", lambda error: lines.append(str(error)))
+    view.on("request", lambda request: queries.append(request.url))
+    view.goto(page.as_uri())
+    view.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    width = view.evaluate("document.documentElement.scrollWidth")
+    faults = [f"{width} wide"] if width > size[0] else []
+    faults += [f"contrast {contrast:.2f}: {text}" for contrast, text in view.evaluate(_CONTRASTS) if contrast < 4.5]
+    view.screenshot(path=picture, full_page=True)
+    view.close()
+    return [*faults, *lines, *(url for url in queries if not url.startswith(("file:", "data:")))]

@@ -9,7 +9,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.browser import NoBrowserError, chromium
+from tests.e2e.browser import NoBrowserError, chromium, faults_of_page
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, torchbake
 from tests.e2e.registries import Running, registry
 
@@ -19,27 +19,6 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 
 TOOLS = ROOT / ".torchbake/tools"
 SIZES = [(375, 812), (1280, 900)]
-# Each text that can be seen, with its contrast to what is behind it, as WCAG 2.2 computes it.
-CONTRASTS = """() => {
-  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
-  const linear = (part) => { const x = part / 255; return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; };
-  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const behind = (element) => {
-    for (let one = element; one; one = one.parentElement) {
-      const colour = numbers(getComputedStyle(one).backgroundColor);
-      if (colour.length === 3 || colour[3] > 0) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const found = [];
-  for (const element of document.querySelectorAll("body *:not(script):not(style)")) {
-    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    if (!own || !element.checkVisibility() || element.closest("svg")) continue;
-    const [a, b] = [light(numbers(getComputedStyle(element).color)), light(behind(element))];
-    found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.textContent.trim().slice(0, 60)]);
-  }
-  return found;
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -143,21 +122,7 @@ def test_a_silent_registry_is_reported_and_nothing_is_written(tmp_path: Path) ->
 def test_it_fits_it_can_be_read_and_it_asks_nobody(
     browser: Any, page: Path, tmp_path: Path, size: tuple[int, int], scheme: str
 ) -> None:
-    width, height = size
-    lines, queries = [], []
-    view = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-    view.on("console", lambda message: lines.append(message.text))
-    view.on("pageerror", lambda error: lines.append(str(error)))
-    view.on("request", lambda request: queries.append(request.url))
-    view.goto(page.as_uri())
-    view.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    assert view.evaluate("document.documentElement.scrollWidth") <= width
-    faint = [(round(contrast, 2), text) for contrast, text in view.evaluate(CONTRASTS) if contrast < 4.5]
-    assert faint == []
-    view.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
-    assert lines == []
-    assert [url for url in queries if not url.startswith(("file:", "data:"))] == []
-    view.close()
+    assert faults_of_page(browser, page, size, scheme, tmp_path / f"{size[0]}-{scheme}.png") == []
 
 
 def test_the_filter_shows_what_its_words_name(browser: Any, page: Path) -> None:

@@ -11,7 +11,6 @@ from torchbake.contents.model import InstalledPackage, Inventory
 
 PackageState = Literal["added", "removed", "changed", "rebuilt"]
 PackageName = tuple[Literal["python", "debian"], str]
-_DPKG_INFO = "var/lib/dpkg/info/"  # dpkg's lists do not name these files, such as libc6:amd64.list
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +96,6 @@ def _owners(image: Inventory) -> dict[str, PackageName]:
     owners = dict[str, PackageName]()
     for package in sorted(image.packages, key=lambda each: (len(each.files), each.kind, each.name)):
         owners |= dict.fromkeys(package.files, (package.kind, package.name))
-    names: set[PackageName] = {(package.kind, package.name) for package in image.packages}
-    for path in image.visible:
-        if path.startswith(_DPKG_INFO) and path not in owners:
-            owner: PackageName = ("debian", posixpath.splitext(posixpath.basename(path))[0].partition(":")[0])
-            if owner in names:
-                owners[path] = owner
     return owners
 
 

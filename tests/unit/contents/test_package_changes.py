@@ -45,14 +45,6 @@ def test_each_change_of_a_package_is_named_with_its_bytes() -> None:
         assert value.files == ()
 
 
-def test_a_debian_package_owns_its_files_of_dpkg() -> None:
-    info = [entry(f"var/lib/dpkg/info/{name}", "abc") for name in ("libc6:amd64.list", "libc6.md5sums", "other.list")]
-    status = entry("var/lib/dpkg/status", "s")
-    value = changes(([status], []), ([status, *info], [package("libc6", "1", kind="debian")]))
-    assert [short(each) for each in value.packages] == [("added", "libc6", "", "1", 0, 6, 2)]
-    assert [each.path for each in value.files] == ["var/lib/dpkg/info/other.list"]
-
-
 def test_bytecode_is_compared_apart() -> None:
     pyc = ["s/p/__pycache__/a.cpython-311.pyc", "s/p/__pycache__/b.cpython-311.pyc"]
     own = package("p", "1", "s/p/a.py", pyc[0])
