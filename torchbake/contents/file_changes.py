@@ -56,9 +56,11 @@ def container_files(image: Inventory) -> dict[str, LayerFile]:
     The order of the entries in a layer decides which path is the file and which are hard links to it. Here the first
     path is the file, so two layers with the same links are equal.
     """
+    linked = {path for file in image.files if file.kind == "hardlink" for path in (file.path, file.content)}
     entries = defaultdict[str, list[LayerFile]](list)
     for file in image.files:
-        entries[file.path].append(file)
+        if file.path in linked:
+            entries[file.path].append(file)
     files, links = image.visible, defaultdict[tuple[str, int], list[LayerFile]](list)
     for file in files.values():
         if file.kind == "hardlink" and (target := _target(file, entries)):

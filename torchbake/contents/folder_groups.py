@@ -37,7 +37,10 @@ class FolderChanges:
 
 
 def by_folder(changes: Sequence[FileChange], rows: int) -> tuple[FolderChanges, ...]:
-    """Group changes into at most ``rows`` folders and files, in order; the folders with most bytes are split first."""
+    """Group changes into some ``rows`` of folders and files, in order; the folders with most bytes are split first.
+
+    More rows come only of folders and files below the root itself, which is always split.
+    """
     waiting, final = [_entry("", changes)], list[FolderChanges]()
     while waiting:
         *_, folder, own = heapq.heappop(waiting)
@@ -47,7 +50,7 @@ def by_folder(changes: Sequence[FileChange], rows: int) -> tuple[FolderChanges, 
             parts[f"{folder}{name}{slash}"].append(change)
         if len(own) == 1:
             final.append(FolderChanges(path=own[0].path, changes=own))
-        elif len(final) + len(waiting) + len(parts) <= rows and folder not in parts:
+        elif folder not in parts and (not folder or len(final) + len(waiting) + len(parts) <= rows):
             for path, part in parts.items():
                 heapq.heappush(waiting, _entry(path, part))
         elif own:

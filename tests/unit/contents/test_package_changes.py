@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tests.unit.contents.inventories import entry, image, package
+from torchbake.contents.file_changes import FileChange
 from torchbake.contents.model import InstalledPackage, LayerFile
 from torchbake.contents.package_changes import ContentChanges, PackageChange, content_changes
 
@@ -12,7 +13,7 @@ Side = tuple[Sequence[LayerFile], Sequence[InstalledPackage]]
 def changes(before: Side, after: Side) -> ContentChanges:
     """Compare two images, and check that the parts add up to the whole."""
     value = content_changes(*(image(*files, packages=packages) for files, packages in (before, after)))
-    parts = [*value.packages, *value.files, *value.bytecode]
+    parts: list[PackageChange | FileChange] = [*value.packages, *value.files, *value.bytecode]
     assert sum(each.size_after - each.size_before for each in parts) == value.size_after - value.size_before
     return value
 
