@@ -9,12 +9,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Browser, Error, sync_playwright
 
 _LIBRARIES = ("usr/lib/{}", "lib/{}", "usr/lib/{}/pulseaudio")
+Scheme = Literal["light", "dark"]
 _FONTS = "fonts-dejavu-core"
-# Each text that can be seen, with its contrast to what is behind it, as WCAG 2.2 computes it.
+# Each text that can be seen, with its contrast to its background, as WCAG 2.2 computes it.
 _CONTRASTS = """() => {
   const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
   const linear = (part) => { const x = part / 255; return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; };
@@ -88,7 +90,7 @@ def _unpack(tools: Path) -> None:
         package.unlink()
 
 
-def faults_of_page(browser: Browser, page: Path, size: tuple[int, int], scheme: str, picture: Path) -> list[str]:
+def faults_of_page(browser: Browser, page: Path, size: tuple[int, int], scheme: Scheme, picture: Path) -> list[str]:
     """Look at a page with all its details: is it too wide, faint, does it load something, or complain?
 
     The picture of it is written to a file.

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
 from tests.e2e.registries import Running, registry
+from tests.unit.contents.test_read import write_index
 from tests.unit.documents import commands
 from tests.unit.layouts import Entry, archive, file, put
 from torchbake.store.layout import Layout
@@ -33,17 +34,11 @@ class Image(NamedTuple):
     packing: str = "gzip"
     settings: Mapping[str, Any] | None = None
 
-    def write(self, folder: Path) -> str:
+    def write(self, folder: Path) -> None:
         layout = Layout(folder=folder)
         config = {"architecture": "amd64", "os": "linux", "config": {**(self.settings or {})}}
-        digest = put(layout, *(archive(*entries) for entries in self.layers), packing=self.packing, config=config)
-        manifest = {
-            "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest,
-            "size": layout.path(digest).stat().st_size,
-        }  # fmt: skip
-        (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [manifest]}))
-        (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-        return digest
+        layers = (archive(*entries) for entries in self.layers)
+        write_index(layout, put(layout, *layers, packing=self.packing, config=config))
 
 
 def wheel(name: str, version: str, files: Mapping[str, bytes]) -> list[Entry]:
@@ -184,12 +179,12 @@ def test_one_file_that_differs(compared: Any) -> None:
 
 def test_a_file_that_was_moved_or_removed(compared: Any) -> None:
     rest = [entry for entry in BASE if entry[0].name != "srv/model/weights"]
-    gone = file("srv/model/.wh.weights")
+    whiteout = file("srv/model/.wh.weights")
     for layers, state in (
         ([[*rest, file("opt/weights", b"w" * 1000)]], "moved"),
-        ([BASE, [gone, file("opt/weights", b"w" * 1000)]], "moved"),
+        ([BASE, [whiteout, file("opt/weights", b"w" * 1000)]], "moved"),
         ([rest], "removed"),
-        ([BASE, [gone]], "removed"),
+        ([BASE, [whiteout]], "removed"),
     ):
         value = compared(A, Image(layers, settings=SETTINGS))
         (change,) = value["files"]
@@ -258,7 +253,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
 
 def test_the_page_fits_every_screen(tmp_path: Path) -> None:
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser to look with")
-    from tests.e2e.browser import NoBrowserError, chromium, faults_of_page  # noqa: PLC0415 - it needs playwright
+    from tests.e2e.browser import NoBrowserError, Scheme, chromium, faults_of_page  # noqa: PLC0415 - it needs playwright
 
     new = wheel("einops-of-a-long-name", "0.8.20261128+local", {f"einops/{number}.py": b"e" for number in range(50)})
     A.write(tmp_path / "a")
@@ -267,7 +262,8 @@ def test_the_page_fits_every_screen(tmp_path: Path) -> None:
     run(str(tmp_path / "a"), str(tmp_path / "b"), "--page", str(page))
     try:
         with chromium(TOOLS / "chromium") as browser:
-            for width, scheme in itertools.product(WIDTHS, ("light", "dark")):
+            schemes: list[Scheme] = ["light", "dark"]
+            for width, scheme in itertools.product(WIDTHS, schemes):
                 picture = tmp_path / f"{width}-{scheme}.png"
                 assert faults_of_page(browser, page, (width, 900), scheme, picture) == [], (width, scheme)
     except NoBrowserError as error:

@@ -9,7 +9,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.browser import NoBrowserError, chromium, faults_of_page
+from tests.e2e.browser import NoBrowserError, Scheme, chromium, faults_of_page
 from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, torchbake
 from tests.e2e.registries import Running, registry
 
@@ -120,7 +120,7 @@ def test_a_silent_registry_is_reported_and_nothing_is_written(tmp_path: Path) ->
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=["phone", "desk"])
 def test_it_fits_it_can_be_read_and_it_asks_nobody(
-    browser: Any, page: Path, tmp_path: Path, size: tuple[int, int], scheme: str
+    browser: Any, page: Path, tmp_path: Path, size: tuple[int, int], scheme: Scheme
 ) -> None:
     assert faults_of_page(browser, page, size, scheme, tmp_path / f"{size[0]}-{scheme}.png") == []
 

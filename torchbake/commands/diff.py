@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.commands import _options as opt
-from torchbake.commands._diff_tables import show_comparison
-from torchbake.commands._image_contents import IMAGE_HELP, WithImageContents, inventory_of
+from torchbake.commands._diff_tables import say, show_comparison
+from torchbake.commands._image_contents import IMAGE_HELP, WithImageContents, digest_of, inventory_of
 from torchbake.contents.change_text import as_json
 from torchbake.contents.compare import Part, compare_images
+from torchbake.contents.stored_image import fits
 from torchbake.core.files import write_text
-from torchbake.core.signals import interruptible
 from torchbake.errors import UsageError
 from torchbake.report.diff_page import render_diff
 from torchbake.ui import console
@@ -36,11 +36,13 @@ class Arguments(WithImageContents):
 
 
 def run(args: Arguments) -> int:
-    with interruptible():
-        before, after = (inventory_of(args, name) for name in (args.first, args.second))
-    if before.platform != after.platform:
+    if not args.page and (digest := _common_digest(args)):
+        _show_equal(args, digest)
+        return 0
+    before, after = (inventory_of(args, name) for name in (args.first, args.second))
+    if not fits(before.platform, after.platform):
         raise UsageError(
-            f"{before.name} is for {before.platform} and {after.name} is for {after.platform}.",
+            f"{before.name} is for {before.platform}, and {after.name} is for {after.platform}.",
             hint="Compare images for one platform; --platform chooses one of several.",
         )
     comparison = compare_images(before, after)
@@ -53,3 +55,17 @@ def run(args: Arguments) -> int:
         show_comparison(comparison, args.only, files=args.files)
     differs = comparison.parts[args.only] if args.only else any(comparison.parts.values())
     return DIFFERENT if args.exit_code and differs else 0
+
+
+def _common_digest(args: Arguments) -> str:
+    """Return the digest of both images; empty if they have not one digest, or if a place names none."""
+    first, second = (digest_of(args, name) for name in (args.first, args.second))
+    return first if first == second else ""
+
+
+def _show_equal(args: Arguments, digest: str) -> None:
+    sentence = f"{args.first} and {args.second} are one image: {digest}."
+    if args.format == "json":
+        console.show_json({"equal": True, "summary": sentence, "digest": digest})
+    else:
+        say(sentence)

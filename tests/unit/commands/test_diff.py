@@ -20,6 +20,7 @@ IMAGES = {"a": A, "b": B, "again": replace(A, digest="sha256:other"), "arm": rep
 @pytest.fixture(autouse=True)
 def _images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diff, "inventory_of", lambda _, name: IMAGES[name])
+    monkeypatch.setattr(diff, "digest_of", lambda _, name: IMAGES[name].digest)
 
 
 def out(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
@@ -56,6 +57,26 @@ def test_the_exit_code_is_that_of_git_diff(capsys: pytest.CaptureFixture[str]) -
 def test_other_images_of_equal_content_do_not_differ(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no difference" in out(capsys, "a", "again")
     assert json.loads(out(capsys, "a", "again", "--format", "json"))["equal"] is True
+
+
+def test_one_digest_is_one_sentence_and_nothing_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(diff, "inventory_of")
+    assert out(capsys, "a", "a", "--exit-code").splitlines() == [f"a and a are one image: {A.digest}."]
+    assert json.loads(out(capsys, "a", "a", "--format", "json"))["equal"] is True
+
+
+def test_a_page_of_one_image_is_written_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out(capsys, "a", "a", "--page", str(tmp_path / "diff.html"))
+    assert "do not differ" in (tmp_path / "diff.html").read_text()
+
+
+def test_places_without_digests_are_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(diff, "digest_of", lambda *_: "")
+    assert "config" in out(capsys, "a", "b")
 
 
 def test_images_of_two_platforms_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
