@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import STANDALONE, Job
 from torchbake.jobs.quantities import bytes_of
+from torchbake.jobs.validators import JOB_FOLDER
 from torchbake.matrix.yaml_source import Location
 
 Problem = tuple[Location, str]
@@ -31,8 +32,8 @@ def _program(job: Job) -> Iterator[Problem]:
         yield (key,), f"is named besides `{first}`: keep one of them"
     if not first:
         yield (), "has none of `script`, `module` and `command`: name the program"
-    if job.workdir and not job.workdir.startswith("/") and not (job.files.folder or job.files.config_map):
-        yield ("workdir",), f"{job.workdir} is relative, and no `files` are mounted: write an absolute path"
+    if job.workdir and not job.workdir.startswith("/") and not job.files.at_job:
+        yield ("workdir",), f"{job.workdir} is relative, and no `files` are at {JOB_FOLDER}: write an absolute path"
     if not job.command:
         return
     if job.args:
@@ -59,16 +60,16 @@ def _nodes(job: Job) -> Iterator[Problem]:
 
 def _files(job: Job) -> Iterator[Problem]:
     files = job.files
-    sources = {"folder": files.folder, "configMap": files.config_map, "git": files.git}
+    sources = {"folder": files.folder, "layer": files.layer, "configMap": files.config_map, "git": files.git}
     keys = [key for key, source in sources.items() if source is not None]
     if len(keys) > 1:
         yield ("files",), f"names several sources, {' and '.join(keys)}: keep one"
     for key in ("include", "exclude"):
-        if getattr(files, key) and not files.folder:
-            yield ("files", key), "selects files of a `folder`, and `folder` is not set: set it, or remove this key"
+        if getattr(files, key) and not (files.folder or files.layer):
+            yield ("files", key), "selects files of a `folder` or a `layer`: set one of them, or remove this key"
     if files.git and "GIT_REPOSITORY" in job.secrets:
         yield ("secrets", "GIT_REPOSITORY"), "is the repository that `files.git` names too: keep one of them"
-    if (files.folder or files.config_map) and "GIT_REPOSITORY" in job.secrets:
+    if files.at_job and "GIT_REPOSITORY" in job.secrets:
         yield ("secrets", "GIT_REPOSITORY"), "is a second source of files besides `files`: keep one of them"
 
 

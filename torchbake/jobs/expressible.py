@@ -40,9 +40,14 @@ def cannot(keys: Iterable[str], why: str) -> tuple[Cannot, ...]:
 # Keys of Kubernetes alone: pods have a place for the first ones, and some operators for the others.
 OF_PODS = ("priority", "nodeSelector", "tolerations", "affinity", "serviceAccount")
 OF_KUBERNETES = ("account", "ttlSecondsAfterFinished", "suspend", "managedBy", "queue", "gang")
-CHOICE_OF_FILES = cannot(
-    ("files.include", "files.exclude"),
-    "its manifest carries no files to choose from; remove this key, or name a folder with these files alone",
+CHOICE_OF_FILES = tuple(
+    Cannot(
+        key=key,
+        why="its manifest carries no files to choose from; remove this key, or name a folder with these files alone",
+        when=lambda job: not job.files.layer,
+        only="of a `folder`",
+    )
+    for key in ("files.include", "files.exclude")
 )
 
 

@@ -59,10 +59,15 @@ class Git(Keys):
 
 
 class Files(Keys):
-    """The source of the script: one of `folder`, `configMap` and `git`. Without any, the script is in the image."""
+    """The source of the script: `folder`, `layer`, `configMap` or `git`. Without any, the script is in the image."""
 
     folder: Text | None = Field(
         None, description="a folder, relative to the job file; mounted read-only at /job", examples=["."]
+    )
+    layer: Text | None = Field(
+        None,
+        description="a folder, relative to the job file; becomes one more layer of the image, at /job",
+        examples=["src"],
     )
     config_map: ObjectName | None = Field(
         None, description="an existing ConfigMap; mounted read-only at /job", examples=["mnist-files"]
@@ -72,13 +77,25 @@ class Files(Keys):
     )
     include: tuple[Pattern, ...] = Field(
         (),
-        description="if a manifest carries the files of `folder`: only these, by the patterns of .dockerignore; an "
-        "ignored file is taken if its path is in this list",
+        description="of `layer`, and of `folder` if a manifest carries its files: only these, by the patterns of "
+        ".dockerignore; an ignored file is taken if its path is in this list",
         examples=[["train.py", "configs"]],
     )
     exclude: tuple[Pattern, ...] = Field(
-        (), description="if a manifest carries the files of `folder`: none of these", examples=[["**/*.ipynb"]]
+        (),
+        description="of `layer`, and of `folder` if a manifest carries its files: none of these",
+        examples=[["**/*.ipynb"]],
     )
+
+    @property
+    def mounted(self) -> bool:
+        """Return whether a container has the files as a mount."""
+        return bool(self.folder or self.config_map)
+
+    @property
+    def at_job(self) -> bool:
+        """Return whether a container has the files at /job, as a mount or in its image."""
+        return self.mounted or bool(self.layer)
 
 
 class Volume(Keys):

@@ -11,7 +11,7 @@ from torchbake.jobs.field_types import Files
 
 MOST_BYTES = 1_000_000  # a ConfigMap takes 1 MiB, with its metadata
 
-_OTHER_WAYS = "use `files.git`, or an image with the files in it"
+_OTHER_WAYS = "use `files.layer` or `files.git`"
 
 
 def read_files(folder: Path, files: Files, job_file: Path, problems: list[Problem]) -> dict[str, bytes]:

@@ -15,11 +15,20 @@ _RUN_ENDS = 15  # seconds that `run` itself needs to end, after the script's own
 
 
 @dataclass(frozen=True, kw_only=True)
+class CodeFolder:
+    """The files of `files.layer`, which become a layer of the image: their sorted names below a folder."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """The input of a target: the job, its images as references, and the folder with the job's files.
 
-    ``contents`` are the files of that folder by path, for a target that carries them in the manifest. ``uid`` is the
-    user of an image of torchbake. If ``ours`` is false, torchbake did not build the image, and its user is unknown.
+    ``contents`` are the files of that folder by path, for a target that carries them in the manifest. ``code`` is set
+    if ``image`` still lacks the layer of `files.layer`. ``uid`` is the user of an image of torchbake. If ``ours`` is
+    false, torchbake did not build the image, and its user is unknown.
     """
 
     job: Job
@@ -28,6 +37,7 @@ class Task:
     uid: int = 1001
     ours: bool = True
     folder: Path | None = None
+    code: CodeFolder | None = None
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
@@ -63,7 +73,7 @@ def variables(job: Job) -> dict[str, str]:
     if job.distributed:
         matches["RENDEZVOUS_TIMEOUT"] = str(job.timeouts.rendezvous)
         matches["GROUP_TIMEOUT"] = str(job.timeouts.group)
-    if job.files.folder or job.files.config_map:
+    if job.files.at_job:
         matches["JOB_DIR"] = JOB_FOLDER
     if job.files.git:
         matches["GIT_REPOSITORY"] = job.files.git.repository
@@ -122,7 +132,7 @@ def master(job: Job, address: str, port: str = "") -> dict[str, str]:
 
 def workdir_of(job: Job) -> str:
     """Return the working folder in the container; empty for the image's own. A command starts in the job's files."""
-    files = JOB_FOLDER if job.files.folder or job.files.config_map else ""
+    files = JOB_FOLDER if job.files.at_job else ""
     if job.workdir:
         return str(PurePosixPath(files or "/", job.workdir))
     return files if job.command else ""

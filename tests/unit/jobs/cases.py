@@ -55,6 +55,7 @@ MORE_CASES = {
     "command": "command: cd examples/mnist && python main.py\nworkdir: /srv/code\n",
     "torchrun": "command: [torchrun, train.py, --lr, '$HOME']\nfiles: {folder: .}\nnodes: 4\nprocesses: 2\n",
     "torchrun-elastic": "command: [torchrun, train.py]\nelastic: 2:3\nprocesses: 2\n",
+    "layer": "nodes: 2\nfiles: {layer: ., exclude: ['*.csv']}\n",
     "operators": """\
 nodes: 2
 account: cluster
@@ -99,6 +100,7 @@ EXPECTED = {
     "command": Expected(distributed=False),
     "torchrun": Expected(distributed=True, nodes=4, processes=2),
     "torchrun-elastic": Expected(distributed=True, nodes=3, processes=2, elastic=(2, 3)),
+    "layer": Expected(distributed=True, nodes=2),
     "operators": Expected(distributed=True, nodes=2),
     "runtime": Expected(distributed=True, nodes=2),
 }

@@ -212,7 +212,7 @@ def test_keys_that_contradict_a_command_are_reported() -> None:
         "command: a\nargs: [b]": "4: args: are arguments of a script: write them in `command`",
         "command: a\nfiles: {git: {repository: b}}": "4: files.git: is fetched by `run`",
         "command: a\ntimeouts: {group: 5}": "4: timeouts.group: is a limit of `run`",
-        "command: a\nworkdir: b": "4: workdir: b is relative, and no `files` are mounted",
+        "command: a\nworkdir: b": "4: workdir: b is relative, and no `files` are at /job",
         "command: a\nworkdir: /b/../c": "4: workdir: '/b/../c' is not a folder without ..",
         "command: a\nmanagedBy: kueue": "4: managedBy: 'kueue' is not DOMAIN/NAME",
         "command: a\naccount: me": "4: account: 'me' is unknown",

@@ -121,7 +121,7 @@ def test_more_than_a_config_map_takes_is_told_with_the_way_out(tmp_path: Path) -
     with patch.object(module, "MOST_BYTES", 100):
         message = problem(tmp_path, "image: a/b\nfiles: {folder: .}", None, carries=True)
     assert "files.folder: " in message
-    assert "use `files.git`" in message
+    assert "use `files.layer` or `files.git`" in message
 
 
 def carries(folder: Path, files: str = "") -> set[str]:
@@ -167,7 +167,7 @@ def test_include_and_exclude_choose_files(tmp_path: Path) -> None:
         ("folder: ., exclude: [/etc]", "files.exclude.0: '/etc' is no path within"),
         ("folder: ., exclude: [../x]", "files.exclude.0: '../x' is no path within"),
         ("folder: ., include: ['!x']", "files.include.0: '!x' is no path within"),
-        ("configMap: x, include: [a]", "files.include: selects files of a `folder`"),
+        ("configMap: x, include: [a]", "files.include: selects files of a `folder` or a `layer`"),
     ],
 )
 def test_a_choice_of_files_that_cannot_be_is_told(tmp_path: Path, files: str, message: str) -> None:

@@ -211,7 +211,7 @@ def _mounts(task: Task) -> list[dict[str, Any]]:
     job = task.job
     own: list[dict[str, Any]] = [{"name": _TMP, "mountPath": "/tmp"}] if task.ours else []
     own.append({"name": _SHM, "mountPath": "/dev/shm"})
-    if job.files.folder or job.files.config_map:
+    if job.files.mounted:
         own.append({"name": _FILES, "mountPath": JOB_FOLDER, "readOnly": True})
     for name, volume in _named_volumes(job):
         mount = {"name": name, "mountPath": volume.mount_path, "readOnly": volume.read_only or None}

@@ -43,8 +43,7 @@ def values(task: Task) -> dict[str, Any]:
         **_group(job),
         "entrypoint": without_nothing({"file": job.script, "module": job.module, "args": list(job.args)}),
         **_files(task),
-        # The chart itself sets the variables of `run`.
-        "extraEnvVars": [each for each in container["env"] if each["name"] in job.env or each["name"] in job.secrets],
+        "extraEnvVars": [each for each in container["env"] if each["name"] in _own_variables(job)],
         "restarts": job.restarts,
         "timeouts": {"rendezvous": job.timeouts.rendezvous, "group": job.timeouts.group, "stop": job.timeouts.stop},
         "activeDeadlineSeconds": job.timeouts.job,
@@ -60,6 +59,11 @@ def values(task: Task) -> dict[str, Any]:
         "commonAnnotations": job.annotations,
     }
     return without_nothing(whole)
+
+
+def _own_variables(job: Job) -> set[str]:
+    """Return the variables that the chart does not set itself. It knows nothing of files in the image."""
+    return {*job.env, *job.secrets, *(["JOB_DIR"] if job.files.layer else [])}
 
 
 def _image(text: str) -> dict[str, str]:

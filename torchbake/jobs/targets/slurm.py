@@ -34,6 +34,12 @@ def _of_bundle(key: str, why: str) -> Cannot:
 CANNOT: tuple[Cannot, ...] = (
     *CHOICE_OF_FILES,
     _of_bundle("files.folder", "the mounts of a bundle are in its config.json; name the files by `git`"),
+    Cannot(
+        key="files.layer",
+        why="becomes a layer of `image`, and the nodes start the file slurm.image: remove it, or use `folder` or `git`",
+        when=lambda job: bool(job.slurm.image),
+        only="with slurm.image",
+    ),
     Cannot(key="files.configMap", why="Slurm has no ConfigMaps; name the files by `folder` or `git`"),
     _of_bundle("volumes", "the mounts of a bundle are in its config.json"),
     Cannot(key="volumes[].claim", why="Slurm has no claims; name a folder of shared storage by `hostPath`"),

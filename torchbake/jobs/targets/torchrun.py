@@ -36,6 +36,7 @@ CANNOT: tuple[Cannot, ...] = (
         when=lambda job: job.processes == "auto" and not job.resources.gpu,
         only="auto, without resources.gpu",
     ),
+    Cannot(key="files.layer", why="a bare host starts no image; name the files by `folder`"),
     Cannot(key="files.configMap", why="a host has no ConfigMaps; name the files by `folder`"),
     Cannot(key="files.git", why="torchrun fetches nothing; fetch it on each host, and name its path by `folder`"),
     Cannot(key="volumes", why="a bare host mounts nothing; give the script the folder's path by `args` or `env`"),

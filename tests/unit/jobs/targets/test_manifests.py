@@ -61,6 +61,7 @@ OTHER_VALUES = {
     "elastic": ("elastic: 1:2", "elastic: 2:2"),
     "files": ("", "files: {folder: .}"),
     "files.folder": ("", "files: {folder: .}"),
+    "files.layer": ("", "files: {layer: .}"),
     "files.configMap": ("files: {configMap: a}", "files: {configMap: b}"),
     "files.include": ("files: {folder: .}", "files: {folder: ., include: [train.py]}"),
     "files.exclude": ("files: {folder: .}", "files: {folder: ., exclude: [data]}"),
