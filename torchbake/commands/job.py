@@ -2,17 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from torchbake.commands import _options as opt
+from torchbake.commands._job_code import name_code_of, note_of_engine, push_code_of
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
+from torchbake.core.paths import layout_of
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
 from torchbake.engine.client import connect
 from torchbake.errors import JobError, UsageError
 from torchbake.jobs import foreign
+from torchbake.jobs.code_image import CodePush
 from torchbake.jobs.expressible import OfKubernetes, Target, impossible, sayable, unsupported_keys
 from torchbake.jobs.kustomize import write_base
 from torchbake.jobs.load import job_problems, load_job
@@ -28,12 +32,14 @@ from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.spec import Spec
 from torchbake.matrix.yaml_source import Document
+from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
 EXAMPLES = (
     "run job.yaml",
     "run job.yaml --target kubernetes --registry ghcr.io/acme",
+    "run job.yaml --target slurm --registry ghcr.io/acme --code .",
     "show docker job.yaml | sh",
     "show kubernetes job.yaml | kubectl apply --server-side -f -",
     "show kubernetes job.yaml --kustomize base",
@@ -59,6 +65,15 @@ class Arguments(opt.Common):
         f"run: the launcher; docker is the engine of this machine (default: {RUNNABLE[0]})", choices=RUNNABLE,
         default=RUNNABLE[0],
     )  # fmt: skip
+    code: Path | None = opt.option(
+        "run, show, check: this folder becomes a layer of the image, in place of the job's `files`",
+        of=("run", "show", "check"), metavar="DIR",
+    )  # fmt: skip
+    code_to: str = opt.option(
+        "run, show: push the image with that layer to this repository of the same registry", of=("run", "show"),
+        metavar="REPOSITORY",
+    )  # fmt: skip
+    push: bool = opt.option("show: push the image with the layer of `files.layer` or --code", of=("show",))
     dry_run: bool = opt.option("run: show what would be submitted; run nothing", of=("run",))
     lenient: bool = opt.option("warn about keys that the target cannot express, and go on")
     check: bool = opt.option("show: check it against the target's own schema, offline", of=("show",))
@@ -81,14 +96,18 @@ def run(args: Arguments) -> int:
 def _run(args: Arguments, file: str) -> int:
     """Run a job; return its exit code."""
     task, target = _task(args, _target(args.target), file, kept_by_running(args.target))
+    if task.code and _pulls_code(args, target):
+        task = name_code_of(task, task.code, _push(args), "a run pushes it") if args.dry_run else _pushed(args, task)
     if args.dry_run:
+        if task.code:
+            note_of_engine(task, task.code)
         manifest, commands = preview(task, target)
         print(manifest, end="")
         for command in commands:
             console.say(f"would run: {command}", style="dim")
         return 0
     with interruptible():
-        code = run_job(task, target)
+        code = run_job(task, target, Layout(folder=layout_of(args.matrix.absolute().parent)))
     console.say(f"{task.job.name} ended with {code}", style="yellow" if code else None)
     return code
 
@@ -98,6 +117,9 @@ def _show(args: Arguments, name: str, file: str) -> None:
     if args.kustomize and not isinstance(_target(name), OfKubernetes):
         raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
     task, target = _task(args, _target(name), file)
+    if task.code and _names_image(task, target):
+        push = _push(args)
+        task = _pushed(args, task) if args.push else name_code_of(task, task.code, push, "add --push")
     manifest = target.render(task)
     if args.check:
         console.say(f"The manifest fits the schema of: {check_for(target.NAME, manifest)}.")
@@ -113,7 +135,7 @@ def _task(args: Arguments, target: Target, file: str, keys: frozenset[str] = fro
 
     ``keys`` are the keys that the target need not express. Raises JobError.
     """
-    job, document = load_job(Path(file))
+    job, document = load_job(Path(file), args.code)
     target = target_of(target, job)
     never, unsayable = impossible(job, target), unsupported_keys(job, target, keys)
     if never or (unsayable and not args.lenient):
@@ -123,7 +145,7 @@ def _task(args: Arguments, target: Target, file: str, keys: frozenset[str] = fro
         console.say(job_problems(document, unsayable).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
     if args.pin and _names_image(task, target):
-        task = pin_task(task, document, _places(args, target))
+        task = pin_task(task, document, _places(args, target, here=not (task.code and _pulls_code(args, target))))
     wrong = list(foreign.problems(task))
     if wrong:
         raise job_problems(document, wrong)
@@ -138,11 +160,30 @@ def _names_image(task: Task, target: Target) -> bool:
     return any(task.image in line for line in lines if not line.startswith("#"))
 
 
-def _places(args: Arguments, target: Target) -> Places:
+def _pulls_code(args: Arguments, target: Target) -> bool:
+    """Return whether the nodes pull the code from a registry. For a run here, the engine gets it without one."""
+    if args.request[0] == "run" and target.NAME in ON_THE_ENGINE:
+        return bool(args.registry or args.code_to)
+    return True
+
+
+def _pushed(args: Arguments, task: Task) -> Task:
+    return push_code_of(task, task.code, _push(args)) if task.code else task
+
+
+def _push(args: Arguments) -> CodePush:
+    return CodePush(
+        registry_of=lambda repository: registry_of(repository, plain_http=args.plain_http),
+        today=datetime.now(UTC).date(),
+        to=args.code_to,
+    )
+
+
+def _places(args: Arguments, target: Target, *, here: bool) -> Places:
     return Places(
         registry=in_registry(lambda repository: registry_of(repository, plain_http=args.plain_http)),
         engine=in_engine(connect),
-        here=target.NAME in ON_THE_ENGINE,
+        here=here and target.NAME in ON_THE_ENGINE,
         released=args.registry is not None,
         tell=lambda text: console.say(text, style="yellow"),
     )
@@ -150,7 +191,7 @@ def _places(args: Arguments, target: Target) -> Places:
 
 def _check(args: Arguments, file: str) -> None:
     """Check a file against every target."""
-    job, document = load_job(Path(file))
+    job, document = load_job(Path(file), args.code)
     project, refer = _project(args.matrix), _refer(args.registry)
     for note in foreign.notes(prepare(job, document, TARGETS[docker.NAME], project, refer)):
         console.say(note, style="dim")

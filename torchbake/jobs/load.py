@@ -1,5 +1,6 @@
 """Reads and validates ``job.yaml``. Every problem is reported at once, each with file, line and key."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,13 +13,24 @@ from torchbake.matrix.yaml_source import Document, Location, parse_document, rea
 from torchbake.ui.command import Command
 
 
-def load_job(path: Path) -> tuple[Job, Document]:
-    """Read and validate a job file. Raises JobError with every problem."""
+def load_job(path: Path, code: Path | None = None) -> tuple[Job, Document]:
+    """Read and validate a job file. Raises JobError with every problem.
+
+    With ``code`` this folder is `files.layer`, in place of the sources that the file names.
+    """
     try:
         document = read_document(path, named_by="FILE of `job`")
     except MatrixError as error:
         raise JobError(error.message, hint=error.hint) from None
+    if code and isinstance(document.data, dict):
+        document = replace(document, data=document.data | {"files": _layer(document.data.get("files"), code)})
     return validate_job(document), document
+
+
+def _layer(files: object, code: Path) -> dict[str, object]:
+    """Return `files` with this folder as its layer, and with the choice of files that it had."""
+    choice = {key: files[key] for key in ("include", "exclude") if key in files} if isinstance(files, dict) else {}
+    return choice | {"layer": str(code.absolute())}
 
 
 def read_job(text: str, path: Path) -> tuple[Job, Document]:

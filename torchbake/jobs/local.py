@@ -40,13 +40,13 @@ def run_here(engine: Engine, task: Task, environ: Mapping[str, str], output: Out
     gpu = look_for_gpu(engine) if task.job.resources.gpu else None
     if gpu and not gpu.there:
         raise EngineError(f"The job wants GPUs, but {gpu.reason}.", hint=f"See {Command('help', 'gpu')}.")
-    image = _pulled(engine, task.image)
+    image = pulled(engine, task.image)
     if not task.job.command and not is_ours(engine.config(image).get("Labels") or {}):
         raise JobError(f"{lacks_run(task.image)}.")
     runner = Runner(engine)
     try:
         if task.fixed:
-            _fix_permissions(runner, task, _pulled(engine, task.init_image))
+            _fix_permissions(runner, task, pulled(engine, task.init_image))
         return LocalNodes(runner, task, output or Output()).run(image, secrets, gpu)
     finally:
         with shield():
@@ -64,7 +64,7 @@ def secrets_of(task: Task, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in secrets}
 
 
-def _pulled(engine: Engine, reference: str) -> str:
+def pulled(engine: Engine, reference: str) -> str:
     """Return the id of the image in the engine, after a pull if needed. A later change of the tag has no effect."""
     text = engine.find([reference])
     if text is None:

@@ -2,15 +2,15 @@
 
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from torchbake.errors import SelectorError, UsageError
 from torchbake.jobs.expressible import Problem, Target
-from torchbake.jobs.job_files import read_files
+from torchbake.jobs.job_files import layer_files, read_files
 from torchbake.jobs.load import job_problems
 from torchbake.jobs.model import Job
-from torchbake.jobs.task import Task
+from torchbake.jobs.task import CodeFolder, Task
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
@@ -28,13 +28,16 @@ def prepare(job: Job, document: Document, target: Target, project: Project | Non
     problems: list[Problem] = []
     image, spec = _image(job, project, refer, problems)
     ours = not job.command or not _is_reference(job.image)
-    folder = _folder(job, document, problems)
+    folder = _folder(job, "folder", document, problems)
+    code = _code(job, document, problems)
     init_image = _init_image(job, project, refer, problems)
     contents = _contents(job, document, folder, problems) if folder and target.CARRIES_FILES and not problems else {}
     if problems:
         raise job_problems(document, problems)
     uid = spec.own.user.uid if spec else 1001
-    return Task(job=job, image=image, init_image=init_image, uid=uid, ours=ours, folder=folder, contents=contents)
+    return Task(
+        job=job, image=image, init_image=init_image, uid=uid, ours=ours, folder=folder, code=code, contents=contents
+    )
 
 
 def _is_reference(text: str) -> bool:
@@ -94,12 +97,14 @@ def _init_image(job: Job, project: Project | None, refer: Refer, problems: list[
     return ""
 
 
-def _folder(job: Job, document: Document, problems: list[Problem]) -> Path | None:
-    if not job.files.folder:
+def _folder(job: Job, key: str, document: Document, problems: list[Problem]) -> Path | None:
+    """Return the folder of a key of `files`. It must have the script."""
+    text = getattr(job.files, key)
+    if not text:
         return None
-    folder = Path(os.path.normpath(document.path.absolute().parent / job.files.folder))
+    folder = Path(os.path.normpath(document.path.absolute().parent / text))
     if not os.path.isdir(folder):  # noqa: PTH112 - unlike Path.is_dir it is never an error
-        problems.append((("files", "folder"), f"{folder} is not a folder, or cannot be read: correct the path"))
+        problems.append((("files", key), f"{folder} is not a folder, or cannot be read: correct the path"))
     elif job.script and not os.path.isfile(folder / job.script) and not job.script.startswith("/"):  # noqa: PTH113
         problems.append((("script",), f"{job.script} is not in {folder}"))
     return folder
@@ -108,9 +113,22 @@ def _folder(job: Job, document: Document, problems: list[Problem]) -> Path | Non
 def _contents(job: Job, document: Document, folder: Path, problems: list[Problem]) -> dict[str, bytes]:
     """Return the files that the manifest carries. A script that is left out is a problem."""
     contents = read_files(folder, job.files, document.path.absolute(), problems)
-    script = posixpath.normpath(job.script or "/")
-    if not problems and not script.startswith("/") and script not in contents:
-        left_out = f"{script} is in {folder}, but none of the files that the manifest carries"
-        why = "add its path to `files.include`, or correct `files`, .gitignore or .dockerignore"
-        problems.append((("script",), f"{left_out}: {why}"))
+    _check_script(job, contents, f"{folder}, but none of the files that the manifest carries", problems)
     return contents
+
+
+def _code(job: Job, document: Document, problems: list[Problem]) -> CodeFolder | None:
+    """Return the files of `files.layer`. A layer without the script is a problem."""
+    folder = _folder(job, "layer", document, problems)
+    if folder is None or problems:
+        return None
+    names = layer_files(folder, job.files, document.path.absolute(), problems)
+    _check_script(job, names, f"{folder}, but none of the files of the layer", problems)
+    return CodeFolder(folder=folder, names=names)
+
+
+def _check_script(job: Job, names: Collection[str], where: str, problems: list[Problem]) -> None:
+    script = posixpath.normpath(job.script or "/")
+    if not problems and not script.startswith("/") and script not in names:
+        why = "add its path to `files.include`, or correct `files`, .gitignore or .dockerignore"
+        problems.append((("script",), f"{script} is in {where}: {why}"))

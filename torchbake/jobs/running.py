@@ -10,15 +10,18 @@ from pathlib import Path
 from torchbake.core.files import write_text
 from torchbake.engine.client import connect
 from torchbake.engine.leftovers import remove_leftovers
+from torchbake.jobs.engine_code import code_in_engine, removed_afterwards
 from torchbake.jobs.expressible import Target
 from torchbake.jobs.launchers import Launcher
 from torchbake.jobs.launchers.compose import ComposeLauncher
 from torchbake.jobs.launchers.kubernetes import KubernetesLauncher
 from torchbake.jobs.launchers.slurm import SlurmLauncher
 from torchbake.jobs.local import run_here, secrets_of
+from torchbake.jobs.pin import ON_THE_ENGINE
 from torchbake.jobs.submit import Submission
 from torchbake.jobs.targets import docker
 from torchbake.jobs.task import Task
+from torchbake.store.layout import Layout
 
 LAUNCHERS: Mapping[str, type[Launcher]] = {
     "compose": ComposeLauncher,
@@ -34,11 +37,24 @@ def kept_by_running(target: str) -> frozenset[str]:
     return LAUNCHERS[target].KEEPS if target in LAUNCHERS else frozenset()
 
 
-def run_job(task: Task, target: Target) -> int:
+def run_job(task: Task, target: Target, images: Layout) -> int:
     """Run the job to its end and return its exit code.
 
-    Raises JobError, EngineError, and KeyboardInterrupt after a cancellation.
+    ``images`` are the built images of the project. If the task's image still lacks the code of the job, this machine's
+    engine gets an image with it until the end. Raises JobError, EngineError, and KeyboardInterrupt after a cancellation.
     """
+    if not task.job.files.layer or target.NAME not in ON_THE_ENGINE:
+        return _run(task, target)
+    engine = connect()
+    remove_leftovers(engine)
+    if task.code is None:
+        with removed_afterwards(engine, task.image):
+            return _run(task, target)
+    with code_in_engine(engine, task, images) as complete:
+        return _run(complete, target)
+
+
+def _run(task: Task, target: Target) -> int:
     if target.NAME == docker.NAME:
         engine = connect()
         remove_leftovers(engine)

@@ -1,0 +1,60 @@
+"""The layer of `files.layer` on a job's image in its registry, for launchers whose nodes pull the image."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+
+from torchbake.code.layer import CodeLayer, LayerCompression, code_layer
+from torchbake.code.push import CodeTarget, PushedCode, push_code
+from torchbake.core.paths import JOB_FOLDER
+from torchbake.errors import RegistryError, TorchbakeError, UsageError
+from torchbake.jobs.task import CodeFolder, Task
+from torchbake.oci.reference import Repository, parse_reference
+from torchbake.registry.client import Registry
+from torchbake.ui.command import Command
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodePush:
+    """Pushes the code of jobs. ``to`` is another repository, as text; if empty, it is the image's own.
+
+    On a ``dry_run`` nothing is sent. Either way the image with the code is known afterwards.
+    """
+
+    registry_of: Callable[[Repository], Registry]
+    today: date
+    to: str = ""
+    dry_run: bool = False
+    tell: Callable[[str], None] = field(default=lambda _: None)
+
+    def push(self, task: Task, code: CodeFolder) -> tuple[Task, PushedCode]:
+        """Return the task with the image that has the code. Raises RegistryError and UsageError."""
+        reference = parse_reference(task.image)
+        target = parse_reference(self.to).repository if self.to else reference.repository
+        to = CodeTarget(registry=self.registry_of(target), dry_run=self.dry_run)
+        with tempfile.TemporaryDirectory(prefix="torchbake-") as work:
+
+            def make(compression: LayerCompression) -> CodeLayer:
+                return code_layer(code.folder, code.names, at=JOB_FOLDER, work=Path(work), compression=compression)
+
+            try:
+                pushed = push_code(
+                    self.registry_of(reference.repository), reference, make, at=JOB_FOLDER, work=Path(work),
+                    today=self.today, to=to, tell=self.tell,
+                )  # fmt: skip
+            except (RegistryError, UsageError) as error:
+                raise _for_jobs(error) from None
+        return replace(task, image=str(pushed.reference), code=None), pushed
+
+    def is_there(self, pushed: PushedCode) -> bool:
+        """Return whether the registry already has the image with the code."""
+        return self.registry_of(pushed.reference.repository).digest(pushed.reference.digest) is not None
+
+
+def _for_jobs(error: TorchbakeError) -> TorchbakeError:
+    """Name the options of `job` in the hint of an error, in place of those of `code push`."""
+    copy = f"{Command('code', 'push')} --copy"
+    hint = (error.hint or "").replace("--to", "--code-to").replace("--copy", copy)
+    return type(error)(error.message, hint=hint or None)
