@@ -96,8 +96,7 @@ def run(args: Arguments) -> int:
 def _run(args: Arguments, file: str) -> int:
     """Run a job; return its exit code."""
     task, target = _task(args, _target(args.target), file, kept_by_running(args.target))
-    if task.code and _pulls_code(args, target):
-        task = name_code_of(task, task.code, _push(args), "a run pushes it") if args.dry_run else _pushed(args, task)
+    task = _with_code(args, task, target, push=not args.dry_run, how="a run without --dry-run pushes it")
     if args.dry_run:
         if task.code:
             note_of_engine(task, task.code)
@@ -117,9 +116,7 @@ def _show(args: Arguments, name: str, file: str) -> None:
     if args.kustomize and not isinstance(_target(name), OfKubernetes):
         raise UsageError(f"--kustomize is for objects of Kubernetes, and {name} writes none.", hint="Leave it out.")
     task, target = _task(args, _target(name), file)
-    if task.code and _names_image(task, target):
-        push = _push(args)
-        task = _pushed(args, task) if args.push else name_code_of(task, task.code, push, "add --push")
+    task = _with_code(args, task, target, push=args.push, how="add --push")
     manifest = target.render(task)
     if args.check:
         console.say(f"The manifest fits the schema of: {check_for(target.NAME, manifest)}.")
@@ -167,16 +164,16 @@ def _pulls_code(args: Arguments, target: Target) -> bool:
     return True
 
 
-def _pushed(args: Arguments, task: Task) -> Task:
-    return push_code_of(task, task.code, _push(args)) if task.code else task
-
-
-def _push(args: Arguments) -> CodePush:
-    return CodePush(
+def _with_code(args: Arguments, task: Task, target: Target, *, push: bool, how: str) -> Task:
+    """Put the code of the job on its image in the registry, or without ``push`` only name the result."""
+    if task.code is None or not _names_image(task, target) or not _pulls_code(args, target):
+        return task
+    pushing = CodePush(
         registry_of=lambda repository: registry_of(repository, plain_http=args.plain_http),
         today=datetime.now(UTC).date(),
         to=args.code_to,
     )
+    return push_code_of(task, task.code, pushing) if push else name_code_of(task, task.code, pushing, how)
 
 
 def _places(args: Arguments, target: Target, *, here: bool) -> Places:

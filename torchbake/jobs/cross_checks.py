@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from torchbake.core.paths import JOB_FOLDER
 from torchbake.jobs.field_types import Volume
 from torchbake.jobs.model import STANDALONE, Job
 from torchbake.jobs.quantities import bytes_of
-from torchbake.jobs.validators import JOB_FOLDER
 from torchbake.matrix.yaml_source import Location
 
 Problem = tuple[Location, str]

@@ -113,7 +113,7 @@ class _EngineCode:
         try:
             container = runner.container(base, self.task.job.words)
             with self._layer("gzip").path.open("rb") as archive, answering():
-                container.put_archive("/", archive)  # type: ignore[arg-type]
+                container.put_archive("/", archive)
             with answering(), to_its_end():
                 container.commit(repository, tag, changes=labels)
         finally:

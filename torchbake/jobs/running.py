@@ -41,7 +41,8 @@ def run_job(task: Task, target: Target, images: Layout) -> int:
     """Run the job to its end and return its exit code.
 
     ``images`` are the built images of the project. If the task's image still lacks the code of the job, this machine's
-    engine gets an image with it until the end. Raises JobError, EngineError, and KeyboardInterrupt after a cancellation.
+    engine gets an image with it until the end. Raises JobError, EngineError, UsageError, and KeyboardInterrupt after a
+    cancellation.
     """
     if not task.job.files.layer or target.NAME not in ON_THE_ENGINE:
         return _run(task, target)
