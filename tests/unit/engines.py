@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from signal import SIGKILL
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from docker import DockerClient
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -53,6 +53,7 @@ class Box:
     stdout: str = ""
     stderr: str = ""
     messages: list[int] = field(default_factory=list)
+    archives: list[bytes] = field(default_factory=list)  # copied into it
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -95,6 +96,18 @@ class Box:
 
     def remove(self, *, force: bool, v: bool) -> None:
         self.daemon.api.remove_container(self.id, force=force, v=v)
+
+    def put_archive(self, path: str, archive: IO[bytes]) -> None:
+        assert path == "/"
+        self.archives.append(archive.read())
+
+    def commit(self, repository: str, tag: str, *, changes: Sequence[str]) -> None:
+        """Make an image of the container, whose labels get to the image unless they are replaced."""
+        image = self.daemon.pictures[self.daemon.resolve(self.image)]
+        labels = dict(image.labels) | dict(self.options["labels"])
+        labels |= {name: value.strip('"') for name, _, value in (each.split()[1].partition("=") for each in changes)}
+        layers = [*image.layers, *map(sha256, self.archives)]
+        self.daemon.hold(f"sha256:{self.daemon.next_id()}", f"{repository}:{tag}", labels=labels, layers=layers)
 
     def logs(self, *, stdout: bool, stderr: bool) -> bytes:
         return (self.stdout if stdout else self.stderr).encode()

@@ -11,7 +11,7 @@ from torchbake.ui import console
 def push_code_of(task: Task, code: CodeFolder, push: CodePush) -> Task:
     """Push the code of a job and return the task with the image that has it. Raises RegistryError and UsageError."""
     complete, pushed = push.push(task, code)
-    size, seconds = human(pushed.sent), f"{pushed.seconds:.1f} s"
+    size, seconds = human(pushed.sent_bytes), f"{pushed.seconds:.1f} s"
     console.say(f"pushed {pushed.layer.files} files to {pushed.reference}: {size}, {seconds}", style="dim")
     return complete
 

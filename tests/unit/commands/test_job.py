@@ -88,7 +88,7 @@ def test_a_dry_run_shows_the_manifest_and_the_commands(here: Path, capsys: Strea
 
 
 def test_a_run_ends_with_the_jobs_own_exit_code(here: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "run_job", lambda task, target: 3 if task.image.endswith(DIGEST) else 1)
+    monkeypatch.setattr(module, "run_job", lambda task, target, images: 3 if task.image.endswith(DIGEST) else 1)
     assert "mnist ended with 3" in report(capsys, "run", "job.yaml", code=3)[1]
 
 

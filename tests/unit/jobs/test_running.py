@@ -12,6 +12,9 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.running import LAUNCHERS, RUNNABLE, kept_by_running, preview, run_job
 from torchbake.jobs.submit import Submission
 from torchbake.jobs.targets import TARGETS
+from torchbake.store.layout import Layout
+
+NO_IMAGES = Layout(folder=Path("/nowhere"))
 
 
 @pytest.mark.parametrize("name", sorted({*LAUNCHERS} & {*TARGETS}))
@@ -28,7 +31,7 @@ def test_the_manifest_exists_only_while_the_job_runs(name: str, monkeypatch: pyt
             return 3
 
     monkeypatch.setattr(running, "Submission", Submitted)
-    assert run_job(task, TARGETS[name]) == 3
+    assert run_job(task, TARGETS[name], NO_IMAGES) == 3
     assert not places[0].parent.exists()
 
 
@@ -44,7 +47,7 @@ def test_secrets_of_the_shell_are_asked_for_first(monkeypatch: pytest.MonkeyPatc
     for name in ("HF_TOKEN", "JOB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(JobError, match="HF_TOKEN"):
-        run_job(task_of(text_of("everything")), TARGETS["compose"])
+        run_job(task_of(text_of("everything")), TARGETS["compose"], NO_IMAGES)
 
 
 @pytest.mark.parametrize("name", [name for name in LAUNCHERS if name.startswith("kubernetes")])
@@ -52,7 +55,7 @@ def test_a_clusters_secrets_are_not_asked_of_the_shell(name: str, monkeypatch: p
     for variable in ("HF_TOKEN", "JOB_TOKEN"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(Submission, "run", lambda _: 3)
-    assert run_job(task_of(text_of("everything")), TARGETS[name]) == 3
+    assert run_job(task_of(text_of("everything")), TARGETS[name], NO_IMAGES) == 3
 
 
 def test_time_is_kept_where_the_target_cannot() -> None:
