@@ -269,3 +269,56 @@ def test_with_a_command_a_reference_is_no_image_of_ours(tmp_path: Path, project:
         assert prepared(tmp_path, f"image: {image}", project).ours is script
     task = prepared(tmp_path, "image: a/b:c\ncommand: ls", project)
     assert (task.known_uid, prepared(tmp_path, "image: a/b:c", project).known_uid) == (None, 1001)
+
+
+LAYER = "image: a/b\nfiles: {layer: %s}"
+
+
+def layer_names(folder: Path, files: str) -> tuple[str, ...]:
+    """The files of a layer, which is the same for a target that carries files and for one that does not."""
+    names = {prepared(folder, LAYER % files, None, carries=carries).code for carries in (True, False)}
+    (code,) = names
+    assert code is not None
+    return code.names
+
+
+def test_a_layer_has_the_files_that_a_manifest_would_carry(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "lib/a.py", "x.out", ".hidden", "data/a.csv", "n.ipynb")
+    (tmp_path / ".dockerignore").write_text("data\n")
+    assert layer_names(tmp_path, ".") == ("lib/a.py", "n.ipynb", "train.py")
+    assert layer_names(tmp_path, "., exclude: ['**/*.ipynb']") == ("lib/a.py", "train.py")
+    assert layer_names(tmp_path, "., include: ['*.py', data/a.csv]") == ("data/a.csv", "train.py")
+
+
+def test_a_layer_has_no_limit_of_size_and_is_not_mounted(tmp_path: Path) -> None:
+    write(tmp_path, "train.py")
+    (tmp_path / "model.bin").write_bytes(b"x" * 1_500_000)
+    task = prepared(tmp_path, LAYER % ".", None, carries=True)
+    assert task.code is not None
+    assert (task.code.names, task.folder, task.contents) == (("model.bin", "train.py"), None, {})
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ("nowhere", "files.layer: "),
+        ("lib", "job.yaml:2: script: train.py is not in "),
+        ("., include: [nothing]", "files.layer: "),
+        ("., exclude: ['*.py']", "script: train.py is in"),
+        ("., exclude: ['**']", "files.layer: "),
+        ("., folder: .", "files: names several sources, folder and layer"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_told(tmp_path: Path, files: str, message: str) -> None:
+    write(tmp_path, "train.py", "lib/a.py", "lib/b.txt")
+    assert message in problem(tmp_path, LAYER % files, None)
+
+
+def test_a_secret_gets_into_no_layer(tmp_path: Path) -> None:
+    for name, text in (("notes.txt", f"hf_{'a' * 34}"), ("conf/credentials.json", "{}")):
+        write(tmp_path, "train.py", name)
+        (tmp_path / name).write_text(text)
+        message = problem(tmp_path, LAYER % ".", None)
+        assert "files.layer: " in message
+        assert name in message
+        (tmp_path / name).unlink()
