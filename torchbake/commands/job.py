@@ -1,7 +1,7 @@
 """`job`: check a job.yaml, write it for a launcher, or run it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,9 @@ def _task(args: Arguments, target: Target, file: str, keys: frozenset[str] = fro
     if unsayable:
         console.say(job_problems(document, unsayable).message, style="yellow")
     task = prepare(job, document, target, _project(args.matrix), _refer(args.registry))
-    if args.pin and _names_image(task, target):
+    if not _names_image(task, target):
+        task = replace(task, code=None)
+    elif args.pin:
         task = pin_task(task, document, _places(args, target, here=not (task.code and _pulls_code(args, target))))
     wrong = list(foreign.problems(task))
     if wrong:
@@ -152,9 +154,13 @@ def _task(args: Arguments, target: Target, file: str, keys: frozenset[str] = fro
 
 
 def _names_image(task: Task, target: Target) -> bool:
-    """Return whether a manifest names the image. For bare hosts, only a comment names what Python must have."""
-    lines = target.render(task).splitlines()
-    return any(task.image in line for line in lines if not line.startswith("#"))
+    """Return whether a manifest depends on the image, whose name it may take apart.
+
+    For bare hosts, only a comment names what Python must have.
+    """
+    other = replace(task, image="registry.example.com/other/image:1")
+    one, two = (target.render(each).splitlines() for each in (task, other))
+    return [line for line in one if line[:1] != "#"] != [line for line in two if line[:1] != "#"]
 
 
 def _pulls_code(args: Arguments, target: Target) -> bool:
@@ -166,7 +172,7 @@ def _pulls_code(args: Arguments, target: Target) -> bool:
 
 def _with_code(args: Arguments, task: Task, target: Target, *, push: bool, how: str) -> Task:
     """Put the code of the job on its image in the registry, or without ``push`` only name the result."""
-    if task.code is None or not _names_image(task, target) or not _pulls_code(args, target):
+    if task.code is None or not _pulls_code(args, target):
         return task
     pushing = CodePush(
         registry_of=lambda repository: registry_of(repository, plain_http=args.plain_http),

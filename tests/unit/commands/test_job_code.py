@@ -146,7 +146,7 @@ def test_the_image_can_go_to_another_repository(here: Here) -> None:
     assert here.ran[0].image.startswith("one.example.com/team/scratch:code-")
     _, err = here.report("run", "job.yaml", "--target", "kubernetes", "--code-to", "two.example.com/x", code=2)
     assert "another registry" in err
-    assert "code push --copy" in err
+    assert "push --copy" in err
 
 
 def test_a_folder_of_the_command_line_replaces_the_files_of_the_job(here: Here) -> None:
@@ -200,3 +200,13 @@ def test_an_image_in_a_file_takes_no_layer(here: Here) -> None:
 def test_a_manifest_with_a_layer_has_no_config_map(here: Here) -> None:
     out, _ = here.report("show", "kubernetes", "job.yaml", "--check")
     assert [each["kind"] for each in yaml.safe_load_all(out)] == ["Job"]
+
+
+@pytest.mark.parametrize(
+    ("target", "more"), [("helm", ""), ("slurm", "slurm: {runtime: pyxis}\n"), ("slurm", ""), ("openpai", "")]
+)
+def test_a_manifest_that_takes_the_name_apart_has_the_digest(here: Here, target: str, more: str) -> None:
+    here.write("files: {layer: src}\nresources: {cpu: 1, memory: 1Gi}\n" + more)
+    out, _ = here.report("show", target, "job.yaml", "--push")
+    (tag,) = here.sent
+    assert here.stores["team/pytorch"].tags[tag] in out
