@@ -16,6 +16,8 @@
 - `update ID`: the next build and pull after a new release of the base, against the tuned Dockerfile, as root.
 - `project FOLDER`: images of a project with uv.lock, against the Dockerfile of uv's guide. It measures the first build,
   one with another package (--package) and one with another torch (--torch). --extra and --group are those of `uv sync`.
+- `code ID`: from an edit of a 5 MB folder to the first line of its output on another engine, through a registry:
+  `job run --code` against a Dockerfile with one COPY, its push and pull, as root.
 - `start ID`: `run` of an empty script, against `python` and `torchrun`.
 - `volumes [many flat deep] [--files N]`: volume-permissions against `chown -R`, as root.
 
@@ -34,6 +36,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.code import code
 from benchmarks.cold import cold
 from benchmarks.matrix import matrix
 from benchmarks.measure import command, layers_of, median, seconds, torchbake
@@ -186,6 +189,7 @@ _BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "project": project,
     "pull": pull,
     "update": update,
+    "code": code,
     "start": start,
     "volumes": volumes,
 }
@@ -205,7 +209,10 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--no-cache", action="store_true", help="`trace`: run every step")
     parser.add_argument("--json", action="store_true", help="`trace`: all figures, for a program")
     args = parser.parse_args(words)
-    if args.what in ("cold", "matrix", "sharing", "project", "push", "pull", "start", "trace") and not args.selectors:
+    if (
+        args.what in ("cold", "matrix", "sharing", "project", "push", "pull", "start", "trace", "code")
+        and not args.selectors
+    ):
         parser.error(f"{args.what} needs {'a folder' if args.what == 'project' else 'the id of an image'}")
     with interruptible():  # SIGTERM also removes the temporary images
         _BENCHMARKS[args.what](args)
