@@ -54,7 +54,7 @@ class CodePush:
 
 
 def _for_jobs(error: TorchbakeError) -> TorchbakeError:
-    """Name the options of `job` in the hint of an error, in place of those of `code push`."""
+    """Replace the options of `code push` in the hint of an error by the options of `job`."""
     copy = f"{Command('code', 'push')} --copy"
     hint = (error.hint or "").replace("--to", "--code-to").replace("--copy", copy)
     return type(error)(error.message, hint=hint or None)

@@ -2,7 +2,7 @@
 
 If the project's store has the image, the engine pulls the one layer that it lacks from this process. That layer has the
 digest that it would have in a registry. Otherwise the files are copied into a container that never starts, and the
-engine makes an image of the container, with a layer of its own form.
+engine makes an image of the container.
 """
 
 import contextlib

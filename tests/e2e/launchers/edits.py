@@ -55,7 +55,7 @@ class Edits:
         registry.put(content.manifest, "cpu")
 
     def write(self, text: str, **more: object) -> Path:
-        """Write a script that prints a text, with a module beside it; return the job file."""
+        """Write a script that prints the text of a module; return the job file."""
         code = self.folder / "code"
         (code / "net").mkdir(parents=True, exist_ok=True)
         (code / "net/__init__.py").write_text(f"TEXT = {text!r}\n")

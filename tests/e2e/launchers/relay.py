@@ -1,4 +1,4 @@
-"""A port of this host's loopback in a machine with a network of its own, by a Unix socket that both reach.
+"""Forward a port of a machine's own loopback to the same port of this host, through a Unix socket.
 
 As a program: ``python -m tests.e2e.launchers.relay LISTEN TARGET``. Each is a port of 127.0.0.1 or a Unix socket.
 """

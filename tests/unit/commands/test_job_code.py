@@ -1,4 +1,4 @@
-"""`job` with code as a layer: which image a manifest names, and what is sent to a registry and what is not."""
+"""`job` with code as a layer: the image that a manifest names, and the requests to the registry."""
 
 import json
 import re
