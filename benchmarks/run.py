@@ -16,8 +16,8 @@
 - `update ID`: the next build and pull after a new release of the base, against the tuned Dockerfile, as root.
 - `project FOLDER`: images of a project with uv.lock, against the Dockerfile of uv's guide. It measures the first build,
   one with another package (--package) and one with another torch (--torch). --extra and --group are those of `uv sync`.
-- `code ID`: from an edit of a 5 MB folder to the first line of its output on another engine, through a registry:
-  `job run --code` against a Dockerfile with one COPY, its push and pull, as root.
+- `code ID`: the time from an edit in a 5 MB folder to its first output on another engine, as root. It compares
+  `job run --code` with a Dockerfile with one COPY, its push and its pull.
 - `start ID`: `run` of an empty script, against `python` and `torchrun`.
 - `volumes [many flat deep] [--files N]`: volume-permissions against `chown -R`, as root.
 

@@ -117,7 +117,7 @@ def test_a_job_file_is_one_that_is_taken(project: Project) -> None:
     assert matches
     for page, text in matches:
         job, document = read_job(text, Path(page))
-        files = {"files": job.files.model_copy(update={"folder": None})}  # the reader's own
+        files = {"files": job.files.model_copy(update={"folder": None, "layer": None})}  # the reader's own
         prepare(job.model_copy(update=files), document, docker, project, lambda spec: spec.id)
 
 

@@ -65,7 +65,7 @@ class Here:
         return streams.out, " ".join(streams.err.split())
 
     @property
-    def sent(self) -> list[str]:
+    def code_tags(self) -> list[str]:
         """The tags of images with code, in any repository."""
         return [tag for store in self.stores.values() for tag in store.tags if tag.startswith("code-")]
 
@@ -88,7 +88,7 @@ def test_a_run_pushes_the_code_and_submits_its_digest(here: Here) -> None:
     (task,) = here.ran
     assert CODE.fullmatch(task.image)
     assert task.code is None
-    assert here.sent == [task.image.partition("@")[0].rpartition(":")[2]]
+    assert here.code_tags == [task.image.partition("@")[0].rpartition(":")[2]]
 
 
 def test_an_edit_is_another_image_and_no_edit_the_same(here: Here) -> None:
@@ -98,13 +98,13 @@ def test_an_edit_is_another_image_and_no_edit_the_same(here: Here) -> None:
         here.report("run", "job.yaml", "--target", "slurm")
     first, second, third = [task.image for task in here.ran]
     assert first == third != second
-    assert len(here.sent) == 2
+    assert len(here.code_tags) == 2
 
 
 def test_a_dry_run_names_the_image_and_sends_nothing(here: Here) -> None:
     out, err = here.report("run", "job.yaml", "--target", "kubernetes", "--dry-run")
     (name,) = CODE.findall(out)
-    assert here.sent == []
+    assert here.code_tags == []
     assert f"{name} is not in the registry yet" in err
     here.report("run", "job.yaml", "--target", "kubernetes")
     assert here.ran[0].image == name
@@ -115,12 +115,12 @@ def test_a_dry_run_names_the_image_and_sends_nothing(here: Here) -> None:
 def test_show_sends_nothing_unless_it_is_asked_to(here: Here, target: str) -> None:
     out, err = here.report("show", target, "job.yaml")
     (name,) = set(CODE.findall(out))
-    assert here.sent == []
+    assert here.code_tags == []
     assert "add --push" in err
     out, err = here.report("show", target, "job.yaml", "--push")
     assert set(CODE.findall(out)) == {name}
     assert f"pushed 1 files to {name}" in err
-    assert len(here.sent) == 1
+    assert len(here.code_tags) == 1
 
 
 def test_a_run_here_needs_no_registry(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_an_image_of_this_engine_alone_cannot_be_pulled_elsewhere(here: Here) ->
         _, err = here.report(*words, code=21)
         assert "is in this machine's engine" in err
         assert "--registry" in err
-    assert here.sent == []
+    assert here.code_tags == []
     here.report("run", "job.yaml")
     assert here.ran[0].code is not None
 
@@ -194,7 +194,7 @@ def test_an_image_in_a_file_takes_no_layer(here: Here) -> None:
     _, err = here.report("show", "slurm", "job.yaml", code=21)
     assert "files.layer: slurm cannot express this" in err
     here.report("show", "slurm", "job.yaml", "--lenient", "--push")
-    assert here.sent == []
+    assert here.code_tags == []
 
 
 def test_a_manifest_with_a_layer_has_no_config_map(here: Here) -> None:
@@ -208,5 +208,5 @@ def test_a_manifest_with_a_layer_has_no_config_map(here: Here) -> None:
 def test_a_manifest_that_takes_the_name_apart_has_the_digest(here: Here, target: str, more: str) -> None:
     here.write("files: {layer: src}\nresources: {cpu: 1, memory: 1Gi}\n" + more)
     out, _ = here.report("show", target, "job.yaml", "--push")
-    (tag,) = here.sent
+    (tag,) = here.code_tags
     assert here.stores["team/pytorch"].tags[tag] in out

@@ -45,7 +45,7 @@ def images(tmp_path: Path) -> Layout:
     return layout
 
 
-def held(images: Layout) -> str:
+def digest_of(images: Layout) -> str:
     """The digest of the manifest of the only image."""
     (digest,) = [f"sha256:{path.name}" for path in images.files() if b'"layers":' in path.read_bytes()[:900]]
     return digest
@@ -78,7 +78,7 @@ def test_an_image_of_the_store_is_pulled_with_one_more_layer(
     task: Task, images: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemon, layers, add = Daemon(), dict[str, list[str]](), LayoutServer.add
-    daemon.hold(held(images), IMAGE, layers=[sha256(b"lowest")])
+    daemon.hold(digest_of(images), IMAGE, layers=[sha256(b"lowest")])
 
     def serve(server: LayoutServer, layout: Layout, digest: str) -> None:
         config = json.loads(layout.path(layout.get(digest).config.digest).read_bytes())
@@ -92,16 +92,16 @@ def test_an_image_of_the_store_is_pulled_with_one_more_layer(
         assert list(layers) == [next(iter(layers)), digest], "the probe and the image"
         assert layers[digest][:-1] == [sha256(b"lowest")]
         assert daemon.tags_of(digest) == {complete.image}, "the server's own name is gone"
-    assert daemon.tags_of(held(images)) == {IMAGE}
+    assert daemon.tags_of(digest_of(images)) == {IMAGE}
     assert len(daemon.pictures) == 1
 
 
 def test_an_engine_that_reaches_no_server_adds_the_layer_itself(task: Task, images: Layout) -> None:
     daemon = Daemon()
-    daemon.hold(held(images), IMAGE, layers=[sha256(b"lowest")])
+    daemon.hold(digest_of(images), IMAGE, layers=[sha256(b"lowest")])
     with code_in_engine(daemon.engine, task, images) as complete:
         assert len(daemon.pictures[daemon.resolve(complete.image)].layers) == 2
-    assert set(daemon.pictures) == {held(images)}
+    assert set(daemon.pictures) == {digest_of(images)}
 
 
 def test_the_image_goes_also_after_an_error(task: Task, images: Layout) -> None:
@@ -120,8 +120,8 @@ def test_the_image_goes_also_after_an_error(task: Task, images: Layout) -> None:
 def test_the_next_run_removes_the_image_of_a_killed_one(task: Task, images: Layout) -> None:
     daemon = Daemon()
     daemon.hold("sha256:other", IMAGE)
-    ended = "0/pid:[1]/1/1"
-    daemon.hold("sha256:left", f"127.0.0.1:1/torchbake/{ended.encode().hex()}/{'a' * 32}:building")
+    owner = "0/pid:[1]/1/1"
+    daemon.hold("sha256:left", f"127.0.0.1:1/torchbake/{owner.encode().hex()}/{'a' * 32}:building")
     with code_in_engine(daemon.engine, task, images) as complete:
         remove_loopback_names(daemon.engine)
         assert {*daemon.pictures} == {"sha256:other", daemon.resolve(complete.image)}
