@@ -27,8 +27,8 @@ class Task:
     """The input of a target: the job, its images as references, and the folder with the job's files.
 
     ``contents`` are the files of that folder by path, for a target that carries them in the manifest. If ``image``
-    still lacks the layer of `files.layer`, ``code`` is set. ``uid`` is the user of an image of torchbake. If ``ours`` is
-    false, torchbake did not build the image, and its user is unknown.
+    still lacks the layer of `files.layer`, ``code`` is set. ``uid`` is the user of an image of torchbake. If ``ours``
+    is false, torchbake did not build the image, and its user is unknown.
     """
 
     job: Job
