@@ -13,11 +13,13 @@ from tests.unit.engines import Daemon
 from tests.unit.registries import MemoryRegistry, Store
 from torchbake import cli
 from torchbake.commands import job as module
+from torchbake.errors import RegistryError
 from torchbake.jobs.task import Task
 from torchbake.oci.labels import ID
 from torchbake.oci.layer_order import json_bytes
 from torchbake.oci.manifest import Manifest, sha256
 from torchbake.oci.reference import Repository
+from torchbake.registry.transport import StatusError
 from torchbake.store.layout import Layout
 
 Streams = pytest.CaptureFixture[str]
@@ -210,3 +212,14 @@ def test_a_manifest_that_takes_the_name_apart_has_the_digest(here: Here, target:
     out, _ = here.report("show", target, "job.yaml", "--push")
     (tag,) = here.code_tags
     assert here.stores["team/pytorch"].tags[tag] in out
+
+
+def test_a_refused_push_names_the_option_of_job(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(registry: MemoryRegistry, *_: object) -> None:
+        raise StatusError("denied", status=403, codes=("DENIED",))
+
+    monkeypatch.setattr(MemoryRegistry, "upload", refuse)
+    _, err = here.report("run", "job.yaml", "--target", "kubernetes", code=RegistryError.exit_code)
+    assert "--code-to REPOSITORY" in err
+    assert " --to" not in err
+    assert (here.ran, here.code_tags) == ([], [])

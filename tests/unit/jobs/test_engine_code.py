@@ -133,3 +133,18 @@ def test_a_pulled_image_with_code_is_removed_afterwards() -> None:
     with removed_afterwards(daemon.engine, "registry/x:code-1"):
         assert daemon.pictures
     assert daemon.pictures == {}
+
+
+def test_an_image_that_the_engine_cannot_use_after_the_pull_is_made_by_the_engine(task: Task, images: Layout) -> None:
+    daemon, pulled = Daemon(), list[str]()
+    daemon.hold(digest_of(images), IMAGE, layers=[sha256(b"lowest")])
+
+    def pull(repository: str, key: str) -> None:
+        pulled.append(key)
+        daemon.hold(key, f"{repository}@{key}", layers=[])
+
+    daemon.pulls = pull
+    with code_in_engine(daemon.engine, task, images) as complete:
+        assert len(pulled) == 2
+        assert daemon.resolve(complete.image) not in pulled
+    assert set(daemon.pictures) == {digest_of(images)}

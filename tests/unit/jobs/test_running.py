@@ -1,17 +1,21 @@
 """Each target of `job run` has its launcher, and missing variables of the shell are errors before a start."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.unit.engines import Daemon
 from tests.unit.jobs.cases import task_of, text_of
 from torchbake.errors import JobError
 from torchbake.jobs import running
+from torchbake.jobs.expressible import Target
 from torchbake.jobs.launchers import Launcher
 from torchbake.jobs.model import Job
 from torchbake.jobs.running import LAUNCHERS, RUNNABLE, kept_by_running, preview, run_job
 from torchbake.jobs.submit import Submission
 from torchbake.jobs.targets import TARGETS
+from torchbake.jobs.task import CodeFolder, Task
 from torchbake.store.layout import Layout
 
 NO_IMAGES = Layout(folder=Path("/nowhere"))
@@ -67,3 +71,28 @@ def test_a_run_removes_its_job_itself_after_it_has_read_the_code() -> None:
     task = task_of(text_of("standalone") + "ttlSecondsAfterFinished: 0\n")
     assert "ttlSecondsAfterFinished: 0" in TARGETS["kubernetes"].render(task)
     assert "ttlSecondsAfterFinished" not in preview(task, TARGETS["kubernetes"])[0]
+
+
+@pytest.mark.parametrize("name", ["docker", "compose"])
+def test_an_image_with_code_is_in_the_engine_only_while_the_job_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From a registry, as `task.code` is not set, and made here, as it is."""
+    daemon, ran = Daemon(), list[str]()
+    daemon.hold("sha256:image", "registry.example.com/team/pytorch:2.13.0-cpu")
+    (tmp_path / "train.py").write_text("")
+
+    def run(task: Task, target: Target) -> int:
+        if not task.image.endswith(":building"):
+            daemon.hold("sha256:pulled", task.image)
+        ran.append(daemon.resolve(task.image))
+        return 3
+
+    monkeypatch.setattr(running, "connect", lambda: daemon.engine)
+    monkeypatch.setattr(running, "_run", run)
+    task = task_of(text_of("layer"))
+    code = CodeFolder(folder=tmp_path, names=("train.py",))
+    assert run_job(replace(task, image="registry.example.com/team/pytorch:code-1"), TARGETS[name], NO_IMAGES) == 3
+    assert run_job(replace(task, code=code), TARGETS[name], NO_IMAGES) == 3
+    assert len(set(ran) | {"sha256:image"}) == 3
+    assert set(daemon.pictures) == {"sha256:image"}
