@@ -22,7 +22,7 @@ from tests.e2e.launchers.relay import relayed
 from tests.e2e.launchers.run import command_of, job_run
 from tests.e2e.launchers.slurm import Cluster, cluster
 from tests.e2e.launchers.tree import UID, USER, NoLauncherError, tree
-from tests.e2e.registries import registry
+from tests.e2e.registries import Running, registry
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.jobs
@@ -63,7 +63,7 @@ def local_run(edits: Edits, image: str, text: str, target: str = "docker", env: 
 def local(tmp_path: Path) -> Edits:
     """Only the folders of a job: nothing is in a registry."""
     (tmp_path / "job").mkdir()
-    return Edits(folder=tmp_path / "job", there=None)  # type: ignore[arg-type]
+    return Edits(folder=tmp_path / "job", there=Running(host="nowhere.invalid", folder=tmp_path))
 
 
 def test_an_engine_alone_runs_an_edit_of_a_built_image(local: Edits, engine: docker.DockerClient) -> None:

@@ -254,6 +254,10 @@ class _Facade:
 
     def remove_image(self, reference: str, *, force: bool = False) -> None:
         digest = self.daemon.resolve(reference)
+        names = self.daemon.tags_of(digest) - {reference}
+        running = [box.image for box in self.daemon.boxes.values() if box.state == "running"]
+        if not names and any(image in (digest, reference) for image in running):
+            raise APIError("409 Client Error", explanation="image is being used by running container")
         self.daemon.pointers.pop(reference, None)
         if not self.daemon.tags_of(digest):
             del self.daemon.pictures[digest]

@@ -1,10 +1,12 @@
 """Remove containers, networks, volumes and images of runs that were killed before their cleanup."""
 
+import contextlib
 import re
 
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.owner import has_ended, owner_label
 from torchbake.engine.runner import OWNER, owners, remove
+from torchbake.errors import EngineError
 
 LOOPBACK = "torchbake"  # the first part of the path of images that an engine pulls from a run
 _LISTED = f"127.0.0.1:*/{LOOPBACK}/*/*"
@@ -17,9 +19,10 @@ def remove_leftovers(engine: Engine, label: str = OWNER) -> int:
     ``label`` is the label with their owner, a value of `owner_label`. Image names of killed builds are removed too.
     """
     local = engine.address.local
-    if label == OWNER:
+    count = sum(remove(engine, label, owner) for owner in owners(engine, label) if has_ended(owner, same_machine=local))
+    if label == OWNER:  # last, because an engine removes no image of a running container
         remove_loopback_names(engine)
-    return sum(remove(engine, label, owner) for owner in owners(engine, label) if has_ended(owner, same_machine=local))
+    return count
 
 
 def loopback_path(secret: str) -> str:
@@ -33,7 +36,10 @@ def building_name(secret: str) -> str:
 
 
 def remove_loopback_names(engine: Engine) -> None:
-    """Remove the names of images that killed processes built or served to the engine."""
+    """Remove the names of images that killed processes built or served to the engine.
+
+    An image of a running container keeps its name until a later run.
+    """
     local = engine.address.local
     with answering():
         entries = engine.client.api.images(filters={"reference": _LISTED})
@@ -41,4 +47,5 @@ def remove_loopback_names(engine: Engine) -> None:
     for name in names:
         match = _NAME.fullmatch(name)
         if match and has_ended(bytes.fromhex(match["owner"]).decode(errors="replace"), same_machine=local):
-            engine.remove([name])
+            with contextlib.suppress(EngineError):
+                engine.remove([name])

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engines import Daemon
-from torchbake.engine.leftovers import remove_loopback_names
+from torchbake.engine.leftovers import remove_leftovers, remove_loopback_names
+from torchbake.engine.runner import OWNER
 from torchbake.errors import EngineError
 from torchbake.jobs.engine_code import code_in_engine, removed_afterwards
 from torchbake.jobs.load import read_job
@@ -148,3 +149,18 @@ def test_an_image_that_the_engine_cannot_use_after_the_pull_is_made_by_the_engin
         assert len(pulled) == 2
         assert daemon.resolve(complete.image) not in pulled
     assert set(daemon.pictures) == {digest_of(images)}
+
+
+def test_the_image_of_a_killed_run_goes_after_its_containers() -> None:
+    """An engine removes no image of a running container. Containers of compose have no owner, and end by themselves."""
+    owner, name = "0/pid:[1]/1/1", f"127.0.0.1:1/torchbake/{b'0/pid:[1]/1/1'.hex()}/{'a' * 32}:building"
+    for labels, left in (({OWNER: owner}, set()), ({}, {"sha256:left"})):
+        daemon = Daemon(lambda _: None)
+        daemon.hold("sha256:left", name)
+        box = daemon.api.create(name, ["run"], labels=labels)
+        box.start()
+        remove_leftovers(daemon.engine)
+        assert set(daemon.pictures) == left
+        box.code = 0
+        remove_leftovers(daemon.engine)
+        assert daemon.pictures == {}
