@@ -127,6 +127,6 @@ def task_of(text: str) -> Task:
     """Return a prepared task, with resolved images and files, and without a look-up of the image."""
     job = job_of(text)
     folder = Path("/home/ann/mnist") / job.files.folder if job.files.folder else None
-    chosen = select_files(FILES, job.files.include, job.files.exclude) if folder else ()
-    contents = {name: FILES[name] for name in chosen}
+    names = select_files(FILES, job.files.include, job.files.exclude) if folder else ()
+    contents = {name: FILES[name] for name in names}
     return Task(job=job, image=job.image, init_image=INIT_IMAGE, ours=not job.command, folder=folder, contents=contents)
