@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -101,7 +102,12 @@ def _run(argv: Sequence[str]) -> int:
         near = nearest(name, COMMANDS)
         raise UsageError(f"There is no command {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
     command = load_command(name)
-    code: int = command.run(arguments_of(command.Arguments, _parse(name, rest)))
+    args = arguments_of(command.Arguments, _parse(name, rest))
+    if any("registry_use" in each.metadata for each in fields(command.Arguments)):
+        from torchbake.commands._registry_choice import with_registry  # noqa: PLC0415 - the others need no matrix
+
+        args = with_registry(args)
+    code: int = command.run(args)
     return code
 
 

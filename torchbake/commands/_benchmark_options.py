@@ -62,7 +62,10 @@ class Arguments(opt.Common):
         type=opt.positive, metavar="N",
     )  # fmt: skip
     seed: int | None = _of_compare("of the bootstrap (default: 0)", metavar="N")
-    registry: str | None = opt.registry("compare: where the release of B is: ghcr.io/acme", of=_COMPARE)
+    registry: str | None = opt.registry(
+        "compare: where the release of B is: ghcr.io/acme", of=_COMPARE,
+        configured=lambda args: args.request[:1] == _COMPARE and len(args.request) == 2,
+    )  # fmt: skip
     plain_http: bool = opt.plain_http(of=_COMPARE)
     format: opt.Format = opt.result_format()
 

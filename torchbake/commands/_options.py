@@ -7,12 +7,13 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from inspect import get_annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
+from torchbake import REGISTRY_VARIABLE
 from torchbake.errors import UsageError
 
 if TYPE_CHECKING:
@@ -156,8 +157,30 @@ def timeout(default: int, text: str, *, of: Sequence[str] = ()) -> Any:
     return option(f"{text} (default: {default})", type=positive, default=default, metavar="S", of=of)
 
 
-def registry(text: str = "where releases are: ghcr.io/acme", *, required: bool = False, of: Sequence[str] = ()) -> Any:
-    return option(text, required=required, metavar="HOST[:PORT]/NAMESPACE", of=of)
+@dataclass(frozen=True, kw_only=True)
+class RegistryUse:
+    """The need of a command for a registry.
+
+    ``configured`` says by the arguments whether the registry of the environment or of the matrix is used if the
+    command line names none. If it is used and there is none, a ``required`` registry is missing.
+    """
+
+    required: bool
+    configured: Callable[[Any], bool]
+
+
+def registry(
+    text: str = "where releases are: ghcr.io/acme",
+    *,
+    required: bool = False,
+    configured: Callable[[Any], bool] = lambda args: True,
+    of: Sequence[str] = (),
+) -> Any:
+    """Declare `--registry`, which `_registry_choice.with_registry` fills in; an empty text means none."""
+    default = f"default: ${REGISTRY_VARIABLE}, else `registry` of the matrix"
+    declared = option(f"{text} ({default})", metavar="HOST[:PORT][/NAMESPACE]", of=of)
+    use = RegistryUse(required=required, configured=configured)
+    return field(metadata={**declared.metadata, "registry_use": use})
 
 
 def plain_http(*, group: str = "", of: Sequence[str] = ()) -> Any:

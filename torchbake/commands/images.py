@@ -55,7 +55,7 @@ _STYLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(opt.WithSelectors):
-    registry: str | None = opt.registry()
+    registry: str | None = opt.registry(configured=lambda args: not (args.check or args.dry_run))
     plain_http: bool = opt.plain_http()
     check: bool = opt.option("fail unless every image has passed as it is; build nothing")
     dry_run: bool = opt.option("show what would be done; build nothing")

@@ -22,15 +22,16 @@ from torchbake.matrix.pipelines import PIPELINES, choice, pipeline
 from torchbake.matrix.project import load_project
 from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.spec import pytorch_of
-from torchbake.matrix.starter import Choice, ProjectRow, newest_torch, project_starter, starter
+from torchbake.matrix.starter import Choice, ImageNames, ProjectRow, newest_torch, project_starter, starter
 from torchbake.matrix.tags import tags_of
 from torchbake.matrix.yaml_source import parse_document
+from torchbake.oci.reference import parse_registry
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
 EXAMPLES = (
     "my-images",
-    "my-images --cuda 12.8 --repository ghcr.io/acme/pytorch",
+    "my-images --cuda 12.8 --registry ghcr.io/acme",
     "--cpu --cuda 12.8 --torch 2.10.0 --ci github",
     "--dry-run",
     "--from trainer",
@@ -47,7 +48,10 @@ class Arguments(opt.Common):
     cpu: bool = opt.option("an image for the CPU (default where no --cuda is given)")
     cuda: tuple[str, ...] = opt.option("one for CUDA 12.8; repeat for more", metavar="VERSION")
     torch: str = opt.option("default: the newest that is known here for each", metavar="VERSION")
-    repository: str = opt.option("of the images, such as ghcr.io/acme/pytorch (default: DIR/pytorch)", metavar="NAME")
+    repository: str = opt.option("of the images, such as acme/pytorch (default: DIR/pytorch)", metavar="NAME")
+    registry: str = opt.option(
+        "of the releases, which no command needs again: ghcr.io/acme", metavar="HOST[:PORT][/NAMESPACE]"
+    )
     ci: str = opt.option(
         "also the pipelines of that CI; github calls torchbake's, github-full has them all", choices=PIPELINES
     )
@@ -100,7 +104,7 @@ def _project_matrix(args: Arguments, folder: Path, project: Path) -> str:
     for reason in choice.reasons:
         console.say(reason)
     name = choice.row.project.package or (folder / choice.row.project.folder).resolve().name
-    text = _matrix(args.repository or f"{_plain(folder.resolve().name)}/{_plain(name)}", choice.row)
+    text = _matrix(_names(args, f"{_plain(folder.resolve().name)}/{_plain(name)}"), choice.row)
     path = folder / "matrix.yaml"
     if path.exists() and path.read_bytes() != text.encode():
         if not args.dry_run:
@@ -110,6 +114,17 @@ def _project_matrix(args: Arguments, folder: Path, project: Path) -> str:
         if path.suffix != ".json":  # the schema has a thousand lines, for editors alone
             console.err.print(text, markup=False)
     return text
+
+
+def _names(args: Arguments, default: str) -> ImageNames:
+    """Return the names of the images. If the registry has a namespace, the default repository is in it.
+
+    Raises UsageError.
+    """
+    if args.registry:
+        namespace = parse_registry(args.registry).path
+        default = f"{namespace}/{default.rpartition('/')[2]}" if namespace else default
+    return ImageNames(repository=args.repository or default, registry=args.registry)
 
 
 def _plain(name: str) -> str:
@@ -123,7 +138,7 @@ def _files(args: Arguments, folder: Path) -> dict[str, str]:
     files = {
         "matrix.yaml": _project_matrix(args, folder, args.project)
         if args.project
-        else _matrix(args.repository or f"{_plain(folder.name)}/pytorch", _choices(args)),
+        else _matrix(_names(args, f"{_plain(folder.name)}/pytorch"), _choices(args)),
         "matrix.schema.json": editor_schema(Matrix),
         "noxfile.py": _noxfile((_TEMPLATES / "noxfile.py").read_text(encoding="utf-8"), own_version),
         ".gitattributes": (_TEMPLATES / "gitattributes").read_text(encoding="utf-8"),
@@ -136,13 +151,10 @@ def _files(args: Arguments, folder: Path) -> dict[str, str]:
     return files
 
 
-def _matrix(repository: str, rows: Sequence[Choice] | ProjectRow) -> str:
+def _matrix(names: ImageNames, rows: Sequence[Choice] | ProjectRow) -> str:
     """Return the text of the matrix, which is parsed again to find mistakes. Raises UsageError."""
     model = (TOOLKIT / "matrix.yaml").read_text(encoding="utf-8")
-    if isinstance(rows, ProjectRow):
-        text = project_starter(model, repository, rows)
-    else:
-        text = starter(model, repository, rows)
+    text = project_starter(model, names, rows) if isinstance(rows, ProjectRow) else starter(model, names, rows)
     try:
         document = parse_document(text, Path("matrix.yaml"))
         matrix = validate_matrix(document)

@@ -36,7 +36,7 @@ class Arguments(opt.WithSelectors):
         "--due: ask the registries of the bases for newer ones, or keep those that releases have (default: ask)",
         default="ask",
     )
-    registry: str | None = opt.registry("--due: where releases are: ghcr.io/acme")
+    registry: str | None = opt.registry("--due: where releases are: ghcr.io/acme", configured=lambda args: args.due)
     plain_http: bool = opt.plain_http()
     changed_since: str | None = opt.option("only what differs from this git commit", metavar="REF")
     size: Literal["small", "large"] | None = opt.option("only what is built on small machines (CPU), or on large ones")

@@ -31,7 +31,7 @@ PAGE = Path("reports/index.html")
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(opt.WithSelectors):
-    registry: str | None = opt.registry("also report what is released there: ghcr.io/acme")
+    registry: str | None = opt.registry("also report what is released there, if it is not '': ghcr.io/acme")
     plain_http: bool = opt.plain_http()
     verdicts: Path | None = opt.option(
         "also verdicts of other machines: the files of `test --write-verdict DIR`, in DIR and below; not verified",

@@ -36,9 +36,9 @@ class TagLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(opt.WithSelectors):
-    registry: str | None = opt.registry()
+    registry: str | None = opt.registry(configured=lambda args: args.diff)
     plain_http: bool = opt.plain_http()
-    diff: bool = opt.option("with --registry: only what a release would move")
+    diff: bool = opt.option("only what a release would move in the registry")
     format: opt.Format = opt.result_format()
 
 

@@ -52,6 +52,11 @@ def _versions(text: str) -> dict[str, str | None]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _selectors_in(words: Sequence[str]) -> list[str]:
+    """Return the words that select images of the matrix; the others are references."""
+    return [word for word in words if word.startswith("@") or not ("/" in word or ":" in word)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arguments(Verifying):
     words: tuple[str, ...] = opt.argument(
@@ -60,7 +65,7 @@ class Arguments(Verifying):
         action=opt.Words,
         metavar="SELECTOR|REF",
     )
-    registry: str | None = opt.registry()
+    registry: str | None = opt.registry(configured=lambda args: not args.words or bool(_selectors_in(args.words)))
     expect: dict[str, str | None] = opt.option(
         "what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not", type=_versions,
         default={}, metavar="NAME=VERSION,…",
@@ -119,8 +124,8 @@ def _conclude(results: Sequence[ImageResult], page: Path) -> int:
 
 def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[ValidationSubject]:
     words = list(dict.fromkeys(args.words))
-    references = [word for word in words if not word.startswith("@") and ("/" in word or ":" in word)]
-    selectors = [word for word in words if word not in references]
+    selectors = _selectors_in(words)
+    references = [word for word in words if word not in selectors]
     if args.expect and not references:
         raise UsageError("--expect is for image references; the matrix says itself what its images hold.")
     reach = _reach(session, plain=args.plain_http)

@@ -14,6 +14,7 @@ from torchbake.matrix.problems import problems
 from torchbake.matrix.spec import Additions, BaseSpec, ImageSpec, InitSpec, ProjectSpec, Spec
 from torchbake.matrix.wheel_indexes import most_exact
 from torchbake.matrix.yaml_source import Document, Location
+from torchbake.oci.reference import names_host
 
 _FIRST_CUDA_TORCH = (2, 0)  # older wheels contain CUDA, which images cannot share
 
@@ -53,7 +54,7 @@ class _Expander:
             if base.interpreter and base.python_package not in ("", f"python{base.python}"):
                 text = f"{base.interpreter!r} is not Python {base.python}; `python` and it must be of one version"
                 self.problems.append((("bases", name, "interpreter"), text))
-        self.problems += secrets_in(self.matrix)
+        self.problems += [*secrets_in(self.matrix), *_two_registries(self.matrix.registry, self.matrix.repository)]
         if not self.problems:
             for number, row in enumerate(self.matrix.rows):
                 self._expand(("rows", number), row)
@@ -195,6 +196,14 @@ class _Additions:
 def expand(matrix: Matrix, document: Document) -> Expansion:
     """Return all images of the matrix. Raises MatrixError for unknown names, duplicates and wrong combinations."""
     return _Expander(matrix, document).run()
+
+
+def _two_registries(registry: str, repository: str) -> list[tuple[Location, str]]:
+    """Return the problem of a repository whose host is not that of the registry, if there is one."""
+    host = repository.partition("/")[0]
+    if not registry or not names_host(repository) or registry.partition("/")[0] == host:
+        return []
+    return [(("registry",), f"is {registry}, and `repository` names the host {host}; remove one of the hosts")]
 
 
 def _matches(exclude: Exclude, spec: ImageSpec) -> bool:

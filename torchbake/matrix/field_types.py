@@ -8,7 +8,7 @@ from torchbake.matrix import added_paths, settings, validators
 
 CHECK_ID = r"^[a-z][a-z-]*\.\S+$"  # with a dot: an error of the checks themselves has none, and cannot be waived
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
-_REPOSITORY = r"^[a-z0-9]+([._/-][a-z0-9]+)*$"  # the path of an OCI repository, without a host
+_REPOSITORY = r"^([a-z0-9.-]+:[0-9]{1,5}/)?[a-z0-9]+([._/-][a-z0-9]+)*$"  # of OCI, with a host or without
 _NUMBER = r"^[0-9]+$"
 _TEXT = {"type": "string"}
 
@@ -29,6 +29,7 @@ Cudnn = Annotated[
 Name = Annotated[str, Field(pattern=_NAME), AfterValidator(validators.name)]
 LabelText = Annotated[str, AfterValidator(validators.quote)]
 Repository = Annotated[str, Field(pattern=_REPOSITORY)]
+RegistryName = Annotated[str, AfterValidator(validators.registry)]
 Torches = Annotated[tuple[TorchVersion, ...], _AS_LIST, Field(min_length=1), _one_or_many(_TEXT)]
 Accelerators = Annotated[
     tuple[Annotated[str, AfterValidator(validators.accelerator)], ...],

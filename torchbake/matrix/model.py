@@ -204,7 +204,14 @@ class Matrix(Model):
     """The whole of matrix.yaml."""
 
     repository: fields.Repository = Field(
-        description="the images' repository, without a registry host", examples=["acme/pytorch"]
+        description="the images' repository; with a host, as ghcr.io/acme/pytorch, it also names the registry",
+        examples=["acme/pytorch"],
+    )
+    registry: fields.RegistryName = Field(
+        "",
+        description="the registry of the releases, with its namespace if it differs from the repository's; "
+        "`--registry` and then `TORCHBAKE_REGISTRY` come first",
+        examples=["ghcr.io/acme"],
     )
     source: fields.LabelText = Field(
         "",

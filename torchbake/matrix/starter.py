@@ -23,7 +23,6 @@ _HEAD = """\
 #
 # Every key: https://github.com/torchbake/torchbake/blob/main/docs/matrix.md
 
-repository: {repository}
 """
 _PROJECT_HEAD = """\
 # yaml-language-server: $schema=./matrix.schema.json
@@ -36,12 +35,22 @@ _PROJECT_HEAD = """\
 #
 # Every key: https://github.com/torchbake/torchbake/blob/main/docs/matrix.md
 
-repository: {repository}
 """
 _ROWS = """\
 # Each row is a product of its axes: torch x accelerator x base x flavor.
 rows:
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageNames:
+    """The repository of a new matrix, and the registry of its releases; empty if none is named."""
+
+    repository: str
+    registry: str = ""
+
+    def __str__(self) -> str:
+        return f"repository: {self.repository}\n" + (f"registry: {self.registry}\n" if self.registry else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,19 +89,19 @@ def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str
     return known_names[-1]
 
 
-def starter(model: str, repository: str, choices: Sequence[Choice]) -> str:
+def starter(model: str, names: ImageNames, choices: Sequence[Choice]) -> str:
     """Return the text of a small matrix for ``choices``, with the comments and defaults of ``model``."""
     blocks = _blocks(model)
     kept_items = ["defaults", *(["indexes"] if any(choice.accelerator == "cpu" for choice in choices) else [])]
     rows = "\n".join(_row(choice, blocks.get("rows", "")) for choice in choices)
     family = "cuda" if any(choice.accelerator != "cpu" for choice in choices) else "cpu"
     tags = re.sub(r"(defaults: \{accelerator: )\w+", rf"\g<1>{family}", blocks.get("tags", ""))
-    names = [blocks.get(key, "") for key in (*kept_items, "bases", "flavors")]
-    parts = [_HEAD.format(repository=repository), *names, _ROWS + rows, blocks.get("init", ""), tags]
+    kept = [blocks.get(key, "") for key in (*kept_items, "bases", "flavors")]
+    parts = [_HEAD + str(names), *kept, _ROWS + rows, blocks.get("init", ""), tags]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 
-def project_starter(model: str, repository: str, row: ProjectRow) -> str:
+def project_starter(model: str, names: ImageNames, row: ProjectRow) -> str:
     """Return the text of a matrix with one image, of a project, with the comments and defaults of ``model``."""
     blocks = _blocks(model)
     # The project's lock has all wheels, so no other place may add any.
@@ -101,7 +110,7 @@ def project_starter(model: str, repository: str, row: ProjectRow) -> str:
     tags = re.sub(r"(defaults: \{accelerator: )\w+(, base: )\w+", rf"\g<1>{family}\g<2>{row.base.name}", blocks["tags"])
     indexes = f"indexes:\n  {row.accelerator}: [{', '.join(map(_scalar, row.indexes))}]\n" if row.indexes else ""
     parts = [
-        _PROJECT_HEAD.format(repository=repository, lock=row.project.lock_path),
+        _PROJECT_HEAD.format(lock=row.project.lock_path) + str(names),
         defaults,
         indexes,
         f"bases:\n  {row.base.name}: {_base(row.base)}\n",

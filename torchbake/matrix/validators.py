@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from torchbake.errors import UsageError
 from torchbake.matrix.accelerator import parse_accelerator
-from torchbake.oci.reference import parse_reference
+from torchbake.oci.reference import parse_reference, parse_registry
 from torchbake.oci.tag_names import reserved_reason
 
 
@@ -82,6 +82,13 @@ def image(text: str) -> str:
     if reference.digest:
         raise ValueError(f"{text!r} has a digest; name a tag: the digest is recorded when the base is made")
     return text
+
+
+def registry(text: str) -> str:
+    try:
+        return str(parse_registry(text)).rstrip("/") if text else ""
+    except UsageError as error:
+        raise ValueError(f"{error.message} {error.hint}") from None
 
 
 def quote(text: str) -> str:

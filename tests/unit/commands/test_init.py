@@ -108,7 +108,7 @@ def test_pipelines_come_where_they_are_asked_for(
         (["--torch", "newest"], "newest"),
         (["--repository", "Acme/Pytorch"], "Acme/Pytorch"),
         (["--repository", "ghcr.io/acme/pytorch:latest"], "ghcr.io/acme/pytorch:latest"),
-        (["--repository", "localhost:5000/x"], "localhost:5000/x"),
+        (["--repository", "localhost:port/x"], "localhost:port/x"),
         (["--torch", "2.10.0+cpu"], "2.10.0+cpu"),
     ],
 )

@@ -146,7 +146,7 @@ NAMES = [
     broken(
         "accelerator", DEFAULTS, f"  defaults: {{base: debian12, accelerator: gpu}} {HERE}\n", ".accelerator", "'gpu'"
     ),
-    broken("registry's host", REPOSITORY, f"repository: example.com:5000/x {HERE}\n", "repository", "form"),
+    broken("registry's host", REPOSITORY, f"repository: example.com:port/x {HERE}\n", "repository", "form"),
     broken("pip", DEVEL, f"    packages: {{pip: [ein ops]}} {HERE}\n", ".packages.pip.0", "'ein ops'", "pip"),
     broken("apt", DEVEL, f"    packages: {{apt: [Lib_GL]}} {HERE}\n", ".packages.apt.0", "'Lib_GL'", "Debian"),
 ]

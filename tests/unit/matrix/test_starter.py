@@ -15,7 +15,7 @@ from torchbake.matrix.expand import expand
 from torchbake.matrix.model import validate_matrix
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import BaseSpec, ImageSpec, ProjectSpec
-from torchbake.matrix.starter import Choice, ProjectRow, newest_torch, project_starter, starter
+from torchbake.matrix.starter import Choice, ImageNames, ProjectRow, newest_torch, project_starter, starter
 from torchbake.matrix.yaml_source import parse_document
 
 MODEL = (TOOLKIT / "matrix.yaml").read_text()
@@ -31,7 +31,7 @@ CUDA13 = Choice(accelerator="cuda13.2", torch="2.15.0")
 )
 def test_it_is_a_matrix_of_what_was_asked_for_and_no_more(choices: tuple[Choice, ...], tmp_path: Path) -> None:
     path = tmp_path / "matrix.yaml"
-    path.write_text(starter(MODEL, "acme/pytorch", choices))
+    path.write_text(starter(MODEL, ImageNames(repository="acme/pytorch"), choices))
     project = load_project(path)
     images = [spec for spec in project.expansion.specs if isinstance(spec, ImageSpec)]
     assert {(str(spec.accelerator), spec.torch, spec.base.name) for spec in images} == {
@@ -46,7 +46,7 @@ def test_it_is_a_matrix_of_what_was_asked_for_and_no_more(choices: tuple[Choice,
 @pytest.mark.parametrize("choice", [CPU, CUDA12, CUDA13], ids=lambda choice: choice.accelerator)
 def test_images_are_the_same_as_the_toolkits_own(choice: Choice, project: Project) -> None:
     """The packages are those of the toolkit's images, so that tests of these images apply here too."""
-    text = starter(MODEL, "torchbake/pytorch", [choice])
+    text = starter(MODEL, ImageNames(repository="torchbake/pytorch"), [choice])
     document = parse_document(text, Path("matrix.yaml"))
     ours = {spec.id: spec for spec in project.expansion.specs}
     specs = [spec for spec in expand(validate_matrix(document), document).specs if isinstance(spec, ImageSpec)]
@@ -59,7 +59,7 @@ def test_images_are_the_same_as_the_toolkits_own(choice: Choice, project: Projec
 
 
 def test_it_says_where_every_key_is_explained() -> None:
-    text = starter(MODEL, "acme/pytorch", [CPU])
+    text = starter(MODEL, ImageNames(repository="acme/pytorch"), [CPU])
     assert text.startswith("# yaml-language-server: $schema=./matrix.schema.json\n")
     assert "https://github.com/torchbake/torchbake/blob/main/docs/matrix.md" in text
     assert not text.endswith("\n\n")
@@ -67,7 +67,7 @@ def test_it_says_where_every_key_is_explained() -> None:
 
 
 def test_a_model_that_lacks_a_part_is_no_traceback() -> None:
-    text = starter("defaults:\n  cudnn: 9\n", "acme/pytorch", [CPU])
+    text = starter("defaults:\n  cudnn: 9\n", ImageNames(repository="acme/pytorch"), [CPU])
     assert "rows:\n  - torch: 2.13.0\n" in text
 
 
@@ -99,7 +99,9 @@ def test_the_matrix_of_a_project_has_one_image(row: dict[str, Any], base: BaseSp
         folder="apps/my.trainer", lock="pylock.toml", groups=("on", "1"), extras=("x",), files=("a-b.py", "9/", "true")
     )
     path = tmp_path / "matrix.yaml"
-    path.write_text(project_starter(MODEL, "acme/trainer", ProjectRow(base=base, project=spec, **row)))
+    path.write_text(
+        project_starter(MODEL, ImageNames(repository="acme/trainer"), ProjectRow(base=base, project=spec, **row))
+    )
     project = load_project(path)
     (image,) = project.expansion.specs
     assert isinstance(image, ImageSpec)

@@ -12,7 +12,7 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.errors import LockError, TorchbakeError, UsageError
 from torchbake.matrix.project import load_project
 from torchbake.matrix.spec import ImageSpec, ProjectSpec
-from torchbake.matrix.starter import project_starter
+from torchbake.matrix.starter import ImageNames, project_starter
 from torchbake.projects.choose import ProjectChoice, choose
 from torchbake.projects.find_lock import LockPlace
 from torchbake.projects.folder import ProjectFolder, PythonRule
@@ -196,7 +196,7 @@ def test_a_row_is_chosen_with_its_reasons(name: str, tmp_path: Path) -> None:
     assert [part for part in parts if part not in reasons] == [], reasons
     # The matrix has one image, of this project.
     path = tmp_path / "matrix.yaml"
-    path.write_text(project_starter((TOOLKIT / "matrix.yaml").read_text(), "acme/trainer", row))
+    path.write_text(project_starter((TOOLKIT / "matrix.yaml").read_text(), ImageNames(repository="acme/trainer"), row))
     (image,) = load_project(path).expansion.specs
     assert isinstance(image, ImageSpec)
     assert (image.torch, str(image.accelerator), image.project) == (row.torch, row.accelerator, row.project)
