@@ -83,6 +83,9 @@ def test_no_verb_is_a_usage_error_with_the_overview(capsys: Streams) -> None:
     assert "build" in out(capsys, code=2)
 
 
+REGISTRY = ("--registry", "h/torchbake")
+
+
 def test_a_usage_error_is_exit_code_2_with_the_right_form(capsys: Streams) -> None:
     for argv, words in (
         (["biuld"], ("no command 'biuld'", "'build'?")),
@@ -95,14 +98,14 @@ def test_a_usage_error_is_exit_code_2_with_the_right_form(capsys: Streams) -> No
         (["build", "all", "--jobs", "none"], ("--jobs", "'none'")),
         (["build", "all", "--jobs", "0"], ("--jobs", "'0'")),
         (["lock", "--matrix"], ("--matrix", "expected one argument")),
-        (["publish", "cpu", "--registry", "h/torchbake", "--key", "k", "--keyless"], ("two ways to sign",)),
-        (["publish", "cpu", "--registry", "h/torchbake", "--keyless", "--identity", "i"], ("--identity and --issuer",)),
-        (["publish", "cpu", "--registry", "h/torchbake", "--identity", "i", "--issuer", "j"], ("--keyless",)),
-        (["promote", "cpu", "--registry", "h/torchbake", "--keyless"], ("--finish",)),
-        (["rollback", "cpu", "--registry", "h/torchbake", "--key", "k", "--identity", "i", "--issuer", "j"], ("--key",)),
-        (["promote", "cpu", "--registry", "h/torchbake", "--finish", "--to", "r1"], ("--to",)),
-        (["validate", "cpu", "--registry", "h/torchbake", "--suite", "--no-pull"], ("--no-pull",)),
-        (["validate", "cpu", "--registry", "h/torchbake", "--identity", "me"], ("--issuer",)),
+        (["publish", "cpu", *REGISTRY, "--key", "k", "--keyless"], ("two ways to sign",)),
+        (["publish", "cpu", *REGISTRY, "--keyless", "--identity", "i"], ("--identity and --issuer",)),
+        (["publish", "cpu", *REGISTRY, "--identity", "i", "--issuer", "j"], ("--keyless",)),
+        (["promote", "cpu", *REGISTRY, "--keyless"], ("--finish",)),
+        (["rollback", "all", *REGISTRY, "--key", "k", "--identity", "i", "--issuer", "j"], ("--key",)),
+        (["promote", "cpu", *REGISTRY, "--finish", "--to", "r1"], ("--to",)),
+        (["validate", "cpu", *REGISTRY, "--suite", "--no-pull"], ("--no-pull",)),
+        (["validate", "cpu", *REGISTRY, "--identity", "me"], ("--issuer",)),
         (["reproduce", "cpu", *("--builder", "b") * 3], ("twice",)),
     ):
         text = err(capsys, *argv, code=2)

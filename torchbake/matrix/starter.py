@@ -96,8 +96,8 @@ def starter(model: str, names: ImageNames, choices: Sequence[Choice]) -> str:
     rows = "\n".join(_row(choice, blocks.get("rows", "")) for choice in choices)
     family = "cuda" if any(choice.accelerator != "cpu" for choice in choices) else "cpu"
     tags = re.sub(r"(defaults: \{accelerator: )\w+", rf"\g<1>{family}", blocks.get("tags", ""))
-    kept = [blocks.get(key, "") for key in (*kept_items, "bases", "flavors")]
-    parts = [_HEAD + str(names), *kept, _ROWS + rows, blocks.get("init", ""), tags]
+    sections = [blocks.get(key, "") for key in (*kept_items, "bases", "flavors")]
+    parts = [_HEAD + str(names), *sections, _ROWS + rows, blocks.get("init", ""), tags]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 
