@@ -16,6 +16,7 @@ _OURS = re.compile(
     r"toolkit:(entrypoints|layers)|builder:images/builder\.lock|locks:images/[^/]+/requirements\.lock"
     r"|wheels:wheel\[s\]/\*\.whl"  # the lock has their hashes
 )
+_OUR_STAGES = ("toolkit", "builder", "locks", "wheels")
 # The matrix's own wheels for a build by hand. A glob, because BuildKit refuses a missing folder only by its name.
 OWN_WHEELS = "wheel[s]/*.whl"
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
@@ -41,6 +42,15 @@ def own_sources(dockerfile: str) -> dict[str, bool]:
 def all_sources(dockerfile: str) -> set[str]:
     """Return all paths and globs that a Dockerfile copies or mounts from its build context. Raises RenderError."""
     return {source.path for each in instructions(dockerfile) for source in _sources_of(each)}
+
+
+def sources_of(instruction: Instruction) -> list[str]:
+    """Return the paths and globs that an instruction takes from the matrix's folder, whatever its stage is called.
+
+    The files that the toolkit's templates take are left out. Raises RenderError.
+    """
+    paths = [source.path for source in _sources_of(instruction)]
+    return [path for path in paths if not any(_OURS.fullmatch(f"{stage}:{path}") for stage in _OUR_STAGES)]
 
 
 def ignore_file(sources: Collection[str], ignore: DockerIgnore) -> str:

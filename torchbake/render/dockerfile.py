@@ -15,7 +15,9 @@ from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, 
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, COMPILER, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
-from torchbake.render.templates import fill
+from torchbake.render.template_check import check_template
+from torchbake.render.template_marks import read_marks
+from torchbake.render.templates import fill, fill_marked
 from torchbake.render.wheel_groups import HEAVY, TORCH, wheel_groups
 from torchbake.ui.command import Command
 
@@ -45,8 +47,11 @@ def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
         values = {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
     else:
         values = _image_values(spec, _require(spec, lock))
-    text = fill(name, templates, {"header": HEADER, "spec": spec, "user": spec.own.user, **values})
-    return text.rstrip("\n") + "\n"
+    values = {"header": HEADER, "spec": spec, "user": spec.own.user, **values}
+    text = fill(name, templates, values).rstrip("\n") + "\n"
+    if templates and (marked := fill_marked(name, templates, values)):
+        check_template(text, list(read_marks(marked)), spec, templates)
+    return text
 
 
 def _require(spec: ImageSpec, lock: Lock | None) -> Lock:

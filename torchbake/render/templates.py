@@ -23,6 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from torchbake.core.paths import TOOLKIT, cache_folder
 from torchbake.core.suggest import nearest
 from torchbake.errors import RenderError
+from torchbake.render.template_marks import mark_lines
 
 _OURS = "toolkit/"  # the prefix of the toolkit's templates
 _SECONDS = 10.0  # of CPU time, for one template; the toolkit's take a few milliseconds
@@ -55,6 +56,17 @@ def fill(name: str, own: Path | None, values: Mapping[str, Any]) -> str:
             raise
         where = f"{frames[-1].filename}:{frames[-1].lineno}"
         raise RenderError(f"{where}: {error}", hint="Correct the template.") from None
+
+
+def fill_marked(name: str, own: Path | None, values: Mapping[str, Any]) -> str | None:
+    """Render a template of the folder ``own`` with marks of its lines; None if the folder has no such template.
+
+    Call it after `fill`, which raises the errors of the template.
+    """
+    if own is None or not os.path.lexists(own / name):
+        return None
+    _end.set(time.thread_time() + _SECONDS)
+    return _environment(own, marked=True).get_template(name).render(values)
 
 
 class _Folders(jinja2.FileSystemLoader):
@@ -98,6 +110,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     """The sandbox, which checks the time limit at each pass of a loop and at each call."""
 
     intercepted_binops = frozenset({"*", "**"})
+    marked = False  # whether the rendered text has marks of template_marks.py
 
     def join_path(self, template: str, parent: str) -> str:
         """Name the toolkit's template if a template extends its own name, or if the parent is the toolkit's."""
@@ -106,6 +119,8 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
+        if self.marked:
+            mark_lines(tree, filename or "")
         for loop in tree.find_all(nodes.For):
             check = nodes.Call(nodes.EnvironmentAttribute("check_time"), [], [], None, None)
             loop.body.insert(0, nodes.ExprStmt(check, lineno=loop.lineno))
@@ -131,15 +146,16 @@ def _size(value: Any) -> float:
 
 
 @cache
-def _environment(own: Path | None) -> jinja2.Environment:
+def _environment(own: Path | None, *, marked: bool = False) -> jinja2.Environment:
     ours = TOOLKIT / "templates"
     environment = _Environment(
-        bytecode_cache=_compiled_templates(),
+        bytecode_cache=None if marked else _compiled_templates(),
         loader=jinja2.ChoiceLoader([_Toolkit(ours), *([_Own(own)] if own else []), _Folders(ours)]),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         keep_trailing_newline=True,
     )
+    environment.marked = marked
     environment.filters["lines"] = _lines
     del environment.globals["lipsum"]  # its argument decides its time
     return environment

@@ -10,6 +10,7 @@ import pytest
 
 from torchbake import REGISTRY_VARIABLE, cli
 from torchbake.commands import COMMANDS
+from torchbake.commands._options import arguments_of
 from torchbake.commands._registry_choice import OPTION, choose, with_registry
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import UsageError
@@ -41,9 +42,9 @@ def matrix_of(folder: Path, **keys: str) -> str:
     return str(path)
 
 
-def arguments(command: str, *words: str) -> Any:
+def parsed_arguments(command: str, *words: str) -> Any:
     parsed = cli._parse(command, list(words))
-    return with_registry(cli.arguments_of(importlib.import_module(f"torchbake.commands.{command}").Arguments, parsed))
+    return with_registry(arguments_of(importlib.import_module(f"torchbake.commands.{command}").Arguments, parsed))
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +55,9 @@ def _no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_command_needs_a_registry_of_the_matrix_again(tmp_path: Path) -> None:
     matrix = matrix_of(tmp_path, registry="ghcr.io/acme")
     for command, (words, others) in USES.items():
-        assert arguments(command, *words, "--matrix", matrix).registry == "ghcr.io/acme", command
+        assert parsed_arguments(command, *words, "--matrix", matrix).registry == "ghcr.io/acme", command
         if others is not None:
-            assert not arguments(command, *others, "--matrix", matrix).registry, command
+            assert not parsed_arguments(command, *others, "--matrix", matrix).registry, command
 
 
 def test_every_command_with_a_registry_takes_the_configured_one() -> None:
@@ -76,7 +77,7 @@ def test_the_option_wins_over_variable_and_matrix(
     for variable, typed in ((None, ()), ("two.example/torchbake", ()), ("two.example/torchbake", ("--registry", "x"))):
         if variable:
             monkeypatch.setenv(REGISTRY_VARIABLE, variable)
-        cases.append((arguments("publish", *words, *typed).registry, capsys.readouterr().err))
+        cases.append((parsed_arguments("publish", *words, *typed).registry, capsys.readouterr().err))
     assert [registry for registry, _ in cases] == ["one.example/torchbake", "two.example/torchbake", "x/torchbake"]
     for (registry, said), origin in zip(cases, ("`registry` of matrix.yaml", REGISTRY_VARIABLE, OPTION), strict=True):
         assert said.count("registry: ") == 1
@@ -101,7 +102,7 @@ def test_a_repository_means_the_same_with_and_without_a_host(tmp_path: Path) -> 
     ):
         matrix = matrix_of(tmp_path, **keys)
         load_project(Path(matrix))
-        assert arguments("publish", "cpu", "--matrix", matrix).registry == "ghcr.io/acme", keys
+        assert parsed_arguments("publish", "cpu", "--matrix", matrix).registry == "ghcr.io/acme", keys
     for typed in ("127.0.0.1:5000", "127.0.0.1:5000/acme"):
         for repository in ("acme/pytorch", "ghcr.io/acme/pytorch", "127.0.0.1:5000/acme/pytorch"):
             assert choose([(OPTION, typed)], repository).registry == "127.0.0.1:5000/acme"
@@ -140,5 +141,5 @@ def test_init_writes_the_registry_that_later_commands_use(tmp_path: Path) -> Non
         assert cli.main(["init", str(folder), *shlex.split(words)]) == 0
         matrix = folder / "matrix.yaml"
         load_project(matrix)
-        choice = arguments("publish", "cpu", "--matrix", str(matrix))
+        choice = parsed_arguments("publish", "cpu", "--matrix", str(matrix))
         assert choice.registry == registry, words

@@ -26,9 +26,11 @@ def rendered(tmp_path: Path) -> Write:
     """The CPU's image as a project renders it whose templates are given by name."""
 
     def write(text: str, case: str = "cpu-runtime", **others: str) -> str:
+        templates = tmp_path / "templates"
+        templates.mkdir(exist_ok=True)
         for name, content in {"pytorch": text, **others}.items():
-            (tmp_path / f"{name}.Dockerfile.j2").write_text(content)
-        return render(*CASES[case], tmp_path)
+            (templates / f"{name}.Dockerfile.j2").write_text(content)
+        return render(*CASES[case], templates)
 
     return write
 
@@ -211,8 +213,9 @@ def test_two_templates_that_extend_each_other_are_told(rendered: Write) -> None:
         )
 
 
-def test_a_row_with_everything_that_can_be_ones_own(rendered: Write) -> None:
+def test_a_row_with_everything_that_can_be_ones_own(rendered: Write, tmp_path: Path) -> None:
     """The Dockerfile equals the reviewed file; TORCHBAKE_UPDATE_GOLDEN=1 updates the file."""
+    (tmp_path / "src/acme").mkdir(parents=True)
     block = "{% block before_user %}\nCOPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\n{% endblock %}"
     check_golden(GOLDEN / "cpu-own-template.Dockerfile", rendered(OURS + block, "cpu-own"))
 
@@ -225,9 +228,10 @@ def test_the_pages_example_is_a_matrix_and_a_template(tmp_path: Path) -> None:
         "certificates/acme-root.pem": AUTHORITY,
         "files/job.py": "",
         "files/conf/a.yaml": "",
+        "src/acme/__init__.py": "",
         "templates/pytorch.Dockerfile.j2": template,
     }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
     project = load_project(tmp_path / "matrix.yaml")
     spec = project.expansion.specs[0]
