@@ -1,6 +1,6 @@
 """Build the selected images: bases, locks, plan, build, and tags in the engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -75,7 +75,7 @@ class ImageBuild:
         )  # fmt: skip
         if not request.locked and not request.dry_run:
             make_builder_lock(self.project.root, pip)
-        prepared_images = preparation.images(specs, self._bases(specs))
+        prepared_images = preparation.images(specs, self._bases(specs, preparation.refused(specs)))
         images = store.images(prepared_images)
         same = same_inputs(prepared_images, images, force=request.force)
         plan = make_plan(
@@ -101,14 +101,18 @@ class ImageBuild:
         others = {"--cache-to": request.cache_to, "--cache-from": request.cache_from, "--prune": request.prune}
         return backend_of(self.project, self.engine, request.executor, request.builder, others)
 
-    def _bases(self, specs: Sequence[Spec]) -> Mapping[str, BaseImage | TorchbakeError]:
-        """Return each base, or the error for which there is none. It ends only the images on this base."""
+    def _bases(self, specs: Sequence[Spec], refused: Collection[str]) -> Mapping[str, BaseImage | TorchbakeError]:
+        """Return each base, or the error for which there is none. It ends only the images on this base.
+
+        A base that only ``refused`` images need is not made.
+        """
+        needed = {spec.base.name for spec in specs if spec.id not in refused}
         bases: dict[str, BaseImage | TorchbakeError] = {}
         state = self.project.state
         for spec in bases_of(specs):
             try:
                 known_base = None if self.request.pull else find_base(spec, state, hashed=True)
-                if known_base is None and self.request.dry_run:
+                if known_base is None and (self.request.dry_run or spec.name not in needed):
                     known_base = BaseImage(
                         name=spec.name, image=spec.image, source="auto", digest="not known yet", created=""
                     )

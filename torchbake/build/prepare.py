@@ -16,7 +16,7 @@ from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.image import EngineImage
-from torchbake.errors import LockError, TorchbakeError
+from torchbake.errors import LockError, RenderError, TorchbakeError
 from torchbake.hostconfig.index_logins import check_logins
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
@@ -55,6 +55,21 @@ class ImagePreparation:
     def images(self, specs: Sequence[Spec], bases: Mapping[str, BaseImage | TorchbakeError]) -> list[PreparedImage]:
         """Return each image with its job, or with the error that ends this image. ``bases`` are by name."""
         return [self._image(spec, bases[spec.base.name]) for spec in specs]
+
+    def refused(self, specs: Sequence[Spec]) -> set[str]:
+        """Return the ids of images that the project's templates cannot make, as far as their locks are there.
+
+        Such an image needs no base, which may take minutes.
+        """
+        ids = set[str]()
+        for spec in specs if self.project.templates else ():
+            try:
+                render(spec, find_lock(self.project.root, spec), self.project.templates)
+            except RenderError:
+                ids.add(spec.id)
+            except TorchbakeError:
+                continue  # its lock is made later
+        return ids
 
     def job(self, spec: Spec, base: BaseImage) -> BuildJob:
         """Return the job of an image, and write its lock and Dockerfile. Raises LockError and RenderError."""

@@ -19,7 +19,7 @@ from torchbake.build.plan import BuildPlan
 from torchbake.build.result import BuildResult
 from torchbake.commands import build
 from torchbake.core.files import write_text
-from torchbake.errors import BaseError, EngineError, HostConfigError
+from torchbake.errors import BaseError, EngineError, HostConfigError, RenderError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec
@@ -146,3 +146,17 @@ def test_what_ends_a_build_before_it_begins_leaves_nothing(
     before = {*site.project.root.rglob("*")}
     assert site.build()[0] == EngineError.exit_code
     assert {*site.project.root.rglob("*")} == before
+
+
+def test_a_wrong_template_fails_before_a_base_is_made(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site.project.state / "bases/debian12.json").unlink()
+    monkeypatch.setattr(images, "make_base", lambda *_, **__: pytest.fail("a base takes minutes"))
+    text = '{% extends "toolkit/pytorch.Dockerfile.j2" %}\n{% block before_user %}\nRNU true\n{% endblock %}\n'
+    path = site.project.root / "templates/pytorch.Dockerfile.j2"
+    write_text(path, text)
+    assert cli.main(["render", RUNTIME, "--matrix", str(site.project.document.path)]) == RenderError.exit_code
+    assert f"{path}:3: Docker has no instruction RNU" in site.capsys.readouterr().err
+    code, results, _ = site.build("!volume-permissions")
+    assert code != 0
+    assert not site.plans
+    assert f"{path}:3: Docker has no instruction RNU" in results[RUNTIME]["reason"]
