@@ -18,7 +18,7 @@ def main() -> int:
         if "_ARGCOMPLETE" in os.environ:
             from torchbake import completion  # noqa: PLC0415 - only for a shell that completes a line
 
-            completion.answer(list(COMMANDS), cli.make_parser)
+            completion.answer(list(COMMANDS))
         return cli.main(sys.argv[1:])
     except ModuleNotFoundError as error:
         missing = InstallError(

@@ -15,6 +15,7 @@ from typing import Any
 from torchbake import MATRIX_VARIABLE
 from torchbake.commands import COMMANDS
 from torchbake.commands._options import add_options, arguments_of
+from torchbake.commands._subcommands import examples_of, named_in, overview, subcommands_of
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 from torchbake.ui.command import Command, by_its_name
 
@@ -50,17 +51,36 @@ def load_command(name: str) -> ModuleType:
         gc.enable()
 
 
-def make_parser(name: str) -> argparse.ArgumentParser:
-    """Make the parser of a command, whose help ends with examples."""
+def make_parser(name: str, subcommand: str | None = None) -> argparse.ArgumentParser:
+    """Make the parser of a command, whose help ends with examples.
+
+    With a ``subcommand``, its help and options are those of the subcommand; with "", those of all subcommands.
+    """
     module = load_command(name)
+    subcommands, summary = subcommands_of(module), COMMANDS[name]
+    own = subcommands[subcommand] if subcommand else None
+    if own:
+        summary = own.summary
+    elif subcommand == "":
+        summary = f"{summary}\n\n{overview(subcommands)}"
+    program = str(Command(name, "--help")).removesuffix(" --help")
+    examples = examples_of(subcommand or "", subcommands, module.EXAMPLES)
     parser = _Parser(
-        prog=str(Command(name, "--help")).removesuffix(" --help"),
-        description=COMMANDS[name],
-        epilog="examples:\n" + "\n".join(f"  {Command(name, words)}" for words in module.EXAMPLES),
+        prog=" ".join([program, *([subcommand] if subcommand and not subcommand.isupper() else [])]),
+        description=summary,
+        epilog="examples:\n" + "\n".join(f"  {Command(name, words)}" for words in examples),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add_options(parser, module.Arguments)
+    for word in own.words if own else ():
+        help_ = f"{word.help}: {', '.join(word.choices)}" if word.choices else word.help
+        parser.add_argument(
+            word.name, help=help_, choices=word.choices, metavar=word.name, nargs="*" if word.many else None
+        )
+    if subcommand == "":
+        help_ = f"one of the above; each has its own options: {Command(name, f'{next(iter(subcommands))} --help')}"
+        parser.add_argument("subcommand", help=help_, metavar="SUBCOMMAND ...")
+    add_options(parser, module.Arguments, subcommand)
     parser.add_argument(
         "--version", action=_ShowVersion, nargs=0, default=argparse.SUPPRESS, help="show the toolkit's version, and end"
     )
@@ -114,6 +134,11 @@ def _run(argv: Sequence[str]) -> int:
 def _parse(name: str, words: list[str]) -> argparse.Namespace:
     """Parse the options of a command. With `nox -s setup build -- cpu`, setup gets `cpu` too, and ignores it."""
     parser = make_parser(name)
+    if subcommands := subcommands_of(load_command(name)):
+        own = make_parser(name, named_in(words, subcommands))
+        if {"-h", "--help"} & {*(words[: words.index("--")] if "--" in words else words)}:
+            own.parse_args(["--help"])
+        parser.prog = own.prog  # errors name the help of the subcommand
     if not getattr(load_command(name), "SHARES_COMMAND_LINE", False):
         return parser.parse_intermixed_args(words)  # positional arguments before, between and after options
     # Unknown words are meant for another command only if there is a selector; `--yes` alone is a mistake.

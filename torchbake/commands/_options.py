@@ -7,7 +7,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from inspect import get_annotations
 from pathlib import Path
@@ -44,13 +44,18 @@ def argument(text: str, **more: Any) -> Any:
     return field(metadata={"group": "", "of": (), "more": {"help": text, **more}})
 
 
-def add_options(parser: argparse.ArgumentParser, kind: "type[DataclassInstance]") -> None:
-    """Add the options of a dataclass to a parser: the options of the class before inherited ones."""
+def add_options(
+    parser: argparse.ArgumentParser, kind: "type[DataclassInstance]", subcommand: str | None = None
+) -> None:
+    """Add the options of a dataclass to a parser: the options of the class before inherited ones.
+
+    With a ``subcommand`` only its options are added, and no positional arguments; with "" those of all subcommands.
+    """
     by_name = {each.name: each for each in fields(kind)}
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for name in dict.fromkeys(name for cls in kind.__mro__ for name in get_annotations(cls)):
         metadata = by_name[name].metadata
-        if not metadata:
+        if not metadata or (subcommand is not None and not _is_of(subcommand, metadata)):
             continue
         group = metadata["group"]
         if group not in groups:
@@ -58,9 +63,16 @@ def add_options(parser: argparse.ArgumentParser, kind: "type[DataclassInstance]"
             groups[group] = parser.add_mutually_exclusive_group() if alone else parser.add_argument_group(group)
         if "flags" in metadata:
             flags = metadata["flags"] or (_flag(name),)
-            groups[group].add_argument(*flags, dest=name, **_option_keywords(by_name[name]))
+            keywords = _option_keywords(by_name[name])
+            if subcommand is not None:
+                keywords["help"] = keywords["help"].removeprefix(f"{', '.join(metadata['of'])}: ")
+            groups[group].add_argument(*flags, dest=name, **keywords)
         else:
             parser.add_argument(name, **metadata["more"])
+
+
+def _is_of(subcommand: str, metadata: Mapping[str, Any]) -> bool:
+    return "flags" in metadata and (not metadata["of"] or subcommand in metadata["of"])
 
 
 def arguments_of(kind: "type[Arguments]", parsed: argparse.Namespace) -> "Arguments":

@@ -1,5 +1,6 @@
 """The options of signatures, and the signers and verifiers that they choose."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,8 @@ def _key_option(group: str) -> Any:
     return opt.option("sign with this key: a file, or a KMS address", group=group, metavar="KEY")
 
 
-def _keyless_option(group: str) -> Any:
-    return opt.option("sign as whoever runs this, by its OIDC identity", group=group)
+def keyless_option(group: str = _GROUP, *, of: Sequence[str] = ()) -> Any:
+    return opt.option("sign as whoever runs this, by its OIDC identity", group=group, of=of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Signing(Verifying):
     """The options of a command that signs."""
 
     key: str = _key_option(_GROUP)
-    keyless: bool = _keyless_option(_GROUP)
+    keyless: bool = keyless_option()
     identity: str = opt.option("keyless: trust what this identity signed before …", group=_GROUP, metavar="REGEXP")
     issuer: str = opt.option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
     require_signature: bool = opt.option("fail where nothing can be signed", group=_GROUP)
@@ -64,7 +65,7 @@ class FileSigning:
     """The options of a command that signs files."""
 
     key: str = _key_option(_OF_FILES)
-    keyless: bool = _keyless_option(_OF_FILES)
+    keyless: bool = keyless_option(_OF_FILES)
     no_transparency_log: bool = opt.no_transparency_log(_OF_FILES)
 
 

@@ -18,6 +18,7 @@ from torchbake.commands import _options as opt
 from torchbake.commands._benchmark_compare import compare
 from torchbake.commands._benchmark_options import FOLDER, Arguments
 from torchbake.commands._benchmark_places import check_files, clean_up, engine_of, folder_of
+from torchbake.commands._subcommands import Subcommand, SubcommandWord
 from torchbake.core.files import write_text
 from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
@@ -36,6 +37,17 @@ EXAMPLES = (
     "compare 2.13.0-cpu-runtime-debian12 --registry ghcr.io/acme --threshold 3%",
     "schema > benchmark.schema.json",
 )
+_IMAGE = "an image of the matrix by its words, or a reference"
+SUBCOMMANDS = {
+    "PLAN": Subcommand(
+        summary="measure the experiments of a plan", words=(SubcommandWord(name="PLAN.yaml", help="the plan"),)
+    ),
+    "compare": Subcommand(
+        summary="measure two images by turns, or an image and its release, and say whether the second is slower",
+        words=(SubcommandWord(name="IMAGE", help=f"{_IMAGE}; one alone is compared with its release", many=True),),
+    ),
+    "schema": Subcommand(summary="write the JSON schema of plans, for editors"),
+}
 _HEAD = ("experiment", "place", "state", "samples/s", "median", "95%")
 
 

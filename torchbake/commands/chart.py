@@ -11,7 +11,8 @@ from torchbake.charts.push import push, tag_of
 from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_image, repository_of
-from torchbake.commands._signing import Signing, signer_of, trust_of
+from torchbake.commands._signing import Signing, keyless_option, signer_of, trust_of
+from torchbake.commands._subcommands import Subcommand, image_words
 from torchbake.core.files import replacing
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import PublishError, UsageError, ValidateError
@@ -29,6 +30,14 @@ EXAMPLES = (
     "validate cpu runtime --registry ghcr.io/acme --key cosign.pub --require-signature",
 )
 _INIT = "volume-permissions"
+_IMAGE = image_words("the image that the chart gets, one alone: cpu runtime")
+SUBCOMMANDS = {
+    "package": Subcommand(summary="write the chart with released images into a file", words=(_IMAGE,)),
+    "push": Subcommand(summary="push the chart to the registry of its images, and sign it", words=(_IMAGE,)),
+    "validate": Subcommand(
+        summary="check that the registry serves the chart and its images as pushed", words=(_IMAGE,)
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +49,17 @@ class Arguments(Signing):
     registry: str = opt.registry(required=True)
     chart: Path = opt.option("a changed copy of charts/pytorch", default=TOOLKIT / "charts/pytorch", metavar="FOLDER")
     chart_version: str = opt.option("of the package (default: the chart's, and + the image's tag)", metavar="VERSION")
-    output: Path = opt.option("package: where it goes (default: here)", default=Path(), metavar="FOLDER")
+    output: Path = opt.option(
+        "package: where it goes (default: here)", default=Path(), metavar="FOLDER", of=("package",)
+    )
+    keyless: bool = keyless_option(of=("push",))
 
 
 def run(args: Arguments) -> int:
     action, *selectors = args.words or ("",)
     if action not in _ACTIONS:
         raise UsageError(f"What is to be done: {', '.join(_ACTIONS)}?", hint=f"As in: {Command('chart', EXAMPLES[0])}")
-    if args.keyless and action != "push":
-        raise UsageError("Only `chart push` signs.", hint="--identity and --issuer say whose signatures are trusted.")
+    opt.refuse_unused(args, "chart", action)
     _ACTIONS[action](args, tuple(selectors))
     return 0
 

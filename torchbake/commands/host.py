@@ -13,6 +13,7 @@ from torchbake.checks.tables import show_each
 from torchbake.checks.verdict import Outcome
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_image
+from torchbake.commands._subcommands import Subcommand, SubcommandWord, image_words
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
 from torchbake.engine.gpu import MODES
@@ -41,6 +42,17 @@ EXAMPLES = (
     "rollback inventory --limit foo_bar",
     "remove inventory --limit foo_bar -e pytorch_remove_user=true",
 )
+_INVENTORY = SubcommandWord(name="INVENTORY", help="the hosts, an inventory of Ansible")
+_WORDS = (_INVENTORY, image_words("an image, where all hosts get the same: cpu runtime"))
+SUBCOMMANDS = {
+    "apply": Subcommand(
+        summary="install the software of an image on hosts; a second run changes nothing", words=_WORDS
+    ),
+    "check": Subcommand(summary="show what `apply` would change, and fail if it would change anything", words=_WORDS),
+    "smoke": Subcommand(summary="train on all hosts together", words=_WORDS),
+    "rollback": Subcommand(summary="go back to the installation before the current one", words=(_INVENTORY,)),
+    "remove": Subcommand(summary="remove the installation", words=(_INVENTORY,)),
+}
 _INSTALLS = ("apply", "check")
 _PLAYBOOKS = (*_INSTALLS, "rollback", "remove")  # the actions that are playbooks
 

@@ -11,6 +11,7 @@ from torchbake.commands._job_code import name_code_of, note_of_engine, push_code
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
 from torchbake.core.paths import layout_of
+from torchbake.commands._subcommands import Subcommand, SubcommandWord
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
 from torchbake.engine.client import connect
@@ -47,6 +48,17 @@ EXAMPLES = (
     "targets",
     "schema > job.schema.json",
 )
+_FILE = SubcommandWord(name="FILE", help="the job.yaml")
+SUBCOMMANDS = {
+    "run": Subcommand(summary="run a job on this machine's engine, or on the launcher of --target", words=(_FILE,)),
+    "show": Subcommand(
+        summary="write a job as a launcher takes it",
+        words=(SubcommandWord(name="TARGET", help="the launcher", choices=tuple(TARGETS)), _FILE),
+    ),
+    "check": Subcommand(summary="check a job, and show which launchers can express it", words=(_FILE,)),
+    "targets": Subcommand(summary="show the launchers, and the keys that each cannot express"),
+    "schema": Subcommand(summary="write the JSON schema of job.yaml, for editors"),
+}
 
 
 def _leaves_this_machine(args: Any) -> bool:
@@ -70,7 +82,7 @@ class Arguments(opt.Common):
     )  # fmt: skip
     target: str = opt.option(
         f"run: the launcher; docker is the engine of this machine (default: {RUNNABLE[0]})", choices=RUNNABLE,
-        default=RUNNABLE[0],
+        default=RUNNABLE[0], of=("run",),
     )  # fmt: skip
     code: Path | None = opt.option(
         "run, show, check: this folder becomes a layer of the image, in place of the job's `files`",

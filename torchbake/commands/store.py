@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from torchbake.commands import _options as opt
+from torchbake.commands._subcommands import Subcommand
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import gzip_layout_of, layers_folder, layers_limit, layout_of
 from torchbake.core.sizes import human
@@ -20,6 +21,10 @@ from torchbake.ui import console
 from torchbake.ui.command import Command
 from torchbake.ui.progress_board import board
 
+SUBCOMMANDS = {
+    "ls": Subcommand(summary="list the layers of wheels, of all projects, and the images of this project"),
+    "verify": Subcommand(summary="hash every blob, and show what is damaged"),
+}
 EXAMPLES = ("ls", "ls --format json", "verify", "verify --remove-damaged")
 
 

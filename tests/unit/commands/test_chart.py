@@ -132,7 +132,7 @@ def test_a_chart_of_ones_own_is_packaged(released: Registries, capsys: Streams, 
         ((), 2, "What is to be done: package, push, validate?"),
         (("package", "cuda"), 2, "A chart gets one image, but this selects 6"),
         (("package", CPU), 16, f"has no release of {CPU}"),
-        (("package", CPU, "--keyless"), 2, "Only `chart push` signs"),
+        (("package", CPU, "--keyless"), 2, "--keyless is an option of `chart push`"),
     ],
 )
 def test_what_cannot_be_is_told(
