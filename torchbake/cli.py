@@ -18,6 +18,7 @@ from torchbake.commands._options import add_options, arguments_of
 from torchbake.commands._subcommands import examples_of, named_in, overview, subcommands_of
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
 from torchbake.ui.command import Command, by_its_name
+from torchbake.ui.output_mode import OutputMode, set_mode
 
 
 class _ShowVersion(argparse.Action):
@@ -123,6 +124,9 @@ def _run(argv: Sequence[str]) -> int:
         raise UsageError(f"There is no command {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
     command = load_command(name)
     args = arguments_of(command.Arguments, _parse(name, rest))
+    set_mode(OutputMode(quiet=args.quiet, verbose=args.verbose, progress=args.progress))
+    if args.progress == "rich":
+        _console().force_terminal()
     if any("registry_use" in each.metadata for each in fields(command.Arguments)):
         from torchbake.commands._registry_choice import with_registry  # noqa: PLC0415 - the others need no matrix
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from torchbake.build.base_look import by_buildkit, check_look, check_version
+from torchbake.build.base_look import Look, by_buildkit, check_look, check_version
 from torchbake.build.bootstrap import bootstrap
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
@@ -25,6 +25,7 @@ from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import parse_reference
 from torchbake.store.layout import Layout
+from torchbake.ui.steps import step
 from torchbake.ui.tool_environment import environment_of
 
 Source: TypeAlias = Literal["auto", "registry", "bootstrap"]
@@ -118,7 +119,7 @@ def make_base(
             return existing
         base = None if source == "bootstrap" else _from_registry(spec, say, required=source == "registry")
         if base:
-            look = by_buildkit(spec, base.context(state), apt, say) if buildkit else None
+            look = _look_by_buildkit(spec, base.context(state), apt, say) if buildkit else None
         else:
             digest, look = bootstrap(spec, _layout(state, spec), apt, say)
             base = BaseImage(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())
@@ -128,6 +129,11 @@ def make_base(
         write_text(_record(state, spec), json.dumps(asdict(base), indent=2) + "\n")
     check_version(spec, base.python)
     return base
+
+
+def _look_by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]) -> Look | None:
+    with step(f"{spec.name}: looking into {spec.image}"):
+        return by_buildkit(spec, context, apt, say)
 
 
 @contextmanager
@@ -143,7 +149,8 @@ def _lock(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[b
         lock.acquire(blocking=False)
     except Timeout:
         say(f"{spec.name}: another run is making it; waiting for it")
-        lock.acquire()
+        with step(f"{spec.name}: waiting for the other run"):
+            lock.acquire()
         waited = True
     try:
         yield waited
@@ -163,9 +170,11 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
     """Return the base that the registry serves now, by digest; None if no registry answers."""
     command = docker_command("buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}")
     try:
-        process = subprocess.run(
-            command, env=environment_of("docker"), capture_output=True, text=True, timeout=REGISTRY_TIMEOUT, check=False
-        )
+        with step(f"{spec.name}: looking for {spec.image} in its registry"):
+            process = subprocess.run(
+                command, env=environment_of("docker"), capture_output=True, text=True, timeout=REGISTRY_TIMEOUT,
+                check=False,
+            )  # fmt: skip
         failure = process.stderr.strip().splitlines()[-1:] if process.returncode else []
         digest = "" if process.returncode else str(json.loads(process.stdout)["digest"])
     except subprocess.TimeoutExpired:

@@ -16,6 +16,7 @@ from torchbake.hostconfig.apt_config import AptConfig, apt_conf
 from torchbake.matrix.spec import BaseSpec
 from torchbake.store.layout import Layout
 from torchbake.store.rootfs_image import write_rootfs_image
+from torchbake.ui.steps import step
 from torchbake.ui.tool_environment import environment_of
 
 _LEGACY_KEYS = "/etc/apt/trusted.gpg"  # keys that --keyring would replace
@@ -42,10 +43,12 @@ def bootstrap(spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str],
     with tempfile.TemporaryDirectory(prefix="torchbake-base-") as name:
         folder = Path(name)
         rootfs = folder / "rootfs.tar"
-        _run(spec, _command(spec, rootfs, folder, apt), apt)
+        with step(f"{spec.name}: bootstrapping {spec.suite} by mmdebstrap"):
+            _run(spec, _command(spec, rootfs, folder, apt), apt)
         created_by = f"mmdebstrap --variant=minbase {spec.suite}"
         created = rfc3339(content_epoch())
-        digest = write_rootfs_image(rootfs, Layout(folder=layout), created=created, created_by=created_by)
+        with step(f"{spec.name}: packing the base"):
+            digest = write_rootfs_image(rootfs, Layout(folder=layout), created=created, created_by=created_by)
         look = parse_look((folder / "looked").read_text(errors="replace"))
     say(f"{spec.name}: bootstrapped from {spec.suite}: {digest}")
     return digest, look

@@ -27,6 +27,7 @@ from torchbake.matrix.spec import Spec, bases_of
 from torchbake.projects.package_sources import read_package_sources
 from torchbake.store.layers import FetchLayer, LayerStore, fetch_none
 from torchbake.ui import console
+from torchbake.ui.steps import step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,8 @@ class ImageBuild:
         if request.dry_run:
             results += [up_to_date(job.spec.id, job.ref, job.references, store.measure(one)) for job, one in plan.fresh]
         else:
-            results += store.confirm(plan.fresh, images)
+            with step("checking the images that are up to date"):
+                results += store.confirm(plan.fresh, images)
         if plan.jobs:
             results += self._build(plan, preparation)
         order = {spec.id: number for number, spec in enumerate(specs)}
@@ -106,13 +108,14 @@ class ImageBuild:
 
         A base that only ``refused`` images need is not made.
         """
-        needed = {spec.base.name for spec in specs if spec.id not in refused}
+        used_bases = {spec.base.name for spec in specs if spec.id not in refused}
         bases: dict[str, BaseImage | TorchbakeError] = {}
         state = self.project.state
         for spec in bases_of(specs):
             try:
-                known_base = None if self.request.pull else find_base(spec, state, hashed=True)
-                if known_base is None and (self.request.dry_run or spec.name not in needed):
+                with step(f"{spec.name}: checking the base of an earlier run"):
+                    known_base = None if self.request.pull else find_base(spec, state, hashed=True)
+                if known_base is None and (self.request.dry_run or spec.name not in used_bases):
                     known_base = BaseImage(
                         name=spec.name, image=spec.image, source="auto", digest="not known yet", created=""
                     )

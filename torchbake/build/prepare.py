@@ -31,6 +31,7 @@ from torchbake.projects.outdated import read_or_explain
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.render.rendered_files import stale, write
+from torchbake.ui.steps import step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,8 @@ class ImagePreparation:
         path = lock_path(self.project.root, spec)
         self.say(f"{spec.id}: its lock, or a wheel of it, is missing or out of date; locking")
         previous = lock_text(self.project.root, spec)
-        lock = lock_image(self.project.root, spec, self.pip, previous=previous)
+        with step(f"{spec.id}: locking"):
+            lock = lock_image(self.project.root, spec, self.pip, previous=previous)
         for odd in odd_versions(spec, lock, self.pip, previous):
             self.say(f"{spec.id}: {odd}")
         if not self.dry_run:

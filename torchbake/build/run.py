@@ -25,6 +25,7 @@ from torchbake.hostconfig.build_secrets import secret_files
 from torchbake.store.layers import LayerStore
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
+from torchbake.ui.steps import step
 
 _FULL = "no space left on device"
 
@@ -112,8 +113,9 @@ class BuildRun:
             self.backend.saving.remove_leftovers()
         for job in jobs:
             try:
-                self.backend.import_base(job)
-                ready.append(self.preparation.with_wheels(job))
+                with step(f"{job.spec.id}: preparing its base and wheels"):
+                    self.backend.import_base(job)
+                    ready.append(self.preparation.with_wheels(job))
             except TorchbakeError as error:
                 failed.append(result_of(job, "failed", error.sentence))
         return ready, failed

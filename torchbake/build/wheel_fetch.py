@@ -24,6 +24,7 @@ from torchbake.hostconfig.index_page import hash_of
 from torchbake.hostconfig.pip_config import PipConfig, without_login, without_logins
 from torchbake.lock.lockfile import Pin
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 _PLENTY = 8  # times the size of an archive in memory: several archives, and the page cache, need memory too
 _ANY_PYTHON = "3.11"
@@ -137,7 +138,8 @@ def keep(pins: Iterable[Pin], pip: PipConfig, folder: Path, say: Callable[[str],
             archive = find_archive(pin, pip, _ANY_PYTHON)
             if archive:
                 say(f"fetching {pin.name} {pin.version} for the builders")
-                _keep(archive, pip, folder)
+                with step(f"fetching {pin.name}"):
+                    _keep(archive, pip, folder)
         return True
     return False
 

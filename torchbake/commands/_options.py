@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from torchbake import REGISTRY_VARIABLE
 from torchbake.errors import UsageError
+from torchbake.ui.output_mode import ProgressForm
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     Arguments = TypeVar("Arguments", bound=DataclassInstance)
 
 Format = Literal["table", "json"]
+_PROGRESS = "progress, on stderr"
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
@@ -208,6 +210,12 @@ class Common:
     """The arguments of every command. The command line itself adds `--matrix`."""
 
     matrix: Path
+    quiet: bool = option("show no progress: messages, results and errors alone", "-q", "--quiet", group=_PROGRESS)
+    verbose: bool = option("also show short steps", "-v", "--verbose", group=_PROGRESS)
+    progress: ProgressForm = option(
+        "live rows (rich), lines (plain), or rows if stderr is a terminal (default: auto)", default="auto",
+        group=_PROGRESS,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

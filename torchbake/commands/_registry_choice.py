@@ -36,23 +36,23 @@ class RegistryChoice:
     message: str = ""
 
 
-def choose(named: Sequence[tuple[str, str]], repository: str) -> RegistryChoice:
+def choose(sources: Sequence[tuple[str, str]], repository: str) -> RegistryChoice:
     """Choose the first registry of (source, registry), and give it the namespace of ``repository`` if it has none.
 
     Raises UsageError for text that is no registry.
     """
-    (origin, text), *others = named
+    (origin, text), *others = sources
     registry, path = parse_registry(text), _path_of(repository)
     namespace = path.rpartition("/")[0]
-    chosen = text if registry.path else registry.host
+    result = text if registry.path else registry.host
     if namespace and not registry.path:
-        chosen = str(registry / namespace)
-    passed_over = [f"{other} of {source}" for source, other in others if other not in (text, chosen)]
-    words = [f"{chosen}, by {origin}"] + ([f"not {passed_over[0]}"] if passed_over else [])
-    if namespace and f"/{chosen}/".find(f"/{namespace}/") < 0:
+        result = str(registry / namespace)
+    passed_over = [f"{other} of {source}" for source, other in others if other not in (text, result)]
+    words = [f"{result}, by {origin}"] + ([f"not {passed_over[0]}"] if passed_over else [])
+    if namespace and f"/{result}/".find(f"/{namespace}/") < 0:
         words.append(f"without the namespace {namespace} of {repository}")
-    is_plain = origin == OPTION and len(words) == 1 and chosen == text
-    return RegistryChoice(registry=chosen, message="" if is_plain else f"registry: {', '.join(words)}")
+    is_plain = origin == OPTION and len(words) == 1 and result == text
+    return RegistryChoice(registry=result, message="" if is_plain else f"registry: {', '.join(words)}")
 
 
 def with_registry(args: "Arguments") -> "Arguments":
@@ -69,14 +69,14 @@ def with_registry(args: "Arguments") -> "Arguments":
     document = dict[str, Any]()
     if typed or (typed is None and use.configured(args)):
         document = _document(values.matrix)
-    named = [(OPTION, typed)] if typed else []
-    named += _configured(document, values.matrix.name) if use.configured(args) and typed != "" else []
-    if not named:
+    sources = [(OPTION, typed)] if typed else []
+    sources += _configured(document, values.matrix.name) if use.configured(args) and typed != "" else []
+    if not sources:
         if use.required:
             raise UsageError("Which registry?", hint=_HINT)
         return replace(args, **{field.name: None})
     repository = document.get("repository")
-    choice = choose(named, repository if isinstance(repository, str) else "")
+    choice = choose(sources, repository if isinstance(repository, str) else "")
     if choice.message:
         console.say(choice.message, style="dim")
     return replace(args, **{field.name: choice.registry})

@@ -1,8 +1,9 @@
 """The steps that `promote` and `rollback` share: move rolling tags to an existing release."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torchbake.commands import _options as opt
@@ -18,6 +19,7 @@ from torchbake.registry.cosign import Signer, Verifier
 from torchbake.release.promote import Shift, shift
 from torchbake.release.publisher import Publisher
 from torchbake.ui import console
+from torchbake.ui.steps import step
 
 
 def _revision(text: str) -> int:
@@ -59,7 +61,7 @@ def run_shift(args: Shifting, *, back: bool) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     verifier = trust_of(args)
     with interruptible():
-        results = [_one(args, project, spec, verifier, back=back) for spec in selection.specs]
+        results = [_shown(spec, partial(_one, args, project, spec, verifier, back=back)) for spec in selection.specs]
     return _conclude(args, results)
 
 
@@ -70,8 +72,13 @@ def run_finish(args: Finishing) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     signer = mover_of(args, signer_of(args))
     with interruptible():
-        results = [_finish(args, project, spec, signer) for spec in selection.specs]
+        results = [_shown(spec, partial(_finish, args, project, spec, signer)) for spec in selection.specs]
     return _conclude(args, results)
+
+
+def _shown(spec: Spec, work: Callable[[], ShiftResult]) -> ShiftResult:
+    with step(f"{spec.id}: moving its rolling tags"):
+        return work()
 
 
 def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> ShiftResult:

@@ -1,7 +1,7 @@
 """The subcommands of a command, such as `job run`: each has its own help and completion.
 
 A command declares them as SUBCOMMANDS, by name, and marks with ``of`` the options that only some of them have. A name
-in capitals is a placeholder, such as PLAN: it stands for any first word that is not another name.
+in capitals is a placeholder, such as PLAN: any first word is taken for it that is no name.
 """
 
 from collections.abc import Mapping, Sequence

@@ -23,6 +23,7 @@ from torchbake.release.repository_view import Holdings
 from torchbake.release.verification import Verification
 from torchbake.ui import console
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "package cpu runtime --registry ghcr.io/acme",
@@ -60,7 +61,8 @@ def run(args: Arguments) -> int:
     if action not in _ACTIONS:
         raise UsageError(f"What is to be done: {', '.join(_ACTIONS)}?", hint=f"As in: {Command('chart', EXAMPLES[0])}")
     opt.refuse_unused(args, "chart", action)
-    _ACTIONS[action](args, tuple(selectors))
+    with step(f"{action} of the chart at {args.registry}"):
+        _ACTIONS[action](args, tuple(selectors))
     return 0
 
 

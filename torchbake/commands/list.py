@@ -14,6 +14,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
 from torchbake.matrix.spec import InitSpec, Spec
 from torchbake.ui import console
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "all",
@@ -86,7 +87,9 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         question = _narrow.DueQuestion(
             project=project, registry=args.registry or "", plain=args.plain_http, bases=args.bases
         )
-        selection, reasons = _narrow.narrow(selection, question.findings(selection.specs), reasons)
+        with step(f"comparing with {args.registry}"):
+            findings = question.findings(selection.specs)
+        selection, reasons = _narrow.narrow(selection, findings, reasons)
     return selection, reasons
 
 

@@ -24,6 +24,7 @@ from torchbake.projects.package_sources import read_package_sources
 from torchbake.projects.wheels_folder import unused_wheels
 from torchbake.render.dockerfile import summary
 from torchbake.ui import console
+from torchbake.ui.steps import step
 
 EXAMPLES = ("cuda12", "2.10.0 --upgrade", "all --check", "all --check --resolve")
 
@@ -49,7 +50,7 @@ def run(args: Arguments) -> int:
         return 0
     if make_builder_lock(project.root, config, upgrade=args.upgrade_builder) and args.upgrade_builder:
         console.say("images/builder.lock: made again; every image is built again with it", style="yellow")
-    _each(specs, lambda spec: _lock(project, spec, config, upgrade=args.upgrade))
+    _each("locking", specs, lambda spec: _lock(project, spec, config, upgrade=args.upgrade))
     texts = (lock_text(project.root, spec) for spec in project.expansion.specs)
     if unused := unused_wheels(project.root, texts):
         console.say(f"no lock names these wheels any more, so they can be removed: {', '.join(unused)}", style="yellow")
@@ -68,18 +69,20 @@ def _check(project: Project, specs: list[ImageSpec], config: PipConfig | None) -
                 console.say(f"{spec.id}: {yanked}", style="yellow")
         return summary(spec, lock)
 
-    _each(specs, check)
+    _each("checking", specs, check)
     builder = read_builder_lock(project.root)
     if config:
         check_builder_online(builder, config)
 
 
-def _each(specs: list[ImageSpec], work: Callable[[ImageSpec], str]) -> None:
+def _each(doing: str, specs: list[ImageSpec], work: Callable[[ImageSpec], str]) -> None:
     """Do the work for every image. Raises one LockError for all failures at the end."""
     failed: list[str] = []
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    count = f"{len(specs)} images" if len(specs) > 1 else "".join(spec.id for spec in specs)
+    with step(f"{doing} {count}") as progress, ThreadPoolExecutor(max_workers=4) as pool:
         futures = [(spec, pool.submit(work, spec)) for spec in specs]
-        for spec, future in futures:
+        for number, (spec, future) in enumerate(futures, 1):
+            progress.look(f"{number} of {len(specs)}: {spec.id}")
             try:
                 console.say(f"{spec.id}: {future.result()}")
             except TorchbakeError as error:

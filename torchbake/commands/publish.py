@@ -32,6 +32,7 @@ from torchbake.release.publisher import Publisher
 from torchbake.ui import console
 from torchbake.ui.command import Command
 from torchbake.ui.progress_board import Board, board
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "cuda12 --registry ghcr.io/acme",
@@ -99,8 +100,9 @@ def run(args: Arguments) -> int:
     waivers, signer = parse_waivers(args.waive), signer_of(args)
     built = release_images(project, no_engine=args.no_engine, benchmark=args.benchmark)
     publishers, preparation = _publishers(args, selection.specs, signer), ImagePreparation.to_ask(project, console.say)
-    images, verdicts = built.find(selection.specs, preparation), signed_verdicts(args, built.config)
-    source = built.transport(images, args.compression or project.matrix.compression)
+    with step("finding the images and their verdicts"):
+        images, verdicts = built.find(selection.specs, preparation), signed_verdicts(args, built.config)
+        source = built.transport(images, args.compression or project.matrix.compression)
     prepare = partial(source.prepare, dry=args.dry_run)
     ready = partial(candidate_of, images=images, waivers=waivers, prepare=prepare, others=verdicts, advice=built.advice)
     due = [
@@ -167,7 +169,11 @@ def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[
 
 
 def _plan(due: Sequence[Due]) -> list[PublishResult]:
-    return [_attempt(image, image.publisher.rehearse) for image in due]
+    results = []
+    for image in due:
+        with step(f"{image.spec.id}: asking {image.repository}"):
+            results.append(_attempt(image, image.publisher.rehearse))
+    return results
 
 
 def _publish(due: Sequence[Due], jobs: int) -> list[PublishResult]:

@@ -18,6 +18,7 @@ from torchbake.report.collect import Inventory
 from torchbake.report.html import render_page
 from torchbake.report.model import Catalogue
 from torchbake.ui import console
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "",
@@ -59,10 +60,12 @@ def run(args: Arguments) -> int:
     if args.registry:
         where = {spec.repository: repository_of(args.registry, spec) for spec in selection.specs}
         registries = {name: registry_of(place, plain_http=args.plain_http) for name, place in where.items()}
+    with step("reading the images"):
+        facts = inventory.read(selection.specs, args.registry or "", registries)
     catalogue = make_catalogue(
         selection.specs,
         project.tags,
-        inventory.read(selection.specs, args.registry or "", registries),
+        facts,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         matrix=args.matrix.name,
         selection="" if selectors == ("all",) else " ".join(selectors),

@@ -24,6 +24,7 @@ from torchbake.sbom.packages import ImagePackages, Package
 from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "cpu",
@@ -93,7 +94,8 @@ def _list(
         return _failure(ImageListing(id=spec.id, ref=ref, problem="it is not in the engine"))
     console.say(f"{spec.id}: reading what it holds", style="dim")
     try:
-        content, contents = look_into(source, image.digest, project.cache)
+        with step(f"{spec.id}: reading its layers"):
+            content, contents = look_into(source, image.digest, project.cache)
     except TorchbakeError as error:
         return _failure(ImageListing(id=spec.id, ref=ref, digest=image.digest, problem=error.message))
     text = sbom_of_contents(

@@ -30,6 +30,7 @@ from torchbake.matrix.spec import pytorch_of
 from torchbake.oci.labels import COMPILER, ID, versions_in
 from torchbake.ui import console
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "cpu",
@@ -88,12 +89,14 @@ def run(args: Arguments) -> int:
     with interruptible():
         missing: list[ImageResult] = []
         if args.host:
-            engine, subjects = None, [_host(args.host, args, session)]
+            with step(f"looking for torch in {args.host}"):
+                engine, subjects = None, [_host(args.host, args, session)]
         else:
             engine = connect()
             cases = _cases(args, engine)
             missing = [absent(case.name, case.ref, case.row) for case in cases if case.image is None]
-            subjects = _subjects(args, cases, engine, session)
+            with step("preparing the images"):
+                subjects = _subjects(args, cases, engine, session)
         if args.dry_run:
             _show_plan(subjects, missing, options, args.format)
             return 0

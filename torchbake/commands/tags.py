@@ -18,6 +18,7 @@ from torchbake.release.candidate import Candidate
 from torchbake.release.planner import Planner
 from torchbake.render.dockerfile import promised_labels
 from torchbake.ui import console
+from torchbake.ui.steps import step
 
 EXAMPLES = ("all", "cuda12 --format json", "cuda12 --registry ghcr.io/acme --diff")
 _UNBUILT = "not built yet"
@@ -59,7 +60,8 @@ def run(args: Arguments) -> int:
 
 def _show_registries(args: Arguments, project: Project, registries: Mapping[Spec, Registry]) -> None:
     images = connect().images()
-    lines = [line for spec, registry in registries.items() for line in _lines(registry, project, spec, images)]
+    with step(f"comparing with {args.registry}"):
+        lines = [line for spec, registry in registries.items() for line in _lines(registry, project, spec, images)]
     if args.diff:
         lines = [line for line in lines if line.due]
     if args.format == "json":

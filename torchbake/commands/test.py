@@ -33,6 +33,7 @@ from torchbake.registry.cosign import CosignSigner
 from torchbake.store.layout import Layout
 from torchbake.ui import console
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "cpu",
@@ -150,7 +151,8 @@ class Tester:
 def run(args: Arguments) -> int:
     project, specs = _selection(args)
     engine = connect()
-    signer, cases = _signer(args), find_cases(project, specs, args.image, engine)
+    with step("finding the images in the engine"):
+        signer, cases = _signer(args), find_cases(project, specs, args.image, engine)
     if args.write_verdict:
         check_target(args.write_verdict, [case.name for case in cases])
     with interruptible():
@@ -161,7 +163,8 @@ def run(args: Arguments) -> int:
             force=args.force,
             gpus=_gpus(cases, engine, args.gpu, dry=args.dry_run),
         )
-        warnings = _warn(project, cases)
+        with step("comparing the images with their inputs of today"):
+            warnings = _warn(project, cases)
         known_results = {case.name: tested for case in cases if (tested := tester.known_result(case))}
         due = [(case, case.image) for case in cases if case.image and case.name not in known_results]
         if args.dry_run:
@@ -173,7 +176,8 @@ def run(args: Arguments) -> int:
     page = tester.reports.summarise(results)
     if args.write_verdict:
         config = partial(config_digest, engine, Layout(folder=project.layout))
-        write_verdicts(args.write_verdict, results, config, signer)
+        with step("writing the verdicts"):
+            write_verdicts(args.write_verdict, results, config, signer)
     if args.format == "json":
         console.show_json(as_json(results))
     else:

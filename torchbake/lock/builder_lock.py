@@ -9,6 +9,7 @@ from torchbake.lock.image_lock import differences_of
 from torchbake.lock.lockfile import Lock, assign_layers, format_lock, parse_lock, read_lock_text
 from torchbake.lock.uv import UvRequest, resolve
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 _AGAIN = f"Make it again, and read what changed: {Command('lock', 'all --upgrade-builder')}"
 
@@ -40,7 +41,8 @@ def make_builder_lock(root: Path, config: PipConfig, *, upgrade: bool = False) -
         return False
     from importlib.metadata import version  # noqa: PLC0415 - 10 ms that a run with a lock need not spend
 
-    text = format_lock(_lock(f"uv=={version('uv')}", config))
+    with step("locking uv for the builders"):
+        text = format_lock(_lock(f"uv=={version('uv')}", config))
     if path.exists() and read_lock_text(path, "all") == text:
         return False
     write_text(path, text)

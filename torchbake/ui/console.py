@@ -36,6 +36,12 @@ class _Console(Console):
 err = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def force_terminal() -> None:
+    """Draw live rows and colours on stderr also if it is no terminal, for a CI log that shows them."""
+    global err  # noqa: PLW0603 - the console of this process
+    err = _Console(stderr=True, highlight=False, soft_wrap=True, force_terminal=True)
+
+
 def out() -> Console:
     """Return the console of results. A pipe has no width, so a wide one is assumed and nothing is cut."""
     if sys.stdout.isatty():

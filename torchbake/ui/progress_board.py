@@ -1,9 +1,10 @@
-"""The progress of a run: on a terminal a live row for each image, elsewhere plain lines."""
+"""The progress of a run: on a terminal a live row for each image, elsewhere plain lines and a heartbeat."""
 
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from rich.live import Live
 from rich.progress import Progress as Bars
@@ -11,9 +12,17 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.text import Text
 
-from torchbake.ui import console
+from torchbake.ui import console, ticker
+from torchbake.ui.output_mode import display, mode
 
-_WORTH_A_LINE = 2.0  # seconds; shorter steps would bury the long ones in a CI log
+
+@dataclass
+class _Row:
+    """An image of a plain log: its current step, its start, and the time of its last line, in seconds of a clock."""
+
+    step: str
+    began: float = field(default_factory=time.monotonic)
+    last_line: float = field(default_factory=time.monotonic)
 
 
 class Board:
@@ -22,6 +31,7 @@ class Board:
     def __init__(self, bars: Bars | None, total: int, doing: str) -> None:
         self._bars = bars
         self._tasks: dict[str, int] = {}
+        self._rows: dict[str, _Row] = {}
         self._lock = threading.Lock()
         self._total = total
         self._doing = doing
@@ -33,29 +43,53 @@ class Board:
             if self._bars:
                 self._tasks[name] = self._bars.add_task(name, step=reason)
             else:
-                console.say(f"{self._clock()} {name}: {self._doing}, {reason}")
+                self._rows[name] = _Row(step=reason)
+                self._say(f"{name}: {self._doing}, {reason}")
 
     def look(self, name: str, place: str) -> None:
-        """Show how far an image is, on a terminal only: a log would get too many lines."""
+        """Show how far an image is: on a terminal at once, in a log by a heartbeat, which would else get many lines."""
         with self._lock:
             if self._bars and name in self._tasks:
                 self._bars.update(self._tasks[name], step=place)  # type: ignore[arg-type]
+            elif row := self._rows.get(name):
+                if mode().verbose and row.step != place:
+                    self._say(f"{name}: {place}")
+                    row.last_line = time.monotonic()
+                row.step = place
 
     def log(self, name: str, step: str, seconds: float) -> None:
         """Write a finished step of an image into a plain log, if it took long."""
-        if self._bars or seconds < _WORTH_A_LINE:
+        if self._bars or (seconds < ticker.WORTH_A_LINE and not mode().verbose):
             return
         with self._lock:
-            console.say(f"{self._clock()} {name}: {step} ({seconds:.1f} s)")
+            if row := self._rows.get(name):
+                row.last_line = time.monotonic()
+            self._say(f"{name}: {step} ({seconds:.1f} s)")
 
     def end(self, name: str, text: str, *, good: bool) -> None:
         with self._lock:
             self._end_count += 1
+            self._rows.pop(name, None)
             if self._bars:
                 self._bars.remove_task(self._tasks.pop(name))  # type: ignore[arg-type]
+            if good and mode().quiet:
+                return
             mark = Text("✓ ", style="green") if good else Text("✗ ", style="bold red")
             line = Text(f"{self._clock()} ") if not self._bars else Text("")
             console.err.print(line + mark + Text(f"{name}: {text} [{self._end_count}/{self._total}]"))
+
+    def tick(self) -> None:
+        """Write a line into a plain log for each image that had none for a while."""
+        with self._lock:
+            now = time.monotonic()
+            for name, row in self._rows.items():
+                if now - row.last_line >= ticker.HEARTBEAT:
+                    row.last_line = now
+                    self._say(f"still: {name}: {row.step} ({ticker.duration(now - row.began)})")
+
+    def _say(self, line: str) -> None:
+        if not mode().quiet:
+            console.say(f"{self._clock()} {line}")
 
     def _clock(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
@@ -63,19 +97,30 @@ class Board:
 
 
 @contextmanager
-def board(total: int, *, doing: str) -> Iterator[Board]:
-    """Make a board for ``total`` images. At its end, a terminal's live rows disappear, and its lines stay."""
-    if not console.err.is_terminal:
-        yield Board(None, total, doing)
-        return
+def live_rows() -> Iterator[Bars]:
+    """Show live rows: a spinner, a name, the time since the start, and the current step, which alone is cut."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
         TimeElapsedColumn(table_column=Column(no_wrap=True)),
-        # A line that is too long is cut in this column only.
         TextColumn("{task.fields[step]}", style="dim", markup=False, table_column=Column(no_wrap=True, ratio=1)),
     )
     bars = Bars(*columns, console=console.err, transient=True, expand=True)
     with Live(bars, console=console.err, transient=True, refresh_per_second=8):
-        yield Board(bars, total, doing)
-    console.err.print()
+        yield bars
+
+
+@contextmanager
+def board(total: int, *, doing: str) -> Iterator[Board]:
+    """Make a board for ``total`` images. At its end, a terminal's live rows disappear, and its lines stay."""
+    if not (mode().live(terminal=console.err.is_terminal) and display.acquire(blocking=False)):
+        plain = Board(None, total, doing)
+        with ticker.ticking(plain.tick):
+            yield plain
+        return
+    try:
+        with live_rows() as bars:
+            yield Board(bars, total, doing)
+        console.err.print()
+    finally:
+        display.release()

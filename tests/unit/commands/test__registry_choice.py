@@ -79,10 +79,12 @@ def test_the_option_wins_over_variable_and_matrix(
             monkeypatch.setenv(REGISTRY_VARIABLE, variable)
         cases.append((parsed_arguments("publish", *words, *typed).registry, capsys.readouterr().err))
     assert [registry for registry, _ in cases] == ["one.example/torchbake", "two.example/torchbake", "x/torchbake"]
-    for (registry, said), origin in zip(cases, ("`registry` of matrix.yaml", REGISTRY_VARIABLE, OPTION), strict=True):
-        assert said.count("registry: ") == 1
-        assert registry in said
-        assert f"by {origin}" in said
+    for (registry, message), origin in zip(
+        cases, ("`registry` of matrix.yaml", REGISTRY_VARIABLE, OPTION), strict=True
+    ):
+        assert message.count("registry: ") == 1
+        assert registry in message
+        assert f"by {origin}" in message
 
 
 def test_a_command_without_any_registry_says_the_three_ways(tmp_path: Path, capsys: Streams) -> None:

@@ -76,7 +76,7 @@ def test_words_may_come_before_the_subcommands_help(capsys: Streams) -> None:
     assert re.search(r"job.* run --help", capsys.readouterr().err)
 
 
-# What is typed, words that a shell then offers, and words that it does not offer.
+# A line, the words that a shell offers there, and words that it does not offer.
 TYPED: tuple[tuple[str, set[str], set[str]], ...] = (
     ("job ", {"run", "show", "targets"}, {"--kustomize"}),
     ("job run --", {"--target", "--dry-run"}, {"--kustomize", "--check"}),

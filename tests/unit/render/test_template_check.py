@@ -40,7 +40,7 @@ def test_a_wrong_instruction_has_file_and_line_in_each_block(tmp_path: Path) -> 
         ):
             for before, number in (("", 4), ("# why\n\n", 6), ("RUN true \\\n  && true\n", 6)):
                 message = refused(tmp_path, f"{begin}{before}{line}\n{{% endblock %}}")
-                if "{{" in line:  # an expression has no line of its own: that of the text around it
+                if "{{" in line:  # the line of an expression is that of the text around it
                     assert message.startswith(f"{file}:"), (block, line)
                 else:
                     assert message.startswith(f"{file}:{number}: "), (block, line, message)

@@ -1,0 +1,72 @@
+"""Long steps that are not of one image of many: on a terminal a live row, elsewhere lines and a heartbeat."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from torchbake.ui import console, ticker
+from torchbake.ui.output_mode import display, mode
+
+
+class Step:
+    """A step with its text. Thread-safe."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.place = text, ""
+        self._lock = threading.Lock()
+        self._began = self._last_line = time.monotonic()
+        self._has_line = False
+
+    def look(self, place: str) -> None:
+        """Show how far the step is."""
+        self.place = place
+
+    def begin(self) -> None:
+        if mode().verbose:
+            self._say(f"{self.text} …")
+
+    def tick(self) -> None:
+        """Write the step into a plain log as soon as it lasts, and again after each heartbeat without a line."""
+        now = time.monotonic()
+        if not self._has_line:
+            if now - self._began >= ticker.WORTH_A_LINE:
+                self._say(f"{self.text} …")
+        elif now - self._last_line >= ticker.HEARTBEAT:
+            place = f", {self.place}" if self.place else ""
+            self._say(f"still: {self.text}{place} ({ticker.duration(now - self._began)})")
+
+    def end(self) -> None:
+        if self._has_line:
+            self._say(f"{self.text}: {ticker.duration(time.monotonic() - self._began)}")
+
+    def _say(self, line: str) -> None:
+        with self._lock:
+            self._has_line, self._last_line = True, time.monotonic()
+        console.say(line, style="dim")
+
+
+@contextmanager
+def step(text: str) -> Iterator[Step]:
+    """Show a step that may take more than two seconds, such as "debian12: bootstrapping bookworm".
+
+    If another step or a board has the terminal's live rows, the step is shown as lines.
+    """
+    shown = Step(text)
+    if mode().quiet:
+        yield shown
+        return
+    with ExitStack() as ending:
+        if mode().live(terminal=console.err.is_terminal) and display.acquire(blocking=False):
+            ending.callback(display.release)
+            from torchbake.ui.progress_board import live_rows  # noqa: PLC0415 - a log needs no live rows
+
+            bars = ending.enter_context(live_rows())
+            task = bars.add_task(text, step="")
+            shown.look = lambda place: bars.update(task, step=place)  # type: ignore[method-assign,misc,unused-ignore]
+            yield shown
+            return
+        ending.enter_context(ticker.ticking(shown.tick))
+        shown.begin()
+        yield shown
+    shown.end()
