@@ -16,6 +16,8 @@ from torchbake.core.files import write_text
 from torchbake.core.problem import Problem
 from torchbake.ui.command import Command
 
+_MOST_REASONS = 3  # of the checks of an image, in one line
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageResult:
@@ -53,6 +55,14 @@ class ImageResult:
         return (*(str(counted[outcome]) for outcome in Outcome), f"{self.verdict.seconds:.1f} s")
 
     @property
+    def reason(self) -> str:
+        """The reason why it did not pass: its problem, or its failed checks; else why its checks were not run."""
+        if self.problem:
+            return self.problem.sentence
+        failed = [check for check in self.checks if check.outcome is Outcome.FAILED]
+        return "; ".join(f"{check.id}: {check.summary}" for check in (failed or self.checks)[:_MOST_REASONS])
+
+    @property
     def remark(self) -> str:
         """Notes on the result: a problem, a reused verdict, a warning."""
         reused = f"unchanged since {self.verdict.minute}" if self.reused and self.verdict else ""
@@ -87,9 +97,9 @@ class Reports:
         write_text(path, statement_text(verdict))  # last, so that its presence implies the others
         return path.with_suffix(".md")
 
-    def summarise(self, results: Sequence[ImageResult]) -> Path:
-        """Write the summary of a run, and return its page."""
-        path = self.folder / "summary.md"
+    def summarise(self, results: Sequence[ImageResult], *, partial: bool = False) -> Path:
+        """Write the summary of a run, and return its page. That of partial verdicts has another name."""
+        path = self.folder / f"summary{'.partial' * partial}.md"
         write_text(path, summary(results, self.folder))
         write_text(path.with_suffix(".json"), json.dumps(as_json(results), indent=2, ensure_ascii=False) + "\n")
         return path

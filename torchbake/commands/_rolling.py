@@ -10,6 +10,7 @@ from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._signing import Signing, Verifying, mover_of, signer_of, trust_of
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.errors import PublishError, UsageError, sentence_of
 from torchbake.matrix.project import Project
@@ -100,10 +101,10 @@ def _registry(args: Shifting, spec: Spec) -> Registry:
 
 def _conclude(args: Shifting, results: Sequence[ShiftResult]) -> int:
     _show(results, args.format, dry=args.dry_run)
-    bad = [image.id for image in results if image.problem]
+    bad = [(image.id, image.problem) for image in results if image.problem]
     if bad:
         raise PublishError(
-            f"{len(bad)} of {len(results)} were not moved: {', '.join(bad)}.", hint="Read the table above."
+            with_reasons(f"{len(bad)} of {len(results)} were not moved:", bad), hint="Correct it, and run again."
         )
     return 0
 

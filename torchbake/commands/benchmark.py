@@ -20,6 +20,7 @@ from torchbake.commands._benchmark_options import FOLDER, Arguments
 from torchbake.commands._benchmark_places import check_files, clean_up, engine_of, folder_of
 from torchbake.commands._subcommands import Subcommand, SubcommandWord
 from torchbake.core.files import write_text
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.problem import Problem, problem_of
 from torchbake.core.signals import interruptible
 from torchbake.errors import BenchmarkError, UsageError
@@ -158,9 +159,12 @@ def _judge(results: Sequence[CaseResult], gpu: str, *, stop: bool) -> None:
     bad = unfinished(results, stop=stop)
     bad += [each for each in results if each.state == "not-run" and not each.record and gpu == "require"]
     if bad:
+        reasons = [
+            (f"{each.case.experiment.name}, {each.case.place.name}", f"{each.state} {each.reason}") for each in bad
+        ]
         raise BenchmarkError(
-            f"{len(bad)} of {len(results)} experiments have no result.",
-            hint="Correct what the table says, then run again: what was measured is kept.",
+            with_reasons(f"{len(bad)} of {len(results)} experiments have no result:", reasons),
+            hint="Correct it, then run again: what was measured is kept.",
         )
     if all(each.state in ("not-run", "excluded") for each in results):
         console.say("no experiment could be run: the table says why", style="yellow")

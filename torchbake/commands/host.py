@@ -14,6 +14,7 @@ from torchbake.checks.verdict import Outcome
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_image
 from torchbake.commands._subcommands import Subcommand, SubcommandWord, image_words
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
 from torchbake.engine.gpu import MODES
@@ -199,10 +200,10 @@ def _judge(group: HostGroup, host_results: Sequence[HostResult]) -> None:
     """Raise HostError if a host failed, or if `check` found differences."""
     bad = [result for result in host_results if not result.good]
     if bad:
-        names = ", ".join(f"{result.host} ({result.state})" for result in bad)
+        reasons = [(f"{result.host} ({result.state})", result.remark) for result in bad]
         raise HostError(
-            f"{len(bad)} of {len(host_results)} hosts did not end well: {names}.",
-            hint="Correct what the table says, then run the same command again: it continues where it stopped.",
+            with_reasons(f"{len(bad)} of {len(host_results)} hosts did not end well:", reasons),
+            hint="Correct it, then run the same command again: it continues where it stopped.",
         )
     different = [result.host for result in host_results if result.state is HostState.CHANGED]
     if group.action == "check" and different:
@@ -230,9 +231,9 @@ def _smoke(args: Arguments, group: HostGroup) -> int:
         return 0
     tested = _smoke_run(args, group, hosts, images).run()
     show_each(tested, args.format)
-    bad = [each.name for each in tested if each.outcome is not Outcome.PASSED]
+    bad = [(each.name, each.reason) for each in tested if each.outcome is not Outcome.PASSED]
     if bad:
-        raise CheckError(f"{len(bad)} of {len(tested)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
+        raise CheckError(with_reasons(f"{len(bad)} of {len(tested)} did not pass:", bad), hint="Correct it, run again.")
     return 0
 
 

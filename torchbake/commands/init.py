@@ -39,6 +39,7 @@ EXAMPLES = (
     "--from requirements/gpu.txt --base debian12 --repository ghcr.io/acme/trainer",
 )
 _PROJECT = "a project's image"
+_OF_KEYS = {"repository": "--repository", "registry": "--registry", "rows": "--torch"}  # options by keys of a matrix
 _TEMPLATES = TOOLKIT / "templates/init"
 
 
@@ -122,7 +123,10 @@ def _names(args: Arguments, default: str) -> ImageNames:
     Raises UsageError.
     """
     if args.registry:
-        namespace = parse_registry(args.registry).path
+        try:
+            namespace = parse_registry(args.registry).path
+        except UsageError as error:
+            raise UsageError(f"--registry: {error.message}", hint=error.hint) from None
         default = f"{namespace}/{default.rpartition('/')[2]}" if namespace else default
     return ImageNames(repository=args.repository or default, registry=args.registry)
 
@@ -160,10 +164,19 @@ def _matrix(names: ImageNames, rows: Sequence[Choice] | ProjectRow) -> str:
         matrix = validate_matrix(document)
         tags_of(expand(matrix, document).specs, matrix.tags, document)
     except MatrixError as error:
-        problem = error.message.partition(": ")[2] or error.message
-        subject = "The project makes" if isinstance(rows, ProjectRow) else "These options make"
-        raise UsageError(f"{subject} no valid matrix: {problem}", hint=error.hint) from None
+        raise _of_option(error, of_project=isinstance(rows, ProjectRow)) from None
     return text
+
+
+def _of_option(error: MatrixError, *, of_project: bool) -> UsageError:
+    """Return the error of the new matrix as an error of the option that the wrong value comes from."""
+    problem = error.message.partition(": ")[2] or error.message
+    key, _, text = problem.partition(": ")
+    option = _OF_KEYS.get(key.partition(".")[0], "")
+    if not option or (of_project and option == "--torch"):
+        subject = "The project makes" if of_project else "These options make"
+        return UsageError(f"{subject} no valid matrix: {problem}", hint=error.hint)
+    return UsageError(f"{option}: {text}", hint=f"Correct the option: {Command('init', '--help')}")
 
 
 def _noxfile(text: str, version: str) -> str:

@@ -17,6 +17,7 @@ from torchbake.commands._signing import signer_of
 from torchbake.commands._verdicts import WithVerdicts, signed_verdicts
 from torchbake.core.parallel import run_all
 from torchbake.core.paths import layers_folder
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.errors import PublishError, sentence_of
@@ -130,9 +131,9 @@ def run(args: Arguments) -> int:
     source.tidy()
     _show(results, args.format, dry=args.dry_run)
     _append_summary(_HEAD, [_row(image, dry=args.dry_run) for image in results])
-    if bad := [image.id for image in results if image.problem]:
-        reason = f"{len(bad)} of {len(results)} were not released: {', '.join(bad)}."
-        raise PublishError(reason, hint="Read the table above.")
+    if bad := [(image.id, image.problem) for image in results if image.problem]:
+        reason = with_reasons(f"{len(bad)} of {len(results)} were not released:", bad)
+        raise PublishError(reason, hint="Correct it, and run again: finished releases stay.")
     return 0
 
 

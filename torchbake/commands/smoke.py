@@ -18,6 +18,7 @@ from torchbake.checks.verdict import Outcome
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.core.paths import OWN_TOOLBOX
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.containers import ORDERS, Order
@@ -106,8 +107,10 @@ def run(args: Arguments) -> int:
         label = json.dumps(f"label={RUN}={session.id}")
         console.say("kept. Remove it all by:", style="yellow")
         console.say(f"    docker rm -fv $(docker ps -aq --filter {label}); docker network prune -f --filter {label}")
-    if bad := [result.name for result in results if result.outcome is not Outcome.PASSED]:
-        raise CheckError(f"{len(bad)} of {len(results)} did not pass: {', '.join(bad)}.", hint="Read the table above.")
+    if bad := [(result.name, result.reason) for result in results if result.outcome is not Outcome.PASSED]:
+        raise CheckError(
+            with_reasons(f"{len(bad)} of {len(results)} did not pass:", bad), hint="Correct it, run again."
+        )
     return 0
 
 

@@ -21,6 +21,7 @@ from torchbake.commands._selection import load_selection
 from torchbake.commands._signing import FileSigning, file_signer_of
 from torchbake.commands._verdicts import check_target, write_verdicts
 from torchbake.core.paths import TOOLKIT
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.export import config_digest
@@ -173,7 +174,7 @@ def run(args: Arguments) -> int:
         known_results |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
     words = {case.name: (warnings.get(case.name, ""), tester.idle(case, known_results[case.name])) for case in cases}
     results = [replace(known_results[name], warning="; ".join(filter(None, each))) for name, each in words.items()]
-    page = tester.reports.summarise(results)
+    page = tester.reports.summarise(results, partial=tester.options.partial)
     if args.write_verdict:
         config = partial(config_digest, engine, Layout(folder=project.layout))
         with step("writing the verdicts"):
@@ -182,9 +183,9 @@ def run(args: Arguments) -> int:
         console.show_json(as_json(results))
     else:
         show_run(results)
-    if bad := [result.name for result in results if result.outcome is not Outcome.PASSED]:
+    if bad := [(result.name, result.reason) for result in results if result.outcome is not Outcome.PASSED]:
         raise CheckError(
-            f"{len(bad)} of {len(results)} images did not pass: {', '.join(bad)}.", hint=f"Read {page}, or the table."
+            with_reasons(f"{len(bad)} of {len(results)} images did not pass:", bad), hint=f"Read {page}, or the table."
         )
     return 0
 
@@ -238,6 +239,9 @@ def _warn(project: Project, cases: Iterable[ImageCase]) -> dict[str, str]:
         if case.spec and case.image and (reason := preparation.why_old(case.spec, case.image)):
             warning = warnings[case.name] = f"out of date: {reason}"
             console.say(f"{case.name} is {warning}. Build it: {Command('build', case.spec.id)}", style="yellow")
+            if case.name == case.ref:  # named by --image
+                text = f"Its packages are compared with the lock of {project.document.path}"
+                console.say(f"{text}; if another matrix made it, name that one: --matrix FILE", style="yellow")
     return warnings
 
 

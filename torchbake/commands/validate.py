@@ -16,6 +16,7 @@ from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection, lock_of, repository_of
 from torchbake.commands._signing import Verifying, verifier_of
 from torchbake.core.paths import TOOLKIT, state_of
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.problem import problem_of
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
@@ -72,6 +73,7 @@ class Arguments(Verifying):
     )  # fmt: skip
     no_pull: bool = opt.option("look into no image: start no container, ask no engine")
     suite: bool = opt.option(f"also run all image checks (`{Command('test')}`) on what was pulled")
+    require_answer: bool = opt.option("a registry that cannot be reached is a failure, and not `not-run`")
     timeout: int = opt.timeout(300, "seconds for the container of an image")
     jobs: int = opt.jobs()
     format: opt.Format = opt.result_format()
@@ -88,9 +90,9 @@ def run(args: Arguments) -> int:
             raise EngineError(f"--suite runs the checks in an engine: {reason}", hint=f"Run: {Command('setup')}")
         looker = _looker(args, engine, session) if engine else NoInspection(reason=reason)
         reports = Reports(folder=args.matrix.absolute().parent / "reports" / "validate")
-        results = ValidateRun(looker=looker, reports=reports, session=session, engine=engine).run(
-            subjects, jobs=args.jobs
-        )
+        results = ValidateRun(
+            looker=looker, reports=reports, session=session, engine=engine, require_answer=args.require_answer
+        ).run(subjects, jobs=args.jobs)
     page = reports.summarise(results)
     if args.format == "json":
         console.show_json(as_json(results))
@@ -107,19 +109,19 @@ def _looker(args: Arguments, engine: Engine, session: Session) -> EngineInspecti
 
 
 def _conclude(results: Sequence[ImageResult], page: Path) -> int:
-    """Raise RegistryError if the only failures are tags without an answer, and ValidateError for other failures."""
+    """Raise RegistryError if tags without an answer are all that did not pass, and ValidateError for failures."""
     bad = [result for result in results if result.outcome is not Outcome.PASSED]
     if not bad:
         return 0
-    names = ", ".join(result.name for result in bad[:_MOST_LINES]) + (
-        f" +{len(bad) - _MOST_LINES}" if len(bad) > _MOST_LINES else ""
-    )
+    reasons = [(result.name, result.reason) for result in bad]
     failed = {check.id for result in bad for check in result.checks if check.outcome is Outcome.FAILED}
     steps = remedies(check for result in bad for check in result.checks)
     hint = "\n        ".join((*steps[:_MOST_LINES], f"Read the table above, or {page}."))
-    if failed == {SILENT} and all(result.verdict for result in bad):
-        raise RegistryError(f"No answer for {len(bad)} of {len(results)} tags: {names}.", hint=hint)
-    raise ValidateError(f"{len(bad)} of {len(results)} tags are not what they should be: {names}.", hint=hint)
+    if failed <= {SILENT} and all(result.verdict for result in bad):
+        raise RegistryError(with_reasons(f"No answer for {len(bad)} of {len(results)} tags:", reasons), hint=hint)
+    raise ValidateError(
+        with_reasons(f"{len(bad)} of {len(results)} tags are not what they should be:", reasons), hint=hint
+    )
 
 
 def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[ValidationSubject]:

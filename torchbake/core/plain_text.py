@@ -1,6 +1,7 @@
 """Output of other programs: without characters that a page cannot show, and its last lines. Pure."""
 
 import re
+from collections.abc import Iterable
 
 # XML 1.0 has no way to write these; a coloured traceback is full of them.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -22,3 +23,10 @@ def last_lines(output: str) -> str:
     """Return the last lines of a program's output that have text, for a message. Lines after the first are indented."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     return "\n  ".join(lines[-_MOST_LINES:]) or "it printed nothing"
+
+
+def with_reasons(sentence: str, reasons: Iterable[tuple[str, str]], *, most: int = 10) -> str:
+    """Return an error's sentence with a line for each failure: its name, and the first line of its reason."""
+    lines = [f"{name}: {reason.strip().partition(chr(10))[0]}" for name, reason in reasons]
+    more = [f"… and {len(lines) - most} more"] if len(lines) > most else []
+    return "\n  ".join([sentence, *lines[:most], *more])

@@ -82,7 +82,7 @@ def newest_torch(versions: Mapping[str, Iterable[str]], accelerator: str) -> str
     if not known_names:
         near = nearest(accelerator, versions, count=1)
         raise UsageError(
-            f"torchbake knows no version of torch for {accelerator}.",
+            f"--cuda {accelerator.removeprefix('cuda')}: torchbake knows no version of torch for {accelerator}.",
             hint=f"Name one with --torch, or take one of {', '.join(sorted(versions))}"
             + (f"; did you mean {near[0]}?" if near else "."),
         )

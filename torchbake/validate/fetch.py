@@ -1,6 +1,7 @@
 """Requests to a registry. Failures are results, not exceptions."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torchbake.core.problem import Problem, problem_of
@@ -20,6 +21,11 @@ _PLATFORM = ("linux", "amd64")
 Look = Callable[[str], None]
 
 
+def _problem_of(error: RegistryError) -> Problem:
+    """Return the problem of a request: unknown if the registry cannot be reached or is busy, and not if it refuses."""
+    return replace(problem_of(error), unknown=getattr(error, "passing", True))
+
+
 class Survey:
     """The contents of one repository, which is asked once for each digest and blob. Does not raise RegistryError."""
 
@@ -35,8 +41,8 @@ class Survey:
         try:
             listed, problem = self._registry.tags(), None
         except RegistryError as error:
-            listed, problem = (), problem_of(error)
-            if getattr(error, "passing", True):  # temporary: without the list, the releases are unknown
+            listed, problem = (), _problem_of(error)
+            if problem.unknown:  # without the list, the releases are unknown
                 silent = {tag: ServedTag(tag=tag, answer_problem=problem) for tag in tags}
                 return Shelf(repository=repository, tags=silent, list_problem=problem)
         answers = {tag: self.look_up(tag, look) for tag in tags}
@@ -56,7 +62,7 @@ class Survey:
         except UnsoundError as error:
             return ServedTag(tag=key, digest=digest or "", manifest_problem=problem_of(error))
         except RegistryError as error:
-            return ServedTag(tag=key, answer_problem=problem_of(error))
+            return ServedTag(tag=key, answer_problem=_problem_of(error))
         if isinstance(image, Problem):
             return ServedTag(tag=key, digest=digest, manifest_problem=image)
         return ServedTag(tag=key, digest=digest, image=image)

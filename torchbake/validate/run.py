@@ -23,6 +23,7 @@ from torchbake.validate.facts import ServedImage, ServedTag, Signatures, short
 from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import NOTHING_EXPECTED, Inside, Promise, judge, judge_reference, own_digests
 from torchbake.validate.judge_attestations import signed_digests
+from torchbake.validate.judge_image import SILENT
 from torchbake.validate.pull import InspectionRequest, Look, Looker
 
 SUITE = "validate"
@@ -131,12 +132,16 @@ def _question(
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateRun:
-    """Validations of several subjects. ``engine`` is None if no image is pulled."""
+    """Validations of several subjects. ``engine`` is None if no image is pulled.
+
+    If a registry cannot be reached, its checks are not run. With ``require_answer`` they fail.
+    """
 
     looker: Looker
     reports: Reports
     session: Session
     engine: Engine | None
+    require_answer: bool = False
 
     def run(self, subjects: Sequence[ValidationSubject], *, jobs: int) -> list[ImageResult]:
         """Validate all subjects, and return the results of their tags in order. Each report is saved at once.
@@ -172,10 +177,14 @@ class ValidateRun:
         progress.end(subject.name, f"{bad} of {len(results)} tags did not pass" if bad else good, good=not bad)
         return results
 
+    def _required(self, result: CheckResult) -> CheckResult:
+        missing = self.require_answer and result.id == SILENT and result.outcome is Outcome.NOT_RUN
+        return result.model_copy(update={"outcome": Outcome.FAILED}) if missing else result
+
     def _keep(self, findings: TagFindings, start: str, seconds: float) -> ImageResult:
         verdict = Verdict(
             image=findings.ref, id=findings.row, digest=findings.answer.digest or _NO_DIGEST, suite=SUITE, gpu="off",
-            started=start, seconds=seconds, checks=findings.checks,
+            started=start, seconds=seconds, checks=tuple(map(self._required, findings.checks)),
         )  # fmt: skip
         labels = findings.answer.image.labels if findings.answer.image else {}
         page = self.reports.keep(findings.ref, verdict, labels, partial=False)

@@ -107,6 +107,21 @@ def test_the_latest_run_is_summed_up_in_two_files(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text()) == as_json(results)
 
 
+def test_a_partial_run_leaves_the_summary_of_a_full_one(tmp_path: Path) -> None:
+    reports, (bad, *others) = Reports(folder=tmp_path), run_of(tmp_path)
+    whole = reports.summarise([bad, *others]).read_text()
+    assert reports.summarise([bad], partial=True).read_text() == summary([bad], tmp_path)
+    assert (tmp_path / "summary.md").read_text() == whole
+    assert json.loads((tmp_path / "summary.partial.json").read_text()) == as_json([bad])
+
+
+def test_the_reason_of_a_result_names_its_failed_checks(tmp_path: Path) -> None:
+    bad, _, missing = run_of(tmp_path)
+    failed = [each for each in bad.checks if each.outcome is FAILED]
+    assert all(f"{each.id}: {each.summary}" in bad.reason for each in failed)
+    assert missing.reason == NOT_THERE.sentence
+
+
 def test_the_json_of_a_run_has_missing_images_too(tmp_path: Path) -> None:
     bad, good, missing = as_json(run_of(tmp_path))["images"]
     assert bad["outcome"] == "failed"

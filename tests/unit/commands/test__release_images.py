@@ -136,8 +136,9 @@ def test_of_several_images_the_one_of_todays_inputs_is_released(site: Site) -> N
 
 def test_an_image_that_cannot_be_released(site: Site) -> None:
     def refused(reason: str) -> None:
-        code, ends, _ = site.publish("--no-engine")
+        code, ends, err = site.publish("--no-engine")
         assert (code, reason in ends["problem"]) == (16, True), ends
+        assert err.count(reason) == 2, "the error has the reason too, and not the table alone"
         assert "--no-engine" in ends["problem"] or "--write-verdict" in ends["problem"]
         assert not site.registry.tags
 

@@ -96,7 +96,8 @@ def test_each_host_has_a_result_for_programs(capsys: Streams) -> None:
 def test_a_host_that_did_not_end_well_is_named(capsys: Streams, end: HostState) -> None:
     ENDS[:] = [HostState.CHANGED, end]
     out, err = report(capsys, "apply", "inv", code=22)
-    assert f"1 of 2 hosts did not end well: b ({end})" in err
+    assert "1 of 2 hosts did not end well:" in err
+    assert f"\n  b ({end}): " in err, "the reason is on stderr"
     assert str(end) in out
 
 

@@ -110,6 +110,9 @@ def test_pipelines_come_where_they_are_asked_for(
         (["--repository", "ghcr.io/acme/pytorch:latest"], "ghcr.io/acme/pytorch:latest"),
         (["--repository", "localhost:port/x"], "localhost:port/x"),
         (["--torch", "2.10.0+cpu"], "2.10.0+cpu"),
+        (["--torch", "2.10"], "2.10"),
+        (["--registry", "https://ghcr.io"], "https://ghcr.io"),
+        (["--repository", "ghcr.io/a/b", "--registry", "quay.io/a"], "quay.io/a"),
     ],
 )
 def test_a_wrong_word_is_exit_code_2_and_nothing_is_written(
@@ -117,6 +120,8 @@ def test_a_wrong_word_is_exit_code_2_and_nothing_is_written(
 ) -> None:
     output = err(capsys, "init", str(tmp_path / "new"), *words, code=UsageError.exit_code)
     assert name in output
+    assert words[-2] in output, "the option is blamed, and no file that is not there"
+    assert "Correct matrix.yaml" not in output
     assert not (tmp_path / "new").exists()
 
 

@@ -1,6 +1,7 @@
 """A command whose work takes long says on stderr that it goes on, and writes nothing but its result to stdout."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_a_bootstrap_is_visible(run: Callable[..., Any], monkeypatch: pytest.Mon
 
     monkeypatch.setattr(base_command, "read_apt_config", AptConfig)
     monkeypatch.setattr(bootstrap, "can_bootstrap", lambda: True)
-    monkeypatch.setattr(bootstrap.shutil, "which", lambda _: "/usr/bin/mmdebstrap")
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/mmdebstrap")
     monkeypatch.setattr(bootstrap, "_command", lambda *_: [])
     monkeypatch.setattr(bootstrap, "_run", slow)
     monkeypatch.setattr(base_image, "_from_registry", lambda *_, **__: None)

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.checks.test_verdict import FAILED, NOT_RUN, check, verdict
 from tests.unit.conftest import SMALL, edited
 from torchbake import cli
+from torchbake.build.prepare import ImagePreparation
 from torchbake.checks import gpu as gpu_rule
 from torchbake.checks.pytest_run import CheckOptions, CheckTarget, Suite, SuiteEnd, checks_of
 from torchbake.checks.reports import Reports
@@ -600,3 +601,15 @@ def test_what_cannot_be_written_or_signed_is_refused_first(
         assert run(small, *words_) == code, words_
         assert reason in " ".join(capsys.readouterr().err.split()), words_
         assert not file.exists()
+
+
+def test_an_image_of_another_matrix_is_told_from_a_broken_one(
+    small: Project, holds: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: Streams
+) -> None:
+    holds(REF)
+    monkeypatch.setattr(ImagePreparation, "why_old", lambda *_: "its lock is another")
+    matrix = small.document.path
+    for words, there in ((("--image", REF), True), ((CPU,), False)):
+        assert cli.main(["test", *words, "--gpu", "off", "--dry-run", "--matrix", str(matrix)]) == 0
+        output = " ".join(capsys.readouterr().err.split())
+        assert (f"compared with the lock of {matrix}; if another matrix made it" in output) == there, words

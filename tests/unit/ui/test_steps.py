@@ -119,7 +119,7 @@ def test_a_terminal_shows_a_step_as_a_live_row(terminal: io.StringIO) -> None:
     with step("cpu: locking") as progress:
         progress.look("1 of 2")
         console.say("a message")
-        with step("an inner step"):  # it has no row of its own
+        with step("an inner step"):  # shown as lines
             time.sleep(LONG)
     text = terminal.getvalue()
     assert re.search(r"\S cpu: locking 0:00:0\d 1 of 2", text)

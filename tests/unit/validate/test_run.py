@@ -191,18 +191,22 @@ def test_without_a_release_every_tag_of_the_image_is_missing(place: Place) -> No
     assert len(failures(results)) == len(TAGS)
 
 
-def test_a_silent_registry_fails_every_tag_of_one_subject(place: Place) -> None:
+@pytest.mark.parametrize("required", [False, True])
+def test_a_silent_registry_is_not_run_unless_it_is_required(place: Place, required: bool) -> None:
     place.release()
 
     def silence(*_: str) -> None:
         raise RegistryError("it does not answer")
 
     subjects: list[ValidationSubject] = [place.row(silence), place.foreign("2.10")]
-    results = ValidateRun(looker=place.looker, reports=place.reports, session=place.session, engine=None).run(
-        subjects, jobs=1
+    run = ValidateRun(
+        looker=place.looker, reports=place.reports, session=place.session, engine=None, require_answer=required
     )
-    assert [one.outcome for one in results] == [FAILED] * len(TAGS) + [PASSED]
-    assert {check.id for one in results[:-1] for check in one.checks if check.outcome is FAILED} == {"registry.answers"}
+    results = run.run(subjects, jobs=1)
+    assert [one.outcome for one in results] == [FAILED if required else Outcome.NOT_RUN] * len(TAGS) + [PASSED]
+    failed = {check.id for one in results[:-1] for check in one.checks if check.outcome is FAILED}
+    assert failed == ({"registry.answers"} if required else set())
+    assert all(one.checks[0].reason == "it does not answer" for one in results[:-1])
 
 
 @pytest.mark.parametrize(("expected", "wrong"), [({"torch": "2.10.0"}, False), ({"torch": "2.9.0"}, True), ({}, False)])
