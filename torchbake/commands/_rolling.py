@@ -62,7 +62,7 @@ def run_shift(args: Shifting, *, back: bool) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     verifier = trust_of(args)
     with interruptible():
-        results = [_shown(spec, partial(_one, args, project, spec, verifier, back=back)) for spec in selection.specs]
+        results = [_visible(spec, partial(_one, args, project, spec, verifier, back=back)) for spec in selection.specs]
     return _conclude(args, results)
 
 
@@ -73,11 +73,11 @@ def run_finish(args: Finishing) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     signer = mover_of(args, signer_of(args))
     with interruptible():
-        results = [_shown(spec, partial(_finish, args, project, spec, signer)) for spec in selection.specs]
+        results = [_visible(spec, partial(_finish, args, project, spec, signer)) for spec in selection.specs]
     return _conclude(args, results)
 
 
-def _shown(spec: Spec, work: Callable[[], ShiftResult]) -> ShiftResult:
+def _visible(spec: Spec, work: Callable[[], ShiftResult]) -> ShiftResult:
     with step(f"{spec.id}: moving its rolling tags"):
         return work()
 

@@ -241,7 +241,7 @@ def _warn(project: Project, cases: Iterable[ImageCase]) -> dict[str, str]:
             console.say(f"{case.name} is {warning}. Build it: {Command('build', case.spec.id)}", style="yellow")
             if case.name == case.ref:  # named by --image
                 text = f"Its packages are compared with the lock of {project.document.path}"
-                console.say(f"{text}; if another matrix made it, name that one: --matrix FILE", style="yellow")
+                console.say(f"{text}; if another matrix made it: --matrix FILE", style="yellow")
     return warnings
 
 

@@ -50,11 +50,11 @@ class Step:
 def step(text: str) -> Iterator[Step]:
     """Show a step that may take more than two seconds, such as "debian12: bootstrapping bookworm".
 
-    If another step or a board has the terminal's live rows, the step is shown as lines.
+    If another step or a board has the terminal's live rows, the step is written as lines.
     """
-    shown = Step(text)
+    current = Step(text)
     if mode().quiet:
-        yield shown
+        yield current
         return
     with ExitStack() as ending:
         if mode().live(terminal=console.err.is_terminal) and display.acquire(blocking=False):
@@ -63,10 +63,10 @@ def step(text: str) -> Iterator[Step]:
 
             bars = ending.enter_context(live_rows())
             task = bars.add_task(text, step="")
-            shown.look = lambda place: bars.update(task, step=place)  # type: ignore[method-assign,misc,unused-ignore]
-            yield shown
+            current.look = lambda place: bars.update(task, step=place)  # type: ignore[method-assign,misc,unused-ignore]
+            yield current
             return
-        ending.enter_context(ticker.ticking(shown.tick))
-        shown.begin()
-        yield shown
-    shown.end()
+        ending.enter_context(ticker.ticking(current.tick))
+        current.begin()
+        yield current
+    current.end()

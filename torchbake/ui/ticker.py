@@ -12,10 +12,10 @@ TICK = 0.5  # seconds
 @contextmanager
 def ticking(call: Callable[[], None]) -> Iterator[None]:
     """Call a function every half second until the end of the block. A fault of the function ends the calls alone."""
-    ended = threading.Event()
+    end = threading.Event()
 
     def run() -> None:
-        while not ended.wait(TICK):
+        while not end.wait(TICK):
             call()
 
     thread = threading.Thread(target=run, daemon=True, name="torchbake-ticker")
@@ -23,7 +23,7 @@ def ticking(call: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        end.set()
         thread.join()
 
 

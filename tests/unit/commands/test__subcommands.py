@@ -39,13 +39,13 @@ def test_each_subcommand_shows_its_own_options_and_examples(capsys: Streams) -> 
         module = cli.load_command(command)
         for name, subcommand in subcommands.items():
             text = help_of(capsys, command, name)
-            shown = flags(text)
+            visible = flags(text)
             for each in fields(module.Arguments):
                 for flag in each.metadata.get("flags") or (
                     [f"--{each.name.replace('_', '-')}"] if each.metadata else []
                 ):
                     if each.metadata.get("of") and flag.startswith("--"):
-                        assert (flag in shown) == (name in each.metadata["of"]), (command, name, flag)
+                        assert (flag in visible) == (name in each.metadata["of"]), (command, name, flag)
             assert " ".join(subcommand.summary.split()) in " ".join(text.split()), (command, name)
             assert all(str(word.name) in text for word in subcommand.words), (command, name)
             examples = text.partition("examples:\n")[2].splitlines()
@@ -65,8 +65,8 @@ def test_options_name_subcommands_that_exist() -> None:
     for command, subcommands in commands():
         marks = {name for each in fields(cli.load_command(command).Arguments) for name in each.metadata.get("of", ())}
         assert marks <= set(subcommands), command
-        known = getattr(cli.load_command(command), "_ACTIONS", None)
-        assert known is None or set(known) == {name for name in subcommands if not name.isupper()}, command
+        actions = getattr(cli.load_command(command), "_ACTIONS", None)
+        assert actions is None or set(actions) == {name for name in subcommands if not name.isupper()}, command
 
 
 def test_words_may_come_before_the_subcommands_help(capsys: Streams) -> None:
