@@ -74,10 +74,7 @@ def make_parser(name: str, subcommand: str | None = None) -> argparse.ArgumentPa
         allow_abbrev=False,
     )
     for word in own.words if own else ():
-        help_ = f"{word.help}: {', '.join(word.choices)}" if word.choices else word.help
-        parser.add_argument(
-            word.name, help=help_, choices=word.choices, metavar=word.name, nargs="*" if word.many else None
-        )
+        word.add_to(parser)
     if subcommand == "":
         help_ = f"one of the above; each has its own options: {Command(name, f'{next(iter(subcommands))} --help')}"
         parser.add_argument("subcommand", help=help_, metavar="SUBCOMMAND ...")

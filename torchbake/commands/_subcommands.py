@@ -4,6 +4,7 @@ A command declares them as SUBCOMMANDS, by name, and marks with ``of`` the optio
 in capitals is a placeholder, such as PLAN: any first word is taken for it that is no name.
 """
 
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -20,6 +21,13 @@ class SubcommandWord:
 
     def __str__(self) -> str:
         return f"[{self.name} ...]" if self.many else self.name
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add the word to the parser of its subcommand."""
+        text = f"{self.help}: {', '.join(self.choices)}" if self.choices else self.help
+        parser.add_argument(
+            self.name, help=text, choices=self.choices, metavar=self.name, nargs="*" if self.many else None
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
