@@ -4,6 +4,7 @@ import argparse
 import gc
 import json
 import math
+import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -67,7 +68,12 @@ def test_defaults_are_those_of_the_field() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [ALL.split(), ALL.replace("=", " ").split()], ids=["=", "blank"])
+WITH_HYPHENS = re.sub(r"--\w+", lambda match: match[0].replace("_", "-"), ALL)
+
+
+@pytest.mark.parametrize(
+    "words", [ALL.split(), ALL.replace("=", " ").split(), WITH_HYPHENS.split()], ids=["=", "blank", "hyphens"]
+)
 def test_every_flag_is_taken_as_the_field_writes_it(words: list[str]) -> None:
     parsed = parse(words)
     assert parsed is not None

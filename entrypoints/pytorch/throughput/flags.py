@@ -72,12 +72,12 @@ class BenchSettings:
 
 
 def parse(words: Sequence[str]) -> BenchSettings | None:
-    """Parse the command line; return None for `--list`.
+    """Parse the command line; return None for `--list`. A flag may have hyphens: `--batch-size` is `--batch_size`.
 
     Raises SystemExit: 64 with a sentence on stderr if the command line is wrong, 0 after --help.
     """
     parser = make_parser()
-    arguments = vars(parser.parse_args(words))
+    arguments = vars(parser.parse_args([_with_underscores(word) for word in words]))
     if arguments.pop("list", False):
         return None
     for name in ("model", "batch_size"):
@@ -92,6 +92,11 @@ def parse(words: Sequence[str]) -> BenchSettings | None:
     if settings.data_loader_only and not settings.data_dir:
         parser.error("--data_loader_only measures the loader, and synthetic samples need none: name --data_dir")
     return settings
+
+
+def _with_underscores(word: str) -> str:
+    name, equals, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else word
 
 
 def make_parser() -> argparse.ArgumentParser:
