@@ -26,6 +26,7 @@ from torchbake.core.signals import interruptible
 from torchbake.errors import BenchmarkError, UsageError
 from torchbake.ui import console
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 __all__ = ["EXAMPLES", "Arguments", "run"]
 
@@ -86,7 +87,8 @@ def _run_plan(args: Arguments, file: str) -> None:
     with interruptible():
         if engine and not args.dry_run:
             clean_up(engine)
-        places = {place.name: _find(finder, place, what) for place, what in names}
+        with step("preparing the images and hosts"):
+            places = {place.name: _find(finder, place, what) for place, what in names}
         experiments = begin(cases, places, {} if args.force else records.results())
         if args.dry_run:
             _show_commands(experiments, args.format)

@@ -34,6 +34,7 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.projects.package_sources import read_package_sources
 from torchbake.ui import console
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "apply inventory",
@@ -116,7 +117,8 @@ def run(args: Arguments) -> int:
         project, spec = _project(args, selectors)
         # The image of the command line wins over the inventory, and a later -e wins over both.
         extra = (*((f"{IMAGE}={spec.id}",) if spec else ()), *args.extra_vars)
-        hosts = ansible.inventory(inventory, args.limit, extra, _vault(args))
+        with step(f"reading {inventory}"):
+            hosts = ansible.inventory(inventory, args.limit, extra, _vault(args))
         return _ACTIONS[action](args, HostGroup(action, inventory, ansible, project, spec, extra, hosts))
 
 

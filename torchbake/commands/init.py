@@ -28,6 +28,7 @@ from torchbake.matrix.yaml_source import parse_document
 from torchbake.oci.reference import parse_registry
 from torchbake.ui import console
 from torchbake.ui.command import Command
+from torchbake.ui.steps import step
 
 EXAMPLES = (
     "my-images",
@@ -101,7 +102,8 @@ def _check_options(args: Arguments) -> None:
 
 def _project_matrix(args: Arguments, folder: Path, project: Path) -> str:
     """Return the text of the matrix for a project's image, and say what was chosen and why."""
-    choice = choice_of_project(folder, project, extras=args.extra, groups=args.group, base=args.base)
+    with step(f"reading {project}"):
+        choice = choice_of_project(folder, project, extras=args.extra, groups=args.group, base=args.base)
     for reason in choice.reasons:
         console.say(reason)
     name = choice.row.project.package or (folder / choice.row.project.folder).resolve().name

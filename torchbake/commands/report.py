@@ -12,7 +12,7 @@ from torchbake.commands._selection import load_selection, repository_of
 from torchbake.commands._verdicts import check_folder, read_verdicts
 from torchbake.core.files import write_text
 from torchbake.engine.client import connect
-from torchbake.errors import EngineError
+from torchbake.errors import EngineError, RegistryError
 from torchbake.report.catalogue import make_catalogue
 from torchbake.report.collect import Inventory
 from torchbake.report.html import render_page
@@ -60,8 +60,13 @@ def run(args: Arguments) -> int:
     if args.registry:
         where = {spec.repository: repository_of(args.registry, spec) for spec in selection.specs}
         registries = {name: registry_of(place, plain_http=args.plain_http) for name, place in where.items()}
-    with step("reading the images"):
-        facts = inventory.read(selection.specs, args.registry or "", registries)
+    try:
+        with step("reading the images"):
+            facts = inventory.read(selection.specs, args.registry or "", registries)
+    except RegistryError as error:
+        raise RegistryError(
+            error.message, hint=f"{error.hint or 'Try again'}; or leave the releases out: --registry ''"
+        ) from None
     catalogue = make_catalogue(
         selection.specs,
         project.tags,

@@ -16,6 +16,7 @@ from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.labels import versions_in
 from torchbake.render.dockerfile import promised_labels
 from torchbake.ui import console
+from torchbake.ui.steps import step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,8 @@ class HostPreparation:
         if not (self.offline and wheels.missing) or self.pip.no_index or self.dry:
             return wheels
         console.say(f"{spec.id}: {len(wheels.missing)} wheels for the hosts are downloaded first", style="dim")
-        download(spec, [lock.pins[name] for name in wheels.missing], self.pip, downloads)
+        with step(f"{spec.id}: downloading {len(wheels.missing)} wheels"):
+            download(spec, [lock.pins[name] for name in wheels.missing], self.pip, downloads)
         return find_wheels(spec, lock, (*folders, downloads), self.project.state)
 
 
