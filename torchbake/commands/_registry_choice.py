@@ -51,7 +51,7 @@ def choose(sources: Sequence[tuple[str, str]], repository: str) -> RegistryChoic
     words = [f"{result}, by {origin}"] + ([f"not {passed_over[0]}"] if passed_over else [])
     if namespace and f"/{result}/".find(f"/{namespace}/") < 0:
         words.append(f"without the namespace {namespace} of {repository}")
-    is_plain = origin == OPTION and len(words) == 1 and result == text
+    is_plain = origin.startswith("--") and len(words) == 1 and result == text
     return RegistryChoice(registry=result, message="" if is_plain else f"registry: {', '.join(words)}")
 
 

@@ -133,7 +133,7 @@ def test_a_matrix_names_one_registry(tmp_path: Path, capsys: Streams) -> None:
     assert "without https://" in capsys.readouterr().err
 
 
-def test_init_writes_the_registry_that_later_commands_use(tmp_path: Path) -> None:
+def test_init_writes_the_registry_that_later_commands_use(tmp_path: Path, capsys: Streams) -> None:
     for words, registry in (
         ("--registry ghcr.io/acme", "ghcr.io/acme"),
         ("--registry 127.0.0.1:5000 --repository acme/pytorch", "127.0.0.1:5000/acme"),
@@ -143,5 +143,7 @@ def test_init_writes_the_registry_that_later_commands_use(tmp_path: Path) -> Non
         assert cli.main(["init", str(folder), *shlex.split(words)]) == 0
         matrix = folder / "matrix.yaml"
         load_project(matrix)
+        capsys.readouterr()
         choice = parsed_arguments("publish", "cpu", "--matrix", str(matrix))
+        assert "without the namespace" not in capsys.readouterr().err, words
         assert choice.registry == registry, words
