@@ -312,7 +312,7 @@ def test_a_check_accepts_a_new_driver_and_needs_python(applied: Plays) -> None:
     assert "Python is missing on bare, and --check installs nothing" in _plain(play_result.output)
 
 
-def test_an_installation_that_fails_stops_the_wave_and_leaves_no_settings(applied: Plays, tmp_path: Path) -> None:
+def test_a_failed_installation_stops_the_wave(applied: Plays, tmp_path: Path) -> None:
     _lock(applied, tmp_path, lambda text: re.sub(r"(?m)^setuptools==\S+", "setuptools==0.0.1", text))
     hosts: Hosts = {OLDER: {**applied.hosts[OLDER], "pytorch_locks": str(tmp_path)}, NEWER: applied.hosts[NEWER]}
     play_result = replace(applied, hosts=hosts)("apply", pytorch_serial=1)

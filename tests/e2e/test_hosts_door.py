@@ -121,7 +121,7 @@ def test_a_host_has_the_packages_of_the_image(installed: Box, run: Callable[...,
     assert installed.ssh(f"pytorch/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
 
 
-def test_each_host_has_its_own_result_and_a_check_changes_nothing(desk: Desk, checked: Completed) -> None:
+def test_each_host_has_a_result_and_a_check_changes_nothing(desk: Desk, checked: Completed) -> None:
     matches = desk.results(checked)
     assert checked.returncode == 22
     assert "1 of 3 hosts did not end well:" in checked.stderr

@@ -211,7 +211,7 @@ def own(empty: Site) -> Iterator[Site]:
         shutil.rmtree(empty.folder / name, ignore_errors=True)
 
 
-def test_a_template_is_used_and_its_files_are_those_that_are_packed(
+def test_the_files_of_an_own_template_are_packed(
     own: Site, engine: docker.DockerClient, run: Callable[..., str]
 ) -> None:
     ours = trees_of(engine, own.build(RUNTIME, DEVEL))

@@ -151,7 +151,7 @@ def test_a_commit_that_no_branch_has_is_found(desk: Desk, tmp_path: Path) -> Non
     assert desk.pin(package(orphan)).version == "1.0"
 
 
-def test_a_source_distribution_is_built_by_a_real_backend_the_same_each_time(desk: Desk) -> None:
+def test_a_real_backend_builds_the_same_wheel_each_time(desk: Desk) -> None:
     pyproject = (
         '[build-system]\nrequires = ["setuptools>=77"]\nbuild-backend = "setuptools.build_meta"\n'
         '[project]\nname = "tools"\nversion = "1.0"\n[project.scripts]\ntools = "tools:main"\n'
@@ -165,7 +165,7 @@ def test_a_source_distribution_is_built_by_a_real_backend_the_same_each_time(des
     assert desk.pin(one) == pin
 
 
-def test_an_index_has_the_source_when_the_locked_address_has_gone(desk: Desk) -> None:
+def test_an_index_serves_the_sdist_if_its_locked_url_is_gone(desk: Desk) -> None:
     one = desk.sdist(source_files())
     page = desk.files / "simple/tools/index.html"
     page.parent.mkdir(parents=True)

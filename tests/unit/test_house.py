@@ -36,6 +36,7 @@ FIXED = {
 }
 LONGEST = 300
 LONGEST_FUNCTION, USUAL_FUNCTION = 40, 10
+LONGEST_TEST_NAME = 60
 FOLDERS = ("torchbake", "layers", "entrypoints", "benchmarks")
 
 
@@ -115,6 +116,12 @@ def test_functions_are_short() -> None:
         lines = functions(folder)
         assert statistics.median(lines.values()) <= USUAL_FUNCTION, folder
         assert {where: count for where, count in lines.items() if count > LONGEST_FUNCTION} == {}
+
+
+def test_names_of_tests_are_short() -> None:
+    texts = {path: path.read_text() for path in (TOOLKIT / "tests").rglob("*.py")}
+    names = {name: path.name for path, text in texts.items() for name in re.findall(r"def (test_\w+)", text)}
+    assert {name: path for name, path in names.items() if len(name) > LONGEST_TEST_NAME} == {}
 
 
 def test_what_is_measured_has_what_runs_inside_images_and_builds() -> None:

@@ -51,7 +51,7 @@ def test_a_dry_run_names_the_packages_to_install() -> None:
     assert installer_of(("pip", "install", "torch")) is None
 
 
-def test_a_torch_of_another_version_or_accelerator_is_not_the_images() -> None:
+def test_a_torch_of_another_version_or_build_is_another_torch() -> None:
     cases = [
         (CUDA, "2.10.0", "", True),
         (CUDA, "2.10.0+cu128", "", True),
@@ -66,7 +66,7 @@ def test_a_torch_of_another_version_or_accelerator_is_not_the_images() -> None:
         assert torch.is_same(version, {other: "1"} if other else {}) is same, (torch.build, version)
 
 
-def test_packages_of_cuda_are_kept_and_other_packages_of_nvidia_are_not() -> None:
+def test_packages_of_cuda_are_kept_but_not_others_of_nvidia() -> None:
     packages = dict.fromkeys(
         ("numpy", "nvidia-ml-py", "nvidia-cublas", "nvidia-nccl-cu13", "torch", "torchvision"), "1"
     )

@@ -133,7 +133,7 @@ def test_a_derived_image_may_give_torch_the_label_of_its_lock() -> None:
             python.test_constraints(row, subject, text, packages)
 
 
-def test_a_derived_image_keeps_torch_and_decides_on_other_packages() -> None:
+def test_a_derived_image_keeps_torch_and_may_change_the_rest() -> None:
     lock = Lock(inputs="", layers=assign_layers((pin("torch", "2.10.0"), pin("numpy", "2.4.0"))))
     row: Any = SimpleNamespace(lock=lock, spec=None, project=SimpleNamespace(root=None))
     torch, numpy = {"name": "torch", "version": "2.10.0"}, {"name": "numpy", "version": "2.4.0"}

@@ -121,7 +121,7 @@ class Exports(Builder):
         return BuildOutcome(seconds=1.0, digests=(digest,), errors=(), tail=())
 
 
-def test_an_export_becomes_an_image_in_torchbakes_form_or_an_error(packing: Project, tmp_path: Path) -> None:
+def test_an_export_becomes_an_image_or_an_error(packing: Project, tmp_path: Path) -> None:
     job = job_of(packing, CUDA)
     for steps, words in ((1000, ""), (1, "recorded 1 of")):
         bakery = bakery_of(Exports(steps=steps), packing, tmp_path)

@@ -222,7 +222,7 @@ def test_a_registry_that_wants_a_login_is_not_gone_round(words: str, monkeypatch
 
 
 @pytest.mark.parametrize("image", ["debian:bookworm-slim", PRIVATE])
-def test_a_plain_system_is_bootstrapped_where_no_registry_answers(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_is_bootstrapped_if_no_registry_answers(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer_of(monkeypatch, image, UNREACHABLE) == ""
     assert "--source bootstrap" in answer_of(monkeypatch, image, UNREACHABLE, source="registry")
 

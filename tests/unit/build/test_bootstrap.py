@@ -80,7 +80,7 @@ def make(spec: BaseSpec, folder: Path) -> str:
     return look.python
 
 
-def test_ubuntu_comes_from_its_own_mirror_by_the_keys_of_debians_package(tools: Tools, tmp_path: Path) -> None:
+def test_ubuntu_comes_from_its_mirror_with_debians_keyring(tools: Tools, tmp_path: Path) -> None:
     assert make(UBUNTU, tmp_path) == "3.12"
     assert tools.archives.splitlines() == [
         f"deb {APT.ubuntu_mirror} {suite} main universe" for suite in ("noble", "noble-updates", "noble-security")

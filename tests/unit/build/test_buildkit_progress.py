@@ -99,7 +99,7 @@ def test_bytes_that_are_no_text_end_nothing() -> None:
     assert fed(broken).log
 
 
-def test_what_was_cancelled_because_of_an_error_is_no_error_of_its_own() -> None:
+def test_a_step_cancelled_by_an_error_is_no_error_of_its_own() -> None:
     progress = fed(finish("a", error="context canceled"), finish("b", error="exit code: 1"))
     assert progress.errors == ["exit code: 1"]
 

@@ -92,7 +92,7 @@ def test_files_of_a_commit_are_read_from_git(tmp_path: Path) -> None:
         read_earlier(small_project(tmp_path / "alone"), "HEAD", [])
 
 
-def test_what_puts_own_files_into_an_image_is_one_of_the_files_of_such_images_alone(tmp_path: Path) -> None:
+def test_only_images_with_own_files_depend_on_their_script(tmp_path: Path) -> None:
     matrix = small_project(tmp_path / "project").root / "matrix.yaml"
     (matrix.parent / "a.txt").write_text("a")
     script = TOOLKIT / "layers/own-files"

@@ -50,9 +50,7 @@ def test_wheels_stand_below_the_base_and_cudas_own_lowest(packing: Project, host
     ]
 
 
-def test_an_image_that_compiles_has_compilers_above_the_rest_and_headers(
-    packing: Project, host: HostLayers, tmp_path: Path
-) -> None:
+def test_a_devel_image_has_compilers_and_headers_on_top(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     keep(host, job_of(packing, CUDA))
     keep(host, job_of(packing, DEVEL))
     runtime, devel = (composed(packing, host, tmp_path / name, name) for name in (CUDA, DEVEL))
@@ -63,9 +61,7 @@ def test_an_image_that_compiles_has_compilers_above_the_rest_and_headers(
     ]  # fmt: skip
 
 
-def test_large_wheels_are_above_the_wheels_that_more_images_share(
-    packing: Project, host: HostLayers, tmp_path: Path
-) -> None:
+def test_large_wheels_are_above_shared_wheels(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     job = job_of(packing, DEVEL)
     assert job.lock
     job = replace(job, lock=replace(job.lock, layers=assign_layers(job.lock.pins.values(), heavy={"numpy"})))
@@ -112,9 +108,7 @@ def test_links_lead_to_files_of_the_wheels_and_to_their_headers(
     assert home[f"usr/local/cuda/lib64/{name}"] == f"/nvidia/nvidia/cuda/lib/{name}"
 
 
-def test_a_wheel_of_torch_with_files_where_a_link_stands_is_an_error(
-    packing: Project, host: HostLayers, tmp_path: Path
-) -> None:
+def test_a_torch_wheel_with_a_file_at_a_link_is_an_error(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     keep(host, job_of(packing, CUDA), "nvidia/a.so")
     outcome = Composition(host=host).build(
         job_of(packing, CUDA), tmp_path / "export", Build(tmp_path / "export", STEPS)
@@ -145,9 +139,7 @@ def test_an_image_of_a_template_of_ones_own_is_all_buildkits(
     assert [job.below for job in build.jobs] == [""]
 
 
-def test_a_store_that_cannot_be_written_fails_the_image_with_a_reason(
-    packing: Project, host: HostLayers, tmp_path: Path
-) -> None:
+def test_an_unwritable_store_fails_the_image_with_a_reason(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     export = tmp_path / "export"
     host.store.folder.write_text("a file, where the folder would be")
     outcome = Composition(host=host).build(job_of(packing, CUDA), export, Build(export, STEPS))
@@ -162,9 +154,7 @@ def test_a_failed_build_is_told_as_it_is(packing: Project, host: HostLayers, tmp
     assert composition.build(job_of(packing, CUDA), tmp_path / "export", Build(outcome=failed)) is failed
 
 
-def test_an_engine_gets_the_lowest_layers_before_the_image_that_stands_on_them(
-    packing: Project, host: HostLayers, tmp_path: Path
-) -> None:
+def test_an_engine_gets_the_lowest_layers_before_the_image(packing: Project, host: HostLayers, tmp_path: Path) -> None:
     blobs, export, handed = keep(host, job_of(packing, CUDA)), tmp_path / "export", list[list[str]]()
 
     def ahead(layout: Layout, digest: str) -> None:

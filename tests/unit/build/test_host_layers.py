@@ -51,9 +51,7 @@ def test_an_older_cusparselt_is_a_layer_like_any_other(packing: Project, host: H
     assert old in map(name_of, begin(host, job_of(packing, CUDA)))
 
 
-def test_bytecode_is_another_layer_for_another_base_and_a_wheels_files_are_not(
-    packing: Project, host: HostLayers
-) -> None:
+def test_another_base_changes_bytecode_layers_but_not_wheels(packing: Project, host: HostLayers) -> None:
     """Python of another day may compile otherwise."""
     job = job_of(packing, CUDA)
     other = replace(job, base=replace(job.base, digest=f"sha256:{'e' * 64}"))
@@ -66,7 +64,7 @@ def test_bytecode_is_another_layer_for_another_base_and_a_wheels_files_are_not(
 # --- what the build is told
 
 
-def test_bytecode_is_made_by_the_images_python_and_comes_as_files(packing: Project, tmp_path: Path) -> None:
+def test_bytecode_is_made_by_the_python_of_the_image(packing: Project, tmp_path: Path) -> None:
     job = job_of(packing, CPU)
     plan = bytecode_file(
         job, OPTIONS, packing.root, {}, sources=tmp_path / "from/modules", final="/pytorch", folder=tmp_path / "to"
@@ -102,7 +100,7 @@ def test_the_python_that_is_asked_is_the_images(packing: Project, tmp_path: Path
     assert f'\nRUN {interpreter or "python3"} -c "import os, sys; print(sys.version, ' in own["dockerfile-inline"]
 
 
-def test_a_question_is_asked_once_by_however_many_and_again_where_it_failed() -> None:
+def test_once_asks_once_for_all_threads_and_again_after_failure() -> None:
     queries = list[str]()
 
     def ask() -> str:

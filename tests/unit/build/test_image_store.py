@@ -59,9 +59,7 @@ def test_an_interrupt_amid_the_tags_waits_for_the_last_of_them(store: Store, dae
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_tags_that_are_missing_or_elsewhere_are_put_right_and_counted(
-    store: Store, daemon: Daemon, job: BuildJob
-) -> None:
+def test_missing_or_moved_tags_are_corrected_and_counted(store: Store, daemon: Daemon, job: BuildJob) -> None:
     store.tag(DIGEST, job)
     image = daemon.engine.images()[job.ref]
     missing, elsewhere, *_ = (f"acme/pytorch:{tag}" for tag in job.tags)
@@ -112,7 +110,7 @@ def lose_the_image(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("lose", [lose_its_layers, lose_the_image])
-def test_an_image_that_cannot_be_measured_has_the_size_that_the_engine_lists(
+def test_an_unmeasurable_image_has_the_size_of_the_list(
     store: Store, daemon: Daemon, lose: Callable[[Daemon], None]
 ) -> None:
     image = daemon.engine.images()["acme/pytorch:other"]
@@ -120,9 +118,7 @@ def test_an_image_that_cannot_be_measured_has_the_size_that_the_engine_lists(
     assert store.measure(image).size_bytes == 3_000
 
 
-def test_a_state_that_cannot_be_written_costs_a_question_and_no_run(
-    daemon: Daemon, tmp_path: Path, store: Store
-) -> None:
+def test_an_unwritable_file_of_sizes_fails_no_run(daemon: Daemon, tmp_path: Path, store: Store) -> None:
     (tmp_path / "state").write_text("a file, where the folder would be")
     assert store.measure(daemon.engine.images()["acme/pytorch:other"]).size_bytes == 2_000
 
@@ -200,7 +196,7 @@ def test_an_image_that_cannot_be_used_is_an_error_and_goes(
     assert daemon.boxes == {}
 
 
-def test_an_image_that_cannot_be_used_loses_the_tags_of_its_job_alone(
+def test_an_unusable_image_loses_only_the_tags_of_its_job(
     store: Store, daemon: Daemon, job: BuildJob, tmp_path: Path
 ) -> None:
     export, digest = exported(tmp_path / "export")
@@ -258,9 +254,7 @@ def test_an_image_that_is_pruned_before_its_tags_is_sent_again(
     assert store.tag_image(digest, job) is None
 
 
-def test_an_image_that_is_lost_while_a_tag_is_put_right_is_an_error(
-    store: Store, daemon: Daemon, job: BuildJob
-) -> None:
+def test_an_image_lost_while_a_tag_is_corrected_is_an_error(store: Store, daemon: Daemon, job: BuildJob) -> None:
     store.tag(DIGEST, job)
     image = daemon.engine.images()[job.ref]
     prunes(daemon, DIGEST)
@@ -309,7 +303,7 @@ class ByConfig(Daemon):
         super().__init__(containerd=False)
 
 
-def test_an_engine_that_knows_images_by_their_configs_gets_them_too(tmp_path: Path, job: BuildJob) -> None:
+def test_an_engine_that_knows_configs_gets_images_too(tmp_path: Path, job: BuildJob) -> None:
     daemon = ByConfig()
     store = Store(engine=daemon.engine, sizes=tmp_path / "sizes.json", layout=Layout(folder=tmp_path / "layout"))
     folder, digest = exported(tmp_path / "export")

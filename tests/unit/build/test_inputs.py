@@ -46,7 +46,7 @@ def test_every_file_of_the_toolkit_that_an_image_takes_is_in_it(monkeypatch: pyt
     assert missed == []
 
 
-def test_what_puts_own_files_into_an_image_is_in_the_digest_of_such_images_alone(
+def test_only_own_files_have_their_script_in_the_digest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain, own = image(), image(own=Additions(files=(OwnFile(source="a", target="/a"),)))
@@ -64,7 +64,7 @@ def test_own_files_are_in_the_digest_as_they_are() -> None:
     assert digest_of(image(), own=()) == digest_of(image())
 
 
-def test_nothing_is_copied_or_mounted_from_the_toolkit_that_is_not_in_the_digest(project: Project) -> None:
+def test_each_toolkit_file_in_a_build_is_in_the_digest(project: Project) -> None:
     for spec in project.expansion.specs:
         text = dockerfile_path(project.root, spec).read_text()
         used = {path.strip("/") for path in re.findall(r"[ =](/(?:layers|entrypoints)/[\w.-]+)", text)}

@@ -67,7 +67,7 @@ def test_force_builds_what_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("reason", ["not exported reproducibly yet", "compressed with gzip", ""])
-def test_an_image_that_is_not_packed_as_asked_is_built_for_that_reason(reason: str) -> None:
+def test_an_image_of_the_other_packing_is_built_again(reason: str) -> None:
     images = hold(SPECS[0], "new") | hold(SPECS[1], "old")
     value = make_plan(ALL, images, lacking={"sha256:i": reason})
     assert value.reasons.get(SPECS[0].id, "") == reason
@@ -76,7 +76,7 @@ def test_an_image_that_is_not_packed_as_asked_is_built_for_that_reason(reason: s
     assert value.reasons[SPECS[2].id] == "not in the engine"
 
 
-def test_how_it_is_packed_matters_only_of_what_is_not_built_anyway() -> None:
+def test_packing_is_no_reason_for_an_image_that_is_built_anyway() -> None:
     images = hold(SPECS[0], "new") | hold(SPECS[1], "old")
     assert same_inputs(BAD_BASE, images, force=False) == list(hold(SPECS[0], "new").values())
     assert same_inputs(BAD_BASE, images, force=True) == []
@@ -106,7 +106,7 @@ def test_every_image_is_in_exactly_one_place(inputs: str, bad_base: bool) -> Non
     assert sorted(places) == sorted(spec.id for spec in SPECS)
 
 
-def test_an_images_name_is_its_repository_with_its_most_specific_tag() -> None:
+def test_an_image_is_named_by_its_most_specific_tag() -> None:
     assert ref_of(SPECS[0], TAGS[SPECS[0].id]) == f"acme/pytorch:{SPECS[0].id}"
 
 
@@ -114,7 +114,7 @@ def stale(spec: Spec) -> PreparedImage:
     return prepared(spec, LockError(f"{spec.id}'s lock is stale.", hint=f"nox -s lock -- {spec.id}"))
 
 
-def test_images_that_failed_alike_end_with_their_own_exit_code_and_next_steps() -> None:
+def test_equal_failures_end_with_their_own_exit_code() -> None:
     decided = make_plan([stale(spec) for spec in SPECS], {}).decided
     error = build_error(decided)
     assert isinstance(error, LockError)
@@ -123,7 +123,7 @@ def test_images_that_failed_alike_end_with_their_own_exit_code_and_next_steps() 
         assert f"nox -s lock -- {spec.id}" in (error.hint or "")
 
 
-def test_images_that_failed_for_different_reasons_end_with_the_builds_exit_code() -> None:
+def test_different_failures_end_with_the_builds_exit_code() -> None:
     no_base = prepared(SPECS[2], BaseError("none", hint="Log in."), base_failed=True)
     error = build_error(make_plan([stale(SPECS[0]), no_base], {}).decided)
     assert isinstance(error, BuildError)

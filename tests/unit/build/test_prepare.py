@@ -54,7 +54,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *odd: str) -> None:
     monkeypatch.setattr(prepare, "odd_versions", lambda *_: odd)
 
 
-def test_the_dockerfile_that_is_built_is_the_one_of_matrix_and_lock(project: Project) -> None:
+def test_the_built_dockerfile_is_that_of_matrix_and_lock(project: Project) -> None:
     spec = image_of(project)
     assert job(project).ref == f"acme/pytorch:{RUNTIME}"
     path = dockerfile_path(project.root, spec)
@@ -90,9 +90,7 @@ def test_a_dry_run_of_a_fresh_project_needs_no_lock(tmp_path: Path, monkeypatch:
     assert files(tmp_path) == before
 
 
-def test_a_missing_lock_is_made_written_and_told_with_what_is_odd(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_lock_is_made_and_reported_with_warnings(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     resolving(monkeypatch, "numpy 2.4.6 is not the newest")
     spec, lines = image_of(project), list[str]()
     item = job(project)
@@ -107,7 +105,7 @@ def test_a_missing_lock_is_made_written_and_told_with_what_is_odd(
 
 
 @pytest.mark.parametrize("text", [None, "# not a lock\n"], ids=["missing", "damaged"])
-def test_where_locks_are_given_one_that_does_not_hold_is_an_error_and_nothing_is_written(
+def test_a_given_lock_that_does_not_fit_is_an_error_unchanged(
     project: Project, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     resolving(monkeypatch)
@@ -148,7 +146,7 @@ def test_another_lock_makes_another_image(project: Project, change: Callable[[Pr
     assert job(project).inputs != before
 
 
-def test_another_base_makes_another_image_and_nothing_else_of_it_does(project: Project) -> None:
+def test_of_a_base_only_its_digest_makes_another_image(project: Project) -> None:
     spec, prepare = spec_of(project, RUNTIME), preparation_of(project)
     before = prepare.job(spec, BASE).inputs
     assert prepare.job(spec, replace(BASE, digest=f"sha256:{'e' * 64}")).inputs != before

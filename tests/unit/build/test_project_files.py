@@ -71,7 +71,7 @@ def test_what_the_dockerignore_leaves_out_counts_for_nothing(sources: tuple[str,
     assert own_inputs(root, dict.fromkeys(sources, False)) != before
 
 
-def test_what_is_named_itself_counts_whatever_the_dockerignore_says(root: Path) -> None:
+def test_a_named_file_counts_whatever_the_dockerignore_says(root: Path) -> None:
     before = own_inputs(root, {"conf": True, "job.py": True, "*.py": True})
     (root / ".dockerignore").write_text("*\n")
     assert own_inputs(root, {"conf": True, "job.py": True, "*.py": True}) == before
@@ -116,7 +116,7 @@ def with_template(folder: Path, line: str) -> Path:
 
 @pytest.mark.parametrize("name", ["entrypoints/mine", "layers/mine/a.sh", "images/mine.txt"])
 @pytest.mark.parametrize("line", ["COPY {} /x", "RUN --network=none --mount=type=bind,source={},target=/x true"])
-def test_a_file_of_the_projects_own_counts_whatever_its_folder_is_called(name: str, line: str, tmp_path: Path) -> None:
+def test_an_own_file_counts_whatever_its_folder_is_called(name: str, line: str, tmp_path: Path) -> None:
     matrix = with_template(tmp_path, line.format(name))
     file = matrix.parent / name
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -76,7 +76,7 @@ def test_builds_of_the_same_bytes_are_the_same(bench: Bench, name: str) -> None:
     assert (value.comparison.equal, value.comparison.layers) == (1, 1)
 
 
-def test_builds_that_differ_are_told_apart_by_the_file_that_differs(bench: Bench) -> None:
+def test_builds_that_differ_are_reported_with_the_file(bench: Bench) -> None:
     bench.buildx.layer = lambda _, number: f"build {number}".encode()
     value = bench.reproduce()
     assert not value.good

@@ -128,7 +128,7 @@ def test_its_logs_and_its_bake_file_are_kept(site: Site) -> None:
     assert '"BASE_DIGEST"' in (site.folder / f"{RUNTIME}.bake.json").read_text()
 
 
-def test_one_failure_ends_one_image_and_leaves_its_tags_where_they_were(site: Site) -> None:
+def test_one_failure_ends_one_image_and_moves_no_tags(site: Site) -> None:
     before = [f"acme/pytorch:{tag}" for tag in site.job(RUNTIME).tags]
     site.daemon.hold(OLD, *before)
     site.buildx.failing = {RUNTIME: "E: Unable to locate package nothing"}
@@ -223,7 +223,7 @@ def test_a_small_disk_never_holds_the_cache_of_two_images(site: Site, prune: boo
     assert set(site.buildx.builders) == {"kube"}
 
 
-def test_a_build_reads_the_hosts_secrets_and_nothing_of_them_stays(site: Site) -> None:
+def test_a_build_reads_the_secrets_and_keeps_nothing_of_them(site: Site) -> None:
     site.build(RUNTIME, pip=PipConfig(index_url="https://me:secret@mirror.example/simple"))
     holders = {Path(place): text for place, text in site.buildx.secrets.items() if "secret@mirror" in text}
     assert holders
@@ -232,7 +232,7 @@ def test_a_build_reads_the_hosts_secrets_and_nothing_of_them_stays(site: Site) -
     assert paths == []
 
 
-def test_a_packed_image_is_in_the_layout_and_the_same_one_in_the_engine(site: Site) -> None:
+def test_a_packed_image_is_the_same_in_layout_and_engine(site: Site) -> None:
     results = site.build(RUNTIME, INIT)
     for name, result in results.items():
         assert result.status == "built"
@@ -252,7 +252,7 @@ def test_packed_layers_of_images_that_are_gone_go_too(site: Site) -> None:
     assert [bool(site.layout.find(digest)) for digest in (first, second, third)] == [False, True, True]
 
 
-def test_a_packed_image_that_the_engine_refuses_failed_with_its_reason(site: Site) -> None:
+def test_a_packed_image_that_the_engine_refuses_has_failed(site: Site) -> None:
     site.daemon.refuses = "unknown compression"
     result = site.build(RUNTIME)[RUNTIME]
     assert result.status == "failed"
@@ -269,7 +269,7 @@ def test_an_image_that_the_engine_cannot_use_fails_and_goes(site: Site) -> None:
     assert site.daemon.pictures == {}
 
 
-def test_an_image_whose_files_change_while_it_is_built_has_failed_and_its_tags_stay(site: Site) -> None:
+def test_an_image_whose_files_change_during_the_build_has_failed(site: Site) -> None:
     before = [f"acme/pytorch:{tag}" for tag in site.job(RUNTIME).tags]
     site.daemon.hold(OLD, *before)
     lock = lock_path(site.project.root, spec_of(site.project, RUNTIME))
@@ -288,7 +288,7 @@ def test_an_image_whose_files_change_while_it_is_built_has_failed_and_its_tags_s
     assert site.name_of(RUNTIME) == OLD
 
 
-def test_a_lock_that_is_out_of_date_by_the_end_of_a_build_ends_that_image_alone(site: Site) -> None:
+def test_a_lock_that_changes_in_a_build_ends_that_image_alone(site: Site) -> None:
     lock = lock_path(site.project.root, spec_of(site.project, RUNTIME))
 
     def during(name: str, process: Any) -> int:
@@ -302,7 +302,7 @@ def test_a_lock_that_is_out_of_date_by_the_end_of_a_build_ends_that_image_alone(
     assert "changed while it was built" in results[RUNTIME].reason
 
 
-def test_interrupted_it_keeps_what_is_finished_ends_what_runs_and_begins_no_more(site: Site) -> None:
+def test_an_interrupted_build_keeps_what_is_finished(site: Site) -> None:
     tags = site.job(RUNTIME).tags
 
     def during(name: str, process: Any) -> int:

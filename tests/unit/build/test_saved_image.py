@@ -111,7 +111,7 @@ def test_a_failed_build_leaves_no_name_and_no_tag(site: Site) -> None:
         assert site.daemon.pointers == {}
 
 
-def test_an_image_that_another_name_holds_stays_when_the_build_is_over(site: Site) -> None:
+def test_an_image_that_another_name_holds_stays_after_a_build(site: Site) -> None:
     """Two builds of one image can give the same ID."""
     digest = build(site, INIT)[INIT].digest or ""
     assert build(site, INIT)[INIT].digest == digest

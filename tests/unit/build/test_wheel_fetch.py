@@ -57,7 +57,7 @@ def test_what_does_not_fit_has_no_address(text: str) -> None:
     assert best_archive(text, "https://index.example/simple/nvidia-cublas-cu12/", PIN, "3.11") is None
 
 
-def test_an_index_without_hashes_gives_a_wheel_that_must_have_one_of_the_locks() -> None:
+def test_a_wheel_of_an_index_without_hashes_must_match_the_lock() -> None:
     own = "https://index.example/simple/nvidia-cublas-cu12/"
     value = best_archive(page(a=SINCE).replace("#sha256", "#md5"), own, PIN, "3.11")
     assert value
@@ -169,9 +169,7 @@ def test_a_folder_that_is_none_is_done_without(tmp_path: Path, monkeypatch: pyte
     assert index.fetched == 0
 
 
-def test_a_download_that_breaks_off_is_tried_again_three_times_in_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_breaks_off_is_tried_three_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index, stopping = Index(tmp_path / "index", monkeypatch), threading.Event()
     monkeypatch.setattr(stopping, "wait", lambda _: False)
     pip = PipConfig(index_url="https://me:secret@index.example/simple")
@@ -187,9 +185,7 @@ def test_a_download_that_breaks_off_is_tried_again_three_times_in_all(
     assert str(caught.value).startswith(f"{index.wheel.name} cannot be fetched: no answer of https://index.example/")
 
 
-def test_pages_of_find_links_are_asked_first_and_alone_with_no_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_find_links_are_read_first_and_alone_without_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index, pages = Index(tmp_path / "index", monkeypatch), ("https://wheels.example/all.html",)
     other = Pin(name=PIN.name, version="99", hashes=PIN.hashes)
     places = [*pages, f"https://pypi.org/simple/{PIN.name}/", f"https://more.example/{PIN.name}/"]

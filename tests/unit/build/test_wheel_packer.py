@@ -72,7 +72,7 @@ def names(packer: WheelPacker, layer: PackedLayer) -> set[str]:
     return {info.name for info in members(packer, layer.layer.blob.digest) if info.isfile()}
 
 
-def test_a_layer_has_the_files_that_are_not_trimmed_below_its_root(tmp_path: Path) -> None:
+def test_a_layer_has_the_untrimmed_files_below_its_root(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
     layer = packs.pack(pin)
     matches = names(packs, layer)
@@ -81,7 +81,7 @@ def test_a_layer_has_the_files_that_are_not_trimmed_below_its_root(tmp_path: Pat
     assert {f"nvidia/{name}" for name in layer.names} == matches
 
 
-def test_the_record_of_a_wheel_with_files_of_nvidias_is_kept_as_its_archive_has_it(tmp_path: Path) -> None:
+def test_the_record_of_a_wheel_with_nvidia_files_is_unchanged(tmp_path: Path) -> None:
     pin, packs = wheel(tmp_path / "wheels"), packer(tmp_path)
     packs.pack(pin)
     kept_items = WheelRecords(folder=packs.store.records).find(pin, "3.11")
@@ -183,7 +183,7 @@ def test_another_hash_python_root_or_trimming_is_another_layer(tmp_path: Path) -
     assert len(keys) == 5
 
 
-def test_modules_get_the_bytecode_of_the_images_python_and_programs_its_interpreter(tmp_path: Path) -> None:
+def test_modules_and_programs_get_the_python_of_the_image(tmp_path: Path) -> None:
     files = {
         "torch/__init__.py": b"x = 1\n",
         "torch/lib/libtorch.so": b"\x7fELF",
@@ -222,7 +222,7 @@ def same(one: tarfile.TarInfo, other: tarfile.TarInfo) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in ("mode", "mtime", "uid", "gid", "type"))
 
 
-def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_packed_again(tmp_path: Path) -> None:
+def test_another_compiler_makes_another_layer_without_repacking(tmp_path: Path) -> None:
     files = {"torch/__init__.py": b"x = 1\n"}
     pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
@@ -240,7 +240,7 @@ def test_another_compiler_makes_another_layer_of_the_same_wheel_that_is_not_pack
     assert calls == ["/pytorch"]
 
 
-def test_the_same_python_in_another_base_compiles_nothing_again_and_is_asked_once(tmp_path: Path) -> None:
+def test_the_same_python_in_another_base_compiles_nothing_again(tmp_path: Path) -> None:
     pin = torch(tmp_path / "wheels", {"torch/__init__.py": b"x = 1\n"})
     packs, queries = replace(packer(tmp_path), root="/pytorch", modules=True), list[str]()
 
@@ -270,7 +270,7 @@ def test_modules_are_hashed_before_they_are_compiled(tmp_path: Path) -> None:
     assert packs.compile(pin, compiler_of("this one", compile_)), "it is packed again"
 
 
-def test_a_wheel_without_modules_has_a_layer_of_bytecode_without_files(tmp_path: Path) -> None:
+def test_a_wheel_without_modules_has_an_empty_bytecode_layer(tmp_path: Path) -> None:
     files = {"torch/lib/libtorch.so": b"\x7fELF"}
     pin = torch(tmp_path / "wheels", files)
     packs = replace(packer(tmp_path), root="/pytorch", modules=True)
@@ -292,9 +292,7 @@ def test_a_compiler_that_fails_is_told_and_no_bytecode_is_kept(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("items", [(), ("triton/other.py",), ("torch/__init__.py", "triton/other.py")])
-def test_bytecode_that_is_not_of_the_wheels_modules_is_refused_and_not_kept(
-    tmp_path: Path, items: tuple[str, ...]
-) -> None:
+def test_bytecode_of_other_modules_is_refused_and_not_kept(tmp_path: Path, items: tuple[str, ...]) -> None:
     pin = torch(tmp_path / "wheels", {"torch/__init__.py": b"x = 1\n", "torch/a.py": b"syntax error"})
 
     def compile_others(sources: Path, final: str, folder: Path) -> None:
@@ -360,7 +358,7 @@ def test_a_layer_that_cannot_be_fetched_is_packed(tmp_path: Path) -> None:
     assert queries
 
 
-def test_a_layer_is_packed_again_when_a_module_that_lays_it_out_changes() -> None:
+def test_a_layer_is_packed_again_when_its_program_changes() -> None:
     """The modules of layers/wheels that the packing process imports, directly or through others."""
     waiting = re.findall(r"^from layers\.wheels\.(\w+)", Path(wheel_stream.__file__).read_text(), flags=re.MULTILINE)
     modules = set[str]()

@@ -53,13 +53,13 @@ def test_a_wheel_is_found_in_a_simple_index(fragment: str, tmp_path: Path) -> No
     assert path_of(pinned(), [tmp_path / "simple"], "3.11") == path
 
 
-def test_links_that_leave_the_host_or_lead_nowhere_are_passed_over(tmp_path: Path) -> None:
+def test_links_off_the_host_or_to_nothing_are_skipped(tmp_path: Path) -> None:
     path = wheel(tmp_path / "simple/torch")
     index(tmp_path / "simple", "torch", f"https://files.example/{NAME}", f"gone/{NAME}", NAME)
     assert path_of(pinned(), [tmp_path / "simple"], "3.11") == path
 
 
-def test_a_wheel_is_found_in_an_index_of_whole_addresses_and_single_quotes(tmp_path: Path) -> None:
+def test_an_index_may_use_full_addresses_and_single_quotes(tmp_path: Path) -> None:
     path = wheel(tmp_path / "wheels")
     (tmp_path / "simple/torch").mkdir(parents=True)
     (tmp_path / "simple/torch/index.html").write_text(f"<a href='{path.as_uri()}'>x</a>")
@@ -173,7 +173,7 @@ def test_the_same_wheels_give_the_same_folder_and_others_another(tmp_path: Path)
     assert third not in (None, first)
 
 
-def test_a_wheel_that_was_replaced_by_one_of_its_name_is_the_new_one(tmp_path: Path) -> None:
+def test_a_replaced_wheel_of_the_same_name_is_the_new_one(tmp_path: Path) -> None:
     for content in ("a wheel", "b wheel"):
         (tmp_path / "host").mkdir(exist_ok=True)
         wheel(tmp_path / "new", content=content).replace(tmp_path / "host" / NAME)
@@ -200,7 +200,7 @@ def test_wheels_on_another_disk_are_copied(tmp_path: Path, monkeypatch: pytest.M
     assert path.stat().st_nlink == 1
 
 
-def test_a_context_without_wheels_is_made_only_if_it_must_replace_a_stage(tmp_path: Path) -> None:
+def test_a_context_without_wheels_is_made_only_for_a_stage(tmp_path: Path) -> None:
     stages = {"site": [pinned()], "builder": []}
     assert stage_wheels(stages, [tmp_path], "3.11", tmp_path) is None
     folder = stage_wheels(stages, [tmp_path], "3.11", tmp_path, always=True)

@@ -49,7 +49,7 @@ def test_a_release_is_had_again_by_its_number(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / ".github/workflows/release-images.yml").exists()
 
 
-def test_a_gitignore_that_would_let_state_be_committed_is_told_of(tmp_path: Path, capsys: Streams) -> None:
+def test_a_gitignore_without_torchbakes_state_is_reported(tmp_path: Path, capsys: Streams) -> None:
     (tmp_path / ".gitignore").write_text("/.nox/\n*.pyc\n")
     capsys.readouterr()
     assert main(["init", str(tmp_path)]) == 0

@@ -62,7 +62,7 @@ def test_netrc_holds_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert login_of(ACME, UV_INDEX_ACME_2_USERNAME="other") == "other", "the password of another user"
 
 
-def test_a_keyring_has_the_password_of_a_user_if_uv_or_pip_may_ask_it(tmp_path: Path, own_processes: None) -> None:
+def test_a_keyring_has_the_password_if_uv_or_pip_may_use_it(tmp_path: Path, own_processes: None) -> None:
     program = tmp_path / "keyring"
     program.write_text('#!/bin/sh\n[ "$1 $2 $3" = "get pypi.acme.example me" ] && echo ring\n')
     program.chmod(0o755)

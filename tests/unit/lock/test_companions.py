@@ -60,7 +60,7 @@ def test_a_torch_before_the_rule_has_no_companions() -> None:
     assert companions("1.13.1+cpu") == ()
 
 
-def test_constraints_name_the_locked_companion_and_the_absent_ones() -> None:
+def test_constraints_name_locked_and_absent_companions() -> None:
     without = Lock(inputs="", layers=assign_layers(cpu_pins()))
     torch = without.pins["torch"].version
     refused = {f"nvidia-{part}<0" for part in ("cublas", "cublas-cu12", "cuda-runtime", "cuda-runtime-cu12")}

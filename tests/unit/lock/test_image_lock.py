@@ -119,7 +119,7 @@ DISAGREEMENTS = [
 
 
 @pytest.mark.parametrize(("spec", "pins", "words"), DISAGREEMENTS)
-def test_a_lock_that_disagrees_with_its_row_is_refused_with_both_sides(
+def test_a_lock_that_disagrees_with_its_row_is_refused(
     spec: ImageSpec, pins: list[Pin], words: tuple[str, str], tmp_path: Path
 ) -> None:
     committed(tmp_path, spec, lock_for(spec, pins))
@@ -149,7 +149,7 @@ def test_wheels_with_the_rows_own_local_version_agree(answering: Callable[..., R
     assert make_lock(CUDA, PipConfig()).pins["torch"].version == "2.10.0+cu128"
 
 
-def test_a_cuda_row_asks_again_without_each_cpu_wheel_that_turns_up(answering: Callable[..., Resolver]) -> None:
+def test_a_cuda_row_resolves_again_without_cpu_wheels(answering: Callable[..., Resolver]) -> None:
     def answer(exclude: Sequence[str]) -> list[Pin]:
         torch = "2.10.0" if "torch!=2.10.0+cpu" in exclude else "2.10.0+cpu"
         vision = "0.25.0" if "torchvision!=0.25.0+cpu" in exclude else "0.25.0+cpu"
@@ -181,15 +181,15 @@ def relocked(
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 
 
-def test_an_unchanged_pin_keeps_its_hashes_when_the_index_gains_files(answering: Callable[..., Resolver]) -> None:
+def test_a_pin_keeps_its_hashes_when_the_index_gains_files(answering: Callable[..., Resolver]) -> None:
     assert relocked((A,), (A, B), answering) == {A}
 
 
-def test_an_unchanged_pin_keeps_its_hashes_when_the_index_loses_files(answering: Callable[..., Resolver]) -> None:
+def test_a_pin_keeps_its_hashes_when_the_index_loses_files(answering: Callable[..., Resolver]) -> None:
     assert relocked((A, B), (B,), answering) == {A, B}
 
 
-def test_a_pin_whose_files_are_all_others_is_not_replaced_unless_upgrading(answering: Callable[..., Resolver]) -> None:
+def test_a_pin_with_all_other_files_changes_only_in_an_upgrade(answering: Callable[..., Resolver]) -> None:
     with pytest.raises(LockError, match=r"numpy 2\.4\.6: no file has a locked hash") as caught:
         relocked((A,), (C,), answering)
     assert "--upgrade" in (caught.value.hint or "")
@@ -204,7 +204,7 @@ PREFERRED = "torch==2.13.0+cpu\nfilelock==4.2\nnumpy==2.4.6\n"
 
 
 @pytest.mark.parametrize(("upgrade", "query"), [(False, PREFERRED), (True, "")])
-def test_locked_versions_are_offered_to_the_resolver_unless_upgrading(
+def test_locked_versions_are_preferred_except_in_an_upgrade(
     upgrade: bool, query: str, answering: Callable[..., Resolver]
 ) -> None:
     resolver = answering(*cpu_pins())
@@ -271,7 +271,7 @@ def test_what_the_host_has_is_locked_without_another_index(sources: Callable[...
 
 
 @pytest.mark.parametrize("own", ["torch was not found", [*cpu_pins(), pin("torchvision", "0.25.0")]])
-def test_what_the_host_lacks_or_has_for_cuda_is_looked_for_in_the_accelerators_index(
+def test_missing_wheels_come_from_the_index_of_the_accelerator(
     own: list[Pin] | str, sources: Callable[..., Sources]
 ) -> None:
     value = sources(own, [*cpu_pins(), VISION])
@@ -313,7 +313,7 @@ def test_whom_no_index_is_for_asks_none(spec: ImageSpec, config: PipConfig, sour
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a device", "not UTF-8", "a folder"])
-def test_a_lock_that_is_no_text_file_is_refused_and_not_waited_for(kind: str, tmp_path: Path) -> None:
+def test_a_lock_that_is_no_regular_text_file_is_refused(kind: str, tmp_path: Path) -> None:
     path = lock_path(tmp_path, CUDA)
     path.parent.mkdir(parents=True)
     if kind == "a pipe":
@@ -330,7 +330,7 @@ def test_a_lock_that_is_no_text_file_is_refused_and_not_waited_for(kind: str, tm
     assert caught.value.hint
 
 
-def test_a_lock_that_the_indexes_bear_out_passes_also_when_they_gained_files(
+def test_a_lock_passes_when_the_indexes_gained_files(
     answering: Callable[..., Resolver],
 ) -> None:
     resolver = answering(*[replace(one, hashes=(*one.hashes, B)) for one in cpu_pins()])

@@ -78,7 +78,7 @@ def test_a_lock_survives_being_written_and_read(lock: Lock) -> None:
 
 
 @given(st.lists(pins, min_size=1, max_size=8, unique_by=lambda pin: pin.name))
-def test_every_wheel_is_in_one_layer_and_the_order_given_does_not_matter(actual: list[Pin]) -> None:
+def test_each_wheel_is_in_one_layer_whatever_the_order(actual: list[Pin]) -> None:
     layers = assign_layers(actual)
     assert sorted(pin.name for layer in LAYERS for pin in layers[layer]) == sorted(pin.name for pin in actual)
     assert assign_layers(reversed(actual)) == layers
@@ -154,7 +154,7 @@ def test_a_damaged_optional_part_is_refused() -> None:
         parse_lock(format_lock(moved), "x")
 
 
-def test_the_wheels_outside_of_the_venv_are_torch_and_its_libraries() -> None:
+def test_pins_to_keep_are_torch_and_its_libraries() -> None:
     lock = Lock(inputs="x", layers=assign_layers([*cuda_pins(), pin("nvidia-cuda-nvcc-cu12")]))
     assert lock.pins_to_keep == (
         "torch==2.10.0",
@@ -183,7 +183,7 @@ def test_a_lock_that_cannot_be_read_names_the_command(tmp_path: Path) -> None:
     assert read_lock_text(path, "cpu") == "torch"
 
 
-def test_compilers_that_only_the_row_asks_for_leave_the_shared_layers_alone() -> None:
+def test_compilers_of_a_row_do_not_change_the_shared_layers() -> None:
     runtime, devel = assign_layers(cuda_pins()), assign_layers([*cuda_pins(), pin("nvidia-cuda-nvcc-cu12")])
     assert runtime["nvidia"] == devel["nvidia"]
     assert runtime["torch"] == devel["torch"]
@@ -280,7 +280,7 @@ def test_nothing_can_be_put_into_a_lock_unseen(at: int, more: str) -> None:
     assert format_lock(lock) == text
 
 
-def test_a_package_is_asked_for_by_the_row_or_by_what_the_row_asks_for() -> None:
+def test_a_package_that_no_requirement_leads_to_is_superfluous() -> None:
     lock = Lock(inputs="x", layers=assign_layers([*cuda_pins(), pin("b", via=["a"]), pin("a", via=["b"])]))
     assert superfluous(lock, ["torch", "numpy"]) == ["a", "b"]
     assert superfluous(lock, ["torch", "numpy", "a", "not-locked"]) == []

@@ -5,7 +5,7 @@ from torchbake.lock.lockfile import LAYERS
 from torchbake.lock.needs import NEEDS, wheels_by_stage
 
 
-def test_what_torch_and_its_libraries_need_and_what_does_not_change_with_them() -> None:
+def test_wheels_by_stage_follow_the_needs_of_torch() -> None:
     spec = image(
         pip=("torchvision", "Setuptools>=70", "wheel", "pandas", "rich"), pip_of_all=("Setuptools>=70", "rich")
     )

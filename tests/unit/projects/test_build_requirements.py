@@ -73,7 +73,7 @@ def test_pins_that_fit_are_kept_without_a_question(tmp_path: Path, uv: Uv) -> No
     assert not uv.questions
 
 
-def test_pins_that_may_not_fit_are_resolved_with_their_versions_preferred(tmp_path: Path, uv: Uv) -> None:
+def test_pins_that_may_not_fit_are_resolved_as_preferences(tmp_path: Path, uv: Uv) -> None:
     package(tmp_path, ".", 'requires = ["hatchling"]')
     for previous, python in (
         ("", "3.11"),
@@ -116,7 +116,7 @@ def test_a_package_may_build_itself_without_requirements(tmp_path: Path, uv: Uv)
     assert not uv.questions
 
 
-def test_requirements_that_are_not_valid_are_named_with_their_line(tmp_path: Path, uv: Uv) -> None:
+def test_invalid_requirements_are_reported_with_their_line(tmp_path: Path, uv: Uv) -> None:
     for table, place, words in (
         ("", "trainer/pyproject.toml:4", "requires"),
         ('requires = "hatchling"', "trainer/pyproject.toml:5", "requires"),

@@ -150,7 +150,7 @@ def test_locked_hashes_choose_the_files_of_an_index(root: Path) -> None:
     assert len(lock.pins["numpy"].hashes) == 1
 
 
-def test_a_cpu_wheel_of_the_host_never_stands_for_that_of_a_cuda_row(root: Path) -> None:
+def test_a_cpu_wheel_of_the_index_never_serves_a_cuda_row(root: Path) -> None:
     add_wheel(root / "simple", "torch", "2.10.0+cpu", ["filelock"])
     text = (root / "trainer/requirements.txt").read_text()
     (root / "trainer/bare.txt").write_text(re.sub(r" \\\n +--hash=\S+|\n +#.*", "", text))
@@ -218,7 +218,7 @@ def test_members_that_require_each_other_are_locked(root: Path) -> None:
     assert lock_image(root, trainer_image(), index_of(root)).packages == (".", "packages/core")
 
 
-def test_a_project_without_a_build_system_has_no_package_of_its_own(root: Path) -> None:
+def test_a_project_without_a_build_system_is_no_package(root: Path) -> None:
     VIRTUAL(root)
     replaced("trainer/uv.lock", r'editable = "\."', 'virtual = "."')(root)
     lock = lock_image(root, trainer_image(files=("src/",)), index_of(root))
@@ -227,7 +227,7 @@ def test_a_project_without_a_build_system_has_no_package_of_its_own(root: Path) 
     assert other.packages == ()
 
 
-def test_each_broken_project_is_one_error_with_a_place_and_a_step(tmp_path: Path) -> None:
+def test_each_broken_project_is_an_error_with_place_and_step(tmp_path: Path) -> None:
     faults = list[str]()
     make_index(tmp_path)
     for number, case in enumerate(ALL):

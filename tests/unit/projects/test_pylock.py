@@ -69,7 +69,7 @@ def test_the_patch_release_of_the_base_is_free() -> None:
         select(wheel, "3.12", head='requires-python = ">=3.9,<3.12"\n')
 
 
-def test_a_missing_wheel_is_reported_with_the_platforms_of_the_others() -> None:
+def test_a_missing_wheel_is_reported_with_other_platforms() -> None:
     wheels = f"wheels = [{file('a-1-cp39-cp39-manylinux_2_28_x86_64.whl')}, {file('a-1-cp311-cp311-win_amd64.whl')}]"
     with pytest.raises(LockError, match=r"pylock\.toml:6: a 1 .*cp311-cp311-win_amd64, cp39-cp39-manylinux"):
         select(package("a", wheels))

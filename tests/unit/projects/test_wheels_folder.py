@@ -71,7 +71,7 @@ def test_a_wheel_is_found_by_its_source_alone(tmp_path: Path) -> None:
         assert name_of(root, replace(package, version=""))  # a lock need not know the version of a commit
 
 
-def test_a_wheel_without_a_build_tag_stands_for_sdists_of_indexes_alone(tmp_path: Path) -> None:
+def test_a_wheel_without_a_build_tag_serves_only_index_sdists(tmp_path: Path) -> None:
     by_hand = "my_tools-1.0-cp311-cp311-linux_x86_64.whl"
     put(tmp_path, by_hand)
     assert name_of(tmp_path, SDIST) == by_hand

@@ -110,7 +110,7 @@ def test_it_is_known_whose_modes_an_image_has(line: str, modes: bool) -> None:
         *("COPY a[!b] /x", "COPY a[^b] /x", "COPY a\\*b /x", "COPY [1, 2] /x"),
     ],
 )
-def test_what_nobody_could_put_into_a_digest_is_refused_with_its_line(line: str) -> None:
+def test_a_source_without_a_digest_is_refused_with_its_line(line: str) -> None:
     with pytest.raises(RenderError, match="Line 3 of the Dockerfile copies"):
         own_sources(f"FROM x\n# why\n{line}\n")
 

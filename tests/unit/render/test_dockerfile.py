@@ -106,7 +106,7 @@ def test_the_user_is_a_number() -> None:
         assert users == [str(CASES[name][0].own.user.uid) if name in PYTORCH else "0:0"], name
 
 
-def test_nothing_of_the_usual_user_is_left_where_the_matrix_names_another() -> None:
+def test_another_user_replaces_the_usual_user_everywhere() -> None:
     text = text_of("cpu-own")
     assert not re.findall(r"1001|/home/torch|torch:x", text)
     assert 'echo "jovyan:x:2000:0::/home/jovyan:/bin/sh" >> /etc/passwd' in text
@@ -257,7 +257,7 @@ def test_each_wheel_of_the_shared_layers_is_a_layer_of_its_own() -> None:
         ], name
 
 
-def test_the_environment_is_what_torch_needs_and_the_rest_above_it_each_by_its_own_part_of_the_lock() -> None:
+def test_the_venv_is_two_stages_each_with_its_part_of_the_lock() -> None:
     text = text_of("cuda-runtime")
     copied = re.findall(r"^COPY --link --from=(\w+) /opt/venv /opt/venv$", stage_of(text, "rest"), flags=re.MULTILINE)
     assert copied == ["needs", "site"]
@@ -269,7 +269,7 @@ def test_the_environment_is_what_torch_needs_and_the_rest_above_it_each_by_its_o
         assert ("--start" in steps) == (stage == "site")
 
 
-def test_a_build_by_hand_takes_the_wheels_of_the_matrix_folder_for_projects_alone() -> None:
+def test_only_projects_take_wheels_from_the_matrix_folder() -> None:
     copied = "COPY wheel[s]/*.whl ./\n"
     spec = image("2.13.0", "cpu", project=ProjectSpec(folder=".", lock="uv.lock"))
     text = stage_of(render(spec, lock("cpu")), "wheels")
@@ -278,7 +278,7 @@ def test_a_build_by_hand_takes_the_wheels_of_the_matrix_folder_for_projects_alon
     assert copied not in text_of("cpu-runtime")
 
 
-def test_packages_are_installed_in_one_order_whatever_the_matrix_writes() -> None:
+def test_packages_are_installed_in_the_same_order() -> None:
     one, other = image(apt=("libgl1", "ffmpeg")), image(apt=("ffmpeg", "libgl1"))
     assert render(one, lock("cuda")) == render(other, lock("cuda"))
     assert "apt-install ffmpeg libgl1" in render(one, lock("cuda"))
@@ -290,7 +290,7 @@ def test_without_trim_nothing_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_pip_and_uv_keep_torch_and_cudas_wheels_where_the_row_says_so(kind: str) -> None:
+def test_pip_and_uv_keep_torch_and_cuda_if_the_row_says_so(kind: str) -> None:
     text, actual = text_of(f"{kind}-runtime"), lock(kind)
     documents = dict(re.findall(r"^COPY --chmod=0644 <<EOF (\S+)\n(.*?)^EOF$", text, flags=re.MULTILINE | re.DOTALL))
     files = {path: [line for line in lines.splitlines() if line[0] != "#"] for path, lines in documents.items()}
@@ -302,7 +302,7 @@ def test_pip_and_uv_keep_torch_and_cudas_wheels_where_the_row_says_so(kind: str)
     assert "CONSTRAINT" not in text_of(f"{kind}-unconstrained")
 
 
-def test_the_indexes_files_are_the_images_and_no_stage_that_installs_has_them() -> None:
+def test_the_index_files_are_in_no_stage_that_installs() -> None:
     text = text_of("cpu-index")
     stages = dict(re.findall(r"^FROM \S+ AS (\w+)\n(.*?)(?=^FROM )", text, flags=re.MULTILINE | re.DOTALL))
     for path in ("/etc/pip.conf", "/etc/uv/uv.toml"):
@@ -368,7 +368,7 @@ def test_an_image_without_its_lock_cannot_be_rendered() -> None:
     assert image().id in (caught.value.hint or "")
 
 
-def test_an_init_image_without_a_template_is_an_error_that_names_it() -> None:
+def test_an_init_image_without_a_template_is_an_error() -> None:
     with pytest.raises(RenderError, match=r"templates/other\.Dockerfile\.j2"):
         render(init_image("other"), None)
 

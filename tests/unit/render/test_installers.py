@@ -20,7 +20,7 @@ def texts(*indexes: str, constraints: bool = True) -> dict[str, str]:
     return {file.path: "\n".join((*(f"# {line}" for line in file.comment), *file.lines)) for file in files}
 
 
-def test_an_accelerator_without_an_index_has_no_settings_of_pip_and_uv() -> None:
+def test_no_index_means_no_settings_of_pip_and_uv() -> None:
     assert set(texts()) == set(CONSTRAINT_FILES.values()) == {CONSTRAINTS, UV_EXCLUDE}
     assert texts(constraints=False) == {}
 

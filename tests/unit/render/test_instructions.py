@@ -18,7 +18,7 @@ USER
 """
 
 
-def test_continued_lines_are_one_instruction_and_here_documents_none() -> None:
+def test_continued_lines_are_one_instruction() -> None:
     assert list(instructions(TEXT)) == [
         ("RUN", "a  b", 3),
         ("ENV", "X=1", 7),

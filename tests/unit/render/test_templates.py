@@ -44,13 +44,13 @@ def test_a_template_of_the_same_name_extends_the_toolkits(parent: str, rendered:
     assert rendered(f'{{% extends "{parent}" %}}') == plain()
 
 
-def test_without_one_the_toolkits_is_taken_whatever_else_is_there(tmp_path: Path) -> None:
+def test_without_an_own_template_the_toolkits_is_used(tmp_path: Path) -> None:
     (tmp_path / "macros.j2").write_text("{% nonsense %}")
     assert render(*CASES["cpu-devel"], tmp_path) == plain("cpu-devel")
     assert render(init_image(), None, tmp_path) == render(init_image(), None)
 
 
-def test_what_a_block_holds_has_lines_of_its_own_however_it_is_written(rendered: Write) -> None:
+def test_the_text_of_a_block_has_its_own_lines_in_any_form(rendered: Write) -> None:
     for form in ("RUN true", "\nRUN true\n", "\n\n  RUN true  \n\n"):
         for block in BLOCKS:
             text = rendered(f"{OURS}{{% block {block} %}}{form}{{% endblock %}}")
