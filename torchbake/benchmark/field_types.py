@@ -23,10 +23,6 @@ class PlanMapping(field_types.Model):
     """A mapping of the file; unknown keys are errors."""
 
 
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else [value]
-
-
 def _one_or_more(item: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]})
 
@@ -61,7 +57,8 @@ def _public(text: str) -> str:
 T = TypeVar("T")
 # A key takes a single value or a list; a value that is repeated counts once.
 _UNIQUE = AfterValidator(lambda values: tuple(dict.fromkeys(values)))
-Many = Annotated[tuple[T, ...], BeforeValidator(_as_list), Field(min_length=1), _UNIQUE]
+_LIST = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
+Many = Annotated[tuple[T, ...], _LIST, Field(min_length=1), _UNIQUE]
 Text = Annotated[str, AfterValidator(of_jobs.word)]
 Words = Annotated[Many[Text], _one_or_more({"type": "string"})]
 Positive = Annotated[int, Field(ge=1)]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from torchbake.core.json_text import read_object
 from torchbake.core.plain_text import last_line
@@ -21,6 +21,7 @@ from torchbake.engine.capability import number
 from torchbake.engine.docker_cli import run
 from torchbake.errors import BuildError, EngineError
 from torchbake.oci.manifest import Manifest
+from torchbake.oci.tar_member import open_member
 from torchbake.store.layout import Layout
 from torchbake.ui.tool_environment import environment_of
 
@@ -154,5 +155,5 @@ def put_files(layout: Layout, folder: Path) -> None:
                     path.mkdir(parents=True, exist_ok=True)
                     continue
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(cast(IO[bytes], archive.extractfile(info)).read())
+                path.write_bytes(open_member(archive, info).read())
                 path.chmod(info.mode & 0o7777)

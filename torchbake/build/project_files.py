@@ -24,7 +24,12 @@ def own_inputs(root: Path, sources: Mapping[str, bool]) -> tuple[str, ...]:
 
 def files_of(root: Path, source: str, modes: bool) -> Iterator[Path]:
     """Yield the files below ``root`` that a path or a glob matches, with folders if ``modes``. Raises RenderError."""
-    found_paths = sorted(_fitting(root, source)) if any(mark in source for mark in "*?[") else [root / source]
+    if any(mark in source for mark in "*?["):
+        ignore = read_ignore(root)
+        globbed = root.glob(source)
+        found_paths = sorted(path for path in globbed if ignore.takes(path.relative_to(root).as_posix(), [source]))
+    else:
+        found_paths = [root / source]
     if not found_paths or not all(map(os.path.lexists, found_paths)):
         raise RenderError(
             f"{root / source}: no such file, which a Dockerfile copies.",
@@ -36,11 +41,6 @@ def files_of(root: Path, source: str, modes: bool) -> Iterator[Path]:
         else:
             yield from [path] if modes else []
             yield from held_by(root, path)
-
-
-def _fitting(root: Path, glob: str) -> Iterator[Path]:
-    ignore = read_ignore(root)
-    return (path for path in root.glob(glob) if ignore.takes(path.relative_to(root).as_posix(), [glob]))
 
 
 def _text(root: Path, path: Path, modes: bool) -> str:

@@ -27,8 +27,3 @@ def with_parameters(page: str, values: str) -> str:
             default = "not set" if value is None else f"`{json.dumps(value)}`"
             parts[-1] += f"| `{match[1]}` | {text} | {default} |\n"
     return page_with(page, MARK, parts)
-
-
-def descriptions(values: str) -> dict[str, str]:
-    """Return the descriptions of the parameters in `values.yaml`, in its order."""
-    return {match[1]: match[2] for line in values.splitlines() if (match := _PARAM.fullmatch(line))}

@@ -16,7 +16,7 @@ from torchbake.errors import BuildError
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import UNREADABLE
 from torchbake.oci.manifest import Blob
-from torchbake.oci.tar_member import member
+from torchbake.oci.tar_member import member, open_member
 from torchbake.ui.command import Command
 
 # zstd's level 2 with a table of level 3's size and shorter matches. CUDA's libraries get as small as with level 3 in a
@@ -137,7 +137,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
             folders.append((path, info))
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        with cast(IO[bytes], tar.extractfile(info)) as source, path.open("wb") as target:
+        with open_member(tar, info) as source, path.open("wb") as target:
             shutil.copyfileobj(source, target)
         _finish(path, info)
     for path, info in folders:  # last, since every new file changes the time of its folder

@@ -4,9 +4,9 @@ import hashlib
 import tarfile
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import IO, cast
 
 from torchbake.oci.layer_archive import Member
+from torchbake.oci.tar_member import open_member
 from torchbake.oci.tree import Change, FileNode, clean_path, is_whiteout, linked_once, with_time
 
 # Capabilities of programs are the only extended attribute that all builders export.
@@ -31,7 +31,7 @@ def _node(archive: tarfile.TarFile, info: tarfile.TarInfo, path: str, before: di
         return target
     content = ""
     if info.isreg():
-        content = hashlib.file_digest(cast(IO[bytes], archive.extractfile(info)), "sha256").hexdigest()  # type: ignore[arg-type]
+        content = hashlib.file_digest(open_member(archive, info), "sha256").hexdigest()  # type: ignore[arg-type]
     elif info.issym():
         content = info.linkname
     elif info.type in _DEVICES:
@@ -69,14 +69,10 @@ def members(changes: Iterable[Change], archive: tarfile.TarFile, latest: int) ->
         elif node.file:
             source = sources[node.file]
             info.size = source.size
-            yield info, partial(_open, archive, source)
+            yield info, partial(open_member, archive, source)
             continue
         elif info.type == tarfile.SYMTYPE:
             info.linkname = node.content
         elif info.type in _DEVICES:
             info.devmajor, info.devminor = map(int, node.content.split(":"))
         yield info, None
-
-
-def _open(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
-    return cast(IO[bytes], archive.extractfile(info))

@@ -61,6 +61,11 @@ class Manifest:
             raise UnsoundError(f"The manifest {self.digest} cannot be read: {error}.") from None
 
     @property
+    def own(self) -> Blob:
+        """The manifest itself as a file of a registry."""
+        return Blob(digest=self.digest, size=len(self.data), media_type=self.media_type)
+
+    @property
     def is_index(self) -> bool:
         return self.media_type in (INDEX, DOCKER_LIST)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from torchbake.oci.layer_order import json_bytes
-from torchbake.oci.manifest import INDEX, Blob, Manifest
+from torchbake.oci.manifest import INDEX, Manifest
 
 CompressionName: TypeAlias = Literal["zstd", "gzip", "both"]
 ZSTD = "io.github.containers.compression.zstd"  # the annotation
@@ -19,7 +19,7 @@ _PLATFORM = ("architecture", "os", "variant")
 def index_of(gzip: Manifest, zstd: Manifest, config: Mapping[str, Any]) -> Manifest:
     """Return the index of an image in both compressions. ``config`` is the image's, which names its platform."""
     platform = {key: config[key] for key in _PLATFORM if key in config}
-    entries = [{**_descriptor(each), "platform": platform} for each in (gzip, zstd)]
+    entries = [{**each.own.descriptor, "platform": platform} for each in (gzip, zstd)]
     entries[1]["annotations"] = {ZSTD: "true"}
     content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}
     return Manifest(data=json_bytes(content), media_type=INDEX)
@@ -30,7 +30,3 @@ def compression_of(images: Iterable[Manifest]) -> str:
     types = [layer.media_type for image in images for layer in image.layers]
     kinds = [kind for kind in ("gzip", "zstd") if any(each.endswith(kind) for each in types)]
     return " and ".join(kinds) or "no compression"
-
-
-def _descriptor(manifest: Manifest) -> dict[str, Any]:
-    return Blob(digest=manifest.digest, size=len(manifest.data), media_type=manifest.media_type).descriptor

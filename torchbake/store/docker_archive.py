@@ -22,6 +22,7 @@ from torchbake.oci.layer_archive import compress_layer
 from torchbake.oci.layer_order import Layer, manifest_of
 from torchbake.oci.layer_stream import UNREADABLE
 from torchbake.oci.manifest import Blob, Manifest
+from torchbake.oci.tar_member import open_member
 from torchbake.store.layout import Layout
 
 _BLOB = "blobs/sha256/"
@@ -97,10 +98,9 @@ class SavedArchive:
                 elif diff_id in self.diff_ids and diff_id in self.layers:
                     value.layers[member.name] = link_layer(self.layers, diff_id, layout)
                 elif diff_id in self.diff_ids or PurePosixPath(member.name).name == "layer.tar":
-                    content = cast(IO[bytes], archive.extractfile(member))
-                    value.layers[member.name] = self._pack(content, layout, scratch)
+                    value.layers[member.name] = self._pack(open_member(archive, member), layout, scratch)
                 elif member.size <= _SMALL:
-                    value.texts[member.name] = cast(IO[bytes], archive.extractfile(member)).read()
+                    value.texts[member.name] = open_member(archive, member).read()
         return value
 
     def _pack(self, content: IO[bytes], layout: Layout, scratch: Path) -> Layer:

@@ -74,7 +74,7 @@ class Layout(Blobs):
         manifest = self.get(digest)
         for name, text in (_frame([manifest]) | _for_classic_stores(manifest)).items():
             yield from _member(name, io.BytesIO(text.encode()), len(text.encode()))
-        for blob in (Blob(digest=manifest.digest, size=len(manifest.data)), *manifest.blobs):
+        for blob in (manifest.own, *manifest.blobs):
             path = self.path(blob.digest)
             with path.open("rb") as file:
                 yield from _member(f"blobs/sha256/{path.name}", file, blob.size)
@@ -139,11 +139,11 @@ class Layout(Blobs):
         manifest = self._manifest(digest)
         if manifest is None:
             return StoreEntry(key=digest, name="", blobs=(Blob(digest=digest, size=0),))
-        own, name = Blob(digest=digest, size=len(manifest.data)), ""
+        name = ""
         with contextlib.suppress(OSError, ValueError):
             config = self.path(manifest.config.digest).read_bytes()
             name = labels_in(read_json(config)).get(ID, "") if sha256(config) == manifest.config.digest else ""
-        return StoreEntry(key=digest, name=name, blobs=(own, *manifest.blobs))
+        return StoreEntry(key=digest, name=name, blobs=(manifest.own, *manifest.blobs))
 
     def _manifest(self, digest: str) -> Manifest | None:
         """Return a manifest if it has its digest and can be read."""

@@ -37,8 +37,7 @@ class LayoutServer:
         manifest = layout.find(digest)
         if manifest is None:
             raise LookupError(digest)
-        own = Blob(digest=manifest.digest, size=len(manifest.data), media_type=manifest.media_type)
-        self.blobs.update({blob.digest: (layout.path(blob.digest), blob) for blob in (*manifest.blobs, own)})
+        self.blobs.update({blob.digest: (layout.path(blob.digest), blob) for blob in (*manifest.blobs, manifest.own)})
 
 
 @contextlib.contextmanager

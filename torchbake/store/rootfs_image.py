@@ -4,11 +4,11 @@ import tarfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, cast
 
 from torchbake.errors import BaseError
 from torchbake.oci.layer_archive import Member, write_layer
 from torchbake.oci.layer_order import json_bytes, manifest_of
+from torchbake.oci.tar_member import open_member
 from torchbake.store.layout import Layout
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -48,8 +48,4 @@ def write_rootfs_image(rootfs: Path, layout: Layout, *, created: str, created_by
 
 def _members(source: tarfile.TarFile) -> Iterator[Member]:
     for member in source:
-        yield member, partial(_open, source, member) if member.isreg() else None
-
-
-def _open(source: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    return cast(IO[bytes], source.extractfile(member))
+        yield member, partial(open_member, source, member) if member.isreg() else None
