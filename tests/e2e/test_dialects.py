@@ -21,9 +21,9 @@ FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
 # Variables of the launcher's host or of its image, which a container of ours must not get.
 NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}
 EXPECTED = [(rank, rank % 2) for rank in range(6)]
-# One fixture for each source of the ranks' variables. `run` starts the ranks at a name, at an address, and with the
-# number of processes from `auto`. Then torchrun starts `run` in each rank, and a process manager starts the ranks.
-WITH_TORCH = {"native", "openpai", "pytorchjob-auto", "torchrun-worker", "mpi-openmpi"}
+# One fixture for each program that sets the ranks' variables: `run` (here at an address; other tests train at a name),
+# torchrun, which starts `run` in each rank, and a process manager, which starts the ranks.
+WITH_TORCH = {"openpai", "torchrun-worker", "mpi-openmpi"}
 TRAINING, MEETING = "/job/fit.py", "/job/meet.py"
 parameters: set[str] = set()
 

@@ -1,5 +1,8 @@
 """The ladder of failures, on real containers: each rung ends in bounded time, non-zero, with a named cause.
 
+The plain test command meets the faults that need torch or a container. Those of the mark `long` are met there without
+torch and containers, by tests/e2e/test_run.py.
+
 Prints the table of docs/ddp.md. A time runs from the fault to the end of the last container, by the engine's clock. If
 the fault exists from the start, the time runs from the start of the last container.
 """
@@ -99,7 +102,16 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("rung", FAULTS, ids=[fault[0] for fault in FAULTS])
+WITHOUT_TORCH = ("exit", "segfault")  # met in test_run.py too
+
+
+@pytest.mark.parametrize(
+    "rung",
+    [
+        pytest.param(fault, id=fault[0], marks=[pytest.mark.long] if fault[0] in WITHOUT_TORCH else [])
+        for fault in FAULTS
+    ],
+)
 def test_a_rank_that_fails_ends_the_whole_job(
     job: Job, ladder: Callable[..., None], rung: tuple[str, int, str, float]
 ) -> None:
@@ -117,6 +129,7 @@ def test_a_rank_that_fails_ends_the_whole_job(
     assert seconds < most + LOADED
 
 
+@pytest.mark.long
 def test_one_process_a_node_ends_as_fast(job: Job, ladder: Callable[..., None]) -> None:
     job.start_all("/job/steps.py", "kill", "1", NPROC_PER_NODE=1)
     codes = job.ends()
@@ -126,6 +139,7 @@ def test_one_process_a_node_ends_as_fast(job: Job, ladder: Callable[..., None]) 
     assert seconds < 10 + LOADED
 
 
+@pytest.mark.long
 def test_a_late_master_is_waited_for(job: Job, ladder: Callable[..., None]) -> None:
     for node in (2, 1):
         job.start(node, "/job/steps.py", "none", "0", STEPS=1)
@@ -136,6 +150,7 @@ def test_a_late_master_is_waited_for(job: Job, ladder: Callable[..., None]) -> N
     assert codes == [0] * NODES, _words(job.containers[0])
 
 
+@pytest.mark.long
 def test_a_name_that_never_resolves(job: Job, ladder: Callable[..., None]) -> None:
     job.start(1, "/job/steps.py", "none", "0", MASTER_ADDR="no-such-node", RENDEZVOUS_TIMEOUT=RENDEZVOUS_TIMEOUT)
     codes = job.ends()
@@ -146,6 +161,7 @@ def test_a_name_that_never_resolves(job: Job, ladder: Callable[..., None]) -> No
     assert seconds < RENDEZVOUS_TIMEOUT + 10 + LOADED
 
 
+@pytest.mark.long
 def test_a_port_that_is_closed(job: Job, ladder: Callable[..., None]) -> None:
     where = {"MASTER_ADDR": "node1.", "MASTER_PORT": 1}
     job.start(1, "/job/steps.py", "none", "0", **where, RENDEZVOUS_TIMEOUT=RENDEZVOUS_TIMEOUT)  # type: ignore[arg-type]
@@ -157,6 +173,7 @@ def test_a_port_that_is_closed(job: Job, ladder: Callable[..., None]) -> None:
     assert seconds < RENDEZVOUS_TIMEOUT + 10 + LOADED
 
 
+@pytest.mark.long
 def test_a_wrong_world_size(job: Job, ladder: Callable[..., None]) -> None:
     job.start(0, "/job/steps.py", "none", "0")
     job.start(1, "/job/steps.py", "none", "0")
@@ -170,6 +187,7 @@ def test_a_wrong_world_size(job: Job, ladder: Callable[..., None]) -> None:
     assert seconds < 10 + LOADED
 
 
+@pytest.mark.long
 def test_a_node_that_never_comes(job: Job, ladder: Callable[..., None]) -> None:
     for node in (0, 1):
         job.start(node, "/job/steps.py", "none", "0", RENDEZVOUS_TIMEOUT=RENDEZVOUS_TIMEOUT)
@@ -188,7 +206,9 @@ def _wait_until_up(job: Job) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("victim", [0, 2], ids=["master", "worker"])
+@pytest.mark.parametrize(
+    "victim", [pytest.param(0, id="master", marks=pytest.mark.long), pytest.param(2, id="worker")]
+)
 def test_sigterm_reaches_every_rank(job: Job, ladder: Callable[..., None], victim: int) -> None:
     job.start_all("/job/steps.py", "none", "0", STEPS=500)
     _wait_until_up(job)
@@ -209,7 +229,7 @@ def _paused(container: Container) -> bool:
     return False
 
 
-@pytest.mark.parametrize("how", ["kill", "pause"])
+@pytest.mark.parametrize("how", [pytest.param("kill", marks=pytest.mark.long), "pause"])
 def test_a_node_that_vanishes(job: Job, ladder: Callable[..., None], how: str) -> None:
     job.start_all("/job/steps.py", "none", "0", STEPS=500, GROUP_TIMEOUT=600)
     _wait_until_up(job)
