@@ -206,9 +206,7 @@ def _wait_until_up(job: Job) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize(
-    "victim", [pytest.param(0, id="master", marks=pytest.mark.long), pytest.param(2, id="worker")]
-)
+@pytest.mark.parametrize("victim", [pytest.param(0, id="master", marks=pytest.mark.long), pytest.param(2, id="worker")])
 def test_sigterm_reaches_every_rank(job: Job, ladder: Callable[..., None], victim: int) -> None:
     job.start_all("/job/steps.py", "none", "0", STEPS=500)
     _wait_until_up(job)
