@@ -57,7 +57,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Add markers: `-m release` selects the tests of torchbake/release, `-m long` the tests that `nox` leaves out."""
-    config.addinivalue_line("markers", "long: minutes for a case that others nearly cover; a release asks for it")
+    config.addinivalue_line(
+        "markers",
+        "long: minutes for a case that others nearly cover; CI runs it every night, and a release asks for it",
+    )
     for room in ROOMS:
         config.addinivalue_line("markers", f"{room}: about {room}")
 

@@ -68,6 +68,7 @@ SAMPLES = {
     "GPU": "require",
     "SINCE": "HEAD^1",
     "ROOM": "release",
+    "SELECT": "--room",
     "BASES": "keep",
     "CACHE": "ghcr.io/acme/cache",
     "SIZE": "large",
@@ -141,6 +142,8 @@ def test_ci_tests_all_rooms_at_night_and_changed_ones_otherwise(capsys: pytest.C
     since = jobs["rooms"].raw["env"]["SINCE"]
     events = ("pull_request", "push", "schedule", "workflow_dispatch")
     assert [fill(since, on(event, "refs/heads/main")) for event in events] == ["HEAD^1", "HEAD^1", "", ""]
+    select = jobs["e2e"].raw["env"]["SELECT"]  # -m alone also selects the tests of the mark `long`
+    assert [fill(select, on(event, "refs/heads/main")) for event in events] == ["--room", "--room", "-m", "--room"]
     assert jobs["rooms"].steps[-1].run.startswith("matrix=$(nox -s rooms -- ")
     assert jobs["e2e"].raw["strategy"]["matrix"] == "${{ fromJSON(needs.rooms.outputs.matrix) }}"
     rooms.main([])
