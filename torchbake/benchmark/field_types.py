@@ -8,6 +8,7 @@ from torchbake.benchmark.variables import KEYS, NAME
 from torchbake.core.secret_values import secret_text
 from torchbake.jobs import validators as of_jobs
 from torchbake.matrix import field_types
+from torchbake.matrix.field_types import one_or_many
 from torchbake.matrix.settings import VARIABLE
 
 PHASES = ("training", "inference", "data_ingestion")
@@ -21,10 +22,6 @@ LIMIT = r"^(-1|[0-9]+)$"  # bytes of an ulimit; -1: no limit
 
 class PlanMapping(field_types.Model):
     """A mapping of the file; unknown keys are errors."""
-
-
-def _one_or_more(item: dict[str, Any]) -> WithJsonSchema:
-    return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]})
 
 
 def _word_of(*words: str) -> dict[str, Any]:
@@ -60,12 +57,12 @@ _UNIQUE = AfterValidator(lambda values: tuple(dict.fromkeys(values)))
 _LIST = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
 Many = Annotated[tuple[T, ...], _LIST, Field(min_length=1), _UNIQUE]
 Text = Annotated[str, AfterValidator(of_jobs.word)]
-Words = Annotated[Many[Text], _one_or_more({"type": "string"})]
+Words = Annotated[Many[Text], one_or_many({"type": "string"})]
 Positive = Annotated[int, Field(ge=1)]
-Sizes = Annotated[Many[Positive], _one_or_more({"type": "integer", "minimum": 1})]
-Gpus = Annotated[Many[Annotated[int, Field(ge=0)]], _one_or_more({"type": "integer", "minimum": 0})]
-Phases = Annotated[Many[Annotated[str, AfterValidator(of_jobs.one_of(*PHASES))]], _one_or_more(_word_of(*PHASES))]
-Dtypes = Annotated[Many[Annotated[str, AfterValidator(_full_name)]], _one_or_more(_word_of("float", *DTYPES))]
+Sizes = Annotated[Many[Positive], one_or_many({"type": "integer", "minimum": 1})]
+Gpus = Annotated[Many[Annotated[int, Field(ge=0)]], one_or_many({"type": "integer", "minimum": 0})]
+Phases = Annotated[Many[Annotated[str, AfterValidator(of_jobs.one_of(*PHASES))]], one_or_many(_word_of(*PHASES))]
+Dtypes = Annotated[Many[Annotated[str, AfterValidator(_full_name)]], one_or_many(_word_of("float", *DTYPES))]
 Backend = Annotated[str, AfterValidator(of_jobs.one_of(*BACKENDS)), WithJsonSchema(_word_of(*BACKENDS))]
 Device = Annotated[str, AfterValidator(of_jobs.one_of(*DEVICES)), WithJsonSchema(_word_of(*DEVICES))]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_interval)]

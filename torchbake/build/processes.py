@@ -1,12 +1,12 @@
 """The processes of builds, which are ended together."""
 
-import contextlib
-import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+
+from torchbake.core.signals import signal_group
 
 _PATIENCE = 15  # seconds for a build to remove its partial exports after SIGINT
 
@@ -49,15 +49,10 @@ class BuildProcesses:
             self._stopped = True
             running = list(self._running)
         for process in running:
-            _signal(process, signal.SIGINT)
+            signal_group(process, signal.SIGINT)
         deadline = time.monotonic() + _PATIENCE
         for process in running:
             try:
                 process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                _signal(process, signal.SIGKILL)
-
-
-def _signal(process: "subprocess.Popen[str]", number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+                signal_group(process, signal.SIGKILL)

@@ -1,7 +1,6 @@
 """Run of the image checks: one pytest process for each image, several in parallel, each with a verdict."""
 
 import contextlib
-import os
 import re
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from torchbake.checks.verdict import CheckResult, Outcome, Verdict, read_results
 from torchbake.checks.waivers import waive
 from torchbake.core.ownership import check_links
 from torchbake.core.parallel import run_all
-from torchbake.core.signals import signal_name
+from torchbake.core.signals import signal_group, signal_name
 from torchbake.ui import console
 from torchbake.ui.progress_board import Board, board
 from torchbake.ui.tool_environment import environment_of
@@ -145,7 +144,7 @@ class Suite:
                         _end([process])
             finally:
                 # A suite that crashed can have left children, which must not outlive the verdict.
-                _signal(process, signal.SIGKILL)
+                signal_group(process, signal.SIGKILL)
                 with self._lock:
                     self._processes.discard(process)
         with log.open(encoding="utf-8", errors="replace") as lines:  # without empty lines and rulers
@@ -258,16 +257,11 @@ def _end(processes: Iterable["subprocess.Popen[bytes]"]) -> None:
     deadline = time.monotonic() + _PATIENCE
     try:
         for process in running:
-            _signal(process, signal.SIGINT)
+            signal_group(process, signal.SIGINT)
         for process in running:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.1, deadline - time.monotonic()))
     finally:  # also after a second Ctrl-C
         for process in running:
-            _signal(process, signal.SIGKILL)
+            signal_group(process, signal.SIGKILL)
             process.wait()
-
-
-def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)

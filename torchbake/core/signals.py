@@ -1,7 +1,9 @@
 """Handlers for SIGINT, SIGTERM and SIGHUP. Imports the standard library alone."""
 
 import contextlib
+import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -101,3 +103,9 @@ def signal_name(number: int) -> str:
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"
+
+
+def signal_group(process: "subprocess.Popen[Any]", number: int) -> None:
+    """Send a signal to all processes of a session that ``process`` leads. None may be left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

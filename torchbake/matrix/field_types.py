@@ -13,7 +13,7 @@ _NUMBER = r"^[0-9]+$"
 _TEXT = {"type": "string"}
 
 
-def _one_or_many(item: dict[str, Any]) -> WithJsonSchema:
+def one_or_many(item: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]})
 
 
@@ -30,14 +30,14 @@ Name = Annotated[str, Field(pattern=_NAME), AfterValidator(validators.name)]
 LabelText = Annotated[str, AfterValidator(validators.quote)]
 Repository = Annotated[str, Field(pattern=_REPOSITORY)]
 RegistryName = Annotated[str, AfterValidator(validators.registry)]
-Torches = Annotated[tuple[TorchVersion, ...], _AS_LIST, Field(min_length=1), _one_or_many(_TEXT)]
+Torches = Annotated[tuple[TorchVersion, ...], _AS_LIST, Field(min_length=1), one_or_many(_TEXT)]
 Accelerators = Annotated[
     tuple[Annotated[str, AfterValidator(validators.accelerator)], ...],
     _AS_LIST,
     Field(min_length=1),
-    _one_or_many({"type": "string", "pattern": r"^(cpu|cuda[1-9][0-9]*\.[0-9]+)$"}),
+    one_or_many({"type": "string", "pattern": r"^(cpu|cuda[1-9][0-9]*\.[0-9]+)$"}),
 ]
-Names = Annotated[tuple[str, ...], _AS_LIST, Field(min_length=1), _one_or_many(_TEXT)]
+Names = Annotated[tuple[str, ...], _AS_LIST, Field(min_length=1), one_or_many(_TEXT)]
 Indexes = Annotated[
     dict[
         Annotated[str, Field(pattern=r"^(cpu|cuda([1-9][0-9]*(\.[0-9]+)?)?)$")],
