@@ -55,11 +55,11 @@ def test_what_is_compiled_below_a_noexec_tmp_is_told_the_way_out(runtime: str, t
     assert "TORCHINDUCTOR_CACHE_DIR" in todo
 
 
+@pytest.mark.long  # the payload `compile` is built in a /tmp that runs programs, too
 @pytest.mark.parametrize(
     "cure",
     [
-        # The payload `compile` is built in a /tmp that runs programs, too.
-        pytest.param((*READ_ONLY, "/tmp:exec"), marks=pytest.mark.long),
+        (*READ_ONLY, "/tmp:exec"),
         (*READ_ONLY, "/tmp:noexec", "--tmpfs", "/caches:exec,mode=1777", *CACHES),
     ],
     ids=["exec", "caches elsewhere"],

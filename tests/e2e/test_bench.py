@@ -146,7 +146,11 @@ def test_the_newest_command_line_of_the_field_is_taken(execute: Exec) -> None:
         (("--model", NET, "--data_dir", "/tmp/data/empty", *FOLDER), "/tmp/data/empty has no images"),
         (("--model", NET, "--data_dir", "/tmp/data/broken", *FOLDER), "broken/class_0/0.jpg cannot be read"),
         (("--model", NET, "--data_dir", "/tmp/data/lmdb-wrong"), "key 00000000_image is not a Datum of Caffe"),
-        (("--model", NET, "--data_dir", "/tmp/data/lmdb-negative"), "are (3, -2, -2), and none can be negative"),
+        pytest.param(
+            ("--model", NET, "--data_dir", "/tmp/data/lmdb-negative"),
+            "are (3, -2, -2), and none can be negative",
+            marks=pytest.mark.long,  # tests/unit/test_bench_data.py has this sentence too
+        ),
         (("--model", NET, "--data_dir", "/tmp/data/lmdb-flat"), "has 0 values for (channels, height, width) (3, 0, 0)"),
     ],
 )

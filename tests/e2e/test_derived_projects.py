@@ -255,6 +255,7 @@ def test_an_image_with_two_torches_fails_its_checks(site: Site, other: Path) -> 
     subprocess.run(["docker", "rmi", "-f", ref], capture_output=True, check=False)
 
 
+@pytest.mark.long
 def test_poetry_leaves_torch_alone_and_refuses_another(site: Site) -> None:
     """Poetry locks in a container of the page's image, since its lock names this run's index."""
     tool = "torchbake-test/projects:poetry"

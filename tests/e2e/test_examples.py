@@ -147,6 +147,7 @@ def derived(tmp_path: Path, engine: docker.DockerClient) -> Iterator[str]:
     engine.images.remove(ref, force=True)
 
 
+@pytest.mark.long  # the derived image takes a minute; test_extending.py builds others
 def test_onnx_answers_as_the_model_does(derived: str, tmp_path: Path) -> None:
     assert len(ONNX) == 1
     process = run_here(changed("export", tmp_path, "job-onnx.yaml", image=derived))

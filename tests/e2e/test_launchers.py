@@ -172,6 +172,7 @@ def test_job_run_cancels_the_job_by_ctrl_c(launcher: Place) -> None:
     check_cancelled(launcher.run(SAVES, interrupt_after=NODES))
 
 
+@pytest.mark.long  # a second cluster, and the image's files once more
 @pytest.mark.parametrize(
     ("command", "check"), [(TRAINS, check_trained), (FAILS, check_failed)], ids=["trains", "fails"]
 )

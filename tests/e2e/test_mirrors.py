@@ -133,21 +133,27 @@ def test_apt_uses_the_hosts_proxy_and_the_image_has_no_trace(
     assert not any(MARKER in file.read_text() for file in (path.parent / ".torchbake/runs").glob("*/*"))
 
 
+def _cpu_project(project: Project, url: str, package: str = "") -> Path:
+    """A project of torch from this index, and of one more package."""
+    packages = f", packages: {{pip: [{package}]}}" if package else ""
+    path = project(
+        f"rows:\n  - {{torch: 2.13.0, accelerator: cpu, base: debian12, indexes: {{cpu: '{url}'}}{packages}}}\n",
+        repository="torchbake-test/index/pytorch",
+    )
+    (path.parent / "images").mkdir()
+    shutil.copy(ROOT / "images/builder.lock", path.parent / "images/builder.lock")
+    return path
+
+
 def test_wheels_of_a_folder_are_installed_without_a_trace(
-    project: Project, engine: docker.DockerClient, built: dict[str, Any], tmp_path: Path
+    project: Project, engine: docker.DockerClient, index: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     folder = tmp_path / MARKER
     _wheel(folder, "tbmarker")
-    path = project(
-        "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12, packages: {pip: [tbmarker, numpy]}}\n",
-        repository="torchbake-test/local/pytorch",
-    )
-    shutil.copytree(ROOT / "images" / CPU, path.parent / "images" / CPU)
-    shutil.copy(ROOT / "images/builder.lock", path.parent / "images/builder.lock")
+    path = _cpu_project(project, index[0], "tbmarker")
     config = tmp_path / "pip.conf"
-    folders = " ".join([str(folder), *read_pip_config().find_links])
-    config.write_text(f"[global]\nfind-links = {folders}\n")
-    environment = {"PIP_CONFIG_FILE": str(config), "PIP_FIND_LINKS": folders}
+    config.write_text(f"[global]\nfind-links = {folder}\n")
+    environment = {"PIP_CONFIG_FILE": str(config), "PIP_FIND_LINKS": str(folder)}
     process = torchbake("build", CPU, "--matrix", str(path), "--format", "json", env=environment)
     image = images_of(process)[CPU]
     assert image["status"] == "built", process.stderr
@@ -157,16 +163,6 @@ def test_wheels_of_a_folder_are_installed_without_a_trace(
     assert output.decode().strip() == "42"
     assert not any(MARKER.encode() in data for data in _everything_in(image["ref"], tmp_path))
     assert MARKER not in (path.parent / "images" / CPU / "requirements.lock").read_text()
-
-
-def _cpu_project(project: Project, url: str) -> Path:
-    path = project(
-        f"rows:\n  - {{torch: 2.13.0, accelerator: cpu, base: debian12, indexes: {{cpu: '{url}'}}}}\n",
-        repository="torchbake-test/index/pytorch",
-    )
-    (path.parent / "images").mkdir()
-    shutil.copy(ROOT / "images/builder.lock", path.parent / "images/builder.lock")
-    return path
 
 
 def test_without_pip_settings_a_cpu_row_uses_the_matrixs_index(

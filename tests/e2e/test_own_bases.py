@@ -1,6 +1,6 @@
 """Bases of one's own: from a registry that wants a login, with a Python of their own, and Ubuntu's.
 
-torch is a stand-in, but for the long test: no index of the tests has one for Ubuntu's own Python.
+torch is a stand-in, except in one of the long tests: no index of the tests has one for Ubuntu's own Python.
 """
 
 import json
@@ -184,6 +184,7 @@ def ubuntu(wheels: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     return project
 
 
+@pytest.mark.long
 def test_ubuntu_is_bootstrapped_and_its_image_has_its_python(ubuntu: Project, run: Run) -> None:
     assert ubuntu.record["python"] == "3.12"
     image = ubuntu.build("2.13.0")
