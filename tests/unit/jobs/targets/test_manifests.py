@@ -185,7 +185,7 @@ def test_a_target_declares_keys_of_the_model() -> None:
 
 
 WORDS = ("", "0", "-1", "1e9", "9" * 30, "a b", "$(A)", "<% x", "a\nb", "ä", "\0", "auto", "[", "../..")
-JUNK = (None, *WORDS, [], ["a"], {})
+JUNK: tuple[Any, ...] = (None, *WORDS, [], ["a"], {})
 
 
 def places(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
