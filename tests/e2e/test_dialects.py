@@ -21,8 +21,8 @@ FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
 # Variables of the launcher's host or of its image, which a container of ours must not get.
 NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}
 EXPECTED = [(rank, rank % 2) for rank in range(6)]
-# One fixture for each program that sets the ranks' variables: `run` (here at an address; other tests train at a name),
-# torchrun, which starts `run` in each rank, and a process manager, which starts the ranks.
+# One fixture for each program that sets the ranks' variables: `run`, torchrun, and a process manager. Here `run` starts
+# the ranks at an address; other tests train at a name.
 WITH_TORCH = {"openpai", "torchrun-worker", "mpi-openmpi"}
 TRAINING, MEETING = "/job/fit.py", "/job/meet.py"
 parameters: set[str] = set()

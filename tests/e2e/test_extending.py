@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 ROWS = [CPU, pytest.param(DEVEL, marks=pytest.mark.long)]  # the image for the CPU has a compiler too
 
 
-# `torchvision` is what `runtime` is, with another package; `venv` is what `venv-devel` is.
+# `runtime` has the steps of `torchvision`, with another package.
 LONG = ("runtime", "devel", "venv-devel")
 
 

@@ -1,7 +1,7 @@
-"""Two machines with sshd: one gets real torch by the commands of docs/hosts.md, one by the command `host`.
+"""Two machines with sshd. One gets a stand-in for torch by the command `host`.
 
-The command's image has a stand-in for torch. Then the first machine's files are copied to it, as the DDP smoke test
-needs two machines: its ranks refuse to share a machine.
+The other gets real torch in the long tests, by the commands of docs/hosts.md. Its files are copied to the first one, as
+the DDP smoke test needs two machines: its ranks refuse to share a machine.
 
 The roles have tests in tests/e2e/test_hosts.py.
 """
@@ -49,7 +49,6 @@ ansible_user=root
 @pytest.fixture(scope="module")
 def desk(engine: docker.DockerClient) -> Iterator[Desk]:
     with new_boxes(engine, {"foo_bar": BOOKWORM, "foo_baz": BOOKWORM}) as boxes:
-        purge_python(boxes.boxes[0])
         desk = Desk(boxes=boxes)
         desk.furnish(INVENTORY)
         yield desk
@@ -75,34 +74,45 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(desk: Desk) -> None:
 
 
 @pytest.fixture(scope="module")
-def applied(desk: Desk, bare: Bare, tmp_path_factory: pytest.TempPathFactory) -> Completed:
-    """The second host gets the wheels of a small lock by the command, and asks no index."""
+def small(bare: Bare, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The options for a small lock and a folder with its wheels; no index is asked."""
     folder = tmp_path_factory.mktemp("small")
     shutil.copy(ROOT / "matrix.yaml", folder)
     names = ("numpy", "setuptools")  # the matrix's row names both
     small_lock(folder / "images", names)
     wheels = small_wheels(bare, folder / "wheels", names)
-    words = ("--matrix", f"{folder}/matrix.yaml", "--offline", "--format", "json")
-    wheelhouses = (f"--wheelhouse={wheels}/{name}" for name in ("torch", *names))
-    return desk.host("apply", CPU, "--limit", "foo_baz", *words, *wheelhouses)
+    words = ["--matrix", f"{folder}/matrix.yaml", "--offline", "--format", "json"]
+    return [*words, *(f"--wheelhouse={wheels}/{name}" for name in ("torch", *names))]
+
+
+@pytest.fixture(scope="module")
+def applied(desk: Desk, small: list[str]) -> Completed:
+    """The second host gets the wheels of the small lock by the command."""
+    return desk.host("apply", CPU, "--limit", "foo_baz", *small)
+
+
+@pytest.fixture(scope="module")
+def checked(desk: Desk, applied: Completed, small: list[str]) -> Completed:
+    """A check of all hosts: one lacks torch, and one of which no ssh reaches."""
+    return desk.host("check", CPU, *small)
 
 
 @pytest.fixture(scope="module")
 def installed(desk: Desk, bare: Bare, tmp_path_factory: pytest.TempPathFactory) -> Box:
     """The first host, on which the page's commands have installed real torch."""
     box = desk.boxes.boxes[0]
+    purge_python(box)
     install_by_page(box, bare, tmp_path_factory.mktemp("page"))
     return box
 
 
 @pytest.fixture(scope="module")
-def checked(desk: Desk, installed: Box, applied: Completed) -> Completed:
-    """A check of all hosts, both with real torch, and one of which no ssh reaches."""
+def copied(desk: Desk, installed: Box, applied: Completed) -> None:
+    """Both hosts with real torch."""
     source, target = (box.container.name for box in desk.boxes.boxes)
     desk.boxes.boxes[1].inside("cd /home/pytorch/pytorch && rm -r sandbox .torchbake")
     copy = f"docker exec {source} tar -C /home -c pytorch/pytorch | docker exec -i {target} tar -C /home -x"
     subprocess.run(["bash", "-euo", "pipefail", "-c", copy], check=True)
-    return desk.host("check", CPU, "--offline", "--format", "json")
 
 
 def test_a_host_gets_what_it_lacks(desk: Desk, applied: Completed) -> None:
@@ -111,28 +121,46 @@ def test_a_host_gets_what_it_lacks(desk: Desk, applied: Completed) -> None:
     assert desk.boxes.boxes[1].ssh(VERSION, user="pytorch").stdout == "2.13.0+cpu\n"
 
 
-def test_a_bare_host_gets_torch_by_what_the_page_prints(installed: Box) -> None:
-    check_page(installed)
-
-
-def test_a_host_has_the_packages_of_the_image(installed: Box, run: Callable[..., str]) -> None:
-    of_image = run(ref_of(CPU), "python", "-c", PACKAGES)
-    assert "torch==2.13.0+cpu" in of_image
-    assert installed.ssh(f"pytorch/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
-
-
 def test_each_host_has_a_result_and_a_check_changes_nothing(desk: Desk, checked: Completed) -> None:
     matches = desk.results(checked)
     assert checked.returncode == 22
     assert "1 of 3 hosts did not end well:" in checked.stderr
     assert "nowhere (unreachable): " in checked.stderr
     assert (matches["foo_baz"]["state"], matches["foo_baz"]["changed"]) == ("ok", []), matches["foo_baz"]
-    assert matches["foo_bar"]["state"] == "changed", "the command adds entry points to what the page installs"
+    assert matches["foo_bar"]["state"] == "changed", "it lacks torch"
     assert matches["nowhere"]["state"] == "unreachable"
     assert "Connection refused" in matches["nowhere"]["reason"]
+    assert desk.boxes.boxes[0].inside("getent passwd pytorch || true") == ""
 
 
-def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, checked: Completed) -> None:
+def test_a_host_that_ssh_does_not_reach_takes_no_part(desk: Desk, applied: Completed) -> None:
+    process = desk.host("smoke", CPU, "--limit", "foo_baz:nowhere", "--payload", "versions")
+    assert process.returncode == 13
+    assert "nowhere: failed, ssh cannot log in as pytorch: ssh: connect to host 127.0.0.1" in process.stdout
+    assert "these hosts cannot take part: nowhere" in process.stdout
+
+
+@pytest.mark.long
+def test_a_bare_host_gets_torch_by_what_the_page_prints(installed: Box) -> None:
+    check_page(installed)
+
+
+@pytest.mark.long
+def test_a_host_has_the_packages_of_the_image(installed: Box, run: Callable[..., str]) -> None:
+    of_image = run(ref_of(CPU), "python", "-c", PACKAGES)
+    assert "torch==2.13.0+cpu" in of_image
+    assert installed.ssh(f"pytorch/sandbox/bin/python -c '{PACKAGES}'", user="pytorch").stdout.strip() == of_image
+
+
+@pytest.mark.long
+def test_a_check_after_the_pages_commands_adds_entry_points(desk: Desk, installed: Box) -> None:
+    process = desk.host("check", CPU, "--limit", "foo_bar", "--offline", "--format", "json")
+    (matches,) = desk.results(process).values()
+    assert (process.returncode, matches["state"]) == (0, "changed"), process.stderr
+
+
+@pytest.mark.long
+def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, copied: None) -> None:
     words = ("--limit", "sample_group", "--payload", "versions", "--payload", "ddp", "--nproc", "1", "--format", "json")
     process = desk.host("smoke", CPU, *words)
     assert process.returncode == 0, process.stdout + process.stderr
@@ -144,14 +172,7 @@ def test_ddp_runs_over_hosts_that_ssh_reaches(desk: Desk, checked: Completed) ->
     assert box.inside("ls /tmp; pgrep -u pytorch -l || true") == "", "nothing of it stays"
 
 
-def test_a_host_that_ssh_does_not_reach_takes_no_part(desk: Desk, checked: Completed) -> None:
-    process = desk.host("smoke", CPU, "--limit", "foo_bar:nowhere", "--payload", "versions")
-    assert process.returncode == 13
-    assert "nowhere: failed, ssh cannot log in as pytorch: ssh: connect to host 127.0.0.1" in process.stdout
-    assert "these hosts cannot take part: nowhere" in process.stdout
-
-
-def test_what_was_made_is_removed(desk: Desk, checked: Completed) -> None:
-    assert desk.host("remove", "--limit", "foo_bar").returncode == 0
-    left = desk.boxes.boxes[0].inside("ls -A /home/pytorch/pytorch || true")
+def test_what_was_made_is_removed(desk: Desk, applied: Completed) -> None:
+    assert desk.host("remove", "--limit", "foo_baz").returncode == 0
+    left = desk.boxes.boxes[1].inside("ls -A /home/pytorch/pytorch || true")
     assert "sandbox" not in left.split()

@@ -1,7 +1,6 @@
 """The ladder of failures, on real containers: each rung ends in bounded time, non-zero, with a named cause.
 
-The plain test command meets the faults that need torch or a container. Those of the mark `long` are met there without
-torch and containers, by tests/e2e/test_run.py.
+The long tests are also in tests/e2e/test_run.py, as processes without torch and containers.
 
 Prints the table of docs/ddp.md. A time runs from the fault to the end of the last container, by the engine's clock. If
 the fault exists from the start, the time runs from the start of the last container.
