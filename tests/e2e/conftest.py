@@ -241,7 +241,10 @@ def bases(engine: docker.DockerClient) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
-    """Write a small matrix for a separate repository; it shares the bases of the real project."""
+    """Write a small matrix for a separate repository; it shares the bases of the real project.
+
+    Its images have no compiler, whose packages take seconds of each build.
+    """
 
     def write(body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
         head = f"""\
@@ -249,6 +252,7 @@ def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
             indexes: {json.dumps(load_project(ROOT / "matrix.yaml").matrix.indexes)}
             bases:
               debian12: {{image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}}
+            defaults: {{compiler: false}}
             flavors: {{runtime: {{}}}}
             tags:
               defaults: {{accelerator: cpu, base: debian12}}

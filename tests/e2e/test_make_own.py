@@ -42,6 +42,7 @@ MATRIX = {
     "repository": REPOSITORY,
     "indexes": {name: list(urls) for name, urls in load_project(ROOT / "matrix.yaml").matrix.indexes.items()},
     "bases": {"debian12": {"image": "debian:bookworm-slim", "suite": "bookworm", "python": "3.11"}},
+    "defaults": {"compiler": False},
     "flavors": {"runtime": {}},
     "rows": [ROW],
     "init": {

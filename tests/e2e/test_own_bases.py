@@ -76,6 +76,7 @@ def project_in(folder: Path, base: Mapping[str, str], *, env: Mapping[str, str])
     matrix = {
         "repository": "torchbake-test/own-bases/pytorch",
         "bases": {"own": base},
+        "defaults": {"compiler": False},
         "flavors": {"runtime": {}},
         "rows": [
             {"torch": "2.13.0", "accelerator": "cpu", "base": "own", "packages": {"pip": ["numpy", "setuptools"]}}

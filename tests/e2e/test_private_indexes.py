@@ -41,6 +41,7 @@ repository: torchbake-test/private
 source: https://example.com/acme
 bases:
   debian12: {image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}
+defaults: {compiler: false}
 flavors: {runtime: {}}
 rows:
   - torch: 2.13.0
