@@ -82,7 +82,16 @@ def read(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Inven
     monkeypatch.setattr(_image_contents, "cache_folder", lambda: cache)
     start = time.monotonic()
     inventory = inventory_of(
-        WithImageContents(matrix=ROOT / "matrix.yaml", place=None, platform="", plain_http=False), name
+        WithImageContents(
+            matrix=ROOT / "matrix.yaml",
+            place=None,
+            platform="",
+            plain_http=False,
+            quiet=True,
+            verbose=False,
+            progress="auto",
+        ),
+        name,
     )
     return inventory, time.monotonic() - start
 

@@ -293,7 +293,7 @@ def test_an_image_and_the_image_derived_from_it(built: Mapping[str, Mapping[str,
     assert value["bytecode"]["changed_files"] == 0
 
 
-def test_an_image_in_the_engine_is_equal_to_its_copy_in_a_registry(
+def test_an_image_is_equal_to_its_copy_in_a_registry(
     derived: str, engine: docker.DockerClient, tmp_path: Path
 ) -> None:
     with registry(TOOLS, tmp_path / "registry") as running:

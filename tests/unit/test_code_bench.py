@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.code import DOCKER, GOAL, OURS, CodeBench, code_rows
 
 
-def test_the_folder_has_five_megabytes_that_compress_as_code_does(tmp_path: Path) -> None:
+def test_the_folder_has_five_megabytes_like_code(tmp_path: Path) -> None:
     bench = CodeBench(folder=tmp_path, image="registry.example.com/bench/0:base", node="unix:///x")
     bench.write()
     texts = [path.read_bytes() for path in sorted(bench.code.rglob("*.py"))]

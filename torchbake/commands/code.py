@@ -18,6 +18,7 @@ from torchbake.code.push import CodeTarget, PushedCode, push_code
 from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
 from torchbake.commands._signing import Signing, signer_of
+from torchbake.commands._subcommands import Subcommand, SubcommandWord
 from torchbake.core.paths import JOB_FOLDER
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
@@ -36,7 +37,18 @@ EXAMPLES = (
     "prune ghcr.io/acme/pytorch --older-than 7d --dry-run",
 )
 _PUSH, _PRUNE = ("push",), ("prune",)
-_USES = {"push": ("IMAGE", "FOLDER"), "ls": ("REPOSITORY",), "prune": ("REPOSITORY",)}
+_REPOSITORY = SubcommandWord(name="REPOSITORY", help="a repository with images of code: ghcr.io/acme/pytorch")
+SUBCOMMANDS = {
+    "push": Subcommand(
+        summary="put a folder on an image of a registry as one more layer, and print the new image",
+        words=(
+            SubcommandWord(name="IMAGE", help="a reference, or an image of the matrix"),
+            SubcommandWord(name="FOLDER", help="the folder of the code"),
+        ),
+    ),
+    "ls": Subcommand(summary="list images of code", words=(_REPOSITORY,)),
+    "prune": Subcommand(summary="delete old images of code", words=(_REPOSITORY,)),
+}
 
 
 def _days(text: str) -> int:
@@ -57,7 +69,10 @@ class Arguments(Signing):
     )  # fmt: skip
     to: str = opt.option("push: another repository than the image's own", of=_PUSH, metavar="REPOSITORY")
     copy: bool = opt.option("push: with --to, send layers that the registry cannot mount", of=_PUSH)
-    registry: str = opt.registry("push: where the image of the matrix is that IMAGE names: ghcr.io/acme", of=_PUSH)
+    registry: str | None = opt.registry(
+        "push: where the image of the matrix is that IMAGE names: ghcr.io/acme", of=_PUSH,
+        configured=lambda args: args.request[:1] == _PUSH,
+    )  # fmt: skip
     platform: str = opt.option("push: of an index, the image for this platform", of=_PUSH, metavar="OS/ARCHITECTURE")
     include: tuple[str, ...] = opt.option(
         "push: only files like this, as in .dockerignore", of=_PUSH, metavar="PATTERN"
@@ -72,10 +87,13 @@ class Arguments(Signing):
 
 def run(args: Arguments) -> int:
     action, *words = args.request or ("",)
-    if action not in _USES:
-        raise UsageError(f"What is to be done: {', '.join(_USES)}?", hint=f"As in: {Command('code', EXAMPLES[0])}")
-    if len(words) != len(_USES[action]):
-        uses = " ".join(_USES[action])
+    if action not in SUBCOMMANDS:
+        raise UsageError(
+            f"What is to be done: {', '.join(SUBCOMMANDS)}?", hint=f"As in: {Command('code', EXAMPLES[0])}"
+        )
+    expected = SUBCOMMANDS[action].words
+    if len(words) != len(expected):
+        uses = " ".join(map(str, expected))
         raise UsageError(f"`code {action}` takes {uses}.", hint=f"Write: {Command('code', f'{action} {uses}')}")
     opt.refuse_unused(args, "code", action)
     if action != "push" and (args.key or args.keyless):

@@ -10,8 +10,8 @@ from torchbake.commands import _options as opt
 from torchbake.commands._job_code import name_code_of, note_of_engine, push_code_of
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
-from torchbake.core.paths import layout_of
 from torchbake.commands._subcommands import Subcommand, SubcommandWord
+from torchbake.core.paths import layout_of
 from torchbake.core.signals import interruptible
 from torchbake.core.suggest import nearest
 from torchbake.engine.client import connect

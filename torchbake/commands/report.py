@@ -14,7 +14,7 @@ from torchbake.core.files import write_text
 from torchbake.engine.client import connect
 from torchbake.errors import EngineError, RegistryError
 from torchbake.report.catalogue import make_catalogue
-from torchbake.report.collect import Inventory
+from torchbake.report.collect import ReportSources
 from torchbake.report.html import render_page
 from torchbake.report.model import Catalogue
 from torchbake.ui import console
@@ -55,14 +55,14 @@ def run(args: Arguments) -> int:
     except EngineError as error:
         problem = error.message
         console.say(f"{problem} The report is made without it.", style="yellow")
-    inventory = Inventory(project=project, preparation=preparation, engine=engine, problem=problem, shards=shards)
+    sources = ReportSources(project=project, preparation=preparation, engine=engine, problem=problem, shards=shards)
     registries = {}
     if args.registry:
         where = {spec.repository: repository_of(args.registry, spec) for spec in selection.specs}
         registries = {name: registry_of(place, plain_http=args.plain_http) for name, place in where.items()}
     try:
         with step("reading the images"):
-            facts = inventory.read(selection.specs, args.registry or "", registries)
+            facts = sources.read(selection.specs, args.registry or "", registries)
     except RegistryError as error:
         raise RegistryError(
             error.message, hint=f"{error.hint or 'Try again'}; or leave the releases out: --registry ''"

@@ -1,11 +1,11 @@
-"""The files of a job's folder that a manifest carries: the choice of files, and the reasons to refuse one."""
+"""The files of a job's folder that a manifest or a layer carries, and the reasons to refuse one."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchbake.code.files import folder_names, ignored_files, secret_reason, select_files, unused_patterns
-from torchbake.errors import MatrixError
+from torchbake.code.files import choose_files, folder_names, ignored_files, secret_reason, select_files, unused_patterns
+from torchbake.errors import MatrixError, UsageError
 from torchbake.jobs.expressible import Problem
 from torchbake.jobs.field_types import Files
 
@@ -33,6 +33,18 @@ def read_files(folder: Path, files: Files, job_file: Path, problems: list[Proble
         where = os.fsencode(error.filename or folder).decode(errors="replace")
         problems.append((("files", "folder"), f"{where}: {error.strerror}: correct it, or take it out of the folder"))
     return {}
+
+
+def layer_files(folder: Path, files: Files, job_file: Path, problems: list[Problem]) -> tuple[str, ...]:
+    """Return the files of `files.layer`, sorted, of any size. The reasons why there is no layer go to ``problems``."""
+    try:
+        return tuple(choose_files(folder, include=files.include, exclude=files.exclude, leave_out=job_file))
+    except UsageError as error:
+        problems.append((("files", "layer"), error.sentence))
+    except OSError as error:
+        where = os.fsencode(error.filename or folder).decode(errors="replace")
+        problems.append((("files", "layer"), f"{where}: {error.strerror}: correct it, or take it out of the folder"))
+    return ()
 
 
 def _read(folder: Path, names: Sequence[str], include: Sequence[str], problems: list[Problem]) -> dict[str, bytes]:

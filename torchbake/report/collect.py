@@ -36,7 +36,7 @@ _SIDE_BY_SIDE = 8  # images that are read from a registry in parallel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inventory:
+class ReportSources:
     """Sources of the facts about a project's images. ``engine`` is None if none answers, for the reason ``problem``.
 
     ``shards`` are verdicts of other machines.

@@ -72,7 +72,7 @@ def test_a_registry_that_deletes_no_tag_alone_keeps_it(store: Store, tmp_path: P
     assert ages(store) == [20, 7, 1, 0]
 
 
-def test_a_registry_that_deletes_the_image_with_a_tag_gets_it_again(store: Store, tmp_path: Path) -> None:
+def test_an_image_deleted_with_a_tag_is_written_again(store: Store, tmp_path: Path) -> None:
     again = push(store, tmp_path, "20", 1)
 
     class Whole(MemoryRegistry):

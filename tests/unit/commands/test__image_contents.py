@@ -24,6 +24,11 @@ CPU = "2.13.0-cpu-runtime-debian12"
 Read = Callable[..., Inventory]
 
 
+def arguments(folder: Path, **options: Any) -> WithImageContents:
+    values = {"place": None, "platform": "", "plain_http": False, "quiet": False, "verbose": False, "progress": "auto"}
+    return WithImageContents(matrix=folder / "matrix.yaml", **{**values, **options})
+
+
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
     daemon = Daemon(containerd=False)
@@ -39,8 +44,7 @@ def read(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.chdir(tmp_path)
 
     def read_one(text: str, message: str = "", **options: Any) -> Inventory:
-        values = {"place": None, "platform": "", "plain_http": False, "matrix": tmp_path / "matrix.yaml", **options}
-        inventory = inventory_of(WithImageContents(**values), text)
+        inventory = inventory_of(arguments(tmp_path, **options), text)
         assert message in capsys.readouterr().err
         return inventory
 
@@ -168,7 +172,7 @@ def test_the_digest_of_an_image_is_found_without_its_layers(
     monkeypatch.setattr(_registries, "registry_of", lambda *_, **__: pushed(layout, digest))
     (tmp_path / "image.tar").write_bytes(saved(FULL, *LAYERS))
     monkeypatch.setattr(ImageReader, "_scan_all", None)
-    args = WithImageContents(place=None, platform="", plain_http=False, matrix=tmp_path / "matrix.yaml")
+    args = arguments(tmp_path)
     for text, expected in (
         (CPU, digest),
         ("other/image:1", image),

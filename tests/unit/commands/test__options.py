@@ -20,9 +20,9 @@ UNTYPED = {"_parse", "arguments_of", "_selectors"}
 
 
 def needs_of(name: str) -> list[str]:
-    """Return the options that a command requires."""
-    required = [action.option_strings[:1] for action in cli.make_parser(name)._actions if action.required]
-    return [word for options in required for option in options for word in (option, "127.0.0.1:5000/team")]
+    """Return the options and words that a command requires."""
+    required = [action for action in cli.make_parser(name)._actions if action.required]
+    return [word for action in required for word in (*action.option_strings[:1], "127.0.0.1:5000/team")]
 
 
 def test_a_parser_gives_exactly_its_commands_fields() -> None:

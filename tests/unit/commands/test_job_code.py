@@ -151,7 +151,7 @@ def test_the_image_can_go_to_another_repository(here: Here) -> None:
     assert "push --copy" in err
 
 
-def test_a_folder_of_the_command_line_replaces_the_files_of_the_job(here: Here) -> None:
+def test_a_folder_of_the_command_line_replaces_files(here: Here) -> None:
     (here.folder / "other").mkdir()
     (here.folder / "other/train.py").write_text("print('other')\n")
     (here.folder / "other/left.csv").write_text("1\n")
@@ -175,7 +175,7 @@ def test_check_asks_nobody(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "train.py is not in" in here.report("check", "job.yaml", code=21)[1]
 
 
-def test_an_image_of_this_engine_alone_cannot_be_pulled_elsewhere(here: Here) -> None:
+def test_an_image_of_this_engine_cannot_be_pulled_elsewhere(here: Here) -> None:
     (here.folder / "matrix.yaml").write_text(SMALL)
     here.stores["acme/pytorch"] = Store()
     here.daemon.hold("sha256:alone", "acme/pytorch:2.13.0-cpu-runtime-debian12", labels={ID: "cpu"})

@@ -25,7 +25,7 @@ def names(changes: LayerChanges) -> tuple[str, str, str, str]:
     return (texts[0], texts[1], texts[2], texts[3])
 
 
-def test_layers_are_shared_new_or_removed_and_new_bytes_are_pulled() -> None:
+def test_layers_are_shared_new_or_removed_and_new_are_pulled() -> None:
     a, b, c, d = map(layer, "abcd")
     for before, after, expected, pull in (
         ([a, b], [a, b], ("ab", "", "", ""), 0),
@@ -40,7 +40,7 @@ def test_layers_are_shared_new_or_removed_and_new_bytes_are_pulled() -> None:
         assert (names(value), value.pull) == (expected, pull)
 
 
-def test_a_layer_of_equal_content_is_repacked_if_both_are_compressed() -> None:
+def test_a_layer_of_equal_content_is_repacked() -> None:
     ids = (["x", "y"], ["x", "y"])
     for before, after, expected, pull in (
         ([layer("a"), layer("b")], [layer("a"), layer("c", 7)], ("a", "c", "", ""), 7),

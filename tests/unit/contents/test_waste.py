@@ -207,7 +207,7 @@ def test_a_strange_configuration_is_read_as_none() -> None:
         assert (report.wasted, report.wasted_compressed, report.compressed) == (7, None, None)
 
 
-def test_files_of_packages_are_no_leftovers_and_stay_as_the_original() -> None:
+def test_files_of_packages_are_no_leftovers() -> None:
     package = InstalledPackage(kind="debian", name="a", version="1", files=frozenset({"usr/lib/a.o", "z/one"}))
     files = (entry("usr/lib/a.o"), entry("a/one", LARGE, content="1"), entry("z/one", LARGE, content="1"))
     report = find_waste(inventory(*files, packages=[package]))

@@ -52,7 +52,7 @@ def digest_of(images: Layout) -> str:
     return digest
 
 
-def test_an_image_that_the_store_lacks_gets_the_files_by_the_engine(task: Task, images: Layout) -> None:
+def test_the_engine_adds_files_to_an_image_not_in_the_store(task: Task, images: Layout) -> None:
     daemon = Daemon()
     daemon.hold("sha256:other", IMAGE, labels={ID: "cpu"}, layers=["sha256:lowest"])
     with code_in_engine(daemon.engine, task, images) as complete:
@@ -136,7 +136,7 @@ def test_a_pulled_image_with_code_is_removed_afterwards() -> None:
     assert daemon.pictures == {}
 
 
-def test_an_image_that_the_engine_cannot_use_after_the_pull_is_made_by_the_engine(task: Task, images: Layout) -> None:
+def test_the_engine_makes_an_image_that_it_cannot_use_as_pulled(task: Task, images: Layout) -> None:
     daemon, pulled = Daemon(), list[str]()
     daemon.hold(digest_of(images), IMAGE, layers=[sha256(b"lowest")])
 

@@ -74,7 +74,7 @@ def test_a_run_removes_its_job_itself_after_it_has_read_the_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["docker", "compose"])
-def test_an_image_with_code_is_in_the_engine_only_while_the_job_runs(
+def test_an_image_with_code_leaves_the_engine_with_its_job(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """From a registry, as `task.code` is not set, and made here, as it is."""

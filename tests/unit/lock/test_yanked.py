@@ -107,7 +107,7 @@ def test_the_next_index_answers_for_a_silent_one(ask: Callable[..., list[str]], 
     assert ask([of("a", ONE)], {}, local) == ["a 1.0 of trainer/uv.lock is yanked: breaks & burns", "0 asked"]
 
 
-def test_own_wheels_and_rows_without_a_project_are_not_asked_about(ask: Callable[..., list[str]]) -> None:
+def test_own_wheels_and_plain_rows_are_not_asked_about(ask: Callable[..., list[str]]) -> None:
     assert ask([of("tools", ONE)], {}) == ["0 asked"]
     assert yanked_versions(replace(SPEC, project=None), locked(), [of("a", ONE)], PipConfig()) == []
 

@@ -28,7 +28,7 @@ from torchbake.lock.image_lock import OutdatedLockError, lock_path, read_lock
 from torchbake.lock.lockfile import Lock, format_lock
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.spec import ProjectSpec
-from torchbake.matrix.starter import project_starter
+from torchbake.matrix.starter import ImageNames, project_starter
 from torchbake.projects.lock import check_online, lock_image
 from torchbake.projects.read import read_versions
 
@@ -106,7 +106,8 @@ def test_a_member_of_a_workspace_has_its_own_requirements(root: Path) -> None:
     replaced("trainer/packages/core/pyproject.toml", ">=3.11", ">=3.11,<3.12")(root)
     choice = choice_of_project(root, root / "trainer/packages/core")
     assert any("trainer/packages/core/pyproject.toml:4" in reason for reason in choice.reasons)
-    assert "package: core" in project_starter((TOOLKIT / "matrix.yaml").read_text(), "acme/core", choice.row)
+    names_of = ImageNames(repository="acme/core")
+    assert "package: core" in project_starter((TOOLKIT / "matrix.yaml").read_text(), names_of, choice.row)
     assert choice.row.project == ProjectSpec(
         folder="trainer", lock="uv.lock", package="core", files=("packages/core/pyproject.toml",)
     )

@@ -79,7 +79,7 @@ def test_files_that_cannot_be_read_have_no_indexes(tmp_path: Path) -> None:
         assert indexes(tmp_path, "pyproject.toml") == (), text
 
 
-def test_variables_of_a_requirements_file_are_expanded_and_not_shown(tmp_path: Path) -> None:
+def test_variables_in_requirements_are_expanded_and_not_shown(tmp_path: Path) -> None:
     (tmp_path / "trainer").mkdir()
     addresses = (
         "https://${USER_1}:${TOKEN}@a.example/simple",
