@@ -141,6 +141,9 @@ def test_folders_and_archives_are_read_by_their_paths(read: Read, tmp_path: Path
     (tmp_path / CPU).write_bytes(b"not meant")
     with pytest.raises(TorchbakeError, match="acme/pytorch"):
         read(CPU, place="engine")
+    stored = Layout(folder=tmp_path / ".torchbake/layout")
+    write_index(stored, put(stored, *LAYERS, config={"config": {"Labels": {ID: CPU}}}))
+    read(CPU, "from the store")
     with pytest.raises(UsageError, match="neither an archive nor a folder"):
         read(str(tmp_path))
 
