@@ -24,7 +24,7 @@ def show_report(report: WasteReport, paths: int) -> None:
         if paths or sum(each.size for each in group) >= _WORTH_A_WORD * report.size:
             _say("", *_advice(kind, group, paths))
         if paths:
-            console.show_table(("path", "size", "layer", "hidden by", "same as"), map(_path_row, largest(group, paths)))
+            console.show_table(("path", "size", "layer", "hidden by", "also at"), map(_path_row, largest(group, paths)))
     if report.gpu_code:
         _say("", "GPU code by architecture, an estimate:")
         console.show_table(("code", "size", "GPUs"), _gpu_rows(report))

@@ -10,7 +10,7 @@ from torchbake.contents.waste_kinds import KINDS, WasteKind
 
 @dataclass(frozen=True, kw_only=True)
 class WastedFile:
-    """The wasted bytes of a file. ``copy_of`` is the path with the same content, and ``hidden_by`` the later layer."""
+    """The wasted bytes of a file. ``copy_of`` is the path that also has it, and ``hidden_by`` the later layer."""
 
     path: str
     layer: int
