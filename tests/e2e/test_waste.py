@@ -11,6 +11,8 @@ from typing import Any
 import docker
 import pytest
 
+from benchmarks.cold import Cold
+from benchmarks.plans import make_plan
 from tests.e2e.browser import NoBrowserError, chromium
 from tests.e2e.conftest import CPU, ROOT, Completed, ref_of, torchbake
 from tests.e2e.registries import unpacked
@@ -139,6 +141,19 @@ def test_our_own_cpu_image_wastes_little() -> None:
     assert result["share"] < 0.01
     assert not {"double", "pip", "uv", "apt", "git", "double-bytecode"} & set(sizes_of(result))
     assert {each["kind"] for each in result["kinds"] if each["information"]} >= {"bytecode"}
+
+
+@pytest.mark.long
+def test_the_tuned_dockerfile_keeps_no_cache_of_wheels(engine: docker.DockerClient, tmp_path: Path) -> None:
+    Cold(CPU, tmp_path).tuned()
+    name = make_plan("tuned")
+    try:
+        result = waste(name)
+    finally:
+        engine.images.remove(name, force=True)
+    assert sum(sizes_of(result).values()) == result["wasted"] > 0
+    assert not {"ownership", "removed", "pip", "uv", "double-bytecode"} & set(sizes_of(result))
+    assert {each["kind"] for each in result["kinds"] if each["information"]} == {"bytecode", "tests"}
 
 
 def test_an_unknown_image_is_an_error_in_a_sentence() -> None:

@@ -66,7 +66,7 @@ _KINDS = (
     _cache(
         "apt",
         "Lists and archives of apt, dnf and apk",
-        "RUN apt-get update && apt-get install -y … && rm -rf /var/lib/apt/lists/*, in one RUN",
+        "RUN apt-get update && apt-get install -y … && rm -rf /var/lib/apt/lists/* /var/cache/apt/*, in one RUN",
     ),
     _cache("ccache", "Caches of compilers", "RUN --mount=type=cache,target=/root/.ccache make", torchbake=False),
     _cache(
