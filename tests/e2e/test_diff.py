@@ -1,21 +1,23 @@
 """`diff` of images with one known difference each, found to the byte: image layouts, an engine and a registry."""
 
-import io
 import itertools
 import json
+import shutil
+import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, ROOT, Completed, torchbake
-from tests.e2e.registries import Running, registry
+from tests.e2e.conftest import CPU, ROOT, Completed, ref_of, torchbake
+from tests.e2e.registries import registry
 from tests.unit.contents.test_read import write_index
 from tests.unit.documents import commands
 from tests.unit.layouts import Entry, archive, file, put
+from tests.wheels import write_wheel
 from torchbake.store.layout import Layout
 
 pytestmark = pytest.mark.contents
@@ -198,7 +200,10 @@ def test_a_merged_usr_is_one_moved_folder(tmp_path: Path) -> None:
     Image([libraries]).write(tmp_path / "a")
     Image([[file("lib", type=tarfile.SYMTYPE, linkname="usr/lib"), *moved]]).write(tmp_path / "b")
     lines = run(str(tmp_path / "a"), str(tmp_path / "b"), "--only", "files").stdout.splitlines()
-    assert [line.split() for line in lines if "moved" in line] == [["/usr/lib/", "40", "moved", "from", "lib/"]]
+    assert [line.split() for line in lines[1:] if line.startswith("/")] == [
+        ["/lib", "kind", "folder", "→", "symlink"],
+        ["/usr/lib/", "40", "moved", "from", "lib/"],
+    ]
 
 
 def test_other_settings_alone(compared: Any) -> None:
@@ -270,42 +275,98 @@ def test_the_page_fits_every_screen(tmp_path: Path) -> None:
         pytest.skip(f"no browser: {error}")
 
 
-@pytest.fixture
-def derived(built: Mapping[str, Mapping[str, Any]], engine: docker.DockerClient) -> Iterator[str]:
-    """An image on our image for the CPU, with a file of 4096 bytes and another mode of an own file."""
-    tag = "torchbake-test/diff:derived"
-    dockerfile = (
-        f"FROM {built[CPU]['ref']}\nUSER 0\nRUN head -c 4096 /dev/zero >/srv/zeros && chmod 600 /etc/os-release\n"
-        "USER 1001\nENV MODE=derived\n"
+DOCKERFILE = """\
+FROM {ref} AS older
+USER 0
+RUN --mount=type=bind,target=/context dpkg -i /context/tool-1.0.deb
+USER 1001
+FROM older AS newer
+USER 0
+RUN --mount=type=bind,target=/context dpkg -i /context/tool-1.1.deb \\
+    && python -m pip install --no-index --no-compile --root-user-action=ignore /context/*.whl
+RUN head -c 4096 /dev/zero >/srv/zeros && chmod 600 /etc/os-release
+USER 1001
+ENV MODE=derived
+"""
+
+
+def write_deb(folder: Path, name: str, version: str, data: bytes) -> None:
+    """Write a Debian package with one file."""
+    root = folder / f"{name}-{version}"
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin" / name).write_bytes(data)
+    (root / "DEBIAN/control").write_text(
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: a <a@example.com>\nDescription: a tool\n"
     )
-    engine.images.build(fileobj=io.BytesIO(dockerfile.encode()), tag=tag, rm=True)
-    yield tag
-    engine.images.remove(tag, force=True)
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", root, f"{root}.deb"], check=True, capture_output=True)
+    shutil.rmtree(root)
 
 
-def test_an_image_and_the_image_derived_from_it(built: Mapping[str, Mapping[str, Any]], derived: str) -> None:
-    value = diff(built[CPU]["ref"], derived)
-    files = {change["path"]: (change["change"], change["differs"]) for change in value["files"]}
-    assert files["srv/zeros"] == ("added", [])
-    assert growth(value) == 4096
+@pytest.fixture(scope="module")
+def derived(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Images on our image for the CPU, by their targets in the Dockerfile; the end of the run removes them."""
+    folder = tmp_path_factory.mktemp("derived")
+    write_deb(folder, "tool", "1.0", b"1" * 100)
+    write_deb(folder, "tool", "1.1", b"2" * 150)
+    write_wheel(folder, "einops", "0.8", {"einops/__init__.py": b"#" * 700}, tag="py3-none-any")
+    (folder / "Dockerfile").write_text(DOCKERFILE.format(ref=ref_of(CPU)))
+    tags = {target: f"torchbake-test/diff:{target}" for target in ("older", "newer")}
+    for target, tag in tags.items():
+        command = ["docker", "buildx", "build", "-q", "--target", target, "-t", tag, folder]
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr
+    return tags
+
+
+def test_real_packages_and_files_on_our_own_image(derived: Mapping[str, str]) -> None:
+    value = diff(derived["older"], derived["newer"], "--files")
+    packages = {change["name"]: change for change in value["packages"]}
+    assert {name: (each["kind"], each["first"], each["second"]) for name, each in packages.items()} == {
+        "tool": ("debian", "1.0", "1.1"),
+        "einops": ("python", None, "0.8"),
+    }
+    tool = {each["path"]: each["bytes"] for each in packages["tool"]["files"]}
+    assert tool["usr/bin/tool"] == [100, 150]
+    assert [each["path"].rpartition("/")[2] for each in packages["einops"]["files"] if each["bytes"] == [0, 700]] == [
+        "__init__.py"
+    ]
+    files = {change["path"]: change for change in value["files"]}
+    assert files["srv/zeros"]["bytes"] == [0, 4096]
+    others = {path for path in files if not path.startswith((f"{DPKG}/", "var/log/", "var/cache/"))}
+    assert others == {"srv/zeros", "usr/lib/os-release"}
+    assert files["usr/lib/os-release"]["differs"] == ["mode"]
+    assert growth(value) > 4096 + 700 + 50
     assert [tuple(each.values()) for each in value["config"]] == [("Env.MODE", None, "derived")]
-    assert value["layers"]["removed"] == []
+    assert (value["layers"]["removed"], len(value["layers"]["added"])) == ([], 2)
+
+
+def test_our_own_image_and_the_image_derived_from_it(derived: Mapping[str, str]) -> None:
+    value = diff(CPU, derived["newer"])
+    assert {each["name"] for each in value["packages"]} == {"tool", "einops"}
+    growth(value)
     assert value["bytecode"]["changed_files"] == 0
+    assert (value["layers"]["removed"], len(value["layers"]["added"])) == ([], 3)
 
 
 def test_an_image_is_equal_to_its_copy_in_a_registry(
-    derived: str, engine: docker.DockerClient, tmp_path: Path
+    derived: Mapping[str, str], engine: docker.DockerClient, tmp_path: Path
 ) -> None:
+    """Both by one digest, and by an archive, which has none before it is read."""
+    image = derived["newer"]
     with registry(TOOLS, tmp_path / "registry") as running:
         copy = f"{running.host}/team/pytorch:copy"
-        push(engine, derived, running, copy)
-        assert len(run(derived, copy, "--exit-code", "--plain-http").stdout.splitlines()) == 1
+        push(engine, image, copy)
+        assert run(image, copy, "--exit-code").stdout.startswith(f"{image} and {copy} are one image: sha256:")
+        archived = tmp_path / "image.tar"
+        subprocess.run(["docker", "save", "-o", archived, image], check=True)
+        assert diff(copy, str(archived), "--exit-code")["equal"] is True
 
 
-def push(engine: docker.DockerClient, image: str, running: Running, copy: str) -> None:
+def push(engine: docker.DockerClient, image: str, copy: str) -> None:
     """Push an image under another name, which the engine then forgets."""
-    engine.images.get(image).tag(copy)
+    engine.api.tag(image, copy)
     try:
-        assert "error" not in engine.images.push(copy), running.host
+        subprocess.run(["docker", "push", "-q", copy], check=True, capture_output=True)
     finally:
         engine.images.remove(copy)

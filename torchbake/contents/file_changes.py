@@ -88,31 +88,33 @@ def _target(link: LayerFile, entries: Mapping[str, Sequence[LayerFile]]) -> Laye
 
 def changed_files(before: Mapping[str, LayerFile], after: Mapping[str, LayerFile]) -> list[FileChange]:
     """Return the paths that differ, in order. A folder counts only if it is empty, or if its mode or owner differ."""
-    parents = {name for files in (before, after) for name in _folders(files)}
+    implied_before, implied_after = _folders(before), _folders(after)
     matches = []
     for path in sorted({*before, *after}):
-        old, new = before.get(path), after.get(path)
+        old = before.get(path) or implied_before.get(path)
+        new = after.get(path) or implied_after.get(path)
         if old is None or new is None:
             file = old or new
-            if file and (file.kind != "folder" or path not in parents):
+            if file and not (file.kind == "folder" and (path in implied_before or path in implied_after)):
                 matches.append(FileChange(before=old, after=new))
-        elif aspects := _aspects(old, new):
-            matches.append(FileChange(before=old, after=new, aspects=aspects))
+        elif path in before and path in after or old.kind != new.kind:
+            if aspects := _aspects(old, new):
+                matches.append(FileChange(before=old, after=new, aspects=aspects))
     return matches
 
 
-def _folders(paths: Iterable[str]) -> set[str]:
-    """Return the folders of paths, and their folders."""
-    names, last = set[str](), ""
+def _folders(paths: Iterable[str]) -> dict[str, LayerFile]:
+    """Return the folders of paths, and their folders: a layer need not have an entry for the folder of a file."""
+    folders, last = dict[str, LayerFile](), ""
     for path in paths:
         name = posixpath.dirname(path)
         if name == last:
             continue
         last = name
-        while name and name not in names:
-            names.add(name)
+        while name and name not in folders:
+            folders[name] = LayerFile(path=name, layer=0, kind="folder", mode=0o755)
             name = posixpath.dirname(name)
-    return names
+    return folders
 
 
 def _aspects(old: LayerFile, new: LayerFile) -> tuple[str, ...]:

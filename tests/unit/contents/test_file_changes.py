@@ -45,6 +45,9 @@ def test_a_folder_counts_if_it_is_empty_or_differs_itself() -> None:
         ([folder, entry("f/g/a")], [folder, entry("f/g/a"), entry("f/g", "", kind="folder")], []),
         ([folder, entry("f/a")], [closed, entry("f/a")], [("changed", "f", "mode")]),
         ([folder], [link("f", "g")], [("changed", "f", "kind")]),
+        ([entry("f/a")], [link("f", "g")], [("changed", "f", "kind"), ("removed", "f/a")]),
+        ([link("f", "g")], [entry("f/a")], [("changed", "f", "kind"), ("added", "f/a")]),
+        ([entry("f/a")], [], [("removed", "f/a")]),
     ):
         assert changes(before, after) == expected, (before, after)
 
