@@ -283,7 +283,7 @@ USER 1001
 FROM older AS newer
 USER 0
 RUN --mount=type=bind,target=/context dpkg -i /context/tool-1.1.deb \\
-    && python -m pip install --no-index --no-compile --root-user-action=ignore /context/*.whl
+    && pip install --no-index --no-compile --root-user-action=ignore /context/*.whl
 RUN head -c 4096 /dev/zero >/srv/zeros && chmod 600 /etc/os-release
 USER 1001
 ENV MODE=derived

@@ -93,13 +93,14 @@ def changed_files(before: Mapping[str, LayerFile], after: Mapping[str, LayerFile
     for path in sorted({*before, *after}):
         old = before.get(path) or implied_before.get(path)
         new = after.get(path) or implied_after.get(path)
-        if old is None or new is None:
-            file = old or new
-            if file and not (file.kind == "folder" and (path in implied_before or path in implied_after)):
-                matches.append(FileChange(before=old, after=new))
-        elif path in before and path in after or old.kind != new.kind:
-            if aspects := _aspects(old, new):
+        file = new or old
+        if old and new:
+            has_entries = path in before and path in after
+            aspects = _aspects(old, new) if has_entries or old.kind != new.kind else ()
+            if aspects:
                 matches.append(FileChange(before=old, after=new, aspects=aspects))
+        elif file and (file.kind != "folder" or not (path in implied_before or path in implied_after)):
+            matches.append(FileChange(before=old, after=new))
     return matches
 
 
