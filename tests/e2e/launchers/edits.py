@@ -81,14 +81,15 @@ class Edits:
         print(f"{target}: {text} after {end.seconds:.1f} s")
         return manifest, {digest for digest, agent in calls if not agent.lower().startswith(_OURS)}
 
-    def check(self, target: str, env: Mapping[str, str], *, node: str = "", **more: object) -> None:
+    def check(self, target: str, env: Mapping[str, str], **more: object) -> None:
         """Run the job, edit its code, and run it again: it prints the new text, and pulls nothing but the code."""
         first, _ = self.run(target, "first", env, **more)
         second, pulled = self.run(target, "second", env, **more)
         assert first.digest != second.digest
         assert first.layers[:-1] == second.layers[:-1]
+        expected = {second.layers[-1].digest, second.config.digest}
         assert second.layers[-1].digest in pulled
-        assert pulled <= {second.layers[-1].digest, second.config.digest}
+        assert pulled <= expected, [blob for blob in second.blobs if blob.digest in pulled - expected] or pulled
 
     def _log(self) -> str:
         return (self.there.folder.parent / "log").read_text(errors="replace")
