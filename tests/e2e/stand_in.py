@@ -5,11 +5,12 @@ from pathlib import Path
 
 _INFO = "torch-2.13.0+cpu.dist-info"
 _FILES = {
-    "torch/__init__.py": "import types\n__version__ = '2.13.0+cpu'\nversion = types.SimpleNamespace(cuda=None)\n",
+    "torch/__init__.py": "from torch import version\nfrom torch.version import __version__\n",
+    "torch/version.py": "__version__ = '2.13.0+cpu'\ncuda = None\n",
     f"{_INFO}/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n",
     f"{_INFO}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    f"{_INFO}/RECORD": f"torch/__init__.py,,\n{_INFO}/METADATA,,\n{_INFO}/WHEEL,,\n{_INFO}/RECORD,,\n",
 }
+_FILES[f"{_INFO}/RECORD"] = "".join(f"{name},,\n" for name in (*_FILES, f"{_INFO}/RECORD"))
 
 
 def torch_wheel(folder: Path) -> Path:
