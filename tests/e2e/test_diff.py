@@ -313,7 +313,7 @@ def derived(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactor
     (folder / "Dockerfile").write_text(DOCKERFILE.format(ref=ref_of(CPU)))
     tags = {target: f"torchbake-test/diff:{target}" for target in ("older", "newer")}
     for target, tag in tags.items():
-        command = ["docker", "buildx", "build", "-q", "--target", target, "-t", tag, folder]
+        command = ["docker", "buildx", "build", "-q", "--target", target, "-t", tag, str(folder)]
         process = subprocess.run(command, capture_output=True, text=True, check=False)
         assert process.returncode == 0, process.stderr
     return tags

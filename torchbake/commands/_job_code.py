@@ -1,9 +1,12 @@
-"""The layer of `files.layer` in `job run` and `job show`: pushed, or only named, with messages."""
+"""The images of `job run` and `job show`: the layer of `files.layer`, pushed or only named; who pulls it."""
 
 from dataclasses import replace
+from typing import Any
 
 from torchbake.core.sizes import human
 from torchbake.jobs.code_image import CodePush
+from torchbake.jobs.pin import ON_THE_ENGINE
+from torchbake.jobs.targets import docker
 from torchbake.jobs.task import CodeFolder, Task
 from torchbake.ui import console
 
@@ -28,3 +31,10 @@ def name_code_of(task: Task, code: CodeFolder, push: CodePush, how: str) -> Task
 def note_of_engine(task: Task, code: CodeFolder) -> None:
     """Say what a run on this machine's engine does, whose image has no name before it exists."""
     console.say(f"would put {len(code.names)} files of {code.folder} on {task.image}, as a layer at /job", style="dim")
+
+
+def leaves_this_machine(args: Any) -> bool:
+    """Return whether the job's nodes pull its image: those on this machine's engine take the engine's own image."""
+    action, *words = args.request or ("",)
+    target = {"run": args.target, "show": words[0] if words else "", "check": "all"}.get(action, docker.NAME)
+    return target not in ON_THE_ENGINE

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torchbake.commands import _options as opt
-from torchbake.commands._job_code import name_code_of, note_of_engine, push_code_of
+from torchbake.commands._job_code import leaves_this_machine, name_code_of, note_of_engine, push_code_of
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import repository_of
 from torchbake.commands._subcommands import Subcommand, SubcommandWord
@@ -61,20 +61,13 @@ SUBCOMMANDS = {
 }
 
 
-def _leaves_this_machine(args: Any) -> bool:
-    """Return whether the job's nodes pull its image: those on this machine's engine take the engine's own image."""
-    action, *words = args.request or ("",)
-    target = {"run": args.target, "show": words[0] if words else "", "check": "all"}.get(action, docker.NAME)
-    return target not in ON_THE_ENGINE
-
-
 @dataclass(frozen=True, kw_only=True)
 class Arguments(opt.Common):
     request: tuple[str, ...] = opt.argument(
         f"run FILE, show TARGET FILE, check FILE, targets, or schema; targets: {', '.join(TARGETS)}", nargs="*",
         metavar="WORD",
     )  # fmt: skip
-    registry: str | None = opt.registry("where the matrix's images are: ghcr.io/acme", configured=_leaves_this_machine)
+    registry: str | None = opt.registry("where the matrix's images are: ghcr.io/acme", configured=leaves_this_machine)
     plain_http: bool = opt.plain_http()
     pin: bool = opt.option(
         "keep the tags by which images are named (default: pin immutable tag and digest)", "--no-pin",

@@ -1,1 +1,1 @@
-"""What an image holds, by layer, file and package: how two images differ, and what one holds for nothing."""
+"""The contents of an image by layer, file and package: the comparison of two images, and the waste in one."""

@@ -84,7 +84,7 @@ def _lock_project(root: Path, spec: ImageSpec, project: ProjectSpec, config: Pip
 
 
 def _heavy(pins: Sequence[Pin], sizes: Mapping[str, int]) -> set[str]:
-    """Return the wheels that have layers of their own, of those that have no layer by their names."""
+    """Return the largest wheels of the layer of other wheels, which have layers of their own."""
     large = [pin.name for pin in assign_layers(pins)["site"] if sizes.get(pin.name, 0) > HEAVY]
     return {*sorted(large, key=lambda name: (-sizes[name], name))[:MOST_HEAVY]}
 

@@ -203,11 +203,11 @@ WHOLE = yaml.safe_load(text_of("everything"))
 @written_by_libyaml()
 def test_any_value_is_written_or_reported_and_no_traceback() -> None:
     """At each place of a file two values, and each value at many places."""
-    tried = [
+    cases = [
         (place, JUNK[(number + half) % len(JUNK)]) for half in (0, 9) for number, place in enumerate(places(WHOLE))
     ]
-    written = 0
-    for place, junk in tried:
+    count = 0
+    for place, junk in cases:
         data = copy.deepcopy(WHOLE)
         node = data
         for step in place[:-1]:
@@ -217,8 +217,8 @@ def test_any_value_is_written_or_reported_and_no_traceback() -> None:
             task = task_of(yaml.dump(data, Dumper=yaml.CSafeDumper, allow_unicode=True))
         except JobError:
             continue
-        written += 1
+        count += 1
         for target in TARGETS.values():
             assert target.render(task), (place, junk)
             unsupported_keys(task.job, target)
-    assert written > 30
+    assert count > 30
