@@ -64,7 +64,7 @@ class Projects:
         self.states[MORE], self.states[TORCH] = self._copy(MORE), self._copy(TORCH)
         _add(self.states[MORE], args.package)
         _torch(self.states[TORCH], args.torch)
-        # The guide's context is the project alone, without what torchbake writes beside it.
+        # The guide's context has no file of torchbake.
         self.contexts = {name: self._copy_of(path) for name, path in self.states.items()}
         for path in self.states.values():
             torchbake(
