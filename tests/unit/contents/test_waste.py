@@ -146,6 +146,14 @@ def _below(kind: str, files: Sequence[LayerFile]) -> list[LayerFile]:
     ]  # fmt: skip
 
 
+def test_each_layer_that_hides_files_has_a_finding() -> None:
+    report = find_waste(inventory(hidden("a", size=5), entry("b", 3, hidden_by=2), hidden("c", size=2)))
+    assert [(each.hidden_by, each.hiding_step, each.size) for each in report.findings] == [
+        (1, "RUN step 1", 7),
+        (2, "RUN step 2", 3),
+    ]
+
+
 def test_information_is_no_waste() -> None:
     report = find_waste(inventory(*WASTE["bytecode"]))
     assert report.wasted == 0
@@ -238,7 +246,8 @@ def test_copies_within_debian_packages_do_not_count() -> None:
     (finding,) = find_waste(inventory(*files, packages=debian)).findings
     assert [(file.path, file.copy_of) for file in finding.files] == [("opt/git", "usr/bin/git")]
     python = [replace(package, kind="python") for package in debian]
-    assert sizes_of(inventory(*files, packages=python)) == {"double": 2 * LARGE}
+    for packages in (python, (python[0], debian[1]), (debian[0], python[1])):
+        assert sizes_of(inventory(*files, packages=packages)) == {"double": 2 * LARGE}
 
 
 def test_small_equal_files_count_if_their_folders_have_many() -> None:
