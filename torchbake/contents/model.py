@@ -58,7 +58,7 @@ class InstalledPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """The contents of an image. ``files`` are sorted by layer, then by path; ``config`` is the image's configuration."""
+    """The contents of an image. ``files`` are sorted by layer, then by path; ``config`` is its configuration."""
 
     name: str
     digest: str
