@@ -35,7 +35,7 @@ def describe_file(change: FileChange) -> str:
 
 def _aspect(name: str, before: LayerFile | None, after: LayerFile | None) -> str:
     old, new = (_value(name, file) if file else "" for file in (before, after))
-    return f"{name} {old} → {new}" if old != new else name
+    return f"{name} {old} → {new}"
 
 
 def _value(name: str, file: LayerFile) -> str:

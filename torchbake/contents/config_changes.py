@@ -52,4 +52,4 @@ def _text(value: object) -> str:
 
 
 def _value_of(key: str, settings: Mapping[str, str]) -> str | None:
-    return masked(settings[key], name=key.partition(".")[2] or key) if key in settings else None
+    return masked(settings[key], name=key) if key in settings else None

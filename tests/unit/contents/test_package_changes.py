@@ -53,6 +53,9 @@ def test_bytecode_is_compared_apart() -> None:
                     ([entry("s/p/a.py"), *(entry(name, "newer") for name in pyc)], [own]))  # fmt: skip
     assert (value.packages, value.files) == ((), ())
     assert [each.path for each in value.bytecode] == pyc
+    newer = package("p", "2", "s/p/a.py", pyc[0])
+    value = changes(([entry("s/p/a.py"), entry(pyc[0], "old")], [own]), ([entry("s/p/a.py")], [newer]))
+    assert [short(each) for each in value.packages] == [("changed", "p", "1", "2", 1, 1, 0)]
 
 
 def test_files_move_within_a_package_only() -> None:
