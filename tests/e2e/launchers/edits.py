@@ -81,15 +81,20 @@ class Edits:
         print(f"{target}: {text} after {end.seconds:.1f} s")
         return manifest, {digest for digest, agent in calls if not agent.lower().startswith(_OURS)}
 
-    def check(self, target: str, env: Mapping[str, str], **more: object) -> None:
-        """Run the job, edit its code, and run it again: it prints the new text, and pulls nothing but the code."""
+    def check(self, target: str, env: Mapping[str, str], *, again: int = 0, **more: object) -> None:
+        """Run the job, edit its code, and run it again: it prints the new text, and pulls nothing but the code.
+
+        ``again`` are the bytes of other layers that the launcher may pull once more.
+        """
         first, _ = self.run(target, "first", env, **more)
         second, pulled = self.run(target, "second", env, **more)
         assert first.digest != second.digest
         assert first.layers[:-1] == second.layers[:-1]
         expected = {second.layers[-1].digest, second.config.digest}
         assert second.layers[-1].digest in pulled
-        assert pulled <= expected, [blob for blob in second.blobs if blob.digest in pulled - expected] or pulled
+        others = [blob for blob in second.layers if blob.digest in pulled - expected]
+        assert sum(blob.size for blob in others) <= again, others
+        assert pulled <= expected | {blob.digest for blob in others}
 
     def _log(self) -> str:
         return (self.there.folder.parent / "log").read_text(errors="replace")
