@@ -1,7 +1,7 @@
 """Warn of unexpected versions in a lock: pre-releases, and versions that are not the newest."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -48,13 +48,13 @@ class Behind:
 def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str = "") -> list[str]:
     """Describe the new pre-releases, and the row's packages with an old version, by the indexes.
 
-    A project's lock decides the versions, so of its new versions only yanked ones are described. Raises LockError if a
-    version is far behind the newest because a wheel is missing.
+    A project's lock decides the versions, so of its new versions only yanked ones are described, and a lock without
+    setuptools. Raises LockError if a version is far behind the newest because a wheel is missing.
     """
     before = {(pin.name, pin.version) for pin in parse_pins(previous)}
     pins = {name: pin for name, pin in lock.pins.items() if (name, pin.version) not in before}
     if spec.project:
-        return yanked_versions(spec, lock, pins.values(), config)
+        return [*_without_setuptools(spec, lock, pins), *yanked_versions(spec, lock, pins.values(), config)]
     odd = [
         f"{pin.name} {pin.version} is a pre-release: no other version fits the row as a wheel"
         for pin in pins.values()
@@ -71,6 +71,17 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
         return [*odd, f"could not ask whether newer versions exist: {error.message.splitlines()[0]}"]
     _check_not_far(spec, behind, config)
     return [*odd, *map(str, behind)]
+
+
+def _without_setuptools(spec: ImageSpec, lock: Lock, new_pins: Collection[str]) -> list[str]:
+    """Describe a lock with a new torch whose torch.compile will fail on the CPU.
+
+    `torch.utils.cpp_extension` imports setuptools, but torch requires it only for Python 3.12 and later.
+    """
+    if not spec.compiler or "torch" not in new_pins or "setuptools" in lock.pins or spec.project is None:
+        return []
+    lock_path = spec.project.lock_path
+    return [f"{lock_path} has no setuptools, so torch.compile fails on the CPU; to add it: uv add setuptools"]
 
 
 def _behind(

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 import requests
 from packaging.version import Version
 
-from tests.unit.conftest import cuda_pins, image, lock_for, pin
+from tests.unit.conftest import cpu_pins, cuda_pins, image, lock_for, pin
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock import newest as odd
 from torchbake.lock.lockfile import Pin, format_lock
 from torchbake.lock.newest import odd_versions, upload_times
+from torchbake.matrix.spec import ProjectSpec
 
 SPEC = image(pip=("numpy", "hydra-core"))
 # By Python, or for wheels, the newest version of hydra-core that an index has.
@@ -155,3 +157,14 @@ def test_no_index_that_tells_is_no_time(requested: list[str]) -> None:
     assert upload_times("hydra-core", PipConfig(index_url="file:///srv/simple")) == {}
     assert upload_times("hydra-core", PipConfig(no_index=True)) == {}
     assert requested == ["https://html.example/hydra-core/"]
+
+
+def test_a_project_without_setuptools_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(odd, "yanked_versions", lambda *_: [])
+    spec = image("2.13.0", "cpu", project=ProjectSpec(folder="trainer", lock="uv.lock"))
+    without, within = lock_for(spec, cpu_pins()), lock_for(spec, [*cpu_pins(), pin("setuptools", "80.9")])
+    [line] = odd_versions(spec, without, PipConfig())
+    assert "trainer/uv.lock has no setuptools" in line
+    assert odd_versions(spec, without, PipConfig(), format_lock(without)) == []
+    assert odd_versions(spec, within, PipConfig()) == []
+    assert odd_versions(replace(spec, compiler=False), without, PipConfig()) == []

@@ -1,7 +1,7 @@
 """Yanked versions of a project's lock, by the pages of indexes; and hosts that do not answer."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,7 +114,12 @@ def test_own_wheels_and_plain_rows_are_not_asked_about(ask: Callable[..., list[s
 
 def test_lock_asks_about_new_versions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
-    monkeypatch.setattr("torchbake.lock.newest.yanked_versions", lambda *words: names.extend(p.name for p in words[2]))
+
+    def record(_spec: ImageSpec, _lock: Lock, pins: Iterable[Pin], _config: PipConfig) -> list[str]:
+        names.extend(each.name for each in pins)
+        return []
+
+    monkeypatch.setattr("torchbake.lock.newest.yanked_versions", record)
     before = locked()
     odd_versions(SPEC, before, PipConfig(), format_lock(before))
     assert names == []
