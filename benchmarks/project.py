@@ -41,7 +41,7 @@ FROM base
 RUN --mount=type=secret,id=ca --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \\
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \\
     apt-get update && apt-get install -y --no-install-recommends ca-certificates git python3 python3-venv \\
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 """
 
 

@@ -17,6 +17,7 @@ FROM ${BASE}
 
 # All of Debian's packages in one step, without recommended ones, and without lists that are out of date tomorrow: what a
 # later step deletes stays in the layer below. Descriptions of packages are not fetched, as Docker's own bases have it.
+# Docker's bases delete downloaded packages after each apt-get; a bootstrapped base keeps them, so they are deleted here.
 # The user is made here too, as a layer of its own would gain nothing.
 ARG APT="ca-certificates python3 tini"
 # hadolint ignore=DL3008,SC2086
@@ -25,7 +26,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     apt-get update -o Acquire::Languages=none \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${APT} \
-    && rm -rf /var/lib/apt/lists/* \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
     && useradd --uid 1001 --gid 0 --create-home --no-log-init torch
 
 # Where PyPI lacks a wheel; several are parted by spaces. Empty where the host's own folders have it.
