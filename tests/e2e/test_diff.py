@@ -281,15 +281,17 @@ USER 0
 RUN --mount=type=bind,target=/context dpkg -i /context/tool-1.0.deb
 USER 1001
 """
-NEWER = """\
-FROM older AS newer
-USER 0
-RUN --mount=type=bind,target=/context dpkg -i /context/tool-1.1.deb
-RUN --mount=type=bind,target=/context pip install --no-index --no-compile /context/*.whl
-RUN head -c 4096 /dev/zero >/srv/zeros && chmod 600 /etc/os-release
-USER 1001
-ENV MODE=derived
-"""
+NEWER = "\n".join(
+    (
+        "FROM older AS newer",
+        "USER 0",
+        "RUN --mount=type=bind,target=/context dpkg -i /context/tool-1.1.deb",
+        "RUN --mount=type=bind,target=/context pip install --no-index --no-compile /context/*.whl",
+        "RUN head -c 4096 /dev/zero >/srv/zeros && chmod 600 /etc/os-release",
+        "USER 1001",
+        "ENV MODE=derived",
+    )
+)
 
 
 def write_deb(folder: Path, name: str, version: str, data: bytes) -> None:
