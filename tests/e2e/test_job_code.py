@@ -114,13 +114,13 @@ def variables(slurm: Cluster, folder: Path) -> dict[str, str]:
 
 
 def test_an_edit_runs_on_slurm_with_apptainer(edits: Edits, tmp_path: Path) -> None:
-    """Apptainer makes another file of the second image. It asks again for a few small layers, and keeps the large."""
+    """Apptainer makes another file of the second image. It asks again for some layers, and keeps the large ones."""
     try:
         with cluster(tree(TOOLS), tmp_path, TOOLS / "apptainer", nodes=1) as slurm:
             inside = ["nsenter", "-t", str(slurm.boxes[0].pid), "-n"]
             with relayed(int(edits.there.host.rpartition(":")[2]), inside, tmp_path):
                 env, resources = variables(slurm, tmp_path / "bin"), {"cpu": 1, "memory": "2Gi"}
-                edits.check("slurm", env, again=2**20, resources=resources)
+                edits.check("slurm", env, again=2**25, resources=resources)
                 assert not slurm.busy()
     except NoLauncherError as error:
         pytest.skip(f"Slurm is not here, and cannot be had: {error}")
