@@ -7,12 +7,13 @@ from torchbake.contents.overlay import ImageEntries
 from torchbake.contents.package_owners import PackageOwners
 from torchbake.contents.scan import LayerContents
 from torchbake.contents.stored_image import StoredImage
+from torchbake.core.secret_values import masked
 from torchbake.errors import EngineError
 from torchbake.oci.labels import steps_in
 
 
 def assemble(name: str, image: StoredImage, contents: Mapping[str, LayerContents]) -> Inventory:
-    """Return the inventory of an image. ``contents`` are those of its layers, by digest.
+    """Return the inventory of an image. ``contents`` are those of its layers, by digest; steps have no secrets.
 
     Raises EngineError for an uncompressed layer that is not the one of the image's configuration.
     """
@@ -37,7 +38,7 @@ def assemble(name: str, image: StoredImage, contents: Mapping[str, LayerContents
                 digest=stored.digest,
                 compressed=stored.compressed,
                 size=sum(file.size for file in layer.files),
-                step=step,
+                step=masked(step, name=""),
             )
             for stored, layer, step in zip(image.layers, layers, steps, strict=True)
         ),

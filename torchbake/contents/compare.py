@@ -8,7 +8,6 @@ from torchbake.contents.config_changes import ConfigChange, config_changes
 from torchbake.contents.file_changes import FileChange
 from torchbake.contents.model import ImageLayer, Inventory
 from torchbake.contents.package_changes import PackageChange, content_changes
-from torchbake.core.secret_values import masked
 from torchbake.core.sizes import human
 
 Part = Literal["packages", "files", "layers", "config"]
@@ -102,9 +101,9 @@ def _layer_changes(before: Inventory, after: Inventory) -> LayerChanges:
     sizes = [size for size in pulled.values() if size is not None]
     digests_after = {*(layer.digest for layer in after.layers), *new}
     return LayerChanges(
-        **{part: tuple(map(_without_secrets, layers)) for part, layers in parts.items()},
+        **{part: tuple(layers) for part, layers in parts.items()},
         removed=tuple(
-            _without_secrets(layer)
+            layer
             for content, layer in zip(old, before.layers, strict=True)
             if not {layer.digest, content} & digests_after
         ),
@@ -119,9 +118,3 @@ def _contents(image: Inventory) -> list[str]:
     if isinstance(digests, list) and len(digests) == len(image.layers):
         return list(map(str, digests))
     return [layer.digest for layer in image.layers]
-
-
-def _without_secrets(layer: ImageLayer) -> ImageLayer:
-    return ImageLayer(
-        digest=layer.digest, compressed=layer.compressed, size=layer.size, step=masked(layer.step, name="")
-    )

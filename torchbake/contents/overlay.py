@@ -30,11 +30,12 @@ class FolderLinks:
         if not slash:
             return path
         if folder not in self._real_folders:
-            self._real_folders[folder] = self._real_folder(folder)
+            self._real_folders[folder] = self.followed(folder)
         return f"{self._real_folders[folder]}/{name}" if self._real_folders[folder] else name
 
-    def _real_folder(self, folder: str) -> str:
-        parts, path, followed = folder.split("/")[::-1], "", 0
+    def followed(self, path: str) -> str:
+        """Return a path without links, also at the path itself; "" is the root."""
+        parts, path, followed = path.split("/")[::-1], "", 0
         while parts:
             path = f"{path}/{parts.pop()}".lstrip("/")
             target = self.links.get(path)

@@ -52,11 +52,6 @@ def test_a_layer_of_equal_content_is_repacked() -> None:
     assert names(layers([layer("a")], [layer("c")], ["x", "y"], ["x", "y"])) == ("", "", "c", "a")  # ids of others
 
 
-def test_steps_have_no_secrets() -> None:
-    (value,) = layers([layer("a")], [layer("b", step="RUN |1 HF_TOKEN=abc pip install x")]).added
-    assert value.step == "RUN |1 HF_TOKEN=*** pip install x"
-
-
 def test_the_sentence_has_the_growth_and_the_pull() -> None:
     a = image(entry("a"), name="a", layers=[layer("x", size=1000)])
     for other, words in (
