@@ -74,6 +74,14 @@ class Inventory:
         return sum(layer.size for layer in self.layers)
 
     @property
+    def variables(self) -> dict[str, str]:
+        """The variables of the configuration, which is a stranger's and may have any form."""
+        config = self.config.get("config")
+        lines = config.get("Env") if isinstance(config, Mapping) else None
+        pairs = [line.partition("=") for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+        return {name: value for name, _, value in pairs}
+
+    @property
     def visible(self) -> dict[str, LayerFile]:
         """The files that a container sees, by path."""
         return {file.path: file for file in self.files if file.hidden_by is None}

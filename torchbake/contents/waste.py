@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchbake.contents.cache_paths import PathRule
 from torchbake.contents.doubles import copies, cuda_copies
 from torchbake.contents.gpu_code import order_of
 from torchbake.contents.gpus import Capability, needless
@@ -12,12 +13,11 @@ from torchbake.contents.model import Inventory
 from torchbake.contents.stored_files import StoredFile, stored_files
 from torchbake.contents.waste_kinds import KINDS, WasteKind
 from torchbake.contents.waste_paths import (
-    PathRule,
     bytecode_rule,
     compiler_rule,
     is_of_nvidia,
     is_test,
-    optimised,
+    optimisation,
     path_rule,
 )
 from torchbake.contents.waste_report import WastedFile, WasteFinding, WasteReport
@@ -106,7 +106,7 @@ def _matches(inventory: Inventory, stored: Sequence[StoredFile], gpus: Sequence[
     files = _Sorting(stored)
     contents = {(name.layer, name.path): file for file in stored for name in file.names}
     files.take(_hidden(file, contents) for file in files.rest if not file.visible)
-    bytecode = bytecode_rule(inventory.visible, optimised=optimised(inventory))
+    bytecode = bytecode_rule(inventory.visible, level=optimisation(inventory))
     for rule in (path_rule(inventory), bytecode, compiler_rule(inventory)):
         files.take_by(rule)
     files.take(_whole(file, "cuda-twice", copy_of=other) for file, other in cuda_copies(files.rest))

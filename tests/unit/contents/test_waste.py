@@ -24,6 +24,10 @@ def link(path: str, target: str, layer: int = 0, **more: Any) -> LayerFile:
     return LayerFile(path=path, layer=layer, kind="hardlink", content=target, **more)
 
 
+def symlink(path: str, target: str) -> LayerFile:
+    return LayerFile(path=path, layer=0, kind="symlink", content=target)
+
+
 def inventory(*files: LayerFile, env: Sequence[str] = (), packages: Sequence[InstalledPackage] = ()) -> Inventory:
     """An image of these files; each layer is compressed to a half."""
     sizes = [sum(file.size for file in files if file.layer == number) for number in range(3)]
@@ -198,11 +202,45 @@ def test_equal_content_with_the_same_owner_is_a_replacement() -> None:
 
 
 def test_variables_of_the_image_name_caches() -> None:
-    files = (entry("data/uv/a", 10), entry("models/b", 20), entry("opt/c", 30))
+    files = (entry("data/uv/wheels-v5/a", 10), entry("models/hub/b", 20), entry("opt/c", 30))
     env = ("UV_CACHE_DIR=/data/uv/", "HF_HOME=/models", "PIP_CACHE_DIR=/opt")
     assert sizes_of(inventory(*files, env=env)) == {"uv": 10, "hugging-face": 20}
     offline = (*env, "HF_HUB_OFFLINE=1")
     assert sizes_of(inventory(*files, entry("root/.cache/huggingface/a", 5), env=offline)) == {"uv": 10}
+
+
+def test_a_folder_of_a_variable_may_have_other_files() -> None:
+    for variable, needed, cached in (
+        ("PIP_CACHE_DIR", ("a.py", "pip/a"), ("http-v2/a", "wheels/a")),
+        ("UV_CACHE_DIR", ("a.py", "src/a"), ("archive-v0/x/a", "wheels-v5/a")),
+        ("CONDA_PKGS_DIRS", ("a.py", "bin/a"), ("a-1.0-h1_0.conda", "a-1.0-h1_0/lib/a")),
+        ("POETRY_CACHE_DIR", ("virtualenvs/x/a",), ("artifacts/a", "cache/a")),
+        ("NPM_CONFIG_CACHE", ("index.js",), ("_cacache/a",)),
+        ("CCACHE_DIR", ("src/a",), ("0/1/a",)),
+        ("HF_HOME", ("main.py", "models/a"), ("hub/a", "xet/a", "datasets/a", "assets/a")),
+        ("HF_HUB_CACHE", ("main.py",), ("models--a--b/blobs/a",)),
+        ("TORCH_HOME", ("main.py",), ("hub/checkpoints/a.pth",)),
+    ):
+        files = [entry(f"app/{path}", 1) for path in needed] + [entry(f"app/{path}", 10) for path in cached]
+        sizes = sizes_of(inventory(*files, env=[f"{variable}=/app"]))
+        assert list(sizes.values()) == [10 * len(cached)], (variable, sizes)
+
+
+def test_poetry_environments_are_installed_packages() -> None:
+    assert sizes_of(inventory(entry("root/.cache/pypoetry/virtualenvs/x/lib/a.py"))) == {}
+
+
+def test_files_of_a_cache_that_links_lead_to_are_needed() -> None:
+    cache, hub = "root/.cache/uv/archive-v0", "root/.cache/huggingface/hub/models--a"
+    files = (
+        entry(f"{cache}/x/a.py", 10), entry(f"{cache}/x/b.py", 20), entry(f"{cache}/y/c.py", 40),
+        symlink(f"{SITE}/a.py", f"/{cache}/x/a.py"), symlink(f"{SITE}/c", "/home/.cache/uv/archive-v0/y"),
+        symlink("home", "root"), symlink("root/.cache/uv/wheels-v5/x", "../archive-v0/x"),
+    )  # fmt: skip
+    assert sizes_of(inventory(*files)) == {"uv": 20}
+    blobs = (entry(f"{hub}/blobs/1", 3), entry(f"{hub}/blobs/2", 5), symlink(f"{hub}/snapshots/s/m", "../../blobs/1"))
+    assert sizes_of(inventory(*blobs)) == {"hugging-face": 8}
+    assert sizes_of(inventory(*blobs, symlink("models/m", f"/{hub}/snapshots/s"))) == {"hugging-face": 5}
 
 
 def test_a_strange_configuration_is_read_as_none() -> None:
@@ -264,6 +302,26 @@ def test_optimised_bytecode_is_needed_where_python_runs_it() -> None:
         "bytecode": SMALL,
         "double-bytecode": NEEDED_BYTECODE,
     }
+
+
+def test_the_level_of_bytecode_is_that_of_the_variable() -> None:
+    sizes = {"": 1, ".opt-1": 2, ".opt-2": 4}
+    files = [entry(f"{SITE}/__pycache__/a.cpython-311{level}.pyc", size) for level, size in sizes.items()]
+    for value, size in (("", 1), ("0", 1), ("1", 2), ("2", 4), ("9", 4), ("yes", 2)):
+        assert sizes_of(inventory(entry(f"{SITE}/a.py", 0), *files, env=[f"PYTHONOPTIMIZE={value}"])) == {
+            "bytecode": size, "double-bytecode": 7 - size,
+        }  # fmt: skip
+
+
+def test_equally_good_bytecode_is_chosen_by_its_name() -> None:
+    sizes = {1: 10, 2: 1000}
+    files = [
+        entry(f"{SITE}/__pycache__/{name}.cpython-311.opt-{level}.pyc", size, content=f"{name} {level}")
+        for name in range(50)
+        for level, size in sizes.items()
+    ]
+    sources = [entry(f"{SITE}/{name}.py", 0) for name in range(50)]
+    assert sizes_of(inventory(*sources, *files)) == {"double-bytecode": 500, "bytecode": 50_000}
 
 
 def test_bytecode_of_the_rarer_python_is_needless() -> None:
