@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 
 from torchbake.errors import RegistryError, UsageError
-from torchbake.oci.manifest import CONFIG, DOCKER, MANIFEST, NO_IMAGE, Manifest
+from torchbake.oci.manifest import CONFIG, DOCKER, MANIFEST, Manifest
+from torchbake.oci.platforms import images_for, platforms_of
 from torchbake.oci.reference import Reference
 from torchbake.registry.client import Registry
 
@@ -38,11 +39,6 @@ def find_base(registry: Registry, reference: Reference, platform: str = "") -> C
 
 def _entry(index: Manifest, reference: Reference, platform: str) -> str:
     """Return the digest of an image of an index. The first one for a platform has the compression that all can read."""
-    entries = [(where, blob.digest) for blob, where in index.images if where != NO_IMAGE]
-    platforms = list(dict.fromkeys(where for where, _ in entries))
-    name = platform or (platforms[0] if len(platforms) == 1 else DEFAULT_PLATFORM)
-    digest = next((digest for where, digest in entries if where == name), "")
-    if not digest:
-        there = ", ".join(platforms) or "none"
-        raise UsageError(f"{reference} has no image for {name}.", hint=f"Name one that it has, --platform: {there}")
-    return digest
+    there = platforms_of(index)
+    name = platform or (there[0] if len(there) == 1 else DEFAULT_PLATFORM)
+    return images_for(index, name, name=str(reference))[0].digest

@@ -16,7 +16,6 @@ from torchbake.contents.model import Inventory
 from torchbake.contents.progress import ReadProgress
 from torchbake.contents.read import ImageReader
 from torchbake.contents.scan import LayerScanner, ReadGpuCode
-from torchbake.contents.stored_image import fits
 from torchbake.core.json_text import read_object
 from torchbake.core.paths import CONTENTS, cache_folder
 from torchbake.core.signals import interruptible
@@ -26,13 +25,14 @@ from torchbake.errors import EngineError, RegistryError, SelectorError, Torchbak
 from torchbake.matrix.project import load_project
 from torchbake.matrix.select import select
 from torchbake.oci.manifest import DIGEST
+from torchbake.oci.platforms import fits
 from torchbake.oci.reference import Reference, names_host, parse_reference
 from torchbake.store.layout import Layout
 from torchbake.ui.progress_board import board
 
 _GROUP = "where the image is"
 _ARCHIVE = re.compile(r"\.(?:tar|tar\.\w+|tgz)$")  # a file without such a name needs a slash, as in ./image
-_CPUS = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}  # Go's names of architectures; others are alike
+_CPUS = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm/v7"}  # Go's names of architectures; others are alike
 IMAGE_HELP = (
     "an image of the matrix (cpu, an id, a tag), any reference (pytorch/pytorch:latest), a folder with an OCI image "
     "layout (FOLDER, FOLDER@DIGEST), or an archive of `docker save`"

@@ -8,9 +8,9 @@ from torchbake.commands._diff_tables import say, show_comparison
 from torchbake.commands._image_contents import IMAGE_HELP, WithImageContents, digest_of, inventory_of
 from torchbake.contents.change_text import as_json
 from torchbake.contents.compare import Part, compare_images
-from torchbake.contents.stored_image import fits
 from torchbake.core.files import write_text
 from torchbake.errors import UsageError
+from torchbake.oci.platforms import fits
 from torchbake.report.diff_page import render_diff
 from torchbake.ui import console
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from torchbake.core.json_text import read_object
 from torchbake.errors import EngineError, UsageError
-from torchbake.oci.manifest import NO_IMAGE, Blob, Manifest
+from torchbake.oci.manifest import Blob, Manifest
+from torchbake.oci.platforms import images_for
 
 _DEEPEST = 4  # indexes within each other
-_UNKNOWN = "None/None"  # the platform of a descriptor that names none
 _ANOTHER = "Is it an image? A chart, a signature or an SBOM has no files."
 
 
@@ -70,11 +70,7 @@ def choose_image(
     for _ in range(_DEEPEST):
         if not manifest.is_index:
             return manifest
-        images = [(blob, where) for blob, where in manifest.images if where != NO_IMAGE]
-        fitting = [blob for blob, where in images if where == _UNKNOWN or fits(where, platform)]
-        if not fitting:
-            there = ", ".join(sorted({where for _, where in images})) or "no platform"
-            raise UsageError(f"{name} is not there for {platform}, but for {there}.", hint="Say --platform PLATFORM")
+        fitting = images_for(manifest, platform, name=name)
         digests = sorted({blob.digest for blob in fitting})
         if alone and len(digests) > 1:
             raise UsageError(f"{name} holds {len(digests)} images: {', '.join(digests)}.", hint=f"Name {name}@DIGEST")
@@ -85,8 +81,3 @@ def choose_image(
             )
         manifest, alone = image, False
     raise EngineError(f"{name} has more than {_DEEPEST} indexes within each other.")
-
-
-def fits(platform: str, other: str) -> bool:
-    """Return whether two platforms have the same system and architecture."""
-    return platform.split("/")[:2] == other.split("/")[:2]

@@ -84,7 +84,7 @@ class Manifest:
 
     @property
     def images(self) -> tuple[tuple[Blob, str], ...]:
-        """The images of an index, with their platforms. The platform of an attestation is NO_IMAGE."""
+        """The images of an index, with their platforms: ``linux/arm/v7``. That of an attestation is NO_IMAGE."""
         return tuple((_blob(entry), _platform(entry.get("platform"))) for entry in self._list("manifests"))
 
     def _list(self, key: str) -> list[Any]:
@@ -110,7 +110,8 @@ def _blob(value: Any) -> Blob:
 
 def _platform(value: Any) -> str:
     platform = value if isinstance(value, dict) else {}
-    return f"{platform.get('os')}/{platform.get('architecture')}"
+    variant = f"/{platform['variant']}" if platform.get("variant") else ""
+    return f"{platform.get('os')}/{platform.get('architecture')}{variant}"
 
 
 def type_of(headers: Mapping[str, str], data: bytes) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from torchbake.oci.manifest import NO_IMAGE, Manifest, UnsoundError
+from torchbake.oci.platforms import fits
 from torchbake.registry.client import Registry
 
 _MOST = 64  # images of one index
@@ -17,7 +18,7 @@ def images_of(registry: Registry, manifest: Manifest, platform: str = "") -> Ite
     if not manifest.is_index:
         yield manifest
         return
-    blobs = [blob for blob, where in manifest.images if where != NO_IMAGE and platform in ("", where)]
+    blobs = [blob for blob, where in manifest.images if where != NO_IMAGE and (not platform or fits(where, platform))]
     if len(blobs) > _MOST:
         raise UnsoundError(f"{registry.repository}: the index {manifest.digest} lists {len(blobs)} images.")
     for blob in blobs:
