@@ -9,6 +9,7 @@ from torchbake.contents.compare import ImageComparison, Part
 from torchbake.contents.file_changes import FileChange
 from torchbake.contents.folder_groups import by_folder
 from torchbake.core.digest import short_digest
+from torchbake.core.plain_text import shortened
 from torchbake.core.sizes import human
 from torchbake.ui import console
 
@@ -51,7 +52,7 @@ def _show_layers(comparison: ImageComparison) -> None:
     counts = [f"{len(layers.shared)} shared", *(f"{len(own)} {name}" for name, own in parts.items() if own)]
     rows = [
         (name, short_digest(each.digest), "" if each.compressed is None else human(each.compressed), human(each.size),
-         each.step[:_STEP])
+         shortened(each.step, _STEP))
         for name, own in parts.items()
         for each in own
     ]  # fmt: skip

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     Arguments = TypeVar("Arguments", bound=DataclassInstance)
 
 OPTION = "--registry"
-_HINT = (
-    "Name it: --registry HOST/NAMESPACE. To type it once, write it into matrix.yaml (`registry: ghcr.io/acme`), "
-    f"or set {REGISTRY_VARIABLE}."
-)
+_ONCE = f"write it into matrix.yaml (`registry: ghcr.io/acme`), or set {REGISTRY_VARIABLE}."
+_HINT = f"Name it: --registry HOST/NAMESPACE. To type it once, {_ONCE}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +78,17 @@ def with_registry(args: "Arguments") -> "Arguments":
     if choice.message:
         console.say(choice.message, style="dim")
     return replace(args, **{field.name: choice.registry})
+
+
+def configured_registry(matrix: Path) -> str:
+    """Return the registry of the environment or of a matrix, with its namespace; empty if neither names one.
+
+    Raises UsageError for text that is no registry.
+    """
+    document = _document(matrix)
+    sources = list(_configured(document, matrix.name))
+    repository = document.get("repository")
+    return choose(sources, repository if isinstance(repository, str) else "").registry if sources else ""
 
 
 def _configured(document: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:

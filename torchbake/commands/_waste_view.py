@@ -9,6 +9,7 @@ from torchbake.contents.gpus import gpus_of
 from torchbake.contents.waste_kinds import WasteKind
 from torchbake.contents.waste_limit import headline, percent
 from torchbake.contents.waste_report import WastedFile, WasteFinding, WasteReport, by_kind, largest, total_compressed
+from torchbake.core.plain_text import shortened
 from torchbake.core.sizes import human
 from torchbake.ui import console
 
@@ -70,12 +71,6 @@ def _layer(number: int, step: str) -> str:
     return f"layer {number + 1} ({shortened(step, _STEP)})" if step else f"layer {number + 1}"
 
 
-def shortened(text: str, length: int) -> str:
-    """Return a text on one line, cut at a length."""
-    line = " ".join(text.split())
-    return line if len(line) <= length else f"{line[: length - 1]}…"
-
-
 def _path_row(file: WastedFile) -> tuple[str, ...]:
     hidden_by = "" if file.hidden_by is None else str(file.hidden_by + 1)
     copy_of = f"/{file.copy_of}" if file.copy_of else ""
@@ -97,6 +92,7 @@ def as_json(report: WasteReport) -> dict[str, Any]:
         "wasted": report.wasted,
         "wasted_compressed": report.wasted_compressed,
         "share": report.share,
+        "ignored": list(report.ignored),
         "kinds": [_kind_as_json(kind, group) for kind, group in by_kind(report.findings)],
         "gpus": [f"{major}.{minor}" for major, minor in report.gpus],
         "gpu_code": dict(report.gpu_code),

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from torchbake.commands import _options as opt
 from torchbake.commands._diff_tables import say, show_comparison
-from torchbake.commands._image_contents import IMAGE_HELP, WithImageContents, digest_of, inventory_of
-from torchbake.contents.change_text import as_json
+from torchbake.commands._image_contents import inventory_of
+from torchbake.commands._image_location import IMAGE_HELP, ImageLocation, WithImageContents, find_image
+from torchbake.contents.change_text import as_json, equal_as_json
 from torchbake.contents.compare import Part, compare_images
 from torchbake.core.files import write_text
 from torchbake.errors import UsageError
@@ -36,10 +37,11 @@ class Arguments(WithImageContents):
 
 
 def run(args: Arguments) -> int:
-    if not args.page and (digest := _common_digest(args)):
+    locations = [find_image(args, name) for name in (args.first, args.second)]
+    if not (args.page or args.platform) and (digest := _common_digest(*locations)):
         _show_equal(args, digest)
         return 0
-    before, after = (inventory_of(args, name) for name in (args.first, args.second))
+    before, after = (inventory_of(args, location) for location in locations)
     if not fits(before.platform, after.platform):
         raise UsageError(
             f"{before.name} is for {before.platform}, and {after.name} is for {after.platform}.",
@@ -57,15 +59,15 @@ def run(args: Arguments) -> int:
     return DIFFERENT if args.exit_code and differs else 0
 
 
-def _common_digest(args: Arguments) -> str:
+def _common_digest(first: ImageLocation, second: ImageLocation) -> str:
     """Return the digest of both images; empty if they have not one digest, or if a place names none."""
-    first, second = (digest_of(args, name) for name in (args.first, args.second))
-    return first if first == second else ""
+    digest = first.digest()
+    return digest if digest and digest == second.digest() else ""
 
 
 def _show_equal(args: Arguments, digest: str) -> None:
     sentence = f"{args.first} and {args.second} are one image: {digest}."
     if args.format == "json":
-        console.show_json({"equal": True, "summary": sentence, "digest": digest})
+        console.show_json(equal_as_json(args.first, args.second, digest, sentence))
     else:
         say(sentence)

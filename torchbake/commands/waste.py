@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.commands import _options as opt
-from torchbake.commands._image_contents import IMAGE_HELP, WithImageContents, inventory_of
+from torchbake.commands._image_contents import inventory_of
+from torchbake.commands._image_location import IMAGE_HELP, WithImageContents, find_image
 from torchbake.commands._waste_view import as_json, show_report
-from torchbake.contents.gpu_code import gpu_code_of
 from torchbake.contents.gpus import parse_gpus
 from torchbake.contents.waste import find_waste
 from torchbake.contents.waste_kinds import KINDS
@@ -21,11 +21,10 @@ from torchbake.ui.command import Command
 
 EXAMPLES = (
     "pytorch/pytorch:latest",
-    "cpu -v",
+    "cpu --top 10",
     "registry.example.com/team/train:7 --gpus A100,H100 --page waste.html",
     "registry.example.com/team/train:7 --fail-over 5% --ignore hugging-face",
 )
-_PATHS = 10  # of each kind, with -v
 
 
 def _limit(text: str) -> WasteLimit:
@@ -42,13 +41,14 @@ class Arguments(WithImageContents):
         "the GPUs that the image is for, as capabilities or names: 8.0,9.0 or A100,H100; GPU code for others is waste",
         metavar="GPU[,GPU]",
     )
-    ignore: tuple[str, ...] = opt.option("do not report this kind; may be repeated", metavar="KIND")
+    ignore: tuple[str, ...] = opt.option(
+        "do not report this kind, by its name in the first column of the result; may be repeated", metavar="KIND"
+    )
     fail_over: WasteLimit | None = opt.option(
         "end with exit code 28 if more could go: 100MB, 5%%", type=_limit, metavar="SIZE|PERCENT"
     )
-    verbose: bool = opt.option(f"show the {_PATHS} largest paths of each kind", "-v", "--verbose")
     top: int | None = opt.option("show the N largest paths of each kind", type=opt.positive, metavar="N")
-    page: Path | None = opt.option("write the result to a page", metavar="FILE")
+    page: Path | None = opt.option("also write an HTML page", metavar="FILE")
     format: opt.Format = opt.result_format()
 
 
@@ -59,17 +59,17 @@ def run(args: Arguments) -> int:
             close = nearest(name, KINDS)
             hint = f"Did you mean {' or '.join(close)}?" if close else f"The kinds: {', '.join(KINDS)}."
             raise UsageError(f"--ignore: there is no kind of waste with the name {name!r}.", hint=hint)
-    report = find_waste(inventory_of(args, args.image, gpu_code_of), gpus=gpus, ignore=args.ignore)
+    report = find_waste(inventory_of(args, find_image(args, args.image)), gpus=gpus, ignore=args.ignore)
+    if args.page:
+        write_text(args.page, render_waste_page(report))
+        console.say(f"the page: {args.page}")
     if args.format == "json":
         console.show_json(as_json(report))
     else:
-        show_report(report, args.top or (_PATHS if args.verbose else 0))
-    if args.page:
-        write_text(args.page, render_waste_page(report))
-        console.say(f"{args.page}: the page of {report.name}")
+        show_report(report, args.top or 0)
     if args.fail_over and args.fail_over.exceeded_by(report):
         raise WasteError(
             f"{report.name}: {headline(report)}. --fail-over allows {args.fail_over.text}.",
-            hint=f"Run {Command('waste', f'{args.image} -v')} for the files, or leave a kind out with --ignore KIND.",
+            hint=f"Run {Command('waste', f'{args.image} --top 10')} for the files, or leave a kind out: --ignore KIND",
         )
     return 0

@@ -29,7 +29,7 @@ def describe_file(change: FileChange) -> str:
     details = ", ".join(_aspect(name, change.before, change.after) for name in change.aspects)
     if change.state == "changed":
         return details
-    origin = f" from {change.before.path}" if change.before and change.state == "moved" else ""
+    origin = f" from /{change.before.path}" if change.before and change.state == "moved" else ""
     return f"{change.state}{origin}{f', {details}' if details else ''}"
 
 
@@ -47,7 +47,7 @@ def describe_folder(group: FolderChanges) -> str:
     """Describe the changes below a folder, or the only change."""
     if len(group.changes) == 1:
         return describe_file(group.changes[0])
-    return f"{tally(group.changes)}{f' from {group.origin}' if group.origin else ''}"
+    return f"{tally(group.changes)}{f' from /{group.origin}' if group.origin else ''}"
 
 
 def describe_package(change: PackageChange) -> str:
@@ -80,6 +80,23 @@ def as_json(comparison: ImageComparison, *, files: bool) -> dict[str, Any]:
     }
 
 
+def equal_as_json(first: str, second: str, digest: str, summary: str) -> dict[str, Any]:
+    """Return the comparison of one image with itself, of which no layer was read: unknown values are null."""
+    image = {"digest": digest, "platform": None, "bytes": None, "visible_bytes": None}
+    return {
+        "equal": True,
+        "summary": summary,
+        "first": {"name": first} | image,
+        "second": {"name": second} | image,
+        "pull": 0,
+        "layers": {"shared": [], "repacked": [], "added": [], "removed": []},
+        "packages": [],
+        "files": [],
+        "bytecode": {"changed_files": 0, "bytes": [0, 0], "list": []},
+        "config": [],
+    }
+
+
 def _image(image: Inventory, visible: int) -> dict[str, Any]:
     return {
         "name": image.name, "digest": image.digest, "platform": image.platform, "bytes": image.size,
@@ -103,7 +120,7 @@ def _package(change: PackageChange, *, files: bool) -> dict[str, Any]:
 def _file(change: FileChange) -> dict[str, Any]:
     """Return a change with both entries; a moved file has two paths."""
     return {
-        "path": change.path, "change": change.state, "differs": list(change.aspects),
+        "path": f"/{change.path}", "change": change.state, "differs": list(change.aspects),
         "bytes": [change.size_before, change.size_after],
         "first": _entry(change.before), "second": _entry(change.after),
     }  # fmt: skip
@@ -112,7 +129,7 @@ def _file(change: FileChange) -> dict[str, Any]:
 def _entry(file: LayerFile | None) -> dict[str, Any] | None:
     if file is None:
         return None
-    entry = {"path": file.path, "kind": file.kind, "mode": f"{file.mode:o}", "owner": f"{file.uid}:{file.gid}"}
+    entry = {"path": f"/{file.path}", "kind": file.kind, "mode": f"{file.mode:o}", "owner": f"{file.uid}:{file.gid}"}
     return entry | ({"content": file.content} if file.content else {})
 
 

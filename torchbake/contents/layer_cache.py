@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import zstandard
 
-from torchbake.contents import layer_tar, package_files, scan
+from torchbake.contents import gpu_code, layer_tar, package_files, scan
 from torchbake.contents.package_files import NamedPackage
 from torchbake.contents.scan import LayerContents, LayerScanner, ScannedFile
 from torchbake.contents.stored_image import StoredImage, StoredLayer
@@ -26,7 +26,7 @@ _LARGEST = 2**30  # bytes of a file of the cache, unpacked
 _LEVEL = 3  # of zstd
 _MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
 # The digest of the code that reads layers, in place of a version number that must be raised by hand.
-_MODULES = [layer_tar, package_files, scan, layer_stream, package_metadata, sys.modules[__name__]]
+_MODULES = [gpu_code, layer_tar, package_files, scan, layer_stream, package_metadata, sys.modules[__name__]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +66,7 @@ class LayerCache:
 
     @cached_property
     def _reader(self) -> str:
-        modules = [*_MODULES]
-        if self.scanner.gpu_code:
-            modules.append(sys.modules[self.scanner.gpu_code.__module__])
-        code = [Path(module.__file__ or "").read_bytes() for module in modules]
+        code = [Path(module.__file__ or "").read_bytes() for module in _MODULES]
         return hashlib.sha256(b"\0".join(code)).hexdigest()[:16]
 
     def _path(self, name: str) -> Path | None:

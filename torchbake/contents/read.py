@@ -12,13 +12,14 @@ from torchbake.contents.layer_cache import LayerCache
 from torchbake.contents.model import Inventory
 from torchbake.contents.progress import CountedFile, ReadProgress
 from torchbake.contents.scan import LayerContents
-from torchbake.contents.stored_image import choose_image, image_of_manifest
+from torchbake.contents.stored_image import StoredImage, choose_image, image_of_manifest
 from torchbake.core.parallel import read_ahead, run_all
 from torchbake.engine.client import Engine
 from torchbake.engine.export import ChunkReader
-from torchbake.errors import EngineError, RegistryError
+from torchbake.errors import EngineError, RegistryError, UsageError
 from torchbake.oci.layer_stream import LOOK, uncompressed
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest, sha256, type_of
+from torchbake.oci.platforms import fits
 from torchbake.registry.client import Registry
 
 _AT_ONCE = 3  # layers in parallel
@@ -31,10 +32,12 @@ _READABLE = "Copy the image into the folder again, or save it again."
 class ImageReader:
     """Reads images for a platform, such as ``linux/amd64``. Every method raises EngineError for a damaged image.
 
-    An index with no image for the platform raises UsageError.
+    An index with no image for the platform raises UsageError; with ``only_platform``, another image than for this
+    platform does too.
     """
 
     platform: str
+    only_platform: bool = False
     cache: LayerCache
     progress: ReadProgress = field(default_factory=ReadProgress)
 
@@ -66,12 +69,14 @@ class ImageReader:
             except FileNotFoundError:
                 raise EngineError(f"{folder} lacks the layer {blob.digest}.", hint=_READABLE) from None
 
-        return assemble(name, image_of_manifest(manifest, config, name), self._scan_all(manifest.layers, scan))
+        image = self._checked(name, image_of_manifest(manifest, config, name))
+        return assemble(name, image, self._scan_all(manifest.layers, scan))
 
     def archive(self, name: str, path: Path) -> Inventory:
         """Read the only image of an archive, which may be compressed."""
         with path.open("rb") as file, uncompressed(file, file.peek(LOOK)[:LOOK]) as stream:
-            return assemble(name, *self._archive(name).read(stream, self.platform))
+            image, contents = self._archive(name).read(stream, self.platform)
+        return assemble(name, self._checked(name, image), contents)
 
     def engine(self, name: str, engine: Engine, image_id: str) -> Inventory:
         """Read an image of an engine by its ID, as `docker save` streams it."""
@@ -80,14 +85,14 @@ class ImageReader:
             entries = {layer.digest: self.cache.find(layer.digest) for layer in image.layers}
             cache_hits = {digest: each for digest, each in entries.items() if each}
             if len(cache_hits) == len(entries):
-                return assemble(name, image, cache_hits)
+                return assemble(name, self._checked(name, image), cache_hits)
         with engine.save(image_id) as pieces, read_ahead(pieces, most=_AHEAD) as received:
             stream: Any = ChunkReader(received)
             saved, contents = self._archive(name).read(stream, self.platform)
         if not engine.containerd_store:  # its ID is the config's digest, and it has no manifest
             saved = replace(saved, digest=image_id)
         self.cache.keep_image(key, saved)
-        return assemble(name, saved, contents)
+        return assemble(name, self._checked(name, saved), contents)
 
     def registry(self, name: str, registry: Registry, key: str) -> Inventory:
         """Read an image of a registry by a tag or a digest: layers go through temporary files, a few at a time."""
@@ -97,7 +102,7 @@ class ImageReader:
                 f"{registry.repository} does not have {key}.", hint=f"Is the name right? Try: docker pull {name}"
             )
         manifest = choose_image(top, self.platform, lambda blob: registry.manifest(blob.digest), name)
-        image = image_of_manifest(manifest, registry.read(manifest.config), name)
+        image = self._checked(name, image_of_manifest(manifest, registry.read(manifest.config), name))
 
         def scan(blob: Blob) -> LayerContents:
             with tempfile.TemporaryDirectory(prefix="torchbake-layer-") as folder:
@@ -107,6 +112,15 @@ class ImageReader:
                     return self.cache.scan(file, blob.digest)
 
         return assemble(name, image, self._scan_all(manifest.layers, scan))
+
+    def _checked(self, name: str, image: StoredImage) -> StoredImage:
+        """Return the image. Raises UsageError if it is for another platform than the only one."""
+        if self.only_platform and not fits(image.platform, self.platform):
+            raise UsageError(
+                f"{name} is for {image.platform} alone, not for {self.platform}.",
+                hint=f"Leave --platform out, or write --platform {image.platform}",
+            )
+        return image
 
     def _scan_all(self, layers: Sequence[Blob], scan: Callable[[Blob], LayerContents]) -> Mapping[str, LayerContents]:
         """Return the contents of layers by digest: from the cache, or by ``scan`` in parallel threads."""

@@ -57,6 +57,7 @@ def find_waste(inventory: Inventory, *, gpus: Sequence[Capability] = (), ignore:
         ),
         gpu_code=_gpu_code(file for file in stored if file.visible),
         gpus=tuple(gpus),
+        ignored=tuple(dict.fromkeys(ignore)),
     )
 
 

@@ -26,6 +26,8 @@ def parse_limit(text: str) -> WasteLimit:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip())
     if match:
         return WasteLimit(text=text, share=float(match[1]) / 100)
+    if re.fullmatch(r"\d+(\.\d+)?", text.strip()) and text.strip("0. "):
+        raise ValueError(f"{text} has no unit; write it as {text.strip()}MB or {text.strip()}%")
     try:
         return WasteLimit(text=text, size=parse_size(text))
     except ValueError:
@@ -34,9 +36,10 @@ def parse_limit(text: str) -> WasteLimit:
 
 def headline(report: WasteReport) -> str:
     """Return the result in a sentence."""
+    without = f" (without {', '.join(report.ignored)})" if report.ignored else ""
     if not report.wasted:
-        return f"{human(report.size)}, of which nothing could go"
-    return f"{human(report.size)}, of which {human(report.wasted)} could go: {percent(report.share)}"
+        return f"{human(report.size)}, of which nothing could go{without}"
+    return f"{human(report.size)}, of which {human(report.wasted)} could go: {percent(report.share)}{without}"
 
 
 def percent(share: float) -> str:

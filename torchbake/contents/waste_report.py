@@ -41,6 +41,7 @@ class WasteReport:
     """The findings of an image, from large to small. ``size`` and ``compressed`` are those of all layers.
 
     ``gpu_code`` are the bytes of visible files by architecture, and ``gpus`` the GPUs that the image is for.
+    ``ignored`` are kinds that were not looked for.
     """
 
     name: str
@@ -51,6 +52,7 @@ class WasteReport:
     findings: tuple[WasteFinding, ...]
     gpu_code: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[Capability, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def waste(self) -> tuple[WasteFinding, ...]:

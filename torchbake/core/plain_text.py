@@ -14,6 +14,12 @@ def clean(text: str) -> str:
     return _NOT_XML.sub("", _COLOURS.sub("", text))
 
 
+def shortened(text: str, length: int) -> str:
+    """Return a text on one line, cut at a length."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
 def last_line(output: str, most: int | None = None, *, nothing: str = "it printed nothing") -> str:
     """Return the last line of a program's output, cut to ``most`` characters; ``nothing`` if the output is empty."""
     return (output.strip().splitlines() or [nothing])[-1].strip()[:most]

@@ -11,8 +11,10 @@ from tests.unit.conftest import SMALL
 from tests.unit.contents.test_read import FULL, LAYERS, pushed, write_index
 from tests.unit.engines import Daemon
 from tests.unit.layouts import put, saved, sha256
-from torchbake.commands import _image_contents, _registries
-from torchbake.commands._image_contents import WithImageContents, digest_of, host_platform, inventory_of
+from torchbake import REGISTRY_VARIABLE
+from torchbake.commands import _image_contents, _image_location, _registries
+from torchbake.commands._image_contents import host_platform, inventory_of
+from torchbake.commands._image_location import WithImageContents, find_image
 from torchbake.contents.model import Inventory
 from torchbake.contents.read import ImageReader
 from torchbake.errors import EngineError, RegistryError, TorchbakeError, UsageError
@@ -29,10 +31,14 @@ def arguments(folder: Path, **options: Any) -> WithImageContents:
     return WithImageContents(matrix=folder / "matrix.yaml", **{**values, **options})
 
 
+def _read(args: WithImageContents, text: str) -> Inventory:
+    return inventory_of(args, find_image(args, text))
+
+
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
     daemon = Daemon(containerd=False)
-    monkeypatch.setattr(_image_contents, "connect", lambda: daemon.engine)
+    monkeypatch.setattr(_image_location, "connect", lambda: daemon.engine)
     return daemon
 
 
@@ -44,7 +50,7 @@ def read(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.chdir(tmp_path)
 
     def read_one(text: str, message: str = "", **options: Any) -> Inventory:
-        inventory = inventory_of(arguments(tmp_path, **options), text)
+        inventory = _read(arguments(tmp_path, **options), text)
         assert message in capsys.readouterr().err
         return inventory
 
@@ -80,7 +86,7 @@ def test_the_engine_is_read_if_the_store_lacks_the_image(read: Read, daemon: Dae
     assert read(CPU, "from the engine").digest == image
     daemon.pictures.clear()
     assert read(CPU, "from the store").digest == older
-    with pytest.raises(EngineError, match=f"acme/pytorch:{tags[0]} cannot be read: the engine at"):
+    with pytest.raises(EngineError, match=f"cannot be read as acme/pytorch:{tags[0]}: the engine at"):
         read(CPU, place="engine")
 
 
@@ -117,11 +123,77 @@ def test_without_the_engine_the_registry_is_read(
         read("example.com/team/x:gpu", place="registry")
 
 
+def test_an_image_of_the_matrix_is_read_from_its_own_registry(
+    read: Read, daemon: Daemon, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = list[str]()
+
+    def registry_of(repository: object, **_: object) -> object:
+        requests.append(str(repository))
+        registry = pushed(layout, digest)
+        registry.store.tags[tag] = digest
+        return registry
+
+    digest, tag = put(layout, *LAYERS), load_project(Path("matrix.yaml")).tags[CPU][0]
+    monkeypatch.setattr(_registries, "registry_of", registry_of)
+    monkeypatch.delenv(REGISTRY_VARIABLE, raising=False)
+    with pytest.raises(EngineError, match=f"{CPU} is not built: the store does not have it, and the engine") as error:
+        read(CPU)
+    assert error.value.hint is not None
+    assert error.value.hint.endswith(f"build -- {CPU}")
+    with pytest.raises(EngineError, match=r"neither matrix\.yaml nor"):
+        read(CPU, place="registry")
+    assert requests == []
+    monkeypatch.setenv(REGISTRY_VARIABLE, "ghcr.io/team")
+    for place in (None, "registry"):
+        inventory = read(CPU, "from the registry ghcr.io", place=place)
+        assert (inventory.name, inventory.digest) == (CPU, digest)
+    assert requests == ["ghcr.io/team/pytorch"] * 2
+
+
+def test_a_name_that_the_matrix_lacks_is_in_the_error(
+    read: Read, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_registries, "registry_of", lambda *_, **__: pushed(layout, put(layout, *LAYERS)))
+    with pytest.raises(RegistryError, match=r"matrix.yaml has no image cpuu; Nearest: cpu"):
+        read("cpuu")
+    with pytest.raises(EngineError, match=r"matrix.yaml has no image cpuu; Nearest: cpu"):
+        read("cpuu", place="engine")
+
+
+def test_a_missing_file_is_an_error_and_no_reference(read: Read) -> None:
+    for text in ("./nosuch.tar", "nosuch.tar", "some/nosuch.tar.gz", "../nosuch", "/nosuch"):
+        with pytest.raises(UsageError, match="There is no file"):
+            read(text)
+
+
+def test_a_failure_is_one_line_of_the_progress(read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.tar").write_bytes(b"no archive")
+    with pytest.raises(EngineError) as error:
+        read("x.tar")
+    text = capsys.readouterr().err
+    assert "x.tar: failed" in text
+    assert error.value.message not in text
+
+
+def test_another_platform_is_refused_before_layers_are_read(
+    read: Read, daemon: Daemon, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = put(layout, *LAYERS, config={"os": "linux", "architecture": "amd64"})
+    write_index(layout, digest)
+    monkeypatch.setattr(_registries, "registry_of", lambda *_, **__: pushed(layout, digest))
+    monkeypatch.setattr(ImageReader, "_scan_all", None)
+    for text in ("example.com/x:cpu", str(layout.folder)):
+        with pytest.raises(UsageError, match="is for linux/amd64 alone, not for linux/arm64") as error:
+            read(text, platform="linux/arm64")
+        assert error.value.sentence.endswith("--platform linux/amd64")
+
+
 def test_no_engine_is_a_reason_and_no_end(read: Read, monkeypatch: pytest.MonkeyPatch, layout: Layout) -> None:
     def connect() -> object:
         raise EngineError("No container engine answers at x.")
 
-    monkeypatch.setattr(_image_contents, "connect", connect)
+    monkeypatch.setattr(_image_location, "connect", connect)
     monkeypatch.setattr(_registries, "registry_of", lambda *_, **__: pushed(layout, put(layout, *LAYERS)))
     with pytest.raises(RegistryError, match="does not have 1; and No container engine answers at x"):
         read("example.com/x:1")
@@ -185,6 +257,6 @@ def test_the_digest_of_an_image_is_found_without_its_layers(
         (f"{layout.folder}@{digest}", digest),
         ("image.tar", ""),
     ):
-        assert digest_of(args, text) == expected, text
+        assert find_image(args, text).digest() == expected, text
     write_index(layout, digest, put(layout, LAYERS[0]))
-    assert digest_of(args, str(layout.folder)) == ""
+    assert find_image(args, str(layout.folder)).digest() == ""

@@ -9,6 +9,8 @@ import pytest
 from tests.unit.contents.inventories import entry, image, package
 from torchbake import cli
 from torchbake.commands import diff
+from torchbake.commands._image_location import ImageLocation
+from torchbake.errors import UsageError
 
 A = image(entry("f"), entry("p/x"), packages=[package("p", "1", "p/x")], settings={"User": "0"})
 B = image(
@@ -17,10 +19,15 @@ B = image(
 IMAGES = {"a": A, "b": B, "again": replace(A, digest="sha256:other"), "arm": replace(B, platform="linux/arm64")}
 
 
+def located(_: object, name: str, digest: str | None = None) -> ImageLocation:
+    own = IMAGES[name].digest if digest is None else digest
+    return ImageLocation(text=name, place="here", read=lambda _: IMAGES[name], digest=lambda: own)
+
+
 @pytest.fixture(autouse=True)
 def _images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diff, "inventory_of", lambda _, name: IMAGES[name])
-    monkeypatch.setattr(diff, "digest_of", lambda _, name: IMAGES[name].digest)
+    monkeypatch.setattr(diff, "find_image", located)
+    monkeypatch.setattr(diff, "inventory_of", lambda _, location: IMAGES[location.text])
 
 
 def out(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
@@ -67,6 +74,41 @@ def test_one_digest_is_one_sentence_and_nothing_is_read(
     assert json.loads(out(capsys, "a", "a", "--format", "json"))["equal"] is True
 
 
+def test_the_json_of_one_image_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = (json.loads(out(capsys, "a", name, "--format", "json")) for name in ("a", "again"))
+    assert one.keys() == other.keys()
+    for key in ("first", "second", "layers"):
+        assert one[key].keys() == other[key].keys()
+    assert (one["equal"], one["first"]["digest"], one["packages"], one["files"]) == (True, A.digest, [], [])
+
+
+def test_a_platform_is_checked_for_one_image_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("a is for linux/amd64 alone, not for linux/s390x.")
+
+    monkeypatch.setattr(diff, "inventory_of", refuse)
+    assert cli.main(["diff", "a", "a", "--platform", "linux/s390x"]) == UsageError.exit_code
+
+
+def test_each_image_is_found_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    names = list[str]()
+
+    def find(args: object, name: str) -> ImageLocation:
+        names.append(name)
+        return located(args, name)
+
+    monkeypatch.setattr(diff, "find_image", find)
+    out(capsys, "a", "b")
+    assert names == ["a", "b"]
+
+
+def test_a_step_of_several_lines_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    step = replace(B.layers[0], step="RUN <<EOF\npip install x\n\n  EOF")
+    IMAGES["steps"] = replace(B, layers=(step,))
+    lines = out(capsys, "a", "steps", "--only", "layers").splitlines()
+    assert any(line.endswith("RUN <<EOF pip install x EOF") for line in lines), lines
+
+
 def test_a_page_of_one_image_is_written_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out(capsys, "a", "a", "--page", str(tmp_path / "diff.html"))
     assert "do not differ" in (tmp_path / "diff.html").read_text()
@@ -75,7 +117,7 @@ def test_a_page_of_one_image_is_written_too(tmp_path: Path, capsys: pytest.Captu
 def test_places_without_digests_are_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(diff, "digest_of", lambda *_: "")
+    monkeypatch.setattr(diff, "find_image", lambda args, name: located(args, name, ""))
     assert "config" in out(capsys, "a", "b")
 
 

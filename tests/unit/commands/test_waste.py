@@ -19,10 +19,11 @@ IMAGE = inventory(
 
 @pytest.fixture(autouse=True)
 def _image(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(args: Any, text: str, gpu_code: Any) -> Inventory:
+    def read(args: Any, text: str) -> Inventory:
         assert text == "train:latest"
         return IMAGE
 
+    monkeypatch.setattr("torchbake.commands.waste.find_image", lambda _, text: text)
     monkeypatch.setattr("torchbake.commands.waste.inventory_of", read)
 
 
@@ -46,10 +47,11 @@ def test_a_step_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], monkeypatc
     assert "(RUN chown :x: /app [bold] now)" in capsys.readouterr().out
 
 
-def test_v_and_top_show_the_largest_paths(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (("-v",), ("--verbose",), ("--top", "1")):
+def test_top_shows_the_largest_paths(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, shown in ((("--top", "1"), True), (("-v",), False), (("--verbose",), False)):
         assert waste(*words) == 0
-        assert any(line.startswith("/opt/data") for line in capsys.readouterr().out.splitlines()), words
+        lines = capsys.readouterr().out.splitlines()
+        assert any(line.startswith("/opt/data") for line in lines) == shown, words
     assert waste("--top", "0") == UsageError.exit_code
 
 
@@ -81,6 +83,7 @@ def test_more_waste_than_the_limit_ends_with_its_own_code(capsys: pytest.Capture
         (("--fail-over", "0.1%", "--ignore", "removed", "--ignore", "ownership"), 0),
         (("--fail-over", "4kB", "--gpus", "9.0"), WasteError.exit_code),
         (("--fail-over", "much"), UsageError.exit_code),
+        (("--fail-over", "5"), UsageError.exit_code),
         (("--ignore", "nothing"), UsageError.exit_code),
         (("--gpus", "H10"), UsageError.exit_code),
     ):
@@ -92,6 +95,26 @@ def test_more_waste_than_the_limit_ends_with_its_own_code(capsys: pytest.Capture
     assert "--fail-over allows 0" in result.err
     waste("--ignore", "remove")
     assert "removed" in capsys.readouterr().err
+
+
+def test_ignored_kinds_are_in_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
+    waste("--ignore", "removed", "--ignore", "logs")
+    assert capsys.readouterr().out.splitlines()[0].endswith("could go: 0.2 % (without removed, logs)")
+    waste("--ignore", "removed", "--format", "json")
+    assert json.loads(capsys.readouterr().out)["ignored"] == ["removed"]
+
+
+def test_the_page_is_written_before_the_result_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "waste.html"
+
+    def show(*_: object) -> None:
+        assert path.exists()
+
+    monkeypatch.setattr("torchbake.commands.waste.show_report", show)
+    assert waste("--page", str(path)) == 0
+    assert f"the page: {path}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_page_is_written_in_addition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

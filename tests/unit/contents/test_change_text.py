@@ -25,7 +25,7 @@ def test_a_change_is_described_with_both_values() -> None:
         (link("a", "b"), link("a", "c"), "link b → c"),
         (entry("a"), link("a", "c"), "kind file → symlink"),
         (entry("a", "1" * 64), entry("a", "2" * 64), f"content {'1' * 12} → {'2' * 12}"),
-        (entry("a"), entry("b", mode=0o600), "moved from a, mode 644 → 600"),
+        (entry("a"), entry("b", mode=0o600), "moved from /a, mode 644 → 600"),
     ):
         assert described(before, after) == words
 
@@ -34,8 +34,8 @@ def test_a_group_is_counted_and_a_package_says_if_it_was_rebuilt() -> None:
     files = [image(entry("lib/a"), entry("lib/b")), image(entry("usr/lib/a"), entry("usr/lib/b"))]
     moved = compare_images(*files).files
     assert tally(moved) == "2 moved"
-    assert describe_folder(FolderChanges(path="usr/lib/", changes=moved)) == "2 moved from lib/"
-    assert describe_folder(FolderChanges(path="usr/lib/a", changes=moved[:1])) == "moved from lib/a"
+    assert describe_folder(FolderChanges(path="usr/lib/", changes=moved)) == "2 moved from /lib/"
+    assert describe_folder(FolderChanges(path="usr/lib/a", changes=moved[:1])) == "moved from /lib/a"
     before, after = (image(entry("p", text), packages=[package("p", "1", "p")]) for text in "xy")
     (change,) = compare_images(before, after).packages
     assert describe_package(change) == "1, rebuilt: 1 changed"
@@ -56,8 +56,8 @@ def test_the_json_has_every_part_and_lists_all_files_on_request() -> None:
     assert short["equal"] is False
     assert (short["first"]["visible_bytes"], short["second"]["visible_bytes"], short["pull"]) == (2, 10, 10)
     assert [(each["path"], each["change"], each["bytes"]) for each in short["files"]] == [
-        ("f", "removed", [1, 0]),
-        ("g", "added", [0, 3]),
+        ("/f", "removed", [1, 0]),
+        ("/g", "added", [0, 3]),
     ]
     assert short["bytecode"] == {"changed_files": 1, "bytes": [0, 4]}
     assert short["config"] == [{"key": "User", "first": None, "second": "1"}]
@@ -65,5 +65,5 @@ def test_the_json_has_every_part_and_lists_all_files_on_request() -> None:
         {"kind": "python", "name": "p", "change": "changed", "first": "1", "second": "2", "bytes": [1, 3],
          "changed_files": 1},
     ]  # fmt: skip
-    assert [each["path"] for each in full["packages"][0]["files"]] == ["p/x"]
-    assert [each["path"] for each in full["bytecode"]["list"]] == ["c.pyc"]
+    assert [each["path"] for each in full["packages"][0]["files"]] == ["/p/x"]
+    assert [each["path"] for each in full["bytecode"]["list"]] == ["/c.pyc"]

@@ -35,10 +35,9 @@ def cache(tmp_path: Path) -> LayerCache:
 def test_a_layer_comes_back_as_it_was_read(cache: LayerCache) -> None:
     with_code = replace(cache, scanner=LayerScanner(gpu_code=gpu_code))
     for data in (EVERYTHING, PACKAGES, archive()):
-        for one in (cache, with_code):
-            assert one.find(sha256(data)) is None
-            contents = one.scan(io.BytesIO(data), sha256(data))
-            assert one.find(sha256(data)) == contents
+        assert with_code.find(sha256(data)) is None
+        contents = with_code.scan(io.BytesIO(data), sha256(data))
+        assert with_code.find(sha256(data)) == contents
 
 
 def test_a_damaged_layer_is_not_remembered(cache: LayerCache) -> None:

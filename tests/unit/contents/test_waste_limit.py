@@ -22,8 +22,14 @@ def test_a_limit_is_a_size_or_a_percentage() -> None:
 
 
 def test_other_texts_are_refused() -> None:
-    for text in ("", "many", "5 percent", "-1MB", "%"):
+    for text in ("", "many", "5 percent", "-1MB", "%", "...", "1.2.3"):
         with pytest.raises(ValueError, match="100MB or 5%"):
+            parse_limit(text)
+
+
+def test_a_number_needs_a_unit() -> None:
+    for text in ("5", "0.5", " 100 "):
+        with pytest.raises(ValueError, match=f"has no unit; write it as {text.strip()}MB or {text.strip()}%"):
             parse_limit(text)
 
 
