@@ -14,7 +14,8 @@ import pytest
 from tests.e2e.conftest import CPU, ROOT, container_of, ref_of
 from tests.e2e.registries import registry
 from torchbake.commands import _image_contents
-from torchbake.commands._image_contents import WithImageContents, inventory_of
+from torchbake.commands._image_contents import inventory_of
+from torchbake.commands._image_location import WithImageContents, find_image
 from torchbake.contents.model import Inventory, LayerFile
 from torchbake.engine.client import Engine
 from torchbake.engine.export import ChunkReader
@@ -81,18 +82,16 @@ def read(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Inven
     """Read an image with a separate cache, and return the duration in seconds, too."""
     monkeypatch.setattr(_image_contents, "cache_folder", lambda: cache)
     start = time.monotonic()
-    inventory = inventory_of(
-        WithImageContents(
-            matrix=ROOT / "matrix.yaml",
-            place=None,
-            platform="",
-            plain_http=False,
-            quiet=True,
-            verbose=False,
-            progress="auto",
-        ),
-        name,
+    args = WithImageContents(
+        matrix=ROOT / "matrix.yaml",
+        place=None,
+        platform="",
+        plain_http=False,
+        quiet=True,
+        verbose=False,
+        progress="auto",
     )
+    inventory = inventory_of(args, find_image(args, name))
     return inventory, time.monotonic() - start
 
 

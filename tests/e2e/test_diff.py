@@ -145,7 +145,7 @@ def test_a_newer_debian_package(compared: Any) -> None:
     (change,) = value["packages"]
     assert (change["name"], change["change"], change["first"], change["second"]) == ("zlib1g", "changed", "1.2", "1.3")
     assert change["bytes"][1] - change["bytes"][0] == growth(value) == 45
-    assert [each["path"] for each in value["files"]] == [f"{DPKG}/status"]
+    assert [each["path"] for each in value["files"]] == [f"/{DPKG}/status"]
 
 
 def test_a_wheel_of_the_same_version_with_another_file(compared: Any) -> None:
@@ -153,7 +153,7 @@ def test_a_wheel_of_the_same_version_with_another_file(compared: Any) -> None:
     assert parts(value) == {"packages"}
     (change,) = value["packages"]
     assert (change["change"], change["changed_files"], growth(value)) == ("rebuilt", 1, 10)
-    assert [each["path"] for each in change["files"]] == [f"{SITE}/numpy/__init__.py"]
+    assert [each["path"] for each in change["files"]] == [f"/{SITE}/numpy/__init__.py"]
 
 
 def test_one_file_that_differs(compared: Any) -> None:
@@ -175,7 +175,7 @@ def test_one_file_that_differs(compared: Any) -> None:
             value = compared(A, Image(layers, settings=SETTINGS))
             assert parts(value) == {"files"}, entry
             (change,) = value["files"]
-            assert (change["path"], change["change"], change["differs"]) == (entry[0].name, *expected)
+            assert (change["path"], change["change"], change["differs"]) == (f"/{entry[0].name}", *expected)
             assert growth(value) == size
 
 
@@ -190,7 +190,7 @@ def test_a_file_that_was_moved_or_removed(compared: Any) -> None:
     ):
         value = compared(A, Image(layers, settings=SETTINGS))
         (change,) = value["files"]
-        assert (change["change"], change["first"]["path"]) == (state, "srv/model/weights")
+        assert (change["change"], change["first"]["path"]) == (state, "/srv/model/weights")
         assert growth(value) == (0 if state == "moved" else -1000)
 
 
@@ -202,7 +202,7 @@ def test_a_merged_usr_is_one_moved_folder(tmp_path: Path) -> None:
     lines = run(str(tmp_path / "a"), str(tmp_path / "b"), "--only", "files").stdout.splitlines()
     assert [line.split() for line in lines[1:] if line.startswith("/")] == [
         ["/lib", "kind", "folder", "→", "symlink"],
-        ["/usr/lib/", "40", "moved", "from", "lib/"],
+        ["/usr/lib/", "40", "moved", "from", "/lib/"],
     ]
 
 
@@ -333,18 +333,18 @@ def test_real_packages_and_files_on_our_own_image(derived: Mapping[str, str]) ->
     }
     (release,) = packages["base-files"]["files"]
     assert (release["path"], release["differs"], release["bytes"][0]) == (
-        "usr/lib/os-release", ["mode"], release["bytes"][1],
+        "/usr/lib/os-release", ["mode"], release["bytes"][1],
     )  # fmt: skip
     assert (packages["tool"]["first"], packages["tool"]["second"]) == ("1.0", "1.1")
     tool = {each["path"]: each["bytes"] for each in packages["tool"]["files"]}
-    assert tool["usr/bin/tool"] == [100, 150]
+    assert tool["/usr/bin/tool"] == [100, 150]
     assert [each["path"].rpartition("/")[2] for each in packages["einops"]["files"] if each["bytes"] == [0, 700]] == [
         "__init__.py"
     ]
     files = {change["path"]: change for change in value["files"]}
-    assert files["srv/zeros"]["bytes"] == [0, 4096]
-    others = {path for path in files if not path.startswith((f"{DPKG}/", "var/log/", "var/cache/"))}
-    assert others == {"srv/zeros"}
+    assert files["/srv/zeros"]["bytes"] == [0, 4096]
+    others = {path for path in files if not path.startswith((f"/{DPKG}/", "/var/log/", "/var/cache/"))}
+    assert others == {"/srv/zeros"}
     assert growth(value) > 4096 + 700 + 50
     assert [tuple(each.values()) for each in value["config"]] == [("Env.MODE", None, "derived")]
     assert (value["layers"]["removed"], len(value["layers"]["added"])) == ([], 3)
