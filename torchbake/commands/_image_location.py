@@ -70,7 +70,8 @@ def find_image(args: WithImageContents, text: str) -> ImageLocation:
         try:
             return _in_matrix(args, text, project, _spec_of(project, text))
         except SelectorError as error:
-            missing = f"{args.matrix.name} has no image {text}; {(error.hint or '').rstrip('.')}"
+            hint = (error.hint or "").rstrip(".")
+            missing = f"{args.matrix.name} has no image {text}; {hint[:1].lower()}{hint[1:]}"
     return _by_reference(args, text, missing)
 
 

@@ -63,12 +63,12 @@ def except_link_targets(inventory: Inventory, rule: PathRule) -> PathRule:
 
     uv links a whole environment to its cache if UV_LINK_MODE is ``symlink``.
     """
-    needed = _link_targets(inventory.visible.values(), rule)
+    targets = _link_targets(inventory.visible.values(), rule)
 
     def kind_of(path: str) -> str | None:
-        return None if path in needed or not needed.isdisjoint(parents(path)) else rule(path)
+        return None if path in targets or not targets.isdisjoint(parents(path)) else rule(path)
 
-    return kind_of if needed else rule
+    return kind_of if targets else rule
 
 
 def _places(inventory: Inventory) -> Iterator[tuple[str, str, re.Pattern[str]]]:
@@ -87,13 +87,12 @@ def _link_targets(files: Iterable[LayerFile], rule: PathRule) -> set[str]:
     links = {file.path: file.content for file in files if file.kind == "symlink"}
     folders = FolderLinks(links=links)
     inner = {path: rule(path) for path in links}
-    found, sources = set[str](), [path for path, kind in inner.items() if not kind]
+    targets, sources = set[str](), [path for path, kind in inner.items() if not kind]
     for _ in range(_MOST_ROUNDS):
-        ends = map(folders.followed, sources)
-        targets = {end for end in ends if rule(end) or rule(f"{end}/")}
-        if targets <= found:
+        ends = {end for end in map(folders.followed, sources) if rule(end) or rule(f"{end}/")}
+        if ends <= targets:
             break
-        found |= targets
-        # A folder that is needed may have links itself, as the snapshots of Hugging Face.
-        sources = [path for path, kind in inner.items() if kind and not found.isdisjoint(parents(path))]
-    return found
+        targets |= ends
+        # A target that is a folder may have links itself, as the snapshots of Hugging Face.
+        sources = [path for path, kind in inner.items() if kind and not targets.isdisjoint(parents(path))]
+    return targets

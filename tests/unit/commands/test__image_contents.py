@@ -155,9 +155,9 @@ def test_a_name_that_the_matrix_lacks_is_in_the_error(
     read: Read, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_registries, "registry_of", lambda *_, **__: pushed(layout, put(layout, *LAYERS)))
-    with pytest.raises(RegistryError, match=r"matrix.yaml has no image cpuu; Nearest: cpu"):
+    with pytest.raises(RegistryError, match=r"matrix.yaml has no image cpuu; nearest: cpu"):
         read("cpuu")
-    with pytest.raises(EngineError, match=r"matrix.yaml has no image cpuu; Nearest: cpu"):
+    with pytest.raises(EngineError, match=r"matrix.yaml has no image cpuu; nearest: cpu"):
         read("cpuu", place="engine")
 
 
