@@ -93,7 +93,10 @@ def _in_file(text: str) -> ImageLocation | None:
         )
     is_path = text.startswith(("/", "./", "../"))
     if not path.exists() and (is_path or (":" not in text and _ARCHIVE.search(text))):
-        raise UsageError(f"There is no file {path}.", hint="Name an archive of `docker save`, or correct the path.")
+        raise UsageError(
+            f"There is no file {name if digest else text}.",
+            hint="Name an archive of `docker save`, or correct the path.",
+        )
     if is_path:
         raise UsageError(
             f"{text} is neither an archive nor a folder with an OCI image layout.",

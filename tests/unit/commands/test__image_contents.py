@@ -1,6 +1,7 @@
 """The place that an image is read from, by its name on the command line."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def test_a_name_that_the_matrix_lacks_is_in_the_error(
 
 def test_a_missing_file_is_an_error_and_no_reference(read: Read) -> None:
     for text in ("./nosuch.tar", "nosuch.tar", "some/nosuch.tar.gz", "../nosuch", "/nosuch"):
-        with pytest.raises(UsageError, match="There is no file"):
+        with pytest.raises(UsageError, match=f"There is no file {re.escape(text)}"):
             read(text)
 
 
