@@ -75,8 +75,8 @@ def compiler_rule(inventory: Inventory) -> PathRule:
 def bytecode_rule(paths: Iterable[str], *, level: str) -> PathRule:
     """Return the rule for files of __pycache__: orphaned, doubled, or, as information, of use.
 
-    Of several files of one source, one counts as needed: that of the image's most frequent Python and of the level of
-    optimisation that Python reads. ``level`` is a part of the file's name: ``.opt-1``, or "" without optimisation.
+    Of several files of one source, the bytecode of the image's most frequent Python counts as needed. Of its levels of
+    optimisation, ``level`` is needed, a part of the file's name: ``.opt-1``, or "" without optimisation.
     """
     every = set(paths)
     matches = {path: match for path in every if (match := _BYTECODE.match(path))}
