@@ -71,7 +71,7 @@ class Arguments(Signing):
     copy: bool = opt.option("push: with --to, send layers that the registry cannot mount", of=_PUSH)
     registry: str | None = opt.registry(
         "push: where the image of the matrix is that IMAGE names: ghcr.io/acme", of=_PUSH,
-        configured=lambda args: args.request[:1] == _PUSH,
+        configured=lambda args: args.request[:1] == _PUSH and not any(map(_is_reference, args.request[1:2])),
     )  # fmt: skip
     platform: str = opt.option("push: of an index, the image for this platform", of=_PUSH, metavar="OS/ARCHITECTURE")
     include: tuple[str, ...] = opt.option(
@@ -202,9 +202,14 @@ def _prune(args: Arguments, text: str) -> None:
 _ACTIONS: dict[str, Callable[..., Any]] = {"push": _push, "ls": _list, "prune": _prune}
 
 
+def _is_reference(image: str) -> bool:
+    """Return whether text is a whole reference: names and words of a matrix's images have none of its marks."""
+    return bool(set(image) & set("/:@"))
+
+
 def _reference(args: Arguments, image: str) -> Reference:
     """Return the reference of an image, or of an image of the matrix in `--registry`. Raises UsageError."""
-    if set(image) & set("/:@"):
+    if _is_reference(image):
         if args.registry:
             raise UsageError(f"{image} is a whole reference, which needs no --registry.", hint="Leave it out.")
         return parse_reference(image)

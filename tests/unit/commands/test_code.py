@@ -9,6 +9,7 @@ import pytest
 from tests.unit.code.folders import image, stored, write
 from tests.unit.conftest import SMALL
 from tests.unit.registries import MemoryRegistry, MemorySigner, Store
+from torchbake import REGISTRY_VARIABLE
 from torchbake.cli import main
 from torchbake.commands import code as command
 from torchbake.errors import RegistryError, UsageError
@@ -68,6 +69,19 @@ def test_an_image_of_the_matrix_is_named_by_words(store: Store, capsys: Streams,
     stored(store, *image(3), "2.13.0-cpu-runtime-debian12")
     pushed = result(capsys, "push", words, "src", "--registry", "registry.example.com/acme")
     assert pushed["base"].startswith(f"{REPOSITORY}:2.13.0-cpu-runtime-debian12@")
+
+
+def test_a_whole_reference_needs_no_configured_registry(
+    store: Store, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(store, *image(3), "2.13.0-cpu-runtime-debian12")
+    for name, matrix in ((REGISTRY_VARIABLE, SMALL), ("", f"registry: registry.example.com/acme\n{SMALL}")):
+        Path("matrix.yaml").write_text(matrix)
+        if name:
+            monkeypatch.setenv(name, "registry.example.com/acme")
+        assert result(capsys, "push", IMAGE, "src")["base"].startswith(f"{IMAGE}@")
+        assert result(capsys, "push", "cpu runtime", "src")["base"].startswith(f"{REPOSITORY}:2.13.0-cpu-")
+        monkeypatch.delenv(REGISTRY_VARIABLE, raising=False)
 
 
 def test_a_key_signs_the_new_image(store: Store, capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
