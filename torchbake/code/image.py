@@ -48,6 +48,15 @@ def labels_of(base: Reference, at: str) -> dict[str, str]:
     return {BASE_NAME: str(replace(base, tag="")), BASE_DIGEST: base.digest, CODE: at}
 
 
+def refuse_code_on_code(labels: Mapping[str, str], at: str) -> None:
+    """Raise UsageError if an image with these labels has code in the folder ``at`` already."""
+    if labels.get(CODE) == at:
+        raise UsageError(
+            f"The image has code in {at} already, and files that are gone since would stay in it.",
+            hint=f"Name the image below: {labels.get(BASE_NAME, 'its label base.name')}",
+        )
+
+
 def compression_for(manifest: Manifest) -> LayerCompression:
     """Return the compression of a further layer: zstd if layers have it, and so all readers of the image; else gzip."""
     zstd = any(layer.media_type.endswith("zstd") for layer in manifest.layers)
@@ -71,11 +80,7 @@ def _config_with(config: Mapping[str, Any], layer: Layer, labels: Mapping[str, s
         rootfs = {**config["rootfs"], "diff_ids": [*config["rootfs"]["diff_ids"], layer.diff_id]}
         # Engines refuse a history that does not have a step for each layer; an image without history needs none.
         history = [*config["history"], step] if config.get("history") else []
-        if old_labels.get(CODE) == at:
-            raise UsageError(
-                f"The image has code in {at} already, and files that are gone since would stay in it.",
-                hint=f"Name the image below: {old_labels.get(BASE_NAME, 'its label base.name')}",
-            )
+        refuse_code_on_code(old_labels, at)
         labelled = {**own, "Labels": {**old_labels, **labels}}
     except (LookupError, TypeError, AttributeError):
         raise UnsoundError("The image's config does not list its layers.") from None

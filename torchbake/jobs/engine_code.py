@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchbake.code.image import compression_for, labels_of, with_layer
+from torchbake.code.image import compression_for, labels_of, refuse_code_on_code, with_layer
 from torchbake.code.layer import CodeLayer, LayerCompression, code_layer
 from torchbake.core.json_text import read_object
 from torchbake.core.paths import JOB_FOLDER
@@ -43,6 +43,7 @@ def code_in_engine(engine: Engine, task: Task, images: Layout) -> Iterator[Task]
         return
     name = building_name(secrets.token_hex(16))
     base = pulled(engine, task.image)
+    refuse_code_on_code(engine.config(base).get("Labels") or {}, JOB_FOLDER)
     try:
         with tempfile.TemporaryDirectory(prefix="torchbake-") as work:
             coding = _EngineCode(engine=engine, task=task, code=task.code, name=name, work=Path(work))

@@ -11,11 +11,11 @@ import pytest
 from tests.unit.engines import Daemon
 from torchbake.engine.leftovers import remove_leftovers, remove_loopback_names
 from torchbake.engine.runner import OWNER
-from torchbake.errors import EngineError
+from torchbake.errors import EngineError, UsageError
 from torchbake.jobs.engine_code import code_in_engine, removed_afterwards
 from torchbake.jobs.load import read_job
 from torchbake.jobs.task import CodeFolder, Task
-from torchbake.oci.labels import ID
+from torchbake.oci.labels import BASE_NAME, CODE, ID
 from torchbake.oci.layer_order import Layer, image_of
 from torchbake.oci.manifest import Blob, sha256
 from torchbake.store.layout import Layout
@@ -103,6 +103,16 @@ def test_an_engine_that_reaches_no_server_adds_the_layer_itself(task: Task, imag
     with code_in_engine(daemon.engine, task, images) as complete:
         assert len(daemon.pictures[daemon.resolve(complete.image)].layers) == 2
     assert set(daemon.pictures) == {digest_of(images)}
+
+
+def test_an_image_with_code_takes_no_other_code(task: Task, images: Layout) -> None:
+    """Files of the old code that the new code lacks would stay in the image."""
+    daemon, below = Daemon(), f"{IMAGE}@sha256:below"
+    daemon.hold("sha256:other", IMAGE, labels={CODE: "/job", BASE_NAME: below})
+    with pytest.raises(UsageError) as caught, code_in_engine(daemon.engine, task, images):
+        pytest.fail("the job ran")
+    assert below in str(caught.value.hint)
+    assert (set(daemon.pictures), daemon.boxes) == ({"sha256:other"}, {})
 
 
 def test_the_image_goes_also_after_an_error(task: Task, images: Layout) -> None:
