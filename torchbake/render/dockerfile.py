@@ -16,7 +16,7 @@ from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, COMPILER, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.template_check import check_template
-from torchbake.render.template_marks import read_marks
+from torchbake.render.template_marks import origins_of
 from torchbake.render.templates import fill, fill_marked
 from torchbake.render.wheel_groups import HEAVY, TORCH, wheel_groups
 from torchbake.ui.command import Command
@@ -49,8 +49,8 @@ def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
         values = _image_values(spec, _require(spec, lock))
     values = {"header": HEADER, "spec": spec, "user": spec.own.user, **values}
     text = fill(name, templates, values).rstrip("\n") + "\n"
-    if templates and (marked := fill_marked(name, templates, values)):
-        check_template(text, list(read_marks(marked)), spec, templates)
+    if templates and (marked := fill_marked(name, templates, values)) is not None:
+        check_template(text, origins_of(text, marked), spec, templates)
     return text
 
 

@@ -24,7 +24,8 @@ def check_template(dockerfile: str, origins: Sequence[TemplateLine | None], spec
     """Check the instructions of a Dockerfile that come from a template in the folder ``templates``.
 
     ``origins`` are the lines of templates that rendered each line of the Dockerfile. Raises RenderError with file and
-    line for an unknown instruction, a source that does not exist, and a FROM that drops the rest of the image.
+    line for an unknown instruction, a source that does not exist, and a FROM that drops the rest of the image. An
+    instruction of unknown origin may be the toolkit's, so only its word is checked.
     """
     steps = [
         _Step(each, origin, origin is not None and Path(origin.file).is_relative_to(templates))
@@ -32,8 +33,9 @@ def check_template(dockerfile: str, origins: Sequence[TemplateLine | None], spec
         for origin in [origins[each.line - 1]]
     ]
     for step in steps:
+        if step.is_own or step.where is None:
+            _check_word(step.instruction, step.where or _file_of(spec))
         if step.is_own:
-            _check_word(step.instruction, step.where)
             _check_sources(step, templates.parent)
     begins = [step for step in steps if step.instruction.word == "FROM"]
     if all(step.is_own for step in begins):  # a whole Dockerfile, which extends no template
@@ -59,7 +61,11 @@ class _Step(NamedTuple):
     is_own: bool
 
 
-def _check_word(instruction: Instruction, where: TemplateLine | None) -> None:
+def _file_of(spec: Spec) -> str:
+    return f"templates/{spec.template}.Dockerfile.j2"
+
+
+def _check_word(instruction: Instruction, where: TemplateLine | str) -> None:
     if instruction.word not in _WORDS:
         near = nearest(instruction.word, _WORDS, count=1)
         guess = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_WORDS)}"
@@ -97,7 +103,7 @@ def _check_base(begins: Sequence[_Step], spec: Spec) -> None:
     for _ in begins:
         name = stages.get(name.lower(), name)
     if name != spec.base.image:
-        place = begins[-1].where if begins else f"templates/{spec.template}.Dockerfile.j2"
+        place = begins[-1].where if begins else _file_of(spec)
         raise RenderError(
             f"{place}: the image is FROM {name}, not from the matrix's base {spec.base.image}: it would have no Python "
             "and no torch.",

@@ -33,7 +33,17 @@ def mark_lines(tree: nodes.Template, file: str) -> None:
         data.data = "\n".join(lines)
 
 
-def read_marks(text: str) -> Iterator[TemplateLine | None]:
+def origins_of(text: str, marked: str) -> list[TemplateLine | None]:
+    """Return the template's line for each line of a text, by the same text with marks.
+
+    All are None if the texts differ: a template that compares captured text sees the marks, and may take another branch.
+    """
+    if _MARK.sub("", marked).rstrip("\n") != text.rstrip("\n"):
+        return [None] * len(text.split("\n"))
+    return list(_read_marks(marked))
+
+
+def _read_marks(text: str) -> Iterator[TemplateLine | None]:
     """Yield the template's line for each line of a marked text; for one without a mark, that of the line before."""
     last = None
     for line in text.split("\n"):

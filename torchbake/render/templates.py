@@ -61,12 +61,16 @@ def fill(name: str, own: Path | None, values: Mapping[str, Any]) -> str:
 def fill_marked(name: str, own: Path | None, values: Mapping[str, Any]) -> str | None:
     """Render a template of the folder ``own`` with marks of its lines; None if the folder has no such template.
 
-    Call it after `fill`, which raises the errors of the template.
+    Call it after `fill`, which raises the errors of the template. A template that fails only with marks, because it uses
+    captured text as a key, gives "".
     """
     if own is None or not os.path.lexists(own / name):
         return None
     _end.set(time.thread_time() + _SECONDS)
-    return _environment(own, marked=True).get_template(name).render(values)
+    try:
+        return _environment(own, marked=True).get_template(name).render(values)
+    except _FAULTS:
+        return ""
 
 
 class _Folders(jinja2.FileSystemLoader):

@@ -47,6 +47,20 @@ def test_a_wrong_instruction_has_file_and_line_in_each_block(tmp_path: Path) -> 
                 assert words in message, (block, line)
 
 
+def test_captured_text_keeps_its_value(tmp_path: Path) -> None:
+    for begin in (
+        '{% macro d() %}yes{% endmacro %}{% if d() == "yes" %}',
+        '{% set x %}yes{% endset %}{% if x == "yes" %}',
+        '{% set x %}yes{% endset %}{% if {"yes": true}[x] %}',
+    ):
+        text = f"{OURS}{{% block end %}}{begin}\nENV A=1\n{{{{ word }}}} true\n{{% endif %}}{{% endblock %}}"
+        assert "ENV A=1\nRUN true" in rendered(tmp_path, text.replace("{{ word }}", "RUN")), begin
+        assert "did you mean RUN?" in refused(tmp_path, text.replace("{{ word }}", "RNU")), begin
+    captured = "{% set x %}\nRUN true\nRNU true\n{% endset %}"
+    message = refused(tmp_path, f"{OURS}{{% block end %}}\n{captured}{{{{ x }}}}{{% endblock %}}")
+    assert ":5: " in message
+
+
 def test_sources_that_exist_and_documents_pass(tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d/a.conf").touch()
