@@ -97,12 +97,16 @@ def _check_sources(step: _Step, root: Path) -> None:
 
 
 def _check_base(begins: Sequence[_Step], spec: Spec) -> None:
-    """Check that a template that extends none ends in an image on the base of the matrix. Raises RenderError."""
-    stages = {words[2].lower(): words[0] for step in begins if len(words := step.instruction.text.split()) == 3}
-    name = begins[-1].instruction.text.split()[0] if begins else "nothing"
+    """Check that a template that extends none ends in an image on the base of the matrix. Raises RenderError.
+
+    The value of a variable is known only when the image is built, so a name with one is not checked.
+    """
+    images = [_image_words(step) for step in begins]
+    stages = {words[2].lower(): words[0] for words in images if len(words) == 3}
+    name = images[-1][0] if images else "nothing"
     for _ in begins:
         name = stages.get(name.lower(), name)
-    if name != spec.base.image:
+    if name != spec.base.image and "$" not in name:
         place = begins[-1].where if begins else _file_of(spec)
         raise RenderError(
             f"{place}: the image is FROM {name}, not from the matrix's base {spec.base.image}: it would have no Python "
@@ -110,3 +114,9 @@ def _check_base(begins: Sequence[_Step], spec: Spec) -> None:
             hint=f'Extend torchbake\'s template: {{% extends "toolkit/{spec.template}.Dockerfile.j2" %}}, '
             "and write into its blocks.",
         )
+
+
+def _image_words(step: _Step) -> list[str]:
+    """Return the words of FROM without its options: IMAGE, or IMAGE AS NAME."""
+    words = [word for word in step.instruction.text.split() if not word.startswith("--")]
+    return words or ["nothing"]

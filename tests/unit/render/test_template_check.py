@@ -86,6 +86,9 @@ def test_another_image_in_place_of_the_matrixs_is_refused(tmp_path: Path) -> Non
         "FROM debian:sid AS x\nFROM x",
         "# nothing",
         "FROM {{ spec.base.image }}\nFROM scratch",
+        "FROM --platform=linux/amd64 debian:sid",
+        "FROM --platform=linux/amd64",
+        "ARG B=debian\nFROM $B AS a\nFROM scratch",
     ):
         assert "base" in refused(tmp_path, text), text
 
@@ -96,9 +99,13 @@ def test_stages_and_an_image_on_the_base_are_kept(tmp_path: Path) -> None:
     for text in (
         "FROM {{ spec.base.image }}\nUSER 1001",
         '{% import "macros.j2" as m -%}\nFROM {{ spec.base.image }}\n{{ m.labels(labels) }}',
+        "FROM --platform=linux/amd64 {{ spec.base.image }}",
+        "FROM --platform=$BUILDPLATFORM {{ spec.base.image }} AS a\nFROM --platform=linux/amd64 a",
+        "ARG B={{ spec.base.image }}\nFROM $B",
+        "ARG B={{ spec.base.image }}\nFROM ${B} AS a\nFROM a",
         "FROM {{ spec.base.image }} AS own\nFROM golang AS go\nFROM Own\nCOPY --from=go /x /x",
     ):
-        assert "FROM debian:bookworm-slim" in rendered(tmp_path, text)
+        assert "debian:bookworm-slim" in rendered(tmp_path, text)
 
 
 def test_an_init_image_may_begin_from_nothing(tmp_path: Path) -> None:
