@@ -14,6 +14,8 @@ from torchbake.registry.client import Registry
 from torchbake.registry.transport import StatusError
 
 _AT_ONCE = 4  # parallel requests
+# The answers of registries that delete images and no tags: https://github.com/opencontainers/distribution-spec, end-9
+_NO_UNTAG = (400, 404, 405)
 _ALLOW = (
     "Allow it: distribution's registry needs `storage.delete.enabled`, others a login with the right to delete; "
     "or set a retention rule for the tags code-* in the registry itself."
@@ -53,7 +55,8 @@ def prune_code(
 ) -> tuple[PrunedTag, ...]:
     """Delete the images with code that are older than a number of days, and return their tags, the oldest first.
 
-    ``on_end`` is called for each tag. Raises RegistryError if the registry deletes nothing.
+    ``on_end`` is called for each tag. Raises RegistryError if the registry refuses to delete an image, or deletes
+    no tag for another reason than that it deletes images alone.
     """
     tags = registry.tags()
     old = [tag for tag in _code_tags(tags) if (today - tag.day).days > days]
@@ -84,7 +87,7 @@ def _prune(
         for name in (name for name in digests if name.startswith(digest.replace(":", "-"))):  # its signatures
             registry.delete(digests[name] or name)
     except StatusError as error:
-        raise RegistryError(f"{registry.repository} does not delete {own[0]}: {error.message}", hint=_ALLOW) from None
+        raise _refused(registry, own[0], error) from None
     return [PrunedTag(tag=tag, digest=digest, outcome="deleted") for tag in own]
 
 
@@ -104,13 +107,19 @@ def _untag(registry: Registry, tag: CodeTag, digest: str, others: Sequence[str])
     manifest = registry.manifest(digest)
     try:
         registry.delete(str(tag))
-    except StatusError:
+    except StatusError as error:
+        if error.status not in _NO_UNTAG and "UNSUPPORTED" not in error.codes:
+            raise _refused(registry, tag, error) from None
         why = f"{reason}, and this registry deletes no tag alone"
         return PrunedTag(tag=tag, digest=digest, outcome="kept", reason=why)
     for other in others:
         if manifest is not None and registry.digest(other) != digest:
             registry.put(manifest, other)
     return PrunedTag(tag=tag, digest=digest, outcome="deleted", reason=f"the tag alone: {reason}")
+
+
+def _refused(registry: Registry, tag: CodeTag, error: StatusError) -> RegistryError:
+    return RegistryError(f"{registry.repository} does not delete {tag}: {error.message}", hint=_ALLOW)
 
 
 def _code_tags(tags: Sequence[str]) -> list[CodeTag]:

@@ -11,6 +11,7 @@ from torchbake.code.prune import list_code, prune_code
 from torchbake.code.push import push_code
 from torchbake.errors import RegistryError
 from torchbake.oci.reference import Reference
+from torchbake.registry.transport import StatusError
 
 TODAY = date(2026, 11, 28)
 
@@ -70,6 +71,27 @@ def test_a_registry_that_deletes_no_tag_alone_keeps_it(store: Store, tmp_path: P
     store.untags = False
     assert prune(store) == ["kept", "deleted"]
     assert ages(store) == [20, 7, 1, 0]
+
+
+def test_a_refused_login_is_no_kept_tag(store: Store, tmp_path: Path) -> None:
+    push(store, tmp_path, "20", 1)
+    for status, codes, kept in (
+        (400, (), True), (404, (), True), (403, ("UNSUPPORTED",), True),
+        (401, ("UNAUTHORIZED",), False), (403, ("DENIED",), False), (500, (), False),
+    ):  # fmt: skip
+
+        class Refusing(MemoryRegistry):
+            error = StatusError("no", status=status, codes=codes)
+
+            def delete(self, key: str) -> bool:
+                raise self.error
+
+        old = prune_code(Refusing(store), days=19, today=TODAY, dry_run=False) if kept else ()
+        assert [each.outcome for each in old] == ["kept"] * kept, status
+        if not kept:
+            with pytest.raises(RegistryError) as caught:
+                prune_code(Refusing(store), days=19, today=TODAY, dry_run=False)
+            assert caught.value.hint, status
 
 
 def test_an_image_deleted_with_a_tag_is_written_again(store: Store, tmp_path: Path) -> None:
