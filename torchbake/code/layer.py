@@ -12,6 +12,7 @@ from torchbake.errors import UsageError
 from torchbake.oci.gzip_layer import write_gzip_layer
 from torchbake.oci.layer_archive import Member, write_layer
 from torchbake.oci.layer_order import Layer
+from torchbake.oci.tar_member import MemberSizeError
 
 LayerCompression: TypeAlias = Literal["gzip", "zstd"]
 _TIME = 315532800  # 1980-01-01, the oldest time that a zip file can have: a job may pack its code
@@ -39,12 +40,16 @@ def code_layer(
     """Write these files of a folder as a layer, below the absolute path ``at``, into the folder ``work``.
 
     The archive depends on names, contents, links and executable bits alone. Raises UsageError for a file that no layer
-    can hold, and for an impossible ``at``. Raises OSError too.
+    can hold, for a file that changes or goes meanwhile, and for an impossible ``at``. Raises OSError too.
     """
-    members = list(_members(folder, names, place_of(at)))
-    target = work / "code.tar"
+    place, target = place_of(at), work / "code.tar"
     write = write_gzip_layer if compression == "gzip" else _write_zstd
-    layer = write(target, members)
+    try:
+        members = list(_members(folder, names, place))
+        layer = write(target, members)
+    except (FileNotFoundError, MemberSizeError) as error:
+        reason = f"{error.filename} is gone" if error.filename else error
+        raise UsageError(f"A file changed while it was read: {reason}.", hint="Run again.") from None
     sizes = [info.size for info, _ in members if info.isreg()]
     return CodeLayer(path=target, layer=layer, files=len(names), size=sum(sizes))
 

@@ -7,6 +7,10 @@ from typing import IO, Literal, cast
 _CHUNK = 2**20
 
 
+class MemberSizeError(OSError):
+    """The content of an entry is longer or shorter than the entry's size."""
+
+
 def open_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     """Open the content of a regular file."""
     return cast(IO[bytes], archive.extractfile(info))
@@ -15,7 +19,7 @@ def open_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
 def member(info: tarfile.TarInfo, file: IO[bytes] | None, form: Literal[0, 1, 2]) -> Iterator[bytes]:
     """Yield the bytes of an entry in a format of `tarfile`, with the content of ``file`` if there is one.
 
-    Raises OSError if the content is longer or shorter than the entry's size.
+    Raises MemberSizeError.
     """
     yield info.tobuf(form, "utf-8", "surrogateescape")
     if file is None:
@@ -25,5 +29,5 @@ def member(info: tarfile.TarInfo, file: IO[bytes] | None, form: Literal[0, 1, 2]
         size += len(piece)
         yield piece
     if size != info.size:
-        raise OSError(f"{info.name} has {size} bytes in place of {info.size}")
+        raise MemberSizeError(f"{info.name} has {size} bytes in place of {info.size}")
     yield bytes(-size % tarfile.BLOCKSIZE)

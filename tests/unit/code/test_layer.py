@@ -3,13 +3,16 @@
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
 from tests.unit.code.folders import FILES, entries, layer_of, write
+from torchbake.code import layer as code
 from torchbake.code.layer import code_layer, place_of
 from torchbake.errors import UsageError
+from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import unpacked_digest
 
 
@@ -56,6 +59,25 @@ def test_a_folder_below_others_has_all_its_parents(tmp_path: Path) -> None:
     layer = code_layer(folder, ["x.py"], at="/opt/team/code/", work=tmp_path)
     infos = entries(layer.path.read_bytes())
     assert list(infos) == ["opt", "opt/team", "opt/team/code", "opt/team/code/x.py"]
+
+
+@pytest.mark.parametrize("text", ["", "print('a much longer text')\n" * 9, None])
+def test_a_file_that_changes_meanwhile_asks_for_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    folder = write(tmp_path / "a")
+    packed = code.write_gzip_layer
+
+    def change(*words: Any) -> Layer:
+        (folder / "train.py").unlink()
+        if text is not None:
+            (folder / "train.py").write_text(text)
+        return packed(*words)
+
+    monkeypatch.setattr(code, "write_gzip_layer", change)
+    with pytest.raises(UsageError, match=r"train\.py") as caught:
+        layer_of(folder, tmp_path)
+    assert caught.value.hint == "Run again."
 
 
 def test_links_within_the_folder_are_kept(tmp_path: Path) -> None:
