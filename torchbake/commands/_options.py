@@ -201,8 +201,8 @@ def plain_http(*, group: str = "", of: Sequence[str] = ()) -> Any:
     return option("use plain HTTP; a registry on this machine may use it anyway", group=group, of=of)
 
 
-def no_transparency_log(group: str) -> Any:
-    return option("leave the public transparency log out (closed networks)", group=group)
+def no_transparency_log(group: str, *, of: Sequence[str] = ()) -> Any:
+    return option("leave the public transparency log out (closed networks)", group=group, of=of)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,10 @@ _INSTALL = f"Install cosign: {Command('help', 'supply-chain')}"
 _GROUP = "signatures, by cosign"
 
 
+def _issuer_option(of: Sequence[str] = ()) -> Any:
+    return opt.option("… that this OIDC issuer vouches for", group=_GROUP, of=of, metavar="REGEXP")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verifying(opt.Common):
     """The options of a command that verifies signatures, and of the registry, with which cosign itself speaks."""
@@ -33,17 +37,26 @@ class Verifying(opt.Common):
     plain_http: bool = opt.plain_http()
     key: str = opt.option("trust this public key: a file, or a KMS address", group=_GROUP, metavar="KEY")
     identity: str = opt.option("trust keyless signatures of this identity …", group=_GROUP, metavar="REGEXP")
-    issuer: str = opt.option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
+    issuer: str = _issuer_option()
     no_transparency_log: bool = opt.no_transparency_log(_GROUP)
     require_signature: bool = opt.option("fail where no signature can be verified", group=_GROUP)
 
 
-def _key_option(group: str) -> Any:
-    return opt.option("sign with this key: a file, or a KMS address", group=group, metavar="KEY")
+def _key_option(group: str, *, of: Sequence[str] = ()) -> Any:
+    return opt.option("sign with this key: a file, or a KMS address", group=group, of=of, metavar="KEY")
 
 
 def keyless_option(group: str = _GROUP, *, of: Sequence[str] = ()) -> Any:
     return opt.option("sign as whoever runs this, by its OIDC identity", group=group, of=of)
+
+
+def _identity_option(of: Sequence[str] = ()) -> Any:
+    text = "keyless: trust what this identity signed before …"
+    return opt.option(text, group=_GROUP, of=of, metavar="REGEXP")
+
+
+def _require_option(of: Sequence[str] = ()) -> Any:
+    return opt.option("fail where nothing can be signed", group=_GROUP, of=of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +65,24 @@ class Signing(Verifying):
 
     key: str = _key_option(_GROUP)
     keyless: bool = keyless_option()
-    identity: str = opt.option("keyless: trust what this identity signed before …", group=_GROUP, metavar="REGEXP")
-    issuer: str = opt.option("… that this OIDC issuer vouches for", group=_GROUP, metavar="REGEXP")
-    require_signature: bool = opt.option("fail where nothing can be signed", group=_GROUP)
+    identity: str = _identity_option()
+    issuer: str = _issuer_option()
+    require_signature: bool = _require_option()
+
+
+_PUSH = ("push",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushSigning(Signing):
+    """The options of a command whose subcommand `push` alone signs."""
+
+    key: str = _key_option(_GROUP, of=_PUSH)
+    keyless: bool = keyless_option(of=_PUSH)
+    identity: str = _identity_option(_PUSH)
+    issuer: str = _issuer_option(_PUSH)
+    no_transparency_log: bool = opt.no_transparency_log(_GROUP, of=_PUSH)
+    require_signature: bool = _require_option(_PUSH)
 
 
 _OF_FILES = "signatures of verdicts, by cosign"

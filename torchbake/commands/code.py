@@ -17,7 +17,7 @@ from torchbake.code.prune import PrunedTag, list_code, prune_code
 from torchbake.code.push import CodeTarget, PushedCode, push_code
 from torchbake.commands import _options as opt
 from torchbake.commands._registries import registry_of
-from torchbake.commands._signing import Signing, signer_of
+from torchbake.commands._signing import PushSigning, signer_of
 from torchbake.commands._subcommands import Subcommand, SubcommandWord
 from torchbake.core.paths import JOB_FOLDER
 from torchbake.core.signals import interruptible
@@ -59,7 +59,7 @@ def _days(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(Signing):
+class Arguments(PushSigning):
     request: tuple[str, ...] = opt.argument(
         "push IMAGE FOLDER, ls REPOSITORY, or prune REPOSITORY", nargs="*", metavar="WORD"
     )
@@ -96,8 +96,6 @@ def run(args: Arguments) -> int:
         uses = " ".join(map(str, expected))
         raise UsageError(f"`code {action}` takes {uses}.", hint=f"Write: {Command('code', f'{action} {uses}')}")
     opt.refuse_unused(args, "code", action)
-    if action != "push" and (args.key or args.keyless):
-        raise UsageError("Only `code push` signs.", hint="Leave the options of signatures out.")
     with interruptible():
         _ACTIONS[action](args, *words)
     return 0

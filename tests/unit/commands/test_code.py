@@ -1,6 +1,7 @@
 """The output and exit codes of `code`, with a registry in memory."""
 
 import json
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from tests.unit.registries import MemoryRegistry, MemorySigner, Store
 from torchbake import REGISTRY_VARIABLE
 from torchbake.cli import main
 from torchbake.commands import code as command
+from torchbake.commands._signing import PushSigning
+from torchbake.commands.code import SUBCOMMANDS
 from torchbake.errors import RegistryError, UsageError
 from torchbake.oci.reference import Repository, parse_reference
 
@@ -104,6 +107,20 @@ def test_a_wrong_command_line_changes_nothing(store: Store, capsys: Streams, wor
     assert main(["code", *words]) == UsageError.exit_code
     assert capsys.readouterr().err.count("\n  next: ") == 1
     assert set(store.tags) == {"cpu"}
+
+
+def test_push_alone_has_the_options_of_signatures(store: Store, capsys: Streams) -> None:
+    kinds = get_annotations(PushSigning)
+    options = {name: f"--{name.replace('_', '-')}" for name in kinds}
+    for words in (("ls", REPOSITORY), ("prune", REPOSITORY)):
+        for name, option in options.items():
+            value = ["x"] if kinds[name] is str else []
+            assert main(["code", *words, option, *value]) == UsageError.exit_code, (words, option)
+            assert f"{option} is an option of `code push`" in capsys.readouterr().err
+    for action in SUBCOMMANDS:
+        assert main(["code", action, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert [option in text for option in options.values()] == [action == "push"] * len(options), action
 
 
 def test_an_image_that_is_not_there_is_an_error(store: Store, capsys: Streams) -> None:
