@@ -52,11 +52,14 @@ class CodeTarget:
     """The destination of an image with code.
 
     With ``copy`` layers that the registry cannot mount are downloaded and sent. On a ``dry_run`` nothing is sent.
+    Hints name the option for another repository by ``to_option``, and by ``copying`` how to copy the layers there.
     """
 
     registry: Registry
     copy: bool = False
     dry_run: bool = False
+    to_option: str = "--to"
+    copying: str = "--to REPOSITORY --copy"
 
 
 def push_code(
@@ -83,7 +86,7 @@ def push_code(
     path.write_bytes(data)
     if to.registry.repository != registry.repository and not to.dry_run:
         _take_over(registry, to, base, work, tell)
-    with _refusals_of(to.registry):
+    with _refusals_of(to):
         sent_bytes = _send(to, [(manifest.layers[-1], layer.path), (manifest.config, path)])
         tag = CodeTag(day=today, digits=short_digest(manifest.digest))
         if not to.dry_run:
@@ -98,7 +101,7 @@ def _check_host(registry: Registry, to: CodeTarget) -> None:
     if to.registry.repository.host != registry.repository.host and not to.copy:
         raise UsageError(
             f"{to.registry.repository} is in another registry than the image, which cannot mount its layers.",
-            hint="Name a repository of the same registry; or copy all layers of the image: --copy",
+            hint=f"Name a repository of the same registry; or copy all layers of the image: {to.copying}",
         )
 
 
@@ -120,51 +123,50 @@ def _take_over(registry: Registry, to: CodeTarget, base: CodeBase, work: Path, t
     """Mount the layers of the image into another repository, or copy them. Raises RegistryError if neither is done."""
     blobs = base.manifest.layers
     same_host = registry.repository.host == to.registry.repository.host
-    mount = partial(_is_there, to.registry, registry.repository.path if same_host else "")
+    mount = partial(_is_there, to, registry.repository.path if same_host else "")
     missing = [blob for blob, there in zip(blobs, side_by_side(mount, blobs, most=_AT_ONCE), strict=True) if not there]
     missing = list(dict.fromkeys(missing))
     size = human(sum(blob.size for blob in missing))
     if missing and not to.copy:
         raise RegistryError(
             f"{to.registry.repository} did not mount {len(missing)} of {len(blobs)} layers of {registry.repository}.",
-            hint=f"Push to {registry.repository} itself, without --to; or send these {size} once: --copy",
+            hint=f"Push to {registry.repository} itself, without {to.to_option}; or send these {size} once: {to.copying}",
         )
     if missing:
         tell(f"copying {len(missing)} layers, {size}, to {to.registry.repository}")
-        side_by_side(partial(_copy, registry, to.registry, work), missing, most=_COPIES)
+        side_by_side(partial(_copy, registry, to, work), missing, most=_COPIES)
 
 
-def _is_there(target: Registry, source: str, blob: Blob) -> bool:
-    with _refusals_of(target):
-        return target.has(blob) or bool(source and target.mount(blob, source))
+def _is_there(to: CodeTarget, source: str, blob: Blob) -> bool:
+    with _refusals_of(to):
+        return to.registry.has(blob) or bool(source and to.registry.mount(blob, source))
 
 
-def _copy(source: Registry, target: Registry, work: Path, blob: Blob) -> None:
+def _copy(source: Registry, to: CodeTarget, work: Path, blob: Blob) -> None:
     path = work / blob.digest.removeprefix("sha256:")
     try:
         source.download(blob, path)
-        with _refusals_of(target):
-            target.upload(blob, path)
+        with _refusals_of(to):
+            to.registry.upload(blob, path)
     finally:
         path.unlink(missing_ok=True)
 
 
 @contextmanager
-def _refusals_of(target: Registry) -> Iterator[None]:
+def _refusals_of(to: CodeTarget) -> Iterator[None]:
     """Turn a refusal of the registry into an error that says what to do about it."""
     try:
         yield
     except StatusError as error:
-        repository = target.repository
+        repository = to.registry.repository
+        elsewhere = f"push elsewhere: {to.to_option} REPOSITORY"
         reason, hint = f"{repository} refuses the push: {error.message}", error.hint
         if error.status in (401, 403):
             reason = f"{repository} takes no push from this login: {error.message}"
-            hint = (
-                f"Log in as somebody who may push (docker login {repository.host}), or push elsewhere: --to REPOSITORY"
-            )
+            hint = f"Log in as somebody who may push (docker login {repository.host}), or {elsewhere}"
         elif error.status == 405 or "UNSUPPORTED" in error.codes:
             reason = f"{repository} is read-only: {error.message}"
-            hint = "Push to a registry that takes images: --to REPOSITORY --copy"
+            hint = f"Push to a registry that takes images: {to.copying}"
         elif error.status == 404:
-            hint = f"Create {repository} in its registry first, or push elsewhere: --to REPOSITORY"
+            hint = f"Create {repository} in its registry first, or {elsewhere}"
         raise RegistryError(reason, hint=hint) from None

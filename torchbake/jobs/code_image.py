@@ -1,5 +1,6 @@
 """The layer of `files.layer` on a job's image in its registry, for launchers whose nodes pull the image."""
 
+import shlex
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,6 @@ from pathlib import Path
 from torchbake.code.layer import CodeLayer, LayerCompression, code_layer
 from torchbake.code.push import CodeTarget, PushedCode, push_code
 from torchbake.core.paths import JOB_FOLDER
-from torchbake.errors import RegistryError, TorchbakeError, UsageError
 from torchbake.jobs.task import CodeFolder, Task
 from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
@@ -33,28 +33,21 @@ class CodePush:
         """Return the task with the image that has the code. Raises RegistryError and UsageError."""
         reference = parse_reference(task.image)
         target = parse_reference(self.to).repository if self.to else reference.repository
-        to = CodeTarget(registry=self.registry_of(target), dry_run=self.dry_run)
+        to = CodeTarget(
+            registry=self.registry_of(target), dry_run=self.dry_run, to_option="--code-to",
+            copying=str(Command("code", f"push {task.image} {shlex.quote(str(code.folder))} --to REPOSITORY --copy")),
+        )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="torchbake-") as work:
 
             def make(compression: LayerCompression) -> CodeLayer:
                 return code_layer(code.folder, code.names, at=JOB_FOLDER, work=Path(work), compression=compression)
 
-            try:
-                pushed = push_code(
-                    self.registry_of(reference.repository), reference, make, at=JOB_FOLDER, work=Path(work),
-                    today=self.today, to=to, tell=self.tell,
-                )  # fmt: skip
-            except (RegistryError, UsageError) as error:
-                raise _for_jobs(error) from None
+            pushed = push_code(
+                self.registry_of(reference.repository), reference, make, at=JOB_FOLDER, work=Path(work),
+                today=self.today, to=to, tell=self.tell,
+            )  # fmt: skip
         return replace(task, image=str(pushed.reference), code=None), pushed
 
     def is_there(self, pushed: PushedCode) -> bool:
         """Return whether the registry already has the image with the code."""
         return self.registry_of(pushed.reference.repository).digest(pushed.reference.digest) is not None
-
-
-def _for_jobs(error: TorchbakeError) -> TorchbakeError:
-    """Replace the options of `code push` in the hint of an error by the options of `job`."""
-    copy = f"{Command('code', 'push')} --copy"
-    hint = (error.hint or "").replace("--to", "--code-to").replace("--copy", copy)
-    return type(error)(error.message, hint=hint or None)

@@ -148,7 +148,7 @@ def test_the_image_can_go_to_another_repository(here: Here) -> None:
     assert here.ran[0].image.startswith("one.example.com/team/scratch:code-")
     _, err = here.report("run", "job.yaml", "--target", "kubernetes", "--code-to", "two.example.com/x", code=2)
     assert "another registry" in err
-    assert "push --copy" in err
+    assert f"code -- push {IMAGE}@{here.base_digest} {here.folder / 'src'} --to REPOSITORY --copy" in err
 
 
 def test_a_folder_of_the_command_line_replaces_files(here: Here) -> None:
@@ -222,4 +222,14 @@ def test_a_refused_push_names_the_option_of_job(here: Here, monkeypatch: pytest.
     _, err = here.report("run", "job.yaml", "--target", "kubernetes", code=RegistryError.exit_code)
     assert "--code-to REPOSITORY" in err
     assert " --to" not in err
+    assert "code push" not in err
     assert (here.ran, here.code_tags) == ([], [])
+
+
+def test_a_registry_that_cannot_be_read_is_an_error(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StatusError("denied", status=403, codes=("DENIED",), hint="Log in.")
+
+    monkeypatch.setattr("torchbake.code.push.find_base", refuse)
+    _, err = here.report("run", "job.yaml", "--target", "kubernetes", code=RegistryError.exit_code)
+    assert "denied next: Log in." in err
