@@ -190,9 +190,12 @@ def registry(
     configured: Callable[[Any], bool] = lambda args: True,
     of: Sequence[str] = (),
 ) -> Any:
-    """Declare `--registry`, which `_registry_choice.with_registry` fills in; an empty text means none."""
+    """Declare `--registry`, which `_registry_choice.with_registry` fills in.
+
+    An empty text means none, and None that the option is not given.
+    """
     default = f"default: ${REGISTRY_VARIABLE}, else `registry` of the matrix"
-    declared = option(f"{text} ({default})", metavar="HOST[:PORT][/NAMESPACE]", of=of)
+    declared = option(f"{text} ({default})", metavar="HOST[:PORT][/NAMESPACE]", of=of, default=None)
     use = RegistryUse(required=required, configured=configured)
     return field(metadata={**declared.metadata, "registry_use": use})
 

@@ -62,16 +62,15 @@ def with_registry(args: "Arguments") -> "Arguments":
     if field is None:
         return args
     values: Any = args
-    use = field.metadata["registry_use"]
-    typed = getattr(args, field.name) or (None if use.required else getattr(args, field.name))
-    document = dict[str, Any]()
-    if typed or (typed is None and use.configured(args)):
-        document = _document(values.matrix)
+    use, typed = field.metadata["registry_use"], getattr(args, field.name)
+    is_configured = typed != "" and use.configured(args)
+    document = _document(values.matrix) if typed or is_configured else {}
     sources = [(OPTION, typed)] if typed else []
-    sources += _configured(document, values.matrix.name) if use.configured(args) and typed != "" else []
+    if is_configured:
+        sources += _configured(document, values.matrix.name)
     if not sources:
         if use.required:
-            raise UsageError("Which registry?", hint=_HINT)
+            raise UsageError(f"{OPTION} is empty." if typed == "" else "Which registry?", hint=_HINT)
         return replace(args, **{field.name: None})
     repository = document.get("repository")
     choice = choose(sources, repository if isinstance(repository, str) else "")

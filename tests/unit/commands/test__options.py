@@ -10,9 +10,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.unit.test_cli import MATRIX
-from torchbake import cli
+from torchbake import REGISTRY_VARIABLE, cli
 from torchbake.commands import COMMANDS
 from torchbake.commands._options import arguments_of
+from torchbake.commands._registry_choice import with_registry
 from torchbake.core.paths import TOOLKIT
 
 # The functions that take options without types: they parse, make the dataclass, or complete a line.
@@ -37,13 +38,14 @@ def lines(name: str) -> list[list[str]]:
     return [needs_of(name), *(shlex.split(line, comments=True) for line in plain if line)]
 
 
-def test_a_parser_gives_values_of_the_fields_types() -> None:
-    """mypy trusts the annotations, so a test compares them with the values of argparse."""
+def test_a_parser_gives_values_of_the_fields_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mypy trusts the annotations, so a test compares them with the values that a command gets."""
+    monkeypatch.setenv(REGISTRY_VARIABLE, "127.0.0.1:5000/team")
     for name in COMMANDS:
         kind = cli.load_command(name).Arguments
         types = get_type_hints(kind)
         for line in lines(name):
-            item = arguments_of(kind, cli.make_parser(name).parse_args(line))
+            item = with_registry(arguments_of(kind, cli.make_parser(name).parse_args(line)))
             for field, type_ in types.items():
                 value = getattr(item, field)
                 assert TypeAdapter(type_).validate_python(value, strict=True) == value, name

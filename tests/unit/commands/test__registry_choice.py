@@ -93,6 +93,15 @@ def test_a_command_without_any_registry_says_the_three_ways(tmp_path: Path, caps
     assert all(word in output for word in ("--registry", "`registry: ", REGISTRY_VARIABLE))
 
 
+def test_an_empty_option_is_no_registry(tmp_path: Path, capsys: Streams) -> None:
+    """A pipeline whose variable is not set must not write into the registry of the matrix."""
+    words = ("cpu", "--matrix", matrix_of(tmp_path, registry="ghcr.io/acme"), "--registry", "")
+    for command in ("publish", "promote", "rollback"):
+        assert cli.main([command, *words]) == UsageError.exit_code, command
+        assert "--registry is empty" in capsys.readouterr().err, command
+    assert parsed_arguments("validate", *words).registry is None
+
+
 def test_a_repository_means_the_same_with_and_without_a_host(tmp_path: Path) -> None:
     """Each pair of keys releases to ghcr.io/acme/pytorch."""
     for keys in (
