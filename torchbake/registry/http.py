@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from http.client import HTTPException
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, NewConnectionError
 
 from torchbake.errors import RegistryError
 from torchbake.registry.origin import Origin, led_to, origin_of
@@ -26,6 +27,8 @@ _LONGEST_FILE = 3600  # seconds until a layer is complete
 _HOPS = 10
 _ALWAYS, _SAME_METHOD = {301, 302, 303, 307, 308}, {307, 308}
 _WORDS = 2**16  # bytes of an error's text
+_LONGEST_CAUSE = 200  # characters
+_NOT_REACHED = "Check the name, the network or the proxy."
 _AT_ONCE = 2**16
 MISCALLED = "Does it know its public address? A proxy in front of it passes that on by X-Forwarded-Proto and Host."
 _BROKEN = (
@@ -132,13 +135,13 @@ class Exchange:
                 )  # fmt: skip
         except requests.exceptions.SSLError as error:
             raise RegistryError(
-                f"{who} has no certificate that is trusted: {_last(error)}",
+                f"{who} has no certificate that is trusted: {_cause(error, who)}",
                 hint="Name its CA by REQUESTS_CA_BUNDLE=FILE, or say --plain-http if it speaks no TLS.",
             ) from None
         except _BROKEN as error:
-            raise PassingError(RegistryError(f"{who} does not answer: {_last(error)}")) from None
+            raise PassingError(RegistryError(f"{who} does not answer: {_cause(error, who)}", hint=_NOT_REACHED)) from None
         except (requests.RequestException, HTTPError, ValueError) as error:
-            raise RegistryError(f"{who} answers {request.method}, but not by HTTP: {_last(error)}") from None
+            raise RegistryError(f"{who} answers {request.method}, but not by HTTP: {_cause(error, who)}") from None
 
     def _who(self, request: HttpRequest) -> str:
         """Name the server of a request for errors: the registry, or a host that it named."""
@@ -202,7 +205,7 @@ def _copy(raw: Any, write: Callable[[bytes], object], most: int, who: str, longe
             if time.monotonic() > end:
                 raise RegistryError(f"{who} has not ended its answer after {longest} s.")
     except HTTPError as error:
-        raise PassingError(RegistryError(f"{who} does not answer: {_last(error)}")) from None
+        raise PassingError(RegistryError(f"{who} does not answer: {_cause(error, who)}", hint=_NOT_REACHED)) from None
     return length
 
 
@@ -231,6 +234,17 @@ class SizedBody:
         return self._length
 
 
-def _last(error: Exception) -> str:
-    """Return the end of an error's text, the innermost of requests' wrapped errors, in one line."""
-    return " ".join(str(error).split())[-200:]
+def _cause(error: BaseException, who: str) -> str:
+    """Return the innermost of requests' wrapped errors in one line, after the host if ``who`` does not name it.
+
+    The host may be a proxy.
+    """
+    host = ""
+    inner: BaseException | None = error
+    while inner is not None:
+        error = inner
+        host = error.conn.host if isinstance(error, NewConnectionError) else host
+        inner = next((part for part in (*error.args, error.__cause__) if isinstance(part, BaseException)), None)
+    is_http = isinstance(error, HTTPException) and not isinstance(error, OSError)
+    text = repr(error) if is_http else getattr(error, "strerror", None) or str(error)
+    return " ".join((f"{host}: {text}" if host not in who else text).split())[:_LONGEST_CAUSE]
