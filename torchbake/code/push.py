@@ -130,7 +130,8 @@ def _take_over(registry: Registry, to: CodeTarget, base: CodeBase, work: Path, t
     if missing and not to.copy:
         raise RegistryError(
             f"{to.registry.repository} did not mount {len(missing)} of {len(blobs)} layers of {registry.repository}.",
-            hint=f"Push to {registry.repository} itself, without {to.to_option}; or send these {size} once: {to.copying}",
+            hint=f"Push to {registry.repository} itself, without {to.to_option}; "
+            f"or send these {size} once: {to.copying}",
         )
     if missing:
         tell(f"copying {len(missing)} layers, {size}, to {to.registry.repository}")

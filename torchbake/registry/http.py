@@ -28,7 +28,6 @@ _HOPS = 10
 _ALWAYS, _SAME_METHOD = {301, 302, 303, 307, 308}, {307, 308}
 _WORDS = 2**16  # bytes of an error's text
 _LONGEST_CAUSE = 200  # characters
-_NOT_REACHED = "Check the name, the network or the proxy."
 _AT_ONCE = 2**16
 MISCALLED = "Does it know its public address? A proxy in front of it passes that on by X-Forwarded-Proto and Host."
 _BROKEN = (
@@ -139,7 +138,7 @@ class Exchange:
                 hint="Name its CA by REQUESTS_CA_BUNDLE=FILE, or say --plain-http if it speaks no TLS.",
             ) from None
         except _BROKEN as error:
-            raise PassingError(RegistryError(f"{who} does not answer: {_cause(error, who)}", hint=_NOT_REACHED)) from None
+            raise _silence(error, who) from None
         except (requests.RequestException, HTTPError, ValueError) as error:
             raise RegistryError(f"{who} answers {request.method}, but not by HTTP: {_cause(error, who)}") from None
 
@@ -205,7 +204,7 @@ def _copy(raw: Any, write: Callable[[bytes], object], most: int, who: str, longe
             if time.monotonic() > end:
                 raise RegistryError(f"{who} has not ended its answer after {longest} s.")
     except HTTPError as error:
-        raise PassingError(RegistryError(f"{who} does not answer: {_cause(error, who)}", hint=_NOT_REACHED)) from None
+        raise _silence(error, who) from None
     return length
 
 
@@ -232,6 +231,11 @@ class SizedBody:
 
     def __len__(self) -> int:
         return self._length
+
+
+def _silence(error: Exception, who: str) -> PassingError:
+    message = f"{who} does not answer: {_cause(error, who)}"
+    return PassingError(RegistryError(message, hint="Check the name, the network or the proxy."))
 
 
 def _cause(error: BaseException, who: str) -> str:

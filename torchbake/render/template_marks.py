@@ -36,7 +36,7 @@ def mark_lines(tree: nodes.Template, file: str) -> None:
 def origins_of(text: str, marked: str) -> list[TemplateLine | None]:
     """Return the template's line for each line of a text, by the same text with marks.
 
-    All are None if the texts differ: a template that compares captured text sees the marks, and may take another branch.
+    If the texts differ, all are None: a template that compares captured text compares the marks too.
     """
     if _MARK.sub("", marked).rstrip("\n") != text.rstrip("\n"):
         return [None] * len(text.split("\n"))

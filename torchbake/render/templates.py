@@ -61,8 +61,8 @@ def fill(name: str, own: Path | None, values: Mapping[str, Any]) -> str:
 def fill_marked(name: str, own: Path | None, values: Mapping[str, Any]) -> str | None:
     """Render a template of the folder ``own`` with marks of its lines; None if the folder has no such template.
 
-    Call it after `fill`, which raises the errors of the template. A template that fails only with marks, because it uses
-    captured text as a key, gives "".
+    Call it after `fill`, which raises the errors of the template. The text is empty if the template fails only with
+    marks: it may use captured text as a key.
     """
     if own is None or not os.path.lexists(own / name):
         return None

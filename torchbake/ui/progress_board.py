@@ -18,9 +18,13 @@ from torchbake.ui.output_mode import display, mode
 
 @dataclass
 class _Row:
-    """An image of a plain log: its current step, its start, and the time of its last line, in seconds of a clock."""
+    """An image of a plain log: its current step, the last step that has a line, and two times in seconds of a clock.
+
+    The times are those of its start and of its last line.
+    """
 
     step: str
+    written: str
     began: float = field(default_factory=time.monotonic)
     last_line: float = field(default_factory=time.monotonic)
 
@@ -43,19 +47,20 @@ class Board:
             if self._bars:
                 self._tasks[name] = self._bars.add_task(name, step=reason)
             else:
-                self._rows[name] = _Row(step=reason)
+                self._rows[name] = _Row(step=reason, written=reason)
                 self._say(f"{name}: {self._doing}, {reason}")
 
     def look(self, name: str, place: str) -> None:
-        """Show how far an image is: on a terminal at once, in a log by a heartbeat, which would else get many lines."""
+        """Show how far an image is: on a terminal at once, in a log by a heartbeat, which would else get many lines.
+
+        With `--verbose` a log gets a line also for a change, but none within two seconds after the image's last line.
+        """
         with self._lock:
             if self._bars and name in self._tasks:
                 self._bars.update(self._tasks[name], step=place)  # type: ignore[arg-type]
             elif row := self._rows.get(name):
-                if mode().verbose and row.step != place:
-                    self._say(f"{name}: {place}")
-                    row.last_line = time.monotonic()
                 row.step = place
+                self._write_change(name, row)
 
     def log(self, name: str, step: str, seconds: float) -> None:
         """Write a finished step of an image into a plain log, if it took long."""
@@ -81,11 +86,18 @@ class Board:
     def tick(self) -> None:
         """Write a line into a plain log for each image that had none for a while."""
         with self._lock:
-            now = time.monotonic()
             for name, row in self._rows.items():
+                self._write_change(name, row)
+                now = time.monotonic()
                 if now - row.last_line >= ticker.HEARTBEAT:
                     row.last_line = now
                     self._say(f"still: {name}: {row.step} ({ticker.duration(now - row.began)})")
+
+    def _write_change(self, name: str, row: _Row) -> None:
+        now = time.monotonic()
+        if mode().verbose and row.step != row.written and now - row.last_line >= ticker.WORTH_A_LINE:
+            row.written, row.last_line = row.step, now
+            self._say(f"{name}: {row.step}")
 
     def _say(self, line: str) -> None:
         if not mode().quiet:

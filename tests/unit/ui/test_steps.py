@@ -10,7 +10,7 @@ from rich.console import Console
 
 from torchbake.ui import console, ticker
 from torchbake.ui.output_mode import OutputMode, display, mode, set_mode
-from torchbake.ui.progress_board import board
+from torchbake.ui.progress_board import Board, board
 from torchbake.ui.steps import step
 
 LONG = 0.15  # seconds, of a step that is worth a line here
@@ -103,16 +103,24 @@ def test_an_image_without_a_line_has_a_heartbeat(log: io.StringIO) -> None:
     assert set(beats) == {"still: cpu: packing torch (0 s)"}
 
 
-def test_verbose_writes_each_step_of_an_image(log: io.StringIO) -> None:
+def test_verbose_writes_changes_of_an_image_now_and_then(log: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test suite reports each of its tests; the last report gets a line also if none follows."""
+    start = time.monotonic()
+    now = [start]
+    monkeypatch.setattr(ticker, "WORTH_A_LINE", 1.9)
+    monkeypatch.setattr(ticker, "HEARTBEAT", 60.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     set_mode(OutputMode(verbose=True))
-    with board(1, doing="testing") as progress:
-        progress.start("cpu", "new")
-        for place in ("1 %", "1 %", "2 %"):
-            progress.look("cpu", place)
-        progress.log("cpu", "short", 0.1)
-        progress.end("cpu", "passed", good=True)
-    texts = [line[8:] for line in lines(log)]
-    assert texts[1:-1] == ["cpu: 1 %", "cpu: 2 %", "cpu: short (0.1 s)"]
+    progress = Board(None, 1, "testing")
+    progress.start("cpu", "new")
+    for tick in range(10):
+        now[0] = start + 0.1 + tick / 2
+        for part in range(9 if tick < 6 else 0):
+            progress.look("cpu", f"{tick}, {part}")
+        progress.tick()
+    progress.log("cpu", "short", 0.1)
+    progress.end("cpu", "passed", good=True)
+    assert lines(log)[1:-1] == ["[00:02] cpu: 4, 0", "[00:04] cpu: 5, 8", "[00:04] cpu: short (0.1 s)"]
 
 
 def test_a_terminal_shows_a_step_as_a_live_row(terminal: io.StringIO) -> None:
