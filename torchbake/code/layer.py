@@ -40,7 +40,7 @@ def code_layer(
     """Write these files of a folder as a layer, below the absolute path ``at``, into the folder ``work``.
 
     The archive depends on names, contents, links and executable bits alone. Raises UsageError for a file that no layer
-    can hold, for a file that changes or goes meanwhile, and for an impossible ``at``. Raises OSError too.
+    can hold, for a file that changes while it is read, and for an impossible ``at``. Raises OSError too.
     """
     place, target = place_of(at), work / "code.tar"
     write = write_gzip_layer if compression == "gzip" else _write_zstd

@@ -18,13 +18,13 @@ from torchbake.ui.output_mode import display, mode
 
 @dataclass
 class _Row:
-    """An image of a plain log: its current step, the last step that has a line, and two times in seconds of a clock.
+    """An image of a plain log: its current step, that of its last line, and two times in seconds of a clock.
 
     The times are those of its start and of its last line.
     """
 
     step: str
-    written: str
+    last_text: str
     began: float = field(default_factory=time.monotonic)
     last_line: float = field(default_factory=time.monotonic)
 
@@ -47,7 +47,7 @@ class Board:
             if self._bars:
                 self._tasks[name] = self._bars.add_task(name, step=reason)
             else:
-                self._rows[name] = _Row(step=reason, written=reason)
+                self._rows[name] = _Row(step=reason, last_text=reason)
                 self._say(f"{name}: {self._doing}, {reason}")
 
     def look(self, name: str, place: str) -> None:
@@ -95,8 +95,8 @@ class Board:
 
     def _write_change(self, name: str, row: _Row) -> None:
         now = time.monotonic()
-        if mode().verbose and row.step != row.written and now - row.last_line >= ticker.WORTH_A_LINE:
-            row.written, row.last_line = row.step, now
+        if mode().verbose and row.step != row.last_text and now - row.last_line >= ticker.WORTH_A_LINE:
+            row.last_text, row.last_line = row.step, now
             self._say(f"{name}: {row.step}")
 
     def _say(self, line: str) -> None:

@@ -9,9 +9,9 @@ import pytest
 import zstandard
 
 from tests.unit.code.folders import FILES, entries, layer_of, write
-from torchbake.code import layer as code
 from torchbake.code.layer import code_layer, place_of
 from torchbake.errors import UsageError
+from torchbake.oci.gzip_layer import write_gzip_layer
 from torchbake.oci.layer_order import Layer
 from torchbake.oci.layer_stream import unpacked_digest
 
@@ -66,15 +66,14 @@ def test_a_file_that_changes_meanwhile_asks_for_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     folder = write(tmp_path / "a")
-    packed = code.write_gzip_layer
 
     def change(*words: Any) -> Layer:
         (folder / "train.py").unlink()
         if text is not None:
             (folder / "train.py").write_text(text)
-        return packed(*words)
+        return write_gzip_layer(*words)
 
-    monkeypatch.setattr(code, "write_gzip_layer", change)
+    monkeypatch.setattr("torchbake.code.layer.write_gzip_layer", change)
     with pytest.raises(UsageError, match=r"train\.py") as caught:
         layer_of(folder, tmp_path)
     assert caught.value.hint == "Run again."

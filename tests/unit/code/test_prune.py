@@ -75,7 +75,7 @@ def test_a_registry_that_deletes_no_tag_alone_keeps_it(store: Store, tmp_path: P
 
 def test_a_refused_login_is_no_kept_tag(store: Store, tmp_path: Path) -> None:
     push(store, tmp_path, "20", 1)
-    for status, codes, kept in (
+    for status, codes, is_kept in (
         (400, (), True), (404, (), True), (403, ("UNSUPPORTED",), True),
         (401, ("UNAUTHORIZED",), False), (403, ("DENIED",), False), (500, (), False),
     ):  # fmt: skip
@@ -86,9 +86,9 @@ def test_a_refused_login_is_no_kept_tag(store: Store, tmp_path: Path) -> None:
             def delete(self, key: str) -> bool:
                 raise self.error
 
-        old = prune_code(Refusing(store), days=19, today=TODAY, dry_run=False) if kept else ()
-        assert [each.outcome for each in old] == ["kept"] * kept, status
-        if not kept:
+        old = prune_code(Refusing(store), days=19, today=TODAY, dry_run=False) if is_kept else ()
+        assert [each.outcome for each in old] == ["kept"] * is_kept, status
+        if not is_kept:
             with pytest.raises(RegistryError) as caught:
                 prune_code(Refusing(store), days=19, today=TODAY, dry_run=False)
             assert caught.value.hint, status

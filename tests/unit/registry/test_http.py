@@ -8,8 +8,8 @@ import pytest
 import requests
 from urllib3.exceptions import ProtocolError
 
-from torchbake.registry import http
 from torchbake.registry.http import Exchange, HttpRequest, PassingError
+from torchbake.registry.origin import origin_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def error_of(name: str, url: str) -> str:
 def test_an_unknown_host_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reason = "does not answer: {}Name or service not known"
     url = f"https://registry-1.docker.io/v2/{'library/' * 30}manifests/latest"
-    request = HttpRequest(method="GET", url=url, home=http.origin_of(url))
+    request = HttpRequest(method="GET", url=url, home=origin_of(url))
     with pytest.raises(PassingError) as caught:
         Exchange("docker.io").send(request)
     assert caught.value.error.message == f"docker.io {reason.format('registry-1.docker.io: ')}"
