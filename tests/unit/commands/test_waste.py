@@ -48,10 +48,10 @@ def test_a_step_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def test_top_shows_the_largest_paths(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, shown in ((("--top", "1"), True), (("-v",), False), (("--verbose",), False)):
+    for words, visible in ((("--top", "1"), True), (("-v",), False), (("--verbose",), False)):
         assert waste(*words) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert any(line.startswith("/opt/data") for line in lines) == shown, words
+        assert any(line.startswith("/opt/data") for line in lines) == visible, words
     assert waste("--top", "0") == UsageError.exit_code
 
 

@@ -210,7 +210,7 @@ def test_variables_of_the_image_name_caches() -> None:
 
 
 def test_a_folder_of_a_variable_may_have_other_files() -> None:
-    for variable, needed, cached in (
+    for variable, others, cached in (
         ("PIP_CACHE_DIR", ("a.py", "pip/a"), ("http-v2/a", "wheels/a")),
         ("UV_CACHE_DIR", ("a.py", "src/a"), ("archive-v0/x/a", "wheels-v5/a")),
         ("CONDA_PKGS_DIRS", ("a.py", "bin/a"), ("a-1.0-h1_0.conda", "a-1.0-h1_0/lib/a")),
@@ -221,7 +221,7 @@ def test_a_folder_of_a_variable_may_have_other_files() -> None:
         ("HF_HUB_CACHE", ("main.py",), ("models--a--b/blobs/a",)),
         ("TORCH_HOME", ("main.py",), ("hub/checkpoints/a.pth",)),
     ):
-        files = [entry(f"app/{path}", 1) for path in needed] + [entry(f"app/{path}", 10) for path in cached]
+        files = [entry(f"app/{path}", 1) for path in others] + [entry(f"app/{path}", 10) for path in cached]
         sizes = sizes_of(inventory(*files, env=[f"{variable}=/app"]))
         assert list(sizes.values()) == [10 * len(cached)], (variable, sizes)
 
