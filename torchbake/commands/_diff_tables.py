@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-from rich.text import Text
-
-from torchbake.contents.change_text import describe_file, describe_folder, describe_package, signed, tally
+from torchbake.contents.change_text import describe_file, describe_folder, describe_package, growth, signed, tally
 from torchbake.contents.compare import ImageComparison, Part
-from torchbake.contents.file_changes import FileChange
 from torchbake.contents.folder_groups import by_folder
 from torchbake.core.digest import short_digest
 from torchbake.core.plain_text import shortened
@@ -19,10 +16,10 @@ _STEP = 60  # letters of a layer's step
 
 def show_comparison(comparison: ImageComparison, only: Part | None, *, files: bool) -> None:
     """Print what differs; with ``files`` each file."""
-    say(comparison.summary)
+    console.show_lines(comparison.summary)
     differing = [part for part, differs in comparison.parts.items() if differs and only in (part, None)]
     if not differing:
-        say(f"{only.capitalize() if only else 'Packages, files, layers and config'}: no difference.")
+        console.show_lines(f"{only.capitalize() if only else 'Packages, files, layers and config'}: no difference.")
     if "layers" in differing:
         _show_layers(comparison)
     if "packages" in differing:
@@ -36,13 +33,8 @@ def show_comparison(comparison: ImageComparison, only: Part | None, *, files: bo
         _show("config", ("setting", "first", "second"), rows)
 
 
-def say(line: str) -> None:
-    """Print a line of the result."""
-    console.out().print(Text(line), soft_wrap=True)
-
-
 def _show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    say(f"\n{title}")
+    console.show_lines(f"\n{title}")
     console.show_table(columns, rows)
 
 
@@ -73,7 +65,7 @@ def _show_folders(comparison: ImageComparison) -> None:
         for group in by_folder(comparison.files, _ROWS)
     ]
     if changes := comparison.bytecode:
-        rows.append(("bytecode of Python", tally(changes), signed(_growth(changes))))
+        rows.append(("bytecode of Python", tally(changes), signed(growth(changes))))
     _show(f"files without a package: {len(comparison.files)} differ", ("path", "change", "bytes"), rows)
 
 
@@ -85,10 +77,6 @@ def _show_every_file(comparison: ImageComparison, *, packages: bool, others: boo
         for change, owner in sorted(changes, key=lambda pair: pair[0].path)
     ]
     _show(f"files: {len(rows)} differ", ("path", "package", "change", "bytes"), rows)
-
-
-def _growth(changes: Sequence[FileChange]) -> int:
-    return sum(change.size_after - change.size_before for change in changes)
 
 
 def _value(text: str | None) -> str:

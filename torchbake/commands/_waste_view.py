@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.text import Text
-
 from torchbake.contents.gpus import gpus_of
 from torchbake.contents.waste_kinds import WasteKind
 from torchbake.contents.waste_limit import headline, percent
@@ -16,26 +14,21 @@ from torchbake.ui import console
 
 def show_report(report: WasteReport, paths: int) -> None:
     """Show the result, with the largest ``paths`` of each kind."""
-    _say(f"{report.name} ({report.platform}): {headline(report)}")
+    console.show_lines(f"{report.name} ({report.platform}): {headline(report)}")
     for title, findings in (("", report.waste), ("Of use to some, and not counted:", report.information)):
         if findings:
-            _say("", *filter(None, [title]))
+            console.show_lines("", *filter(None, [title]))
             console.show_table(_COLUMNS, [_row(report, *group) for group in by_kind(findings)])
     for kind, group in (*by_kind(report.waste), *by_kind(report.information)):
         if paths or sum(each.size for each in group) >= _WORTH_A_WORD * report.size:
-            _say("", *_advice(kind, group, paths))
+            console.show_lines("", *_advice(kind, group, paths))
         if paths:
             console.show_table(("path", "size", "layer", "hidden by", "also at"), map(_path_row, largest(group, paths)))
     if report.gpu_code:
-        _say("", "GPU code by architecture, an estimate:")
+        console.show_lines("", "GPU code by architecture, an estimate:")
         console.show_table(("code", "size", "GPUs"), _gpu_rows(report))
         if not report.gpus:
             console.say("With --gpus 8.0,9.0 (or A100,H100), the code for other GPUs counts as waste.")
-
-
-def _say(*lines: str) -> None:
-    for line in lines:
-        console.out().print(Text(line))  # a text has neither markup nor emojis, as in `x:1001`
 
 
 _WORTH_A_WORD = 0.001  # of the image; smaller kinds are in the table alone, unless paths are shown

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchbake.commands import _options as opt
-from torchbake.commands._diff_tables import say, show_comparison
+from torchbake.commands._diff_tables import show_comparison
 from torchbake.commands._image_contents import inventory_of
 from torchbake.commands._image_location import IMAGE_HELP, ImageLocation, WithImageContents, find_image
 from torchbake.contents.change_text import as_json, equal_as_json
@@ -70,4 +70,4 @@ def _show_equal(args: Arguments, digest: str) -> None:
     if args.format == "json":
         console.show_json(equal_as_json(args.first, args.second, digest, sentence))
     else:
-        say(sentence)
+        console.show_lines(sentence)

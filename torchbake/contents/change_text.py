@@ -18,6 +18,11 @@ def signed(size: int) -> str:
     return f"+{human(size)}" if size > 0 else human(size) if size else ""
 
 
+def growth(changes: Sequence[FileChange]) -> int:
+    """Return by how many bytes the second image is larger for these changes."""
+    return sum(change.size_after - change.size_before for change in changes)
+
+
 def tally(changes: Sequence[FileChange]) -> str:
     """Count changes by their state: ``3 added, 1 changed``."""
     counts = Counter(change.state for change in changes)

@@ -1,12 +1,9 @@
 """HTML page about the differences of two images, self-contained. Pure."""
 
-from collections.abc import Sequence
-
 from markupsafe import Markup
 
-from torchbake.contents.change_text import describe_file, describe_folder, signed, tally
+from torchbake.contents.change_text import describe_file, describe_folder, growth, signed, tally
 from torchbake.contents.compare import ImageComparison
-from torchbake.contents.file_changes import FileChange
 from torchbake.contents.folder_groups import by_folder
 from torchbake.core.sizes import human
 from torchbake.report.html import own_file, render_template
@@ -30,7 +27,7 @@ def render_diff(comparison: ImageComparison) -> str:
         "largest": max([1, *(max(each.size_before, each.size_after) for each in comparison.packages)]),
         "most": _MOST,
         "size_bar": _size_bar,
-        "growth": _growth,
+        "growth": growth,
         "describe_file": describe_file, "describe_folder": describe_folder, "signed": signed,
         "tally": tally,
     }  # fmt: skip
@@ -42,7 +39,3 @@ def _size_bar(before: int, after: int, largest: int) -> Markup:
     common, rest = min(before, after), abs(after - before)
     parts = (Part(size=common, kind="shared"), Part(size=rest, kind="own" if after > before else "less"))
     return bar(parts, whole=largest, title=f"{human(before)} before, {human(after)} after", height=6)
-
-
-def _growth(changes: Sequence[FileChange]) -> int:
-    return sum(change.size_after - change.size_before for change in changes)

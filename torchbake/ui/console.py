@@ -54,6 +54,12 @@ def say(message: str, *, style: str | None = None) -> None:
     err.print(Text(message, style=style or ""))
 
 
+def show_lines(*lines: str) -> None:
+    """Print lines of a result as they are: they have neither markup nor emojis, as `x:1001` would."""
+    for line in lines:
+        out().print(Text(line), soft_wrap=True)
+
+
 def show_error(error: TorchbakeError) -> None:
     """Print an error and its hint on stderr."""
     err.print(Text("error: ", style="bold red") + Text(error.message, style="not bold"))
