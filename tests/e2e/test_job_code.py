@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -24,6 +25,7 @@ from tests.e2e.launchers.slurm import Cluster, cluster
 from tests.e2e.launchers.tree import UID, USER, NoLauncherError, tree
 from tests.e2e.registries import Running, registry
 from tests.e2e.waiting import until
+from torchbake.oci.labels import CODE
 
 pytestmark = pytest.mark.jobs
 
@@ -39,9 +41,17 @@ def edits(tmp_path: Path) -> Iterator[Edits]:
         yield edits
 
 
+DERIVED = "torchbake.test=code"
+
+
+def images_in(engine: docker.DockerClient) -> list[dict[str, Any]]:
+    """The images with code, of all runs on the engine; and those that are made of this file's derived image."""
+    return [each for label in (CODE, DERIVED) for each in engine.api.images(all=True, filters={"label": label})]
+
+
 def names_in(engine: docker.DockerClient) -> set[str]:
-    """The names of images with code, and of images that torchbake made for a run."""
-    names = [name for image in engine.images.list() for name in (*image.tags, *(image.attrs["RepoDigests"] or ()))]
+    """The names of images with code that torchbake made for a run of this file."""
+    names = [name for each in images_in(engine) for key in ("RepoTags", "RepoDigests") for name in each[key] or ()]
     return {name for name in names if "/team/pytorch" in name or ":building" in name}
 
 
@@ -69,16 +79,15 @@ def local(tmp_path: Path) -> Edits:
 def test_an_engine_alone_runs_an_edit_of_a_built_image(local: Edits, engine: docker.DockerClient) -> None:
     """By the store, and by the engine itself for an image that the store lacks."""
     ref = ref_of(CPU)
-    text = f"FROM {ref}\nLABEL torchbake.test=code\n"
+    text = f"FROM {ref}\nLABEL {DERIVED}\n"
     derived, _ = engine.images.build(fileobj=io.BytesIO(text.encode()), tag="torchbake-test/code:derived")
     try:
-        before = {image.id for image in engine.images.list(all=True)}
         for image in (ref, "torchbake-test/code:derived"):
             for target, env in (("docker", {}), ("compose", compose(TOOLS, local.folder / target_of(image)))):
                 for edit in ("first", "second"):
                     local_run(local, image, edit, target, env)
         assert names_in(engine) == set()
-        assert {image.id for image in engine.images.list(all=True)} <= before
+        assert {each["Id"] for each in engine.api.images(all=True, filters={"label": DERIVED})} == {derived.id}
     finally:
         engine.images.remove(str(derived.id), force=True)
 
