@@ -63,8 +63,9 @@ class CodeBench:
     def docker(self, text: str) -> float:
         name = f"{self.image.rpartition(':')[0]}:edited"
         start = time.perf_counter()
-        command("docker", "build", "--quiet", "--provenance=false", "--tag", name, str(self.folder))
-        command("docker", "push", "--quiet", name)
+        # By default BuildKit writes Docker's manifest, in which containerd knows no layer that is compressed by zstd.
+        output = f"type=image,name={name},push=true,oci-mediatypes=true"
+        command("docker", "build", "--quiet", "--provenance=false", "--output", output, str(self.folder))
         command("docker", "-H", self.node, "pull", "--quiet", name)
         before = time.perf_counter() - start
         words = ("docker", "-H", self.node, "run", "--rm", "--network=none", name, "run", "/job/train.py")
