@@ -45,7 +45,7 @@ DERIVED = "torchbake.test=code"
 
 
 def images_in(engine: docker.DockerClient) -> list[dict[str, Any]]:
-    """The images with code, of all runs on the engine; and those that are made of this file's derived image."""
+    """The images with code of all runs on the engine, and the images made of this file's derived image."""
     return [each for label in (CODE, DERIVED) for each in engine.api.images(all=True, filters={"label": label})]
 
 
