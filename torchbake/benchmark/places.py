@@ -31,7 +31,7 @@ from torchbake.errors import BenchmarkError, EngineError, MatrixError, SelectorE
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import TOOLBOX, pytorch_of
-from torchbake.oci.reference import parse_reference
+from torchbake.oci.reference import is_reference, parse_reference
 from torchbake.ui import console
 from torchbake.ui.command import Command
 
@@ -166,7 +166,7 @@ def names_of(
 
 
 def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
-    if _is_reference(word):
+    if is_reference(word):
         parse_reference(word)
         return [(word, word)]
     if project is None:
@@ -271,12 +271,8 @@ class Finder:
 
 def project_of(matrix: Path, images: Sequence[str]) -> Project | None:
     """Return the project of a matrix, or None if all images are references. Raise MatrixError."""
-    if all(map(_is_reference, images)):
+    if all(map(is_reference, images)):
         return None
     if not matrix.exists():
         raise MatrixError(f"{matrix}: no such file.", hint="Name it by --matrix FILE, or name images by references.")
     return load_project(matrix)
-
-
-def _is_reference(word: str) -> bool:
-    return bool(set(word) & set("/:@"))

@@ -21,7 +21,7 @@ from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import Spec
 from torchbake.oci.manifest import DIGEST
-from torchbake.oci.reference import Reference, names_host, parse_reference
+from torchbake.oci.reference import Reference, is_reference, names_host, parse_reference
 from torchbake.store.layout import Layout
 from torchbake.ui.command import Command
 
@@ -65,7 +65,7 @@ def find_image(args: WithImageContents, text: str) -> ImageLocation:
     if args.place is None and (location := _in_file(text)):
         return location
     missing = ""
-    if not any(mark in text for mark in "/:@") and args.matrix.exists():
+    if not is_reference(text) and args.matrix.exists():
         project = load_project(args.matrix)
         try:
             return _in_matrix(args, text, project, _spec_of(project, text))

@@ -72,8 +72,7 @@ def with_registry(args: "Arguments") -> "Arguments":
         if use.required:
             raise UsageError(f"{OPTION} is empty." if typed == "" else "Which registry?", hint=_HINT)
         return replace(args, **{field.name: None})
-    repository = document.get("repository")
-    choice = choose(sources, repository if isinstance(repository, str) else "")
+    choice = _choose(sources, document)
     if choice.message:
         console.say(choice.message, style="dim")
     return replace(args, **{field.name: choice.registry})
@@ -86,8 +85,12 @@ def configured_registry(matrix: Path) -> str:
     """
     document = _document(matrix)
     sources = list(_configured(document, matrix.name))
+    return _choose(sources, document).registry if sources else ""
+
+
+def _choose(sources: Sequence[tuple[str, str]], document: Mapping[str, Any]) -> RegistryChoice:
     repository = document.get("repository")
-    return choose(sources, repository if isinstance(repository, str) else "").registry if sources else ""
+    return choose(sources, repository if isinstance(repository, str) else "")
 
 
 def _configured(document: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ from torchbake.core.paths import JOB_FOLDER
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.errors import UsageError
-from torchbake.oci.reference import Reference, Repository, parse_reference
+from torchbake.oci.reference import Reference, Repository, is_reference, parse_reference
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
 from torchbake.ui import console
@@ -71,7 +71,7 @@ class Arguments(PushSigning):
     copy: bool = opt.option("push: with --to, send layers that the registry cannot mount", of=_PUSH)
     registry: str | None = opt.registry(
         "push: where the image of the matrix is that IMAGE names: ghcr.io/acme", of=_PUSH,
-        configured=lambda args: args.request[:1] == _PUSH and not any(map(_is_reference, args.request[1:2])),
+        configured=lambda args: args.request[:1] == _PUSH and not any(map(is_reference, args.request[1:2])),
     )  # fmt: skip
     platform: str = opt.option("push: of an index, the image for this platform", of=_PUSH, metavar="OS/ARCHITECTURE")
     include: tuple[str, ...] = opt.option(
@@ -200,14 +200,9 @@ def _prune(args: Arguments, text: str) -> None:
 _ACTIONS: dict[str, Callable[..., Any]] = {"push": _push, "ls": _list, "prune": _prune}
 
 
-def _is_reference(image: str) -> bool:
-    """Return whether text is a whole reference: names and words of a matrix's images have none of its marks."""
-    return bool(set(image) & set("/:@"))
-
-
 def _reference(args: Arguments, image: str) -> Reference:
     """Return the reference of an image, or of an image of the matrix in `--registry`. Raises UsageError."""
-    if _is_reference(image):
+    if is_reference(image):
         if args.registry:
             raise UsageError(f"{image} is a whole reference, which needs no --registry.", hint="Leave it out.")
         return parse_reference(image)

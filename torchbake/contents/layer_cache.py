@@ -1,7 +1,6 @@
 """A cache of the contents of layers, by digest, and of an engine's images, which it can only send as a whole."""
 
 import contextlib
-import hashlib
 import json
 import os
 import sys
@@ -17,6 +16,7 @@ from torchbake.contents import gpu_code, layer_tar, package_files, scan
 from torchbake.contents.package_files import NamedPackage
 from torchbake.contents.scan import LayerContents, LayerScanner, ScannedFile
 from torchbake.contents.stored_image import StoredImage, StoredLayer
+from torchbake.core.digest import code_digest
 from torchbake.core.files import replacing
 from torchbake.oci import layer_stream
 from torchbake.sbom import package_metadata
@@ -66,8 +66,7 @@ class LayerCache:
 
     @cached_property
     def _reader(self) -> str:
-        code = [Path(module.__file__ or "").read_bytes() for module in _MODULES]
-        return hashlib.sha256(b"\0".join(code)).hexdigest()[:16]
+        return code_digest(_MODULES)
 
     def _path(self, name: str) -> Path | None:
         return self.folder / f"{name.replace(':', '-').replace('/', '-')}.{self._reader}.zst" if self.folder else None

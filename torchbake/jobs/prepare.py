@@ -15,7 +15,7 @@ from torchbake.matrix.project import Project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
 from torchbake.matrix.yaml_source import Document
-from torchbake.oci.reference import parse_reference
+from torchbake.oci.reference import is_reference, parse_reference
 
 Refer = Callable[[Spec], str]
 
@@ -27,7 +27,7 @@ def prepare(job: Job, document: Document, target: Target, project: Project | Non
     """
     problems: list[Problem] = []
     image, spec = _image(job, project, refer, problems)
-    ours = not job.command or not _is_reference(job.image)
+    ours = not job.command or not is_reference(job.image)
     folder = _folder(job, "folder", document, problems)
     code = _code(job, document, problems)
     init_image = _init_image(job, project, refer, problems)
@@ -40,21 +40,16 @@ def prepare(job: Job, document: Document, target: Target, project: Project | Non
     )
 
 
-def _is_reference(text: str) -> bool:
-    """Return True for an image reference, and False for a tag or a selector of the matrix."""
-    return bool(set(text) & set("/:@"))
-
-
 def _image(job: Job, project: Project | None, refer: Refer, problems: list[Problem]) -> tuple[str, ImageSpec | None]:
     """Return the image's reference, and its spec if it is an image of the matrix."""
     try:
-        spec = _of_reference(job.image, project) if _is_reference(job.image) else _of_words(job.image, project)
+        spec = _of_reference(job.image, project) if is_reference(job.image) else _of_words(job.image, project)
     except (SelectorError, UsageError) as error:
         problems.append((("image",), error.sentence))
         return "", None
     if spec and job.resources.gpu and spec.family == "cpu":
         problems.append((("resources", "gpu"), f"{job.resources.gpu} for {spec.id}, a CPU image: choose a CUDA one"))
-    return (refer(spec) if spec and not _is_reference(job.image) else job.image), spec
+    return (refer(spec) if spec and not is_reference(job.image) else job.image), spec
 
 
 def _of_reference(text: str, project: Project | None) -> ImageSpec | None:

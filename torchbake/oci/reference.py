@@ -64,6 +64,11 @@ def parse_reference(text: str) -> Reference:
     )
 
 
+def is_reference(text: str) -> bool:
+    """Return True for the text of an image reference, and False for a tag or a selector of the matrix."""
+    return bool(set(text) & set("/:@"))
+
+
 def names_host(text: str) -> bool:
     """Return whether a reference names its registry. One without is of Docker Hub, or of one machine alone."""
     first, slash, _ = text.partition("/")

@@ -3,18 +3,17 @@
 Layers and whiteouts: https://github.com/opencontainers/image-spec/blob/v1.1.0/layer.md
 """
 
-import hashlib
 import posixpath
 import re
 import sys
 import tarfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import IO, Annotated, Any, Literal, cast
 
 import packaging
 from pydantic import Field
 
+from torchbake.core.digest import code_digest
 from torchbake.errors import EngineError
 from torchbake.oci import layer_stream
 from torchbake.oci.layer_stream import UNREADABLE, DigestReader, uncompressed
@@ -56,8 +55,7 @@ class Findings(package_metadata.MetadataModel):
 
 # The digest of the code that reads layers, in place of a version number that must be raised by hand.
 _MODULES = (sys.modules[__name__], package_metadata, layer_stream, spdx)
-_CODE = [packaging.__version__.encode(), *(Path(module.__file__ or "").read_bytes() for module in _MODULES)]
-READER = hashlib.sha256(b"\0".join(_CODE)).hexdigest()[:16]
+READER = code_digest(_MODULES, packaging.__version__)
 
 
 def read_layer(file: IO[bytes], digest: str) -> Findings:
