@@ -1,7 +1,7 @@
 """The CI files as values: their jobs, the commands of these, and what their expressions come to. Pure.
 
 `python -m tests.pipelines FOLDER` writes each block of commands into a file there, for shellcheck, and the CI files
-that `init` and docs/ci.md give to others, for their schemas.
+that `init` and docs/how-to/ci.md give to others, for their schemas.
 """
 
 import ast
@@ -249,8 +249,8 @@ def _text(value: Any) -> str:
 
 
 def documented() -> dict[str, str]:
-    """The whole workflow files that docs/ci.md shows, by where they go."""
-    page = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
+    """The whole workflow files that docs/how-to/ci.md shows, by where they go."""
+    page = (ROOT / "docs/how-to/ci.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^```yaml\n# (\.github/workflows/[\w-]+\.yml)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
 
 

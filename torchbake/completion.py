@@ -1,4 +1,4 @@
-"""Completion by TAB of commands, their options, and the words that select images. See docs/completion.md."""
+"""Completion by TAB of commands, their options, and the words that select images. See docs/how-to/completion.md."""
 
 import argparse
 import os

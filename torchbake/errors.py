@@ -1,7 +1,7 @@
 """The errors of commands, each with its own exit code.
 
 An error says what is wrong, where, and what to do next. ``torchbake.cli.main`` alone catches and shows errors. A test
-compares ``docs/exit-codes.md`` with this module.
+compares ``docs/reference/exit-codes.md`` with this module.
 """
 
 import errno

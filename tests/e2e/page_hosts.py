@@ -1,4 +1,4 @@
-"""The commands of docs/hosts.md, "By Ansible alone", typed for a bare host: it gets real torch for the CPU.
+"""The commands of docs/how-to/hosts.md, "By Ansible alone", typed for a bare host: it gets real torch for the CPU.
 
 Web servers replace PyPI and PyTorch's index, which not every machine reaches: a host knows them by its own
 /etc/hosts, and trusts their certificate by `pytorch_ca_file`.
@@ -16,7 +16,7 @@ from tests.e2e.boxes import Box
 from tests.e2e.plays import locked_wheels
 from tests.e2e.serving import web_of
 
-PAGE = (ROOT / "docs/hosts.md").read_text()
+PAGE = (ROOT / "docs/how-to/hosts.md").read_text()
 PYTORCH, PYPI = "download.pytorch.org", "pypi.org"
 
 

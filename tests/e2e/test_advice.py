@@ -17,7 +17,9 @@ COMPILES = "import torch\nprint(torch.compile(lambda x: x.sin() + x.cos())(torch
 # With a read-only root the home is below /tmp, and Inductor writes its compiled libraries there.
 READ_ONLY = ("--read-only", "--tmpfs")
 CACHES = ("--env", "TORCHINDUCTOR_CACHE_DIR=/caches/inductor", "--env", "TRITON_CACHE_DIR=/caches/triton")
-ROWS = re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+ROWS = re.findall(
+    r"^\| (.*?) \| (.*?) \| (.*?) \|$", (ROOT / "docs/how-to/troubleshooting.md").read_text(), re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def advice(process: Completed) -> str:
 
 
 def told_in_troubleshooting(words: str) -> str:
-    """Return the remedy from the row of docs/troubleshooting.md that shows these words."""
+    """Return the remedy from the row of docs/how-to/troubleshooting.md that shows these words."""
     (todo,) = [todo for symptom, _, todo in ROWS if words in symptom]
     return str(todo)
 

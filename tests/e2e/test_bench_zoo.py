@@ -20,7 +20,7 @@ WITH_STATISTICS = {
     "inception3": 23_869_094, "inception4": 42_743_133, "resnet101": 44_654_608, "resnet152": 60_344_387,
     "resnet200": 64_850_035, "resnet269": 102_326_456,
 }  # fmt: skip
-MINE = re.findall(r"(?ms)^```python\n(.*?)^```$", (ROOT / "docs/benchmark-models.md").read_text())
+MINE = re.findall(r"(?ms)^```python\n(.*?)^```$", (ROOT / "docs/reference/benchmark-models.md").read_text())
 IN_MINE = """
 import sys; sys.path.insert(0, "/opt/torchbake")
 import copy, os, pathlib, pickle, torch

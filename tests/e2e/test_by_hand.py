@@ -35,7 +35,7 @@ find $wheels /app /opt -type f -print0 | sort -z | xargs -0 sha256sum
 
 @contextmanager
 def words_of_this_host(folder: Path, name: str = CPU, root: Path = ROOT) -> Iterator[list[str]]:
-    """Yield the options of `docker build` for an image on this host, as docs/air-gapped.md names them."""
+    """Yield the options of `docker build` for an image on this host, as docs/how-to/air-gapped.md names them."""
     spec = next(spec for spec in load_project(root / "matrix.yaml").expansion.specs if spec.id == name)
     assert isinstance(spec, ImageSpec)
     bases = (root / ".torchbake/bases").resolve()

@@ -264,7 +264,7 @@ def test_push_signs_nothing_that_another_put_there(charts: Charts) -> None:
 
 
 def test_push_restores_a_chart_tag_only_after_its_removal(charts: Charts) -> None:
-    """As docs/chart.md has it: the same chart is the same digest, whose signature is there still."""
+    """As docs/how-to/chart.md has it: the same chart is the same digest, whose signature is there still."""
     before = charts.push_signed("5.0.0")
     _planted(charts, "5.0.0")
     charts.place.forget_tag("5.0.0", "charts/pytorch")

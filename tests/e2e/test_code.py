@@ -43,7 +43,7 @@ from torchbake.store.layout import Layout
 pytestmark = pytest.mark.code
 
 TOOLS = ROOT / ".torchbake/tools"
-PAGE = (ROOT / "docs/code.md").read_text()
+PAGE = (ROOT / "docs/how-to/code.md").read_text()
 TODAY = datetime.now(UTC).date()
 
 
@@ -288,7 +288,7 @@ def test_a_registry_that_deletes_nothing_says_how_to_allow_it(place: Place, runn
 def test_the_page_is_true_and_releases_pass_code_over(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command of docs/code.md as it stands, but for the registry and the folder."""
+    """Every command of docs/how-to/code.md as it stands, but for the registry and the folder."""
     cosign = program(TOOLS, "cosign")
     monkeypatch.setenv("COSIGN_PASSWORD", SECRET)
     monkeypatch.setenv("PATH", f"{cosign.parent}:{os.environ['PATH']}")
@@ -325,7 +325,7 @@ def released(running: Running, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_engine_pulls_the_code_and_runs_it(engine: docker.DockerClient, released: str, tmp_path: Path) -> None:
-    """By the line of docs/code.md."""
+    """By the line of docs/how-to/code.md."""
     (line,) = re.findall(r"^ +(docker run .*)$", PAGE, flags=re.MULTILINE)
     place = Place(host=released.partition("/")[0], folder=tmp_path)
     write(place.code, {**FILES, "train.py": "import net.model, torch; print('x', net.model.x, torch.__version__)"})

@@ -1,4 +1,4 @@
-"""The commands of docs/compare.md that measure an image, on one of ours: they say what the page says of it."""
+"""The commands of docs/explanation/compare.md that measure an image agree with the page, on one of our images."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from tests.unit.test_compare import NEAR, ROWS, bytes_of
 
 pytestmark = pytest.mark.proof
 
-_SIZES = (ROOT / "docs/compare.md").read_text().partition("\n## Sizes\n")[2].partition("\n## ")[0]
+_SIZES = (ROOT / "docs/explanation/compare.md").read_text().partition("\n## Sizes\n")[2].partition("\n## ")[0]
 PULL, INSPECT, HISTORY = re.findall(r"^    (docker .*)$", _SIZES, re.MULTILINE)
 
 

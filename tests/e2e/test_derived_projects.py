@@ -1,4 +1,4 @@
-"""Projects with a lock in images that are FROM one of ours, by the Dockerfiles of docs/projects-from.md."""
+"""Projects with a lock in images that are FROM one of ours, by the Dockerfiles of docs/how-to/projects-from.md."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.wheels import write_wheel
 
 pytestmark = pytest.mark.render
 
-PAGE = (ROOT / "docs/projects-from.md").read_text()
+PAGE = (ROOT / "docs/how-to/projects-from.md").read_text()
 DOCKERFILES = dict(zip(("uv", "pip", "poetry"), re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", PAGE), strict=True))
 ROOT_USER = "0"
 TORCH = "2.13.0"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.contents
 SITE = "opt/venv/lib/python3.11/site-packages"
 DPKG = "var/lib/dpkg"
 TOOLS = ROOT / ".torchbake/tools"
-DOCS = ROOT / "docs/diff.md"
+DOCS = ROOT / "docs/how-to/diff.md"
 WIDTHS = (375, 768, 1280)
 
 
@@ -248,7 +248,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
     Image([BASE], settings=SETTINGS).write(tmp_path / "a")
     Image([BASE, [file("x", b"x")]], settings={}).write(tmp_path / "b")
     names = {"cpu": "a", "ghcr.io/acme/pytorch:cpu": "b", "diff.html": "diff.html"}
-    lines = [command.words for command in commands("docs/diff.md", DOCS.read_text())]
+    lines = [command.words for command in commands("docs/how-to/diff.md", DOCS.read_text())]
     assert len(lines) > 4
     for words in lines:
         mine = [str(tmp_path / names[word]) if word in names else word for word in words]

@@ -1,4 +1,4 @@
-"""Images derived from ours, by the Dockerfiles of docs/extending.md to the letter."""
+"""Images derived from ours, by the Dockerfiles of docs/how-to/extending.md to the letter."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ from tests.e2e.deriving import PYTORCH, build_derived, hand_in, reached, stand_i
 
 pytestmark = pytest.mark.render
 
-PAGE = (ROOT / "docs/extending.md").read_text()
+PAGE = (ROOT / "docs/how-to/extending.md").read_text()
 DOCKERFILES = dict(
     zip(
         ("torchvision", "runtime", "devel", "uv", "venv"),

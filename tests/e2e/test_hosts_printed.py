@@ -1,4 +1,4 @@
-"""The commands of docs/hosts.md, "By Ansible alone", on a bare Debian 13. test_hosts_door.py has Debian 12."""
+"""The commands of docs/how-to/hosts.md, "By Ansible alone", on a bare Debian 13. test_hosts_door.py has Debian 12."""
 
 import shutil
 from pathlib import Path

@@ -2,7 +2,7 @@
 
 The long tests are also in tests/e2e/test_run.py, as processes without torch and containers.
 
-Prints the table of docs/ddp.md. A time runs from the fault to the end of the last container, by the engine's clock. If
+Prints the table of docs/explanation/ddp.md. A time runs from the fault to the end of the last container. If
 the fault exists from the start, the time runs from the start of the last container.
 """
 

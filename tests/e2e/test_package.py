@@ -25,7 +25,7 @@ from torchbake.hostconfig.uv_config import uv_toml
 
 pytestmark = pytest.mark.doors
 
-PAGE = ROOT / "docs/your-own.md"
+PAGE = ROOT / "docs/how-to/your-own.md"
 RUNTIME = "2.13.0-cpu-runtime-debian12"
 # The repository's tree would be found through these.
 _OURS = ("PYTHONPATH", "TORCHBAKE_MATRIX", "VIRTUAL_ENV")
@@ -95,7 +95,7 @@ def test_a_command_says_how_it_was_typed(repository: Stranger) -> None:
     assert "nox -s" not in output
     assert "usage: torchbake build " in repository.types("torchbake", "build", "--help").stdout
     assert re.fullmatch(r"torchbake \d+\.\d+\S*\n", repository.types("torchbake", "--version").stdout)
-    assert repository.types("torchbake", "help", "tags").stdout == (ROOT / "docs/tags.md").read_text()
+    assert repository.types("torchbake", "help", "tags").stdout == (ROOT / "docs/explanation/tags.md").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.release
 TOOLS = ROOT / ".torchbake/tools"
 OURS = "2.7.1-cuda12.6"
 TAGS = (OURS, "2.7", "latest")
-REVISIONS = r"-r\d+"  # what docs/tags.md says may be made immutable
+REVISIONS = r"-r\d+"  # what docs/explanation/tags.md says may be made immutable
 NOT_PULLED = NoInspection(reason="nothing is pulled")
 
 

@@ -24,7 +24,7 @@ from torchbake.errors import EngineError, RegistryError, WasteError
 pytestmark = pytest.mark.contents
 
 TOOLS = ROOT / ".torchbake/tools"
-PAGE = ROOT / "docs/waste.md"
+PAGE = ROOT / "docs/how-to/waste.md"
 TRAIN = "train:latest"  # the image of the page
 SITE = "/opt/venv/lib/python3.11/site-packages"
 BASE = """\
@@ -166,7 +166,7 @@ def test_an_unknown_image_is_an_error_in_a_sentence() -> None:
 
 
 def test_what_the_page_says_can_be_typed(train: str, tmp_path: Path) -> None:
-    lines = [command for command in commands("docs/waste.md", PAGE.read_text()) if command.words]
+    lines = [command for command in commands("docs/how-to/waste.md", PAGE.read_text()) if command.words]
     assert len(lines) >= 7
     for command in lines:
         process = _run(*command.sessions, *command.words, folder=tmp_path)

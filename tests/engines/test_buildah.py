@@ -145,7 +145,7 @@ def test_a_release_without_an_engine(
 
 
 def take_along(site: Site, variables: Mapping[str, str]) -> None:
-    """Copy the image into an engine, as docs/engines.md says."""
+    """Copy the image into an engine, as docs/reference/engines.md says."""
     script = f"""
     set -e
     tar -C .torchbake/layout -cf - oci-layout index.json blobs | docker load

@@ -1,4 +1,4 @@
-"""Image checks: the id and the reason of each, and the catalogue of all checks, docs/checks.md."""
+"""Image checks: the id and the reason of each, and the catalogue of all checks, docs/reference/checks.md."""
 
 import importlib
 from collections.abc import Iterable, Iterator
@@ -91,7 +91,7 @@ def smoke_checks() -> tuple[Check, ...]:
 
 
 def as_markdown(checks: Iterable[Check]) -> str:
-    """The tables of docs/checks.md, a group each."""
+    """The tables of docs/reference/checks.md, a group each."""
     groups: dict[str, list[Check]] = {}
     for one in checks:
         groups.setdefault(one.group, []).append(one)

@@ -20,7 +20,7 @@ from torchbake.matrix.spec import ImageSpec, pytorch_of
 
 COLLECTION = TOOLKIT / "ansible"
 PAGE = COLLECTION / "README.md"
-PAGE_OF_HOSTS = TOOLKIT / "docs/hosts.md"
+PAGE_OF_HOSTS = TOOLKIT / "docs/how-to/hosts.md"
 START = (
     "<!-- from the argument specs; TORCHBAKE_UPDATE_GOLDEN=1 nox -s unit -- tests/unit/test_ansible.py writes it -->\n"
 )

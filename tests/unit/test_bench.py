@@ -35,7 +35,7 @@ from entrypoints.pytorch.throughput.zoo import ModelError
 from tests.unit.conftest import check_golden
 from torchbake.core.paths import TOOLKIT
 
-PAGE = TOOLKIT / "docs/benchmark.md"
+PAGE = TOOLKIT / "docs/how-to/benchmark.md"
 START = "<!-- from the flags of `bench`; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_bench.py writes it -->\n"
 END = "\n\n"  # of the table
 LEAST = ("--model", "resnet50", "--batch_size", "16")

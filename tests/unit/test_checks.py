@@ -28,7 +28,7 @@ from torchbake.engine.runner import OWNER
 # It fails on a GPU alone: tests/e2e/test_payloads.py sabotages the payload that it shares its checks with.
 WITHOUT_A_BROKEN_IMAGE = {"smoke.nccl"}
 GROUPS = {"metadata", "files", "own", "users", "python", "libraries", "parts", "process", "volume-permissions", "smoke"}
-PAGE = TOOLKIT / "docs/checks.md"
+PAGE = TOOLKIT / "docs/reference/checks.md"
 IMAGE = "sha256:image"
 START = "<!-- from the checks' own marks; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_checks.py writes it -->\n"
 

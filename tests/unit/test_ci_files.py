@@ -159,7 +159,7 @@ def test_a_change_selects_the_rooms_that_it_touches() -> None:
         "torchbake/release/decide.py": ["release"],
         "tests/e2e/test_sbom.py": ["sbom"],
         "entrypoints/pytorch/run": ["entrypoints"],
-        "docs/releases.md": [],
+        "docs/explanation/releases.md": [],
         "tests/unit/test_cli.py": [],
         "torchbake/core/files.py": every,
         "tests/e2e/conftest.py": every,
@@ -637,7 +637,7 @@ def test_the_documented_identity_is_the_signing_workflow() -> None:
 
 
 def test_the_guide_tells_every_variable_and_secret() -> None:
-    guide = (TOOLKIT / "docs/ci.md").read_text()
+    guide = (TOOLKIT / "docs/how-to/ci.md").read_text()
     queries = {name for path in GITHUB for name in re.findall(r"(?:vars|secrets)\.(\w+)", path.read_text())}
     queries |= {name for name in read(CHILD)["variables"] if not name.startswith("DOCKER_")}
     queries |= {name for path in CALLED for name in read(path)["on"]["workflow_call"]["inputs"]}
@@ -667,7 +667,7 @@ def test_an_expression_that_is_not_known_is_an_error(text: str) -> None:
 def test_the_guide_tells_what_each_size_of_image_takes_at_most(project: Project) -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| [^|]+ \| (\d+) GB \| (\d+) GB \| (\d+) GB \| (\d+) minutes \|$",
-        (TOOLKIT / "docs/ci.md").read_text(),
+        (TOOLKIT / "docs/how-to/ci.md").read_text(),
         flags=re.MULTILINE,
     )
     assert tuple(row[0] for row in rows) == SIZES
@@ -685,7 +685,9 @@ def test_the_guide_tells_what_each_size_of_image_takes_at_most(project: Project)
 @pytest.mark.parametrize("path", [CHECK, RELEASE, CHILD], ids=lambda path: path.stem)
 def test_a_file_of_jobs_has_the_guides_disk_and_minutes(path: Path) -> None:
     (small, large) = re.findall(
-        r"^\| `\w+` \| .* \| (\d+) GB \| (\d+) minutes \|$", (TOOLKIT / "docs/ci.md").read_text(), flags=re.MULTILINE
+        r"^\| `\w+` \| .* \| (\d+) GB \| (\d+) minutes \|$",
+        (TOOLKIT / "docs/how-to/ci.md").read_text(),
+        flags=re.MULTILINE,
     )
     comments = " ".join(re.findall(r"^ *# (.*)$", path.read_text(), flags=re.MULTILINE))
     lines = re.findall(

@@ -232,12 +232,12 @@ def test_every_error_class_of_the_toolkit_is_listed() -> None:
 
 def test_the_documentation_has_every_exit_code_with_its_meaning() -> None:
     for error in all_errors():
-        rows = (TOOLKIT / "docs/exit-codes.md").read_text().splitlines()
+        rows = (TOOLKIT / "docs/reference/exit-codes.md").read_text().splitlines()
         assert f"| {error.exit_code} | {error.meaning} |" in rows
 
 
 def test_the_documentation_has_no_exit_code_that_is_not_there() -> None:
-    rows = re.findall(r"^\| (\d+) \|", (TOOLKIT / "docs/exit-codes.md").read_text(), flags=re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \|", (TOOLKIT / "docs/reference/exit-codes.md").read_text(), flags=re.MULTILINE)
     assert sorted(map(int, rows)) == sorted({0, INTERRUPTED, *(error.exit_code for error in all_errors())})
 
 

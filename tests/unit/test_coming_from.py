@@ -9,7 +9,7 @@ from entrypoints.pytorch.throughput.flags import parse
 from torchbake.benchmark.model import Plan
 from torchbake.core.paths import TOOLKIT
 
-PAGE = (TOOLKIT / "docs/coming-from.md").read_text(encoding="utf-8")
+PAGE = (TOOLKIT / "docs/how-to/coming-from.md").read_text(encoding="utf-8")
 # By heading: the rows of its table, each a list of cells.
 TABLES = {
     section.partition("\n")[0]: [

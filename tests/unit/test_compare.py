@@ -1,4 +1,4 @@
-"""The layers of our images in docs/compare.md are those of their Dockerfiles. Sizes are measured on an engine."""
+"""The layers of our images in docs/explanation/compare.md are those of their Dockerfiles. An engine measures sizes."""
 
 import re
 
@@ -7,7 +7,7 @@ from torchbake.render.instructions import instructions
 
 ROWS = re.findall(
     r"^\| `([\w.-]+)` \| ([\d.]+ \w+) \| ([\d.]+ \w+) \| (\d+) \|$",
-    (TOOLKIT / "docs/compare.md").read_text(),
+    (TOOLKIT / "docs/explanation/compare.md").read_text(),
     flags=re.MULTILINE,
 )
 NEAR = 0.05

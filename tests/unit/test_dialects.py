@@ -143,8 +143,8 @@ def test_a_dialect_declares_all_that_its_answer_rests_on() -> None:
 
 
 def _sections() -> dict[str, str]:
-    """The sections of docs/dialects.md that are about one dialect each, in their order."""
-    parts = (TOOLKIT / "docs" / "dialects.md").read_text().split("\n## `")[1:]
+    """The sections of docs/reference/dialects.md that are about one dialect each, in their order."""
+    parts = (TOOLKIT / "docs/reference/dialects.md").read_text().split("\n## `")[1:]
     return {name: body for name, _, body in (part.partition("`\n") for part in parts)}
 
 

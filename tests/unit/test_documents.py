@@ -133,14 +133,18 @@ def test_every_page_that_a_message_names_is_there() -> None:
     for topic, section in {value for path in modules for value in re.findall(pattern, path.read_text())} - {
         ("TOPIC", "")
     }:
-        page = TOOLKIT / f"docs/{topic}.md"
-        assert page.exists(), topic
+        (page,) = (path for path in (TOOLKIT / "docs").rglob("*.md") if path.stem == topic)
         assert not section or section in anchors(page), (topic, section)
 
 
-def test_the_readme_leads_to_every_page() -> None:
+def test_the_readme_and_the_index_lead_to_every_page() -> None:
     pages = {page for page in TEXTS if page.endswith(".md") and not page.startswith((".github/", "examples/"))}
-    linked = {link.partition("#")[0] for link in links(TEXTS["README.md"])}
+    fronts = {page: TEXTS[page] for page in ("README.md", "docs/README.md") if page in TEXTS}
+    linked = {
+        (TOOLKIT / page).parent.joinpath(link.partition("#")[0]).resolve().relative_to(TOOLKIT.resolve()).as_posix()
+        for page, text in fronts.items()
+        for link in links(text)
+    }
     assert (pages | {"examples/README.md"}) - {"README.md"} - linked == set()
 
 

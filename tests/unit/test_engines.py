@@ -1,10 +1,10 @@
-"""docs/engines.md has the table that the nightly tests check, and a refusal differs from a failure."""
+"""docs/reference/engines.md has the table that the nightly tests check, and a refusal differs from a failure."""
 
 from tests.engines.kinds import KINDS, NO_ENGINE, STEPS
 from tests.engines.steps import Step
 from torchbake.core.paths import TOOLKIT
 
-PAGE = (TOOLKIT / "docs/engines.md").read_text(encoding="utf-8")
+PAGE = (TOOLKIT / "docs/reference/engines.md").read_text(encoding="utf-8")
 REFUSAL = "error: The engine has no buildx.\n  next: Install docker-buildx\n"
 
 

@@ -349,7 +349,7 @@ def test_only_a_run_that_lives_answers_a_probe(tmp_path: Path) -> None:
 
 
 def test_every_exit_code_is_in_the_documentation() -> None:
-    text = (TOOLKIT / "docs/env-contract.md").read_text()
+    text = (TOOLKIT / "docs/reference/env-contract.md").read_text()
     for code in Code:
         assert f"| {code.value} | {code.name} | {code.meaning} |" in text
 

@@ -76,7 +76,7 @@ def test_no_step_runs_another_python(interpreter: str) -> None:
 
 
 def test_the_pages_examples_are_bases() -> None:
-    section = (TOOLKIT / "docs/your-own.md").read_text().partition("## A base of your own")[2]
+    section = (TOOLKIT / "docs/how-to/your-own.md").read_text().partition("## A base of your own")[2]
     (bases,) = re.findall(r"```yaml\nbases:\n(.*?)```", section, re.DOTALL)
     names = re.findall(r"(?m)^  (\S+):", bases)
     text = SMALL.replace("bases:\n", f"bases:\n{bases}").replace("base: debian12\n", f"base: [{', '.join(names)}]\n")

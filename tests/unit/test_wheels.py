@@ -443,7 +443,7 @@ def test_only_tritons_own_libraries_are_altered() -> None:
 
 
 def test_the_page_on_licenses_names_each_rule_for_nvidia_files() -> None:
-    table = (TOOLKIT / "docs/sbom.md").read_text().partition("| rule of `trim.toml` |")[2].partition("\n\n")[0]
+    table = (TOOLKIT / "docs/how-to/sbom.md").read_text().partition("| rule of `trim.toml` |")[2].partition("\n\n")[0]
     names = re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)[1:]
     theirs = re.compile(r"(nvidia|cuda|triton/backends/nvidia)/")
     assert sorted(names) == sorted(rule["name"] for rule in RULES if any(map(theirs.match, rule["paths"])))

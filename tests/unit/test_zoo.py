@@ -16,7 +16,7 @@ from torchbake.benchmark.model import load_plan
 from torchbake.core.paths import TOOLKIT
 
 ZOO = TOOLKIT / "entrypoints/pytorch/throughput/zoo"
-PAGE = TOOLKIT / "docs/benchmark-models.md"
+PAGE = TOOLKIT / "docs/reference/benchmark-models.md"
 START = "<!-- from the registry; TORCHBAKE_UPDATE_GOLDEN=1 pytest tests/unit/test_zoo.py writes it -->\n"
 # The models' names in other suites, with each model's input shape and number of classes there.
 SUITE = {

@@ -1,4 +1,4 @@
-"""Reference of plans, generated from the model: ``docs/benchmark-plans.md`` and the schema for editors. Pure."""
+"""Reference of plans from the model: ``docs/reference/benchmark-plans.md`` and the schema for editors. Pure."""
 
 from typing import Any
 

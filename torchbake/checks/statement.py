@@ -13,7 +13,7 @@ from torchbake.core.json_text import NotJsonError, read_object
 from torchbake.oci.in_toto import resource, statement
 
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
-VERDICT = "https://github.com/torchbake/torchbake/blob/main/docs/checks.md#verdict-v1"
+VERDICT = "https://github.com/torchbake/torchbake/blob/main/docs/reference/checks.md#verdict-v1"
 
 
 def statement_text(verdict: Verdict) -> str:

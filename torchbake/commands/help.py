@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.markdown import Markdown
 
@@ -26,11 +27,13 @@ class Arguments(opt.Common):
 
 
 def run(args: Arguments) -> int:
-    topics = {path.stem: path.read_text(encoding="utf-8") for path in sorted(_PAGES.glob("*.md"))}
+    paths = [path for path in sorted(_PAGES.rglob("*.md")) if path.parent.name != "internals"]
+    topics = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     name, _, section = args.topic.partition("#")
     name = name.removesuffix(".md")
     if not args.topic:
-        console.show_table(("topic", "page"), [(topic, _headings(text)[0][2]) for topic, text in topics.items()])
+        rows = [(path.stem, _kind(path), _headings(topics[path.stem])[0][2]) for path in paths]
+        console.show_table(("topic", "kind", "page"), rows)
         console.say(f"Read one: {Command('help', 'TOPIC')}")
         return 0
     if name not in topics:
@@ -44,6 +47,11 @@ def run(args: Arguments) -> int:
     else:
         print(text, end="")
     return 0
+
+
+def _kind(page: Path) -> str:
+    """Return the kind of a page, which is its folder's name, or "" for a page of the first folder."""
+    return "" if page.parent == _PAGES else page.parent.name
 
 
 def _hint(name: str, topics: list[str]) -> str:

@@ -22,9 +22,9 @@ from torchbake.ui import console
 from torchbake.ui.command import Command
 
 EXAMPLES = ("", "--check")
-PAGE = TOOLKIT / "docs/matrix.md"  # this toolkit's own
-JOB_PAGE, JOB_SCHEMA = TOOLKIT / "docs/job.md", TOOLKIT / "job.schema.json"  # likewise
-PLAN_PAGE, PLAN_SCHEMA = TOOLKIT / "docs/benchmark-plans.md", TOOLKIT / "benchmark.schema.json"  # likewise
+PAGE = TOOLKIT / "docs/reference/matrix.md"  # this toolkit's own
+JOB_PAGE, JOB_SCHEMA = TOOLKIT / "docs/reference/job.md", TOOLKIT / "job.schema.json"  # likewise
+PLAN_PAGE, PLAN_SCHEMA = TOOLKIT / "docs/reference/benchmark-plans.md", TOOLKIT / "benchmark.schema.json"  # likewise
 CHART_PAGE, CHART_VALUES = TOOLKIT / "charts/pytorch/README.md", TOOLKIT / "charts/pytorch/values.yaml"
 
 

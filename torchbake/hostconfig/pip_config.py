@@ -1,7 +1,7 @@
 """The host's pip settings: indexes, folders of wheels, certificates, proxies.
 
 torchbake uses these settings while it locks, and hands them to builds as secrets and named contexts. So none of them
-stays in an image. See docs/air-gapped.md.
+stays in an image. See docs/how-to/air-gapped.md.
 """
 
 import configparser

@@ -1,7 +1,7 @@
 """Variables of the playbooks for the images, and for this machine's settings of pip and proxies.
 
 They are in an inventory before the user's inventory, whose variables win. They are passed by a file, as an index or a
-proxy may have a password. All variables are in docs/hosts.md.
+proxy may have a password. All variables are in docs/how-to/hosts.md.
 """
 
 import json

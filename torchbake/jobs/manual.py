@@ -1,4 +1,4 @@
-"""``docs/job.md``: every key of job.yaml, generated from the model. Pure."""
+"""``docs/reference/job.md``: every key of job.yaml, generated from the model. Pure."""
 
 from typing import Any
 

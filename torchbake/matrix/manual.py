@@ -1,4 +1,4 @@
-"""``docs/matrix.md``: every key of matrix.yaml, generated from the model's schema. Pure."""
+"""``docs/reference/matrix.md``: every key of matrix.yaml, generated from the model's schema. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -168,7 +168,7 @@ def anchor(title: str) -> str:
 
 def _tag_parts(matrix: str) -> str:
     """Return the table of the parts of a tag, with the values of the first image of a matrix."""
-    document = parse_document(matrix, Path("docs/matrix.md"))
+    document = parse_document(matrix, Path("docs/reference/matrix.md"))
     spec = pytorch_of(expand(validate_matrix(document), document).specs)[0]
     lines = ["## Parts of a tag", "", "The parts of forms in `tags.rolling`.", ""]
     lines += [f"| part | its value for {spec.id} |", "| --- | --- |"]

@@ -26,7 +26,7 @@ def pipeline(text: str, requirement: str, tag: str = "") -> str:
     text = text.replace(_COPY, "# Starts the pipelines of the images.")
     if tag:
         text = re.sub(rf"uses: \./({_WORKFLOWS}/[\w-]+\.yml)", rf"uses: {_REPOSITORY}/\1@{tag}", text)
-    return re.sub(r"\bdocs/(?=[a-z-]+\.md)", _PAGES, text)
+    return re.sub(r"\bdocs/(?=[a-z/-]+\.md)", _PAGES, text)
 
 
 def choice(ci: str, tag: str) -> str:

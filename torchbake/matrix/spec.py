@@ -181,7 +181,7 @@ class ImageSpec:
 
     @property
     def size(self) -> str:
-        """The size of the machine that builds the image: docs/ci.md has the figures."""
+        """The size of the machine that builds the image: docs/how-to/ci.md has the figures."""
         return "small" if self.family == "cpu" else "large"
 
     @property

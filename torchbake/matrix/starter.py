@@ -21,7 +21,7 @@ _HEAD = """\
 #     torchbake lock cpu           exact versions and hashes of every wheel
 #     torchbake build cpu          the images
 #
-# Every key: https://github.com/torchbake/torchbake/blob/main/docs/matrix.md
+# Every key: https://github.com/torchbake/torchbake/blob/main/docs/reference/matrix.md
 
 """
 _PROJECT_HEAD = """\
@@ -33,7 +33,7 @@ _PROJECT_HEAD = """\
 #     torchbake build all          builds the image
 #     torchbake test all           checks it
 #
-# Every key: https://github.com/torchbake/torchbake/blob/main/docs/matrix.md
+# Every key: https://github.com/torchbake/torchbake/blob/main/docs/reference/matrix.md
 
 """
 _ROWS = """\

@@ -10,7 +10,7 @@ from torchbake.matrix.spec import BaseSpec
 from torchbake.projects.folder import PythonRule
 from torchbake.projects.pylock import first_patch
 
-_OTHER = "For another Python, write a base of your own: docs/your-own.md#a-base-of-your-own"
+_OTHER = "For another Python, write a base of your own: docs/how-to/your-own.md#a-base-of-your-own"
 
 
 def bases_for(rules: Sequence[PythonRule], base_name: str = "") -> list[tuple[BaseSpec, str]]:

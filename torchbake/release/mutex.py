@@ -41,7 +41,8 @@ _WAITS: dict[str, _Wait] = {}
 def locked(registry: Registry) -> Iterator[None]:
     """Hold the lock of a repository. Raises StorageError if the lock file is unusable, and PublishError after a time.
 
-    A registry has no locks: if several machines release, their CI must run one release at a time (docs/releases.md).
+    A registry has no locks: if several machines release, their CI must run one release at a time:
+    docs/explanation/releases.md.
     """
     name = sha256(str(registry.repository).encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"torchbake-release-{name}.lock")

@@ -12,7 +12,7 @@ from torchbake.oci.in_toto import resource, statement
 from torchbake.oci.labels import ID, INPUTS, LABEL
 
 PREDICATE = "https://slsa.dev/provenance/v1"
-BUILD_TYPE = "https://github.com/torchbake/torchbake/blob/main/docs/supply-chain.md#build-type-v1"
+BUILD_TYPE = "https://github.com/torchbake/torchbake/blob/main/docs/explanation/supply-chain.md#build-type-v1"
 BUILDER = "https://github.com/torchbake/torchbake"
 _OCI = "org.opencontainers.image"
 _DIRTY = "-dirty"

@@ -1,4 +1,4 @@
-{{/* The number of nodes, and the variables of `run`: docs/env-contract.md of torchbake. */}}
+{{/* The number of nodes, and the variables of `run`: docs/reference/env-contract.md of torchbake. */}}
 
 {{- define "pytorch.nodes" -}}
 {{- if .Values.elastic -}}

@@ -1,6 +1,6 @@
 """The contract of a job, which all nodes must agree on, read from the environment that a launcher has made.
 
-Pure functions of that environment. docs/dialects.md lists the launchers and the meaning of their variables.
+Pure functions of that environment. docs/reference/dialects.md lists the launchers and the meaning of their variables.
 """
 
 import re

@@ -35,7 +35,7 @@ Starts training under one contract, whatever launched the container: alone, or a
   --dry-run    show what would be started, and each rank's variables, as JSON
   -h, --help   this text
 
-variables (docs/env-contract.md has all, and the launchers that are understood):
+variables (docs/reference/env-contract.md has all, and the launchers that are understood):
   MODE                      standalone (default) or distributed (where nodes or processes are counted)
   NNODES, NODE_RANK         how many nodes, and which this is; node 0 is the master
   NPROC_PER_NODE            processes on each node; auto: one for each GPU

@@ -1,4 +1,4 @@
-"""docs/benchmark-plans.md and the schema agree with the model, and the examples of the page are valid."""
+"""docs/reference/benchmark-plans.md and the schema agree with the model, and the examples of the page are valid."""
 
 import json
 import re

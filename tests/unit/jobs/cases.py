@@ -113,8 +113,8 @@ def text_of(case: str) -> str:
 
 
 def printed_job(name: str) -> str:
-    """Return the job of this name in docs/jobs.md."""
-    page = (TOOLKIT / "docs/jobs.md").read_text(encoding="utf-8")
+    """Return the job of this name in docs/how-to/jobs.md."""
+    page = (TOOLKIT / "docs/how-to/jobs.md").read_text(encoding="utf-8")
     (value,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if f"name: {name}\n" in text]
     return str(value)
 

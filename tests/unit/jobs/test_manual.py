@@ -1,4 +1,4 @@
-"""docs/job.md and the schema: both are generated from the model, and the examples of the page are valid."""
+"""docs/reference/job.md and the schema: both are generated from the model, and the examples of the page are valid."""
 
 import itertools
 import re

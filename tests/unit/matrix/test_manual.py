@@ -1,4 +1,4 @@
-"""docs/matrix.md: it is generated from the model, has every key, and its examples are valid."""
+"""docs/reference/matrix.md: it is generated from the model, has every key, and its examples are valid."""
 
 import itertools
 import re

@@ -61,7 +61,7 @@ def test_images_are_the_same_as_the_toolkits_own(choice: Choice, project: Projec
 def test_it_says_where_every_key_is_explained() -> None:
     text = starter(MODEL, ImageNames(repository="acme/pytorch"), [CPU])
     assert text.startswith("# yaml-language-server: $schema=./matrix.schema.json\n")
-    assert "https://github.com/torchbake/torchbake/blob/main/docs/matrix.md" in text
+    assert "https://github.com/torchbake/torchbake/blob/main/docs/reference/matrix.md" in text
     assert not text.endswith("\n\n")
     assert "\n\n\n" not in text
 

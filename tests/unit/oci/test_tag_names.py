@@ -71,7 +71,7 @@ def test_a_revision_of_which_only_the_record_is_left_is_taken() -> None:
 
 def test_the_documented_patterns_match_immutable_tags_alone() -> None:
     project = load_project(ROOT / "matrix.yaml")
-    lines = [line for line in (ROOT / "docs/tags.md").read_text().splitlines() if line.startswith("| ")]
+    lines = [line for line in (ROOT / "docs/explanation/tags.md").read_text().splitlines() if line.startswith("| ")]
     patterns = {line.split("|")[1].strip(): re.findall(r"`([^`]*-r[^`]*)`", line.split("|")[3]) for line in lines}
     globs, (expression,) = patterns["Amazon ECR"], patterns["GitLab"]
     assert globs == patterns["Harbor"] == [f"*-{base}-r*" for base in project.matrix.bases]

@@ -221,7 +221,7 @@ def test_a_row_with_everything_that_can_be_ones_own(rendered: Write, tmp_path: P
 
 
 def test_the_pages_example_is_a_matrix_and_a_template(tmp_path: Path) -> None:
-    section = (TOOLKIT / "docs/your-own.md").read_text().partition("## Make it yours")[2].partition("\n## ")[0]
+    section = (TOOLKIT / "docs/how-to/your-own.md").read_text().partition("## Make it yours")[2].partition("\n## ")[0]
     (matrix,), (template,) = (re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL) for kind in ("yaml", "jinja"))
     for name, content in {
         "matrix.yaml": SMALL + matrix,

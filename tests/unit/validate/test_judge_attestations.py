@@ -291,10 +291,12 @@ def test_the_guide_has_each_check_and_what_provenances_point_at() -> None:
     one = served("latest")
     judged_ids = {check.id for checks in judge(PROMISE, shelf(release()), {}).values() for check in checks}
     judged_ids |= {check.id for check in judge_reference(one, {}, {}, REPOSITORY)} | {SUITE}
-    rows = re.findall(r"^\| `(registry\.\w+)` \|", (TOOLKIT / "docs/releases.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(registry\.\w+)` \|", (TOOLKIT / "docs/explanation/releases.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(judged_ids)
     page, _, anchor = BUILD_TYPE.rpartition("#")
-    headings = re.findall(r"^#+ (.+)$", (TOOLKIT / "docs" / page.rpartition("/")[2]).read_text(), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.+)$", (TOOLKIT / "docs/explanation" / page.rpartition("/")[2]).read_text(), re.MULTILINE
+    )
     assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
 
 

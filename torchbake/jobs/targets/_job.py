@@ -11,7 +11,7 @@ from torchbake.jobs.targets.yaml_text import without_nothing
 from torchbake.jobs.task import NODE_LOST, Task, rank_variables
 
 # Exit codes of `run` if nodes did not find each other or a node was lost; 143 is SIGTERM, as of a drained node.
-# docs/env-contract.md has them all. Any other code is the script's.
+# docs/reference/env-contract.md has them all. Any other code is the script's.
 NODES_FAILED = (83, 84, 87, NODE_LOST, 143)
 _ELASTIC = "An elastic job ends with its node 0: Kubernetes 1.31 or newer."
 

@@ -23,7 +23,7 @@ NAME = "slurm"
 ABOUT = "a script for sbatch, for Apptainer, Pyxis and Enroot, or an OCI bundle"
 MOST_NODES = model.MOST_NODES  # a partition has a limit of its configuration
 CARRIES_FILES = False
-_APART = 45  # seconds between the end of the first node and of the last, as `run` ends them: docs/ddp.md
+_APART = 45  # seconds between the end of the first node and of the last, as `run` ends them: docs/explanation/ddp.md
 _LONGEST_SIGNAL = 65535  # seconds before the limit, the most that sbatch takes
 
 

@@ -1,4 +1,4 @@
-"""The variables of this project, as docs/env-contract.md defines them.
+"""The variables of this project, as docs/reference/env-contract.md defines them.
 
 Source: this project. RANK and WORLD_SIZE (the number of all processes) are those of torch's `env://` initialisation:
 https://pytorch.org/docs/stable/distributed.html#environment-variable-initialization. If a launcher gives a variable

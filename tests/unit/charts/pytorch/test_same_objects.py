@@ -14,7 +14,7 @@ from torchbake.jobs.targets import helm, kubernetes
 from torchbake.jobs.targets.yaml_text import documents
 from torchbake.jobs.task import Task
 
-HELMS = ("helm.sh/chart", "app.kubernetes.io/instance")  # what Helm says of itself; docs/chart.md
+HELMS = ("helm.sh/chart", "app.kubernetes.io/instance")  # what Helm says of itself; docs/how-to/chart.md
 BY_HELM = "app.kubernetes.io/managed-by"
 MORE = {
     "literal texts": """\

@@ -92,7 +92,7 @@ spec:
                 limits:
                   nvidia.com/gpu: 1
 """
-OURS = printed_job("pytorch-training")  # as docs/jobs.md has it
+OURS = printed_job("pytorch-training")  # as docs/how-to/jobs.md has it
 
 
 def covers(item: Any, expected: Any) -> bool:
