@@ -1,6 +1,6 @@
 """Two machines with sshd. One gets a stand-in for torch by the command `host`.
 
-The other gets real torch in the long tests, by the commands of docs/how-to/hosts.md. Its files are copied to the first, as
+The other gets real torch in the long tests, by the commands of docs/how-to/hosts.md. Its files are on the first, as
 the DDP smoke test needs two machines: its ranks refuse to share a machine.
 
 The roles have tests in tests/e2e/test_hosts.py.
