@@ -99,7 +99,7 @@ class ImagePreparation:
 
     def why_old(self, spec: Spec, image: EngineImage) -> str | None:
         """Return why an image would be built again; None if that is not known, as its base was never fetched here."""
-        base = find_base(spec.base, self.project.state)
+        base = find_base(spec.base, self.project.state, find_debian_lock(self.project.root, spec.base))
         if base is None:
             return None
         try:

@@ -9,6 +9,7 @@ from torchbake.build.base_image import BaseImage, find_base
 from torchbake.build.changes import changed_below, describe, files_of, read_earlier, read_now, why_changed
 from torchbake.build.prepare import ImagePreparation
 from torchbake.commands._selection import lock_of, repository_of
+from torchbake.debian.lockfile import find_debian_lock
 from torchbake.errors import LockError, RegistryError, RenderError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
@@ -116,7 +117,7 @@ class DueQuestion:
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
-        base = find_base(spec, self.project.state)
+        base = find_base(spec, self.project.state, find_debian_lock(self.project.root, spec))
         return (base.digest, "") if base else _served_base(spec.image)
 
 

@@ -46,9 +46,12 @@ def run(args: Arguments) -> int:
     if args.resolve and not args.check:
         raise UsageError("--resolve works only with --check.", hint="Give --check with it.")
     if args.debian:
-        if args.upgrade or args.upgrade_builder or args.resolve:
-            raise UsageError("--debian locks Debian packages alone.", hint="Give it with --check, or without options.")
-        (check_debian if args.check else lock_debian)(project, selection.specs)
+        if args.upgrade_builder or args.resolve:
+            raise UsageError("--debian locks Debian packages alone.", hint="Give it with --check or --upgrade.")
+        if args.check:
+            check_debian(project, selection.specs)
+        else:
+            lock_debian(project, selection.specs, upgrade=args.upgrade)
         return 0
     specs = pytorch_of(selection.specs)
     config = read_package_sources(project)

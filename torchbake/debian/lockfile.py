@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from torchbake.core.digest import digest
 from torchbake.debian.steps import AptStep, apt_steps
 from torchbake.errors import LockError
 from torchbake.lock.lockfile import read_lock_text
 from torchbake.matrix.spec import BaseSpec, Spec
+from torchbake.oci.manifest import DIGEST
 from torchbake.ui.command import Command
 
 _FIELDS = ("name", "version", "architecture", "archive", "path", "size", "sha256")
@@ -49,17 +51,33 @@ class DebianPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class DebianLock:
-    """The packages of one base: ``upgrade`` replaces packages of the base; ``installs`` are by `AptStep.key`."""
+    """The packages of one base: of a bootstrapped ``base`` itself, and those of the steps, by `AptStep.key`.
+
+    ``upgrade`` replaces packages of the base. ``digest`` is the digest of a base of a registry, else empty.
+    """
 
     suite: str
+    digest: str = ""
+    base: tuple[DebianPackage, ...] = ()
     upgrade: tuple[DebianPackage, ...] = ()
     installs: Mapping[str, tuple[DebianPackage, ...]]
 
     @property
     def packages(self) -> dict[str, DebianPackage]:
         """Every package by name and architecture, such as ``git:amd64``."""
-        steps = (self.upgrade, *self.installs.values())
+        steps = (self.base, self.upgrade, *self.installs.values())
         return {f"{one.name}:{one.architecture}": one for packages in steps for one in packages}
+
+    def python(self, base: BaseSpec) -> str:
+        """Return the version of the Python that images on the base get, such as ``3.11``; "" if it is no package."""
+        one = next((each for each in self.packages.values() if each.name == base.python_package), None)
+        match = re.match(r"(?:\d+:)?(\d+\.\d+)", one.version) if one else None
+        return match[1] if match else ""
+
+    @property
+    def base_digest(self) -> str:
+        """The digest of what makes the base, to compare it with the base of an earlier run."""
+        return self.digest or digest(package.line for package in self.base)
 
     def of(self, steps: Iterable[AptStep]) -> dict[str, tuple[DebianPackage, ...]]:
         """Return the packages of an image's steps, by name. The first step installs the upgrades. Raises LockError."""
@@ -101,6 +119,8 @@ def format_debian_lock(base: BaseSpec, lock: DebianLock) -> str:
         f"# The Debian packages of images on {base.name}, by `torchbake lock --debian`. apt installs exactly these.",
         "# Name, version, architecture, archive, path below the mirror, bytes, SHA-256.",
         f'suite = "{lock.suite}"',
+        f'digest = "{lock.digest}"',
+        *_array("base", lock.base),
         *_array("upgrade", lock.upgrade),
         "",
         "[install]",
@@ -120,6 +140,8 @@ def parse_debian_lock(text: str, path: str) -> DebianLock:
         raw = tomllib.loads(text)
         return DebianLock(
             suite=str(raw["suite"]),
+            digest=_digest(raw["digest"]),
+            base=tuple(map(DebianPackage.from_line, raw["base"])),
             upgrade=tuple(map(DebianPackage.from_line, raw["upgrade"])),
             installs={key: tuple(map(DebianPackage.from_line, lines)) for key, lines in raw["install"].items()},
         )
@@ -127,6 +149,12 @@ def parse_debian_lock(text: str, path: str) -> DebianLock:
         raise LockError(
             f"{path}: is no lock of Debian packages: {error}", hint=f"Make it again: {Command('lock', 'all --debian')}"
         ) from None
+
+
+def _digest(text: str) -> str:
+    if text and not DIGEST.fullmatch(text):
+        raise ValueError(f"{text!r} is no digest")
+    return text
 
 
 def changes_of(old: DebianLock | None, new: DebianLock) -> list[str]:

@@ -96,6 +96,7 @@ class DebianPool:
                     file.write(data)
             if content.hexdigest() != package.sha256:
                 raise BuildError("another hash than in the lock")
+            beside.chmod(0o644)  # mmdebstrap reads it as another user
 
 
 def pool_of(base: BaseSpec, pip: PipConfig) -> DebianPool:

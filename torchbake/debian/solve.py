@@ -14,27 +14,35 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.apt_archives import AptArchive
 from torchbake.matrix.spec import BaseSpec
 
-# $1 is a file with the packages of each request, one request on a line.
+# $1 is a file: a line that is `bootstrapped` or empty, then the packages of each request, one request on a line.
 SCRIPT = r"""
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q -o Acquire::Languages=none -o APT::Update::Error-Mode=any >&2
 addresses() { apt-get -yqq --print-uris --no-install-recommends -o Acquire::ForceHash=SHA256 "$@"; }
-echo '[upgrade]'
-addresses upgrade --with-new-pkgs
-while read -r packages; do
-    echo "[$packages]"
-    # Each word is a package.
-    addresses install $packages
-done < "$1"
+{
+    read -r source
+    echo '[base]'
+    [ -z "$source" ] || addresses --reinstall install $(dpkg-query --show --showformat '${Package}=${Version} ')
+    echo '[upgrade]'
+    addresses upgrade --with-new-pkgs
+    while read -r packages; do
+        echo "[$packages]"
+        addresses install $packages
+    done
+} < "$1"
 """
 _ADDRESS = re.compile(r"'([^']+)' (\S+)_(\S+)_([a-z0-9-]+)\.deb (\d+) SHA256:([0-9a-f]{64})")
 
 
-def requests_of(steps: Iterable[AptStep]) -> list[str]:
-    """Return the requests that decide these steps: the packages of each, and of the steps below it."""
+def words_of(steps: Iterable[AptStep], *, bootstrapped: bool) -> str:
+    """Return the file of requests: the packages of each step and of the steps below it.
+
+    With ``bootstrapped`` the packages of the base itself are resolved too.
+    """
     words = {step.below for step in steps} | {(*step.below, *step.packages) for step in steps}
-    return [" ".join(packages) for packages in sorted(words) if packages]
+    lines = ["bootstrapped" if bootstrapped else "", *(" ".join(packages) for packages in sorted(words) if packages)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def lock_of(base: BaseSpec, steps: Sequence[AptStep], output: str, archives: Iterable[AptArchive]) -> DebianLock:
@@ -46,12 +54,12 @@ def lock_of(base: BaseSpec, steps: Sequence[AptStep], output: str, archives: Ite
             sections[line.strip("[]")] = packages = set()
         elif line.strip():
             packages.add(_package(base, line, places))
-    upgrade = sections.pop("upgrade")
+    own, upgrade = sections["base"], sections["upgrade"]
     installs = {}
     for step in steps:
         below = sections[" ".join(step.below)] if step.below else set()
         installs[step.key] = tuple(sorted(sections[" ".join((*step.below, *step.packages))] - below - upgrade))
-    return DebianLock(suite=base.suite, upgrade=tuple(sorted(upgrade)), installs=installs)
+    return DebianLock(suite=base.suite, base=tuple(sorted(own)), upgrade=tuple(sorted(upgrade)), installs=installs)
 
 
 def _package(base: BaseSpec, line: str, archives: Iterable[AptArchive]) -> DebianPackage:

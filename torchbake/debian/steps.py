@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from torchbake.matrix.spec import BaseSpec, InitSpec, Spec
 
-
 NAMES = ("compile", "system", "compiler", "added", "packages", "builder")
 
 
