@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,8 @@ def output_on_base(
         (folder / "context").mkdir()
         for file, text in (("script", script), ("words", words)):
             (folder / "context" / file).write_text(text)
-        target: dict[str, Any] = {
-            "context": str(folder / "context"),
-            "dockerfile-inline": _DOCKERFILE.format(image=spec.image, distribution=spec.distribution),
-            "contexts": {spec.image: context},
-            "args": {variable: f"${{{variable}}}" for variable in variables},
-            "secret": [f"id={secret},src={path}" for secret, path in sorted(secrets.items())],
-            "output": [f"type=local,dest={folder / 'out'}"],
-            "no-cache": True,
-        }
+        target = _target(spec, context, folder, {name: f"${{{name}}}" for name in variables})
+        target["secret"] = [f"id={secret},src={path}" for secret, path in sorted(secrets.items())]
         declared = {variable: {"default": ""} for variable in variables}
         bake = {**({"variable": declared} if declared else {}), "target": {"base": target}}
         (folder / "bake.json").write_text(json.dumps(bake))
@@ -71,3 +65,15 @@ def output_on_base(
                 hint="Check the mirror, which TORCHBAKE_APT_MIRROR names, and the packages in matrix.yaml.",
             )
         return (folder / "out/output").read_text(encoding="utf-8")
+
+
+def _target(spec: BaseSpec, context: str, folder: Path, arguments: Mapping[str, str]) -> dict[str, Any]:
+    """Return the target of a bake file that runs the script of ``folder/context`` and writes into ``folder/out``."""
+    return {
+        "context": str(folder / "context"),
+        "dockerfile-inline": _DOCKERFILE.format(image=spec.image, distribution=spec.distribution),
+        "contexts": {spec.image: context},
+        "args": dict(arguments),
+        "output": [f"type=local,dest={folder / 'out'}"],
+        "no-cache": True,
+    }

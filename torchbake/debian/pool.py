@@ -1,9 +1,10 @@
 """Fetch locked Debian packages by their hashes, and give them to a build as a context."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import requests
@@ -100,8 +101,10 @@ class DebianPool:
 
 
 def pool_of(base: BaseSpec, pip: PipConfig) -> DebianPool:
-    """Return this machine's pool, which fetches packages of a base from the host's mirrors, or from the public ones."""
+    """Return this machine's pool, which asks the host's mirrors or the public ones, then the base's snapshot."""
     apt = read_apt_config()
-    return DebianPool(
-        folder=debian_folder(), archives=[archive_of(base.distribution, apt)], apt=apt, certificates=pip.cert
-    )
+    archives = [archive_of(base.distribution, apt)]
+    if base.snapshot:
+        security = re.sub(r"/debian(?=/|$)", "/debian-security", base.snapshot)
+        archives.append(replace(archives[0], mirror=base.snapshot, security=security))
+    return DebianPool(folder=debian_folder(), archives=archives, apt=apt, certificates=pip.cert)
