@@ -132,7 +132,7 @@ def make_base(
         if base:
             look = _look_by_buildkit(spec, base.context(state), apt, say) if buildkit else None
         else:
-            packages = pool_of(spec, read_pip_config()).context({"base": lock.base}, state) if lock else None
+            packages = pool_of(spec, read_pip_config(), apt).context({"base": lock.base}, state) if lock else None
             digest, look = bootstrap(spec, _layout(state, spec), apt, say, packages and packages / "base")
             look = replace(look, python=lock.python(spec), lists=True) if lock else look
             base = BaseImage(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())

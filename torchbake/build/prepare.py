@@ -20,6 +20,7 @@ from torchbake.debian.pool import pool_of
 from torchbake.debian.steps import apt_steps
 from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, RenderError, TorchbakeError
+from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.hostconfig.index_logins import check_logins
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
@@ -123,7 +124,7 @@ class ImagePreparation:
         lock = find_debian_lock(self.project.root, job.spec.base)
         if lock:
             packages = lock.of(apt_steps(job.spec).values())
-            folder = pool_of(job.spec.base, self.pip).context(packages, self.project.state)
+            folder = pool_of(job.spec.base, self.pip, read_apt_config()).context(packages, self.project.state)
             job = replace(job, contexts={**job.contexts, "debs": str(folder)})
         return self._with_wheels(job)
 

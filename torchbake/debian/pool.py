@@ -15,7 +15,7 @@ from torchbake.core.paths import debian_folder
 from torchbake.debian.lockfile import DebianPackage
 from torchbake.errors import BuildError
 from torchbake.hostconfig.apt_archives import AptArchive, archive_of
-from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
+from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.http_session import CHUNK, PATIENCE
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.matrix.spec import BaseSpec
@@ -100,9 +100,8 @@ class DebianPool:
             beside.chmod(0o644)  # mmdebstrap reads it as another user
 
 
-def pool_of(base: BaseSpec, pip: PipConfig) -> DebianPool:
+def pool_of(base: BaseSpec, pip: PipConfig, apt: AptConfig) -> DebianPool:
     """Return this machine's pool, which asks the host's mirrors or the public ones, then the base's snapshot."""
-    apt = read_apt_config()
     archives = [archive_of(base.distribution, apt)]
     if base.snapshot:
         security = re.sub(r"/debian(?=/|$)", "/debian-security", base.snapshot)

@@ -94,11 +94,11 @@ def test_a_damaged_file_of_the_pool_is_fetched_again(mirrors: Mirrors, tmp_path:
     assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
 
 
-def test_a_snapshot_is_the_last_archive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHBAKE_APT_MIRROR", "http://one/debian")
+def test_a_snapshot_is_the_last_archive() -> None:
+    apt = AptConfig(mirror="http://one/debian", security_mirror="http://one/debian-security")
     base = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
     day = "https://dated.example/archive/debian/20261101T000000Z"
-    places = [(one.mirror, one.security) for one in pool_of(replace(base, snapshot=day), PipConfig()).archives]
+    places = [(one.mirror, one.security) for one in pool_of(replace(base, snapshot=day), PipConfig(), apt).archives]
     security = "https://dated.example/archive/debian-security/20261101T000000Z"
     assert places == [("http://one/debian", "http://one/debian-security"), (day, security)]
-    assert len(pool_of(base, PipConfig()).archives) == 1
+    assert len(pool_of(base, PipConfig(), apt).archives) == 1
