@@ -8,12 +8,13 @@ from functools import cache, partial
 from torchbake.build.base_image import BaseImage, find_base
 from torchbake.build.changes import changed_below, describe, files_of, read_earlier, read_now, why_changed
 from torchbake.build.prepare import ImagePreparation
-from torchbake.commands._selection import lock_of, repository_of
+from torchbake.commands._destinations import Destination
+from torchbake.commands._selection import lock_of
 from torchbake.errors import LockError, RegistryError, RenderError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
 from torchbake.matrix.spec import BaseSpec, Spec
-from torchbake.oci.reference import parse_reference
+from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import RegistryTransport
 from torchbake.release.due import DueFinding, NewestRelease, Today, judge, newest_releases
@@ -57,7 +58,7 @@ def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str
 
 @dataclass(frozen=True, kw_only=True)
 class DueQuestion:
-    """Finds the images of which a registry does not have today's state.
+    """Finds the images of which any of the registries does not have today's state.
 
     If ``bases`` is `keep`, the bases of the releases count as today's. Else a base is the one recorded on this machine,
     as for a build, or the one in its registry. Raises RegistryError if the registry does not answer, and
@@ -65,14 +66,22 @@ class DueQuestion:
     """
 
     project: Project
-    registry: str
+    destinations: Sequence[Destination]
     plain: bool
     bases: str
 
     def findings(self, specs: Sequence[Spec]) -> dict[str, DueFinding]:
-        if not self.registry:
+        if not self.destinations:
             raise UsageError("--due compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
-        where = {spec.repository: repository_of(self.registry, spec) for spec in specs}
+        matches = dict[str, dict[Repository, DueFinding]]()
+        for destination in self.destinations:
+            findings = self._findings(destination, specs)
+            for spec in specs:
+                matches.setdefault(spec.id, {})[destination.repository(spec)] = findings[spec.id]
+        return {name: _merge(by_place) for name, by_place in matches.items()}
+
+    def _findings(self, destination: Destination, specs: Sequence[Spec]) -> dict[str, DueFinding]:
+        where = {spec.repository: destination.repository(spec) for spec in specs}
         hosts = {one.host: RegistryTransport(one.host, plain=self.plain) for one in where.values()}
         registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
         todays = cache(self._base)
@@ -118,6 +127,14 @@ class DueQuestion:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
         base = find_base(spec, self.project.state)
         return (base.digest, "") if base else _served_base(spec.image)
+
+
+def _merge(findings: Mapping[Repository, DueFinding]) -> DueFinding:
+    """Join the findings of an image in its repositories: it is due if one of them needs it, and names those."""
+    due = any(finding.due for finding in findings.values())
+    reasons = {str(place): finding.reason for place, finding in findings.items() if finding.due == due}
+    words = [f"{place}: {reason}" if len(findings) > 1 else reason for place, reason in reasons.items()]
+    return DueFinding(due=due, reason="; ".join(words))
 
 
 @cache

@@ -43,7 +43,7 @@ class Released:
 
     def release(self, name: str, base: str = OLD) -> None:
         spec = next(spec for spec in self.project.expansion.specs if spec.id == name)
-        question = _narrow.DueQuestion(project=self.project, registry="", plain=False, bases="ask")
+        question = _narrow.DueQuestion(project=self.project, destinations=(), plain=False, bases="ask")
         labels = {ID: name, INPUTS: question._inputs(spec, base)}
         labels |= {} if name == INIT else {BASE_DIGEST: base, "org.torchbake.torch": "2.13.0"}
         labels |= {"org.opencontainers.image.version": "1.0.0"}
