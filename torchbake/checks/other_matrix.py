@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from torchbake.build.base_image import BaseImage
+from torchbake.build.base_image import BaseImage, find_base
 from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.derived import named_row
 from torchbake.engine.image import EngineImage
@@ -62,8 +62,14 @@ def other_matrix(
 
 
 def _inputs(spec: Spec, image: EngineImage, project: Project, say: Callable[[str], None]) -> str:
-    """Return the inputs digest of today's files on the image's base; "" if they have errors."""
-    digest = image.labels.get(BASE_DIGEST, "")
+    """Return the inputs digest of today's files on the image's base; "" if it is not known, or if they have errors.
+
+    An init image has no label of its base, so this machine's is taken.
+    """
+    recorded = find_base(spec.base, project.state)
+    digest = image.labels.get(BASE_DIGEST, "") or (recorded.digest if recorded else "")
+    if not digest:
+        return ""
     base = BaseImage(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
     try:
         return ImagePreparation.to_ask(project, say).job(spec, base).inputs

@@ -77,3 +77,5 @@ def test_an_image_of_this_matrix_is_compared_with_its_row(locked: Project) -> No
         engine = Labelled(name, labels_of(locked, changes))
         target = target_of(locked, name, engine)
         assert (target.row, target.no_row) == (row, False), (name, changes)
+    init = Labelled("mine:1", {ID: "volume-permissions", INPUTS: "sha256:x", SOURCE: "https://example.com/acme"})
+    assert not target_of(locked, "mine:1", init).no_row  # it has no label of its base
