@@ -1,6 +1,5 @@
 """`list --due` and `list --changed-since`: filters of a selection that give a reason for each image."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -10,19 +9,20 @@ from torchbake.build.changes import changed_below, describe, files_of, read_earl
 from torchbake.build.prepare import ImagePreparation
 from torchbake.commands._destinations import Destination
 from torchbake.commands._selection import lock_of
-from torchbake.errors import LockError, RegistryError, RenderError, UsageError
+from torchbake.engine.mirrors import copies_of, engine_mirrors
+from torchbake.errors import LockError, RenderError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
 from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
+from torchbake.registry.served import served_digest
 from torchbake.registry.transport import RegistryTransport
 from torchbake.release.due import DueFinding, NewestRelease, Today, judge, newest_releases
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.ui import console
-
-_PATIENCE = 20  # seconds for the registry of a base; a closed network may swallow packets instead of refusing them
+from torchbake.ui.tool_environment import environment_of
 
 
 def narrow(
@@ -139,18 +139,11 @@ def _merge(findings: Mapping[Repository, DueFinding]) -> DueFinding:
 
 @cache
 def _served_base(image: str) -> tuple[str, str]:
-    """Return the digest that a registry serves for a base, and the reason if it serves none."""
-    reference, until = parse_reference(image), time.monotonic() + _PATIENCE
-
-    def sleep(seconds: float) -> None:
-        if time.monotonic() + seconds > until:
-            raise RegistryError(f"{reference.repository.host} does not answer within {_PATIENCE} seconds.")
-        time.sleep(seconds)
-
-    try:
-        digest = Registry(RegistryTransport(reference.repository.host, sleep=sleep), reference.repository).digest(
-            reference.key
-        )
-    except RegistryError as error:
-        return "", error.message.partition(": ")[0].rstrip(".")  # a short reason, for a table
-    return digest or "", "" if digest else f"{image} is not there"
+    """Return the digest that a mirror of the engine or the registry serves for a base, and the reason for none."""
+    reference = parse_reference(image)
+    for mirror, copy in copies_of(reference, engine_mirrors(environment_of("docker"))):
+        digest, _ = served_digest(copy, plain=mirror.plain)
+        if digest:
+            return digest, ""
+    digest, reason = served_digest(reference)
+    return digest, reason.replace(str(reference), image)
