@@ -1,4 +1,4 @@
-"""Which layers a change of the matrix or of a template makes again, by the keys of an executor's build cache."""
+"""The layers that a change of the matrix or of a template makes again, by the keys of an executor's build cache."""
 
 import re
 from collections.abc import Iterator
