@@ -8,9 +8,11 @@ from torchbake.render.dockerfile import CUDA_HOME
 from torchbake.render.instructions import Instruction, instructions, opens_document
 from torchbake.render.wheel_groups import GROUPS
 
-REST, WHOLE = "rest", "whole"  # stages of the toolkit's template: the image without its wheels, and with them
-# How the wheels get into an image: added to a finished build; below the template's steps, which are built on top of
-# them; or by the stages of the Dockerfile itself.
+# Stages of the toolkit's template: the image without its wheels, and with them.
+REST, WHOLE = "rest", "whole"
+
+# Wheels are added to a finished build (apart), or the template's steps are built on top of them (below), or the stages
+# of the Dockerfile install them (inside).
 WheelPlace: TypeAlias = Literal["apart", "below", "inside"]
 _BASE, _LAST = "base", ""  # the stage of the block `after_base`, and the last stage
 _WHEEL_FOLDER = re.compile(
@@ -42,8 +44,8 @@ def template_effect(dockerfile: str, ours: str) -> TemplateEffect:
         return TemplateEffect("inside")
     final, base = added[_LAST] or (), added[_BASE] or ()
     new = [step for name, steps in theirs.items() if name not in toolkits for step in steps]
-    needed = any(_needs_wheels(step) for step in final) or any(_is_of_whole(step) for step in (*final, *new))
-    return TemplateEffect("below" if needed else "apart", bool(base))
+    is_below = any(_needs_wheels(step) for step in final) or any(_is_of_whole(step) for step in (*final, *new))
+    return TemplateEffect("below" if is_below else "apart", bool(base))
 
 
 class _Step(NamedTuple):
@@ -55,7 +57,7 @@ class _Step(NamedTuple):
 
 
 def _stages(dockerfile: str) -> dict[str, list[_Step]]:
-    """Return the steps of each stage by its name. The first step of a stage is its FROM."""
+    """Return the steps of each stage by its name. A stage begins with the step FROM."""
     steps = [*_steps(dockerfile)]
     begins = [index for index, step in enumerate(steps) if step.word == "FROM"]
     stages = {"ARG": steps[: begins[0]] if begins else steps}

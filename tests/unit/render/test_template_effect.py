@@ -21,10 +21,10 @@ CPU: dict[str, Any] = {"torch": "2.13.0", "accelerator": "cpu", "apt": ("git", "
 
 
 def keys_of(dockerfile: str, values: str) -> dict[str, str]:
-    """Return each step that writes files, as STAGE: TEXT, by a key that covers all that it depends on.
+    """Return the key of each step that writes files. The step is named as STAGE: TEXT.
 
-    ``values`` stand for the values of the build's arguments. A label is no part of a key, and a linked copy does not
-    depend on the steps before it.
+    ``values`` are the values of the build's arguments. A label is no part of a key, and a linked copy does not depend
+    on the steps before it.
     """
     stages, steps, stage = dict[str, str](), dict[str, str](), ""
     for word, text, _ in instructions(dockerfile):
