@@ -62,13 +62,13 @@ def _steps(
     dockerfile: str, origins: Sequence[TemplateLine | None], spec: Spec, templates: Path, ours: Callable[[], str]
 ) -> Iterator[_Step]:
     """Yield the instructions of a Dockerfile with their origins, which are known for all lines or for none."""
-    known = None if any(origins) else {(each.word, each.text) for each in instructions(ours())}
+    toolkit_steps = None if any(origins) else {(each.word, each.text) for each in instructions(ours())}
     for each in instructions(dockerfile):
         origin = origins[each.line - 1]
-        if known is None:
+        if toolkit_steps is None:
             is_own = origin is not None and Path(origin.file).is_relative_to(templates)
         else:
-            is_own = (each.word, each.text) not in known
+            is_own = (each.word, each.text) not in toolkit_steps
         yield _Step(each, origin or _file_of(spec), is_own)
 
 
