@@ -58,7 +58,8 @@ PLAIN = (
     r'echo "matrix=\$matrix" >> "\$GITHUB_OUTPUT"',
     r'echo "\$\w*PASSWORD" \| docker login --username "\$\w*USERNAME" --password-stdin "\$\{REGISTRY%%/\*\}"',
     r'python3 -m venv "\$RUNNER_TEMP/torchbake"',
-    r'echo "(\$RUNNER_TEMP/torchbake/bin|NETRC=\$RUNNER_TEMP/netrc)" >> "\$GITHUB_(PATH|ENV)"',
+    r'echo "\$RUNNER_TEMP/torchbake/bin" >> "\$GITHUB_PATH"',
+    r'echo "(NETRC=\$RUNNER_TEMP/netrc|PIP_INDEX_URL=\$TEXT)" >> "\$GITHUB_ENV"',
     r'(install -m 0600 /dev/null|printenv TEXT >) "\$RUNNER_TEMP/netrc"',
     r'cat [\w/.]+ >> "\$GITHUB_STEP_SUMMARY"',
 )
@@ -566,7 +567,7 @@ def test_secrets_are_given_to_the_steps_that_need_them() -> None:
         "secrets.password": "docker login",
         "github.token": "docker login",
         "secrets.netrc": "printenv TEXT",
-        "secrets.index_url": "(pip install|nox -s build)",
+        "secrets.index_url": "echo .PIP_INDEX_URL=",
     }
     for _, job in JOBS:
         for step, raw in zip(job.steps, job.raw["steps"], strict=True):
@@ -574,23 +575,22 @@ def test_secrets_are_given_to_the_steps_that_need_them() -> None:
                 assert re.search(needs[secret], step.run), step
         assert "secrets." not in str({key: value for key, value in job.raw.items() if key != "steps"})
     for path in CALLED:
-        assert re.findall(r"secrets\.\w+", str(read(path)["env"])) == ["secrets.netrc"]
-        assert read(path)["env"]["HAS_NETRC"] == "${{ secrets.netrc != '' }}", "whether there is one, and no text of it"
+        given = {value for value in read(path)["env"].values() if "secrets." in value}
+        assert given == {"${{ secrets.netrc != '' }}", "${{ secrets.index_url != '' }}"}, (
+            "whether it is set, and no text"
+        )
     for _, job in CALLERS:
         assert job.raw["secrets"] in (INDEX, {**INDEX, "password": "${{ secrets.REGISTRY_PASSWORD }}"})
 
 
-def test_every_step_that_fetches_packages_has_the_private_index() -> None:
-    jobs = [job for path in CALLED for job in github_jobs(path).values()]
-    steps = [step for job in jobs for step in job.steps]
-    for step in steps:
-        if "pip install" in step.run or "nox -s build" in step.run:
-            assert step.env["PIP_INDEX_URL"] == "${{ secrets.index_url }}", step
-    for job in jobs:
+def test_a_private_index_is_named_before_packages_are_fetched() -> None:
+    """An index or a file that the runner names itself stays, if no secret is set."""
+    for job in (job for path in CALLED for job in github_jobs(path).values()):
         words = [step.run.partition("\n")[0] for step in job.steps]
-        (netrc,) = [number for number, word in enumerate(words) if word.startswith("install -m 0600")]
-        assert netrc < words.index('pip install "$INSTALL"')
-        assert job.steps[netrc].condition == "env.HAS_NETRC == 'true'", "else the runner's own file would be hidden"
+        for begin, variable in (('echo "PIP_INDEX_URL', "HAS_INDEX"), ("install -m 0600", "HAS_NETRC")):
+            (number,) = [number for number, word in enumerate(words) if word.startswith(begin)]
+            assert number < words.index('pip install "$INSTALL"')
+            assert job.steps[number].condition == f"env.{variable} == 'true'"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def pipeline_choice(ci: str, login: str, runner: str, registry: str) -> Pipeline
     host = parse_registry(registry).host if registry else ""
     match = re.fullmatch(LOGINS[login][0], host) if login and host else None
     if login and host and not match:
-        raise UsageError(f"--login {login}: {host} is no registry of this kind.", hint="Give --login basic.")
+        kind = next(kind for kind, (hosts, _) in LOGINS.items() if re.fullmatch(hosts, host))
+        raise UsageError(f"--login {login}: {host} is no registry of this kind.", hint=f"Give --login {kind}.")
     region = match["region"] if match and login == "ecr" else ""
     return PipelineChoice(login=login, region=region, labels=labels)
 

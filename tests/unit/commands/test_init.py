@@ -156,7 +156,10 @@ def test_gitlabs_jobs_log_in_to_ecr_by_their_token(tmp_path: Path, capsys: Strea
         (["--torch", "2.10"], "2.10"),
         (["--registry", "https://ghcr.io"], "https://ghcr.io"),
         (["--repository", "ghcr.io/a/b", "--registry", "quay.io/a"], "quay.io/a"),
-        (["--ci", "github", "--registry", "ghcr.io/a", "--login", "ecr"], "ghcr.io is no registry"),
+        (
+            ["--ci", "github", "--registry", "ghcr.io/a", "--login", "ecr"],
+            "ghcr.io is no registry of this kind.\n  next: Give --login ghcr.",
+        ),
         (["--ci", "github", "--runner", "self-hosted,,linux"], "'' is not a label"),
         (["--ci", "github", "--runner", "a'b"], "is not a label"),
         (["--ci", "gitlab", "--login", "gar"], "_json_key"),
