@@ -1,4 +1,4 @@
-"""What a bare system in a container gets of this host: certificates, proxies, package mirrors and wheels of torch."""
+"""Settings of this host for a bare system in a container: certificates, proxies, package mirrors, wheels of torch."""
 
 import os
 from collections.abc import Iterator, Mapping
