@@ -24,12 +24,15 @@ source_suffix = {".md": "markdown"}
 root_doc = INDEX
 myst_heading_anchors = 6
 myst_fence_as_directive = ["mermaid"]
+mermaid_fullscreen = False
 highlight_language = "text"
 html_theme = "furo"
 html_theme_options = {"source_repository": SOURCES, "source_branch": "main", "source_directory": "docs/"}
 html_show_sphinx = False
 html_copy_source = False
-suppress_warnings = ["misc.highlighting_failure"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+smartquotes = False  # the -- of an option stays as it is
 
 
 def navigation(index: str) -> Iterator[tuple[str, list[str]]]:

@@ -145,8 +145,12 @@ def _sentence(text: str) -> str:
 def _text(text: str) -> str:
     """Return a text as Markdown for a cell of a table, with commands as users of the package type them."""
     text = re.sub(r"nox -s ([a-z]+)(?: --(?= ))?", r"torchbake \1", " ".join(text.split()))
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(_code(part) if part.startswith("`") else re.sub(r"([|<*])", r"\\\1", part) for part in parts)
+    return "".join(_code(part) if part.startswith("`") else _plain(part) for part in re.split(r"(`[^`]*`)", text))
+
+
+def _plain(text: str) -> str:
+    """Escape the characters of a text that Markdown reads, and mark the options in it as code."""
+    return re.sub(r"(?<![\w-])(--[a-z][a-z-]*)", r"`\1`", re.sub(r"([|<*])", r"\\\1", text))
 
 
 def _code(text: str) -> str:
