@@ -35,7 +35,7 @@ GROUPS = {
         commands=("list", "tags", "lock", "base", "render", "build", "reproduce"),
     ),
     "cli-checks": CommandGroup(
-        title="Commands that check and measure images", summary="What images are, hold and can do.",
+        title="Commands that check and measure images", summary="Check, measure and compare images.",
         commands=("test", "smoke", "benchmark", "sbom", "waste", "diff", "report"),
     ),
     "cli-releases": CommandGroup(

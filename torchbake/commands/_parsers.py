@@ -40,7 +40,7 @@ def _near_option(message: str, options: Iterable[str]) -> str:
     for word in (word.partition("=")[0] for word in words if word.startswith("--")):
         from torchbake.core.suggest import nearest  # noqa: PLC0415 - only for a mistake
 
-        former = FORMER_OPTIONS.get(word)
+        former = FORMER_OPTIONS.get(word, "")
         return former if former in options else next(iter(nearest(word, options)), "")
     return ""
 
