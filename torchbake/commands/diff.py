@@ -27,7 +27,7 @@ DIFFERENT = 1  # as `git diff --exit-code`
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(WithImageContents):
-    first: str = opt.argument(f"the image before; one of the following. {IMAGE_HELP[0].upper()}{IMAGE_HELP[1:]}", metavar="A")
+    first: str = opt.argument(f"the image before. {IMAGE_HELP[0].upper()}{IMAGE_HELP[1:]}", metavar="A")
     second: str = opt.argument("the image after, named in the same ways", metavar="B")
     only: Part | None = opt.option("show only this part")
     files: bool = opt.option("list every file, also of packages, in place of folders")
