@@ -35,7 +35,7 @@ class Arguments(opt.WithSelectors):
     shard: tuple[int, int] | None = opt.shard()
     due: bool = opt.option("only what --registry does not have as it is today")
     bases: Literal["ask", "keep"] = opt.option(
-        "--due: ask the registries of the bases for newer ones, or keep those that releases have (default: ask)",
+        "--due: ask registries for newer bases, or keep the bases of the releases (default: ask)",
         default="ask",
     )
     registry: tuple[Destination, ...] = opt.registries(

@@ -88,6 +88,7 @@ TYPED: tuple[tuple[str, set[str], set[str]], ...] = (
     ("chart push --", {"--keyless"}, {"--output"}),
     ("chart push cp", {"cpu"}, set()),
     ("store verify --", {"--remove-damaged"}, set()),
+    ("help ", {"tutorial", "cli-images", "tags"}, {"README", "architecture"}),
 )
 
 
