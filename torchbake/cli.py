@@ -6,14 +6,14 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from torchbake import MATRIX_VARIABLE
-from torchbake.commands import COMMANDS
+from torchbake.commands import COMMANDS, FORMER_COMMANDS, FORMER_OPTIONS
 from torchbake.commands._options import add_options, arguments_of
 from torchbake.commands._subcommands import examples_of, named_in, overview, subcommands_of
 from torchbake.errors import INTERRUPTED, TorchbakeError, UsageError, of_os_error
@@ -33,7 +33,20 @@ class _Parser(argparse.ArgumentParser):
     """An argument parser that raises instead of ending the process."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise UsageError(message, hint=f"See: {self.prog} --help")
+        near = _near_option(message, self._option_string_actions)
+        meant = f"Did you mean {near!r}? " if near else ""
+        raise UsageError(message, hint=f"{meant}See: {self.prog} --help")
+
+
+def _near_option(message: str, options: Iterable[str]) -> str:
+    """Return the option that is nearest to an unknown option in a message of argparse; empty if there is none."""
+    words = message.removeprefix("unrecognized arguments: ").split() if message.startswith("unrecognized") else []
+    for word in (word.partition("=")[0] for word in words if word.startswith("--")):
+        from torchbake.core.suggest import nearest  # noqa: PLC0415 - only for a mistake
+
+        former = FORMER_OPTIONS.get(word)
+        return former if former in options else next(iter(nearest(word, options)), "")
+    return ""
 
 
 def _show_version() -> None:
@@ -117,7 +130,7 @@ def _run(argv: Sequence[str]) -> int:
     if name not in COMMANDS:
         from torchbake.core.suggest import nearest  # noqa: PLC0415 - only for a mistake
 
-        near = nearest(name, COMMANDS)
+        near = [FORMER_COMMANDS[name]] if name in FORMER_COMMANDS else nearest(name, COMMANDS)
         raise UsageError(f"There is no command {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else None)
     command = load_command(name)
     args = arguments_of(command.Arguments, _parse(name, rest))

@@ -44,7 +44,7 @@ class Shifting(opt.WithSelectors, Verifying):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finishing(Signing, Shifting):
+class Promoting(Signing, Shifting):
     """The options of `promote`, which verifies the records of signed releases by the key that signs."""
 
 
@@ -66,10 +66,10 @@ def run_shift(args: Shifting, *, back: bool) -> int:
     return _conclude(args, results)
 
 
-def run_finish(args: Finishing) -> int:
-    """Finish the interrupted release of every selected image."""
+def run_pending(args: Promoting) -> int:
+    """Move the rolling tags that are pending: finish the newest release of every selected image."""
     if args.to is not None:
-        raise UsageError("--finish completes the newest release.", hint="Leave --to out.")
+        raise UsageError("--pending moves tags to the newest release.", hint="Leave --to out.")
     project, selection = load_selection(args.matrix, args.selectors)
     signer = mover_of(args, signer_of(args))
     with interruptible():
@@ -82,7 +82,7 @@ def _visible(spec: Spec, work: Callable[[], ShiftResult]) -> ShiftResult:
         return work()
 
 
-def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> ShiftResult:
+def _finish(args: Promoting, project: Project, spec: Spec, signer: Signer) -> ShiftResult:
     publisher = Publisher(_registry(args, spec), signer=signer)
     try:
         decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)

@@ -83,7 +83,9 @@ class Arguments(opt.WithSelectors, WithVerdicts):
     compression: CompressionName | None = opt.option(
         "of layers in the registry; both: an index of two images, gzip first (default: the matrix's, else zstd)"
     )
-    keep_rolling: bool = opt.option("the immutable tag alone; `promote --finish` then moves the rolling ones")
+    immutable_only: bool = opt.option(
+        "push the immutable tag, and move no rolling tag; `promote --pending` moves those later"
+    )
     benchmark: Path | None = opt.option(
         "do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
         metavar="PLAN",
@@ -163,7 +165,7 @@ def _publishers(args: Arguments, specs: Sequence[Spec], signer: Signer) -> dict[
             registry_of(repository, plain_http=args.plain_http),
             mounts=sorted(paths - {repository.path}),
             signer=signer,
-            keep_rolling=args.keep_rolling,
+            immutable_only=args.immutable_only,
         )
         for name, repository in where.items()
     }

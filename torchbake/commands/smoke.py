@@ -1,4 +1,4 @@
-"""`smoke`: test tensors, gradients and distributed training, in containers or with a Python of this host."""
+"""`smoke`: run short training jobs in containers or on a Python of this host; `test` runs all checks of an image."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ from torchbake.ui.command import Command
 from torchbake.ui.steps import step
 
 EXAMPLES = (
-    "cpu",
+    "cpu    # the training jobs alone; `test` runs all checks of an image",
     "cpu --nodes 3 --nproc 2 --payload ddp",
     "cuda12 --gpu require --format json",
     "--image registry.example.com/team/pytorch:latest",

@@ -1,4 +1,4 @@
-"""`test`: run the checks on images in the engine, and keep the verdicts."""
+"""`test`: run all checks of images in the engine, and keep the verdicts; `smoke` runs the training jobs alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ from torchbake.ui.command import Command
 from torchbake.ui.steps import step
 
 EXAMPLES = (
-    "cpu",
+    "cpu    # all checks of an image; `smoke` runs the training jobs alone",
     "cuda12 '!devel' --gpu require --jobs 2",
     "2.13.0 --nodes 3 --nproc 2",
     "cpu --only 'files.*' --only 'users.*'",

@@ -26,14 +26,14 @@ class Publisher:
     """Releases the images of one repository. Every method may raise RegistryError and EngineError.
 
     The registry may have layers already in the repositories ``mounts``. The ``signer`` signs releases. With
-    ``keep_rolling`` they get immutable tags only.
+    ``immutable_only`` they get immutable tags only.
     """
 
     def __init__(
-        self, registry: Registry, *, mounts: Sequence[str] = (), signer: Signer = UNSIGNED, keep_rolling: bool = False
+        self, registry: Registry, *, mounts: Sequence[str] = (), signer: Signer = UNSIGNED, immutable_only: bool = False
     ) -> None:
         self._registry, self._signs = registry, not signer.skip_reason
-        self._planner = Planner(registry, signer, keep_rolling=keep_rolling)
+        self._planner = Planner(registry, signer, immutable_only=immutable_only)
         self._delivery = Delivery(registry, mounts)
         self._writer = ReleaseWriter(registry, signer)
 

@@ -26,7 +26,7 @@ USES = {
     "report": ((), ("--registry", "")),
     "list": (("all", "--due"), ("all",)),
     "tags": (("all", "--diff"), ("all",)),
-    "images": ((), ("--check",)),
+    "prove": ((), ("--check",)),
     "validate": (("cpu",), ("pytorch/pytorch:latest",)),
     "benchmark": (("compare", "cpu"), ("compare", "cpu", "cuda12")),
     "job": (("show", "kubernetes", "job.yaml"), ("run", "job.yaml")),

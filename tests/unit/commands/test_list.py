@@ -50,7 +50,7 @@ class Released:
         manifest, tags = self.small.make(labels, [name.encode()]), self.project.tags[name]
         candidate = Candidate(id=name, digest=manifest.digest, labels=labels, tags=tags, verdict=judged("suite"))
         where = Repository(host="ghcr.io", path=f"acme/{spec.repository.rpartition('/')[2]}")
-        publisher = Publisher(self.registry(None, where), keep_rolling=True)
+        publisher = Publisher(self.registry(None, where), immutable_only=True)
         publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
 
 

@@ -78,7 +78,7 @@ class Place:
         machine: str = "one",
         message: OnMessage = lambda *_: None,
     ) -> Publication:
-        publisher = Publisher(self.registry(machine, message), signer=signer, keep_rolling=keep)
+        publisher = Publisher(self.registry(machine, message), signer=signer, immutable_only=keep)
         return publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
 
     def finish(self, signer: Signer = UNSIGNED, *, dry: bool = False) -> Decision | None:
@@ -170,7 +170,7 @@ def test_a_planted_revision_is_neither_signed_nor_promoted(
     assert theirs.digest not in place.signed()
     # Nor does the plan say that it would be.
     with pytest.raises(PublishError, match=theirs.digest):
-        Publisher(place.registry(), signer=signer, keep_rolling=keep).plan(ours)
+        Publisher(place.registry(), signer=signer, immutable_only=keep).plan(ours)
 
 
 @pytest.mark.parametrize("state", ["begun", "released"])

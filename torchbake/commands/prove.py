@@ -1,4 +1,4 @@
-"""`images`: build, test and release every image of the matrix, and write the page of the results."""
+"""`prove`: build, test and release every image of the matrix, and write the page of the results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ EXAMPLES = (
     "--check",
     "--dry-run",
 )
-_HINT = f"Run: {Command('images', '--registry HOST/NAMESPACE')}"
+_HINT = f"Run: {Command('prove', '--registry HOST/NAMESPACE')}"
 PAGE, PROOFS = Path("docs/images.md"), Path("images/proofs.json")
 _STYLES = {
     ProofState.PASSED: "green",
