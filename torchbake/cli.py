@@ -45,7 +45,7 @@ def _near_option(message: str, options: Iterable[str]) -> str:
         from torchbake.core.suggest import nearest  # noqa: PLC0415 - only for a mistake
 
         former = FORMER_OPTIONS.get(word)
-        return former if former in options else next(iter(nearest(word, options)), "")
+        return former if former and former in options else next(iter(nearest(word, options)), "")
     return ""
 
 

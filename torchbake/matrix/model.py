@@ -203,14 +203,15 @@ class Tags(Model):
 class Matrix(Model):
     """The whole of matrix.yaml."""
 
-    repository: fields.Repository = Field(
-        description="the images' repository; with a host, as ghcr.io/acme/pytorch, it also names the registry",
+    repository: fields.Repositories = Field(
+        description="the images' repository; with a host, as ghcr.io/acme/pytorch, it also names the registry. Of a "
+        "list, the first is the name in the engine, and a release goes to all: one image under several names",
         examples=["acme/pytorch"],
     )
-    registry: fields.RegistryName = Field(
-        "",
-        description="the registry of the releases, with its namespace if it differs from the repository's; "
-        "`--registry` and then `TORCHBAKE_REGISTRY` come first",
+    registry: fields.RegistryNames = Field(
+        (),
+        description="the registry of the releases, with its namespace if it differs from the repository's; a release "
+        "goes to each of a list. `--registry` and then `TORCHBAKE_REGISTRY` come first",
         examples=["ghcr.io/acme"],
     )
     source: fields.LabelText = Field(
