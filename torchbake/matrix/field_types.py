@@ -117,7 +117,7 @@ class Packages(Model):
     )
     pip: tuple[Annotated[str, AfterValidator(validators.requirement)], ...] = Field(
         (),
-        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
+        description="pip requirements, locked with torch; {torch} and {cuda} become the image's versions",
         examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
     )
 

@@ -164,7 +164,7 @@ class InitImage(Model):
     """An init container with its own version and repository. Its name is that of its template."""
 
     version: Annotated[str, AfterValidator(validators.a_version)] = Field(
-        description="its version, which is its tag", examples=["1.0.0"]
+        description="the version, and the first tag", examples=["1.0.0"]
     )
     base: str = Field(
         description="the name in `bases:` of the base that compiles its program; the image has no file of the base",
