@@ -29,10 +29,10 @@ once() {{
     part="$1.part-$SLURM_JOB_ID"
     (
         flock 9 2> /dev/null && rm -rf "$1".part-*
-        [ -e "$1" ] || {{ "$2" "$part" 9>&- && sync "$part" && mv "$part" "$1" && rm -f "$1.lock"; }}
-    ) 9> "$1.lock" && return
+        [ -e "$1" ] || {{ "$2" "$part" 9>&- && sync "$part" && mv "$part" "$1"; }}
+    ) 9> "$1.lock" && rm -f "$1.lock" && return
     rm -rf "$part"
-    free=$(df -h --output=avail "${{1%/*}}" | tail -n 1 | tr -d ' ')
+    free=$(df -h --output=avail "${{1%/*}}" | tail -n 1 | tr -d ' ') || free=unknown
     echo {name}": $1 cannot be made: the reason is above. Free there: $free." >&2
     exit 1
 }}"""
@@ -52,7 +52,6 @@ unpack() {{
 }}"""
 _FREE = """\
 is_free() {{
-    # shellcheck disable=SC2016 # the shell of the image expands it
     apptainer --silent exec --no-mount home,cwd "$image" sh -c \\
         '[ ! -d {at} ] || [ -z "$(ls -A {at})" ] || exit 3' && : > "$1" && return
     [ $? -ne 3 ] || echo {name}": the image has files in {at}, which the code would hide: take them out." >&2
