@@ -132,7 +132,7 @@ def test_a_killed_conversion_is_done_again(site: Site) -> None:
 
 @pytest.mark.parametrize("step", ["ON_BUILD", "ON_PACK"])
 def test_a_full_disk_ends_the_job_with_a_sentence(site: Site, step: str) -> None:
-    output = site.run(split(), code=1, **{step: "echo no space left; exit 1"})
+    output = site.run(split(), 1, code=1, **{step: "echo no space left; exit 1"})
     assert "no space left" in output
     assert "cannot be made: the reason is above. Free there: " in output
     assert "ran exec" not in output
