@@ -127,7 +127,7 @@ def make_base(
         if existing and source in ("auto", existing.source):
             return existing
         base = None
-        if lock and lock.digest:
+        if lock and not lock.base:
             base = BaseImage(name=spec.name, image=spec.image, source="registry", digest=lock.digest, created=_now())
         elif source != "bootstrap" and not (lock and lock.base):
             base = _from_registry(spec, say, required=source == "registry")
@@ -136,7 +136,10 @@ def make_base(
         else:
             packages = pool_of(spec, read_pip_config(), apt).context({"base": lock.base}, state) if lock else None
             digest, look = bootstrap(spec, _layout(state, spec), apt, say, packages and packages / "base")
-            look = replace(look, python=lock.python(spec), lists=True) if lock else look
+            if lock:
+                look = replace(look, python=lock.python(spec), lists=True)
+                if digest != lock.digest:
+                    say(f"{spec.name}: another version of mmdebstrap made its lock: the base then was {lock.digest}")
             base = BaseImage(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())
         if look:
             check_look(spec, look)

@@ -32,8 +32,7 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
 
     With ``upgrade`` the bases are made again, of the newest packages or by the newest digest.
     """
-    backend = backend_of(project, connect(), "auto", None, {})
-    resolver = _Resolver(project=project, backend=backend, apt=read_apt_config())
+    resolver = debian_resolver(project)
     for spec in bases_of(specs):
         old, path = find_debian_lock(project.root, spec), debian_lock_path(project.root, spec)
         lock = resolver.resolve(spec, None if upgrade else old, upgrade=upgrade)
@@ -55,8 +54,16 @@ def check_debian(project: Project, specs: Sequence[Spec]) -> None:
         console.say(f"{spec.name}: {len(lock.packages)} packages")
 
 
+def debian_resolver(project: Project) -> "DebianResolver":
+    """Return the resolver that uses this machine's engine. Raises EngineError."""
+    backend = backend_of(project, connect(), "auto", None, {})
+    return DebianResolver(project=project, backend=backend, apt=read_apt_config())
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Resolver:
+class DebianResolver:
+    """Resolves the Debian packages of bases by apt, in containers of these bases."""
+
     project: Project
     backend: Backend
     apt: AptConfig
@@ -73,7 +80,7 @@ class _Resolver:
         with step(f"{spec.name}: resolving its Debian packages"):
             output = output_on_base(self.backend, spec, base, apt=self.apt, script=SCRIPT, words=words)
         lock = lock_of(spec, steps, output, [archive_of(spec.distribution, self.apt), archive_of(spec.distribution)])
-        return replace(lock, digest="" if bootstrapped else base.digest, base=old.base if old else lock.base)
+        return replace(lock, digest=base.digest, base=old.base if old else lock.base)
 
 
 def _steps(project: Project, base: BaseSpec) -> list[AptStep]:

@@ -126,7 +126,10 @@ class DueQuestion:
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
-        base = find_base(spec, self.project.state, find_debian_lock(self.project.root, spec))
+        lock = find_debian_lock(self.project.root, spec)
+        if lock:
+            return lock.digest, ""
+        base = find_base(spec, self.project.state)
         return (base.digest, "") if base else _served_base(spec.image)
 
 

@@ -2,8 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -53,7 +53,7 @@ class DebianPackage:
 class DebianLock:
     """The packages of one base: of a bootstrapped ``base`` itself, and those of the steps, by `AptStep.key`.
 
-    ``upgrade`` replaces packages of the base. ``digest`` is the digest of a base of a registry, else empty.
+    ``upgrade`` replaces packages of the base. ``digest`` is the base's own; a base of a registry is taken by it.
     """
 
     suite: str
@@ -77,7 +77,17 @@ class DebianLock:
     @property
     def base_digest(self) -> str:
         """The digest of what makes the base, to compare it with the base of an earlier run."""
-        return self.digest or digest(package.line for package in self.base)
+        return digest(package.line for package in self.base) if self.base else self.digest
+
+    def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> list[str]:
+        """Return a line for each package of an image's steps that has another version in a ``new`` lock."""
+        before, after = (lock.part(steps) for lock in (self, new))
+        return changes_of(before, after)
+
+    def part(self, steps: Sequence[AptStep]) -> "DebianLock":
+        """Return the lock for an image's steps alone. Raises LockError."""
+        self.of(steps)
+        return replace(self, installs={step.key: self.installs[step.key] for step in steps})
 
     def of(self, steps: Iterable[AptStep]) -> dict[str, tuple[DebianPackage, ...]]:
         """Return the packages of an image's steps, by name. The first step installs the upgrades. Raises LockError."""
