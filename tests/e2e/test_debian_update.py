@@ -111,7 +111,7 @@ def _fill(fleet: Fleet, image: str) -> None:
 
 def test_a_fix_changes_one_package_and_its_images(fleet: Fleet, engine: docker.DockerClient, tmp_path: Path) -> None:
     first = images_of(fleet.run("build", INIT, "--format", "json"))[INIT]
-    assert fleet.run("test", INIT, "--only", "volume-permissions.*").returncode == 0
+    assert fleet.run("test", INIT).returncode == 0
     published = fleet.run("publish", INIT, "--registry", fleet.registry, "--plain-http", "--format", "json")
     assert published.returncode == 0, published.stderr
     before = fleet.lock.read_text()
