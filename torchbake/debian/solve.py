@@ -1,7 +1,7 @@
 """Resolve the Debian packages of images on a base by apt itself, in a container of the base.
 
-`apt-get --print-uris` prints the address, the size and the hash of each file that it would fetch. apt verifies the
-signatures of its lists, so the hashes are as trustworthy as the archive.
+With `--print-uris`, apt-get prints the address, the size and the hash of each file that it would fetch. apt verifies
+the signatures of its lists, so the hashes are as trustworthy as the archive.
 """
 
 import re
