@@ -60,7 +60,7 @@ is_free() {{
 
 
 def made_once(name: str, image: str) -> list[str]:
-    """Return the lines that make the SIF file of an image; ``$image`` is its path."""
+    """Return the lines that make the SIF file ``$image`` of an image."""
     convert = _CONVERT.format(source=_source(image))
     return [
         _path("image", sif_of(image)), _FAST, *_once(name), *convert.splitlines(), 'once "$image" convert',
