@@ -147,6 +147,15 @@ def package(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the documents' site, without a broken link: site/index.html; to look at it in a browser: -- --serve"""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "docs"))
+    session.run("sphinx-build", "--fail-on-warning", "--keep-going", "--fresh-env", "--quiet", "docs", "site")
+    if "--serve" in session.posargs:
+        session.run("python", "-m", "http.server", "--directory", "site", "--bind", "127.0.0.1", "8000")
+
+
+@nox.session(default=False)
 def pictures(session: nox.Session) -> None:
     """Make the README's pictures again, from the engine's images: docs/pictures/"""
     session.install("-e", ".[nox]", *nox.project.dependency_groups(PYPROJECT, "test"))
