@@ -46,7 +46,6 @@ CPU = "2.13.0-cpu-runtime-debian12"
 DEVEL = "2.13.0-cpu-devel-debian12"
 CUDA = "2.7.1-cuda12.6-cudnn9-runtime-debian12"
 INIT = "volume-permissions"
-CUDA_ROW = pytest.param(CUDA, marks=pytest.mark.cuda)
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -118,6 +117,11 @@ def container_of(engine: docker.DockerClient, image: str) -> Iterator[str]:
         yield container
     finally:
         engine.api.remove_container(container, force=True)
+
+
+def on_cuda(*values: object) -> Any:
+    """Return a parameter set of the CUDA image."""
+    return pytest.param(CUDA, *values, marks=pytest.mark.cuda)
 
 
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:

@@ -11,7 +11,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from tests.e2e.conftest import CPU, CUDA, DEVEL
+from tests.e2e.conftest import CPU, CUDA, DEVEL, on_cuda
 from tests.e2e.nodes import JOBS
 from tests.e2e.owned import OURS
 
@@ -149,8 +149,8 @@ def test_without_a_compiler_it_says_so(smoke: Smoke) -> None:
     ("row", "payload", "reason"),
     [
         (CPU, "tensor", "this torch, 2.13.0+cpu, is built without CUDA"),
-        pytest.param(CUDA, "tensor", "no GPU can be used", marks=pytest.mark.cuda),
-        pytest.param(CUDA, "nccl", "no GPU can be used", marks=pytest.mark.cuda),
+        on_cuda("tensor", "no GPU can be used"),
+        on_cuda("nccl", "no GPU can be used"),
     ],
 )
 def test_without_a_gpu_nothing_is_computed_in_its_place(smoke: Smoke, row: str, payload: str, reason: str) -> None:

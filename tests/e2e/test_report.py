@@ -10,7 +10,7 @@ import docker
 import pytest
 
 from tests.e2e.browser import NoBrowserError, Scheme, chromium, faults_of_page
-from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, on_cuda, torchbake
 from tests.e2e.registries import Running, registry
 
 pytestmark = pytest.mark.report
@@ -79,9 +79,7 @@ def test_the_data_are_what_the_engine_says(
 
 
 @pytest.mark.usefixtures("built")
-@pytest.mark.parametrize(
-    ("name", "layers"), [(CPU, {"torch"}), pytest.param(CUDA, {"torch", "nvidia-cudnn-cu12"}, marks=pytest.mark.cuda)]
-)
+@pytest.mark.parametrize(("name", "layers"), [(CPU, {"torch"}), on_cuda({"torch", "nvidia-cudnn-cu12"})])
 def test_wheels_are_layers_above_the_base(name: str, layers: set[str]) -> None:
     (image,) = data(name)["images"]
     names = [layer["name"] for layer in image["on_disk"]["layers"]]

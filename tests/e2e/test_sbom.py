@@ -10,7 +10,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.e2e.conftest import CPU, CUDA, CUDA_ROW, INIT, ROOT, torchbake
+from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, on_cuda, torchbake
 from torchbake.lock.lockfile import parse_lock
 
 pytestmark = pytest.mark.sbom
@@ -53,7 +53,7 @@ def places(component: dict[str, Any]) -> list[str]:
     return [place["location"] for place in component["evidence"]["occurrences"]]
 
 
-@pytest.mark.parametrize("name", [CPU, CUDA_ROW])
+@pytest.mark.parametrize("name", [CPU, on_cuda()])
 def test_an_image_has_exactly_its_locked_wheels_and_bundles(folder: Path, name: str) -> None:
     lock = parse_lock((ROOT / "images" / name / "requirements.lock").read_text(), name)
     wheels = of_type(sbom(folder, name), "pypi")
@@ -62,14 +62,14 @@ def test_an_image_has_exactly_its_locked_wheels_and_bundles(folder: Path, name: 
     assert len(installed) == len(lock.pins)
 
 
-@pytest.mark.parametrize("name", [CPU, CUDA_ROW])
+@pytest.mark.parametrize("name", [CPU, on_cuda()])
 def test_the_distributions_are_those_that_python_finds(folder: Path, built: Built, run: Run, name: str) -> None:
     wheels = of_type(sbom(folder, name), "pypi")
     matches = sorted([place, part["name"], part["version"]] for part in wheels for place in places(part))
     assert matches == json.loads(run(built[name]["ref"], "python", "-c", DISTRIBUTIONS, user="0"))
 
 
-@pytest.mark.parametrize("name", [CPU, CUDA_ROW])
+@pytest.mark.parametrize("name", [CPU, on_cuda()])
 def test_the_debian_packages_are_those_that_dpkg_lists(folder: Path, built: Built, run: Run, name: str) -> None:
     form = "${Package} ${Version} ${Architecture} ${source:Package} ${source:Version} ${db:Status-Status}\n"
     listed = [line.split() for line in run(built[name]["ref"], "dpkg-query", "-W", "-f", form).splitlines()]
@@ -113,7 +113,7 @@ def test_licenses_are_what_packages_say(folder: Path, name: str, wheels: dict[st
     assert "curl" in answer("libcurl3-gnutls")
 
 
-@pytest.mark.parametrize("name", [CPU, CUDA_ROW, INIT])
+@pytest.mark.parametrize("name", [CPU, on_cuda(), INIT])
 def test_the_sbom_is_valid_and_of_the_image(folder: Path, built: Built, name: str) -> None:
     text = (folder / name / "sbom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None

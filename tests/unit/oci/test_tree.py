@@ -3,7 +3,18 @@
 import tarfile
 from random import Random
 
-from torchbake.oci.tree import ROOT, FileNode, apply, clean_path, difference, linked_once, parents, restore, whiteout, with_time
+from torchbake.oci.tree import (
+    ROOT,
+    FileNode,
+    apply,
+    clean_path,
+    difference,
+    linked_once,
+    parents,
+    restore,
+    whiteout,
+    with_time,
+)
 
 FOLDER = FileNode(kind=tarfile.DIRTYPE, mode=0o755)
 NAMES = ("a", "b", "a.b", "ä")
