@@ -34,8 +34,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         near = _near_option(message, self._option_string_actions)
-        meant = f"Did you mean {near!r}? " if near else ""
-        raise UsageError(message, hint=f"{meant}See: {self.prog} --help")
+        question = f"Did you mean {near!r}? " if near else ""
+        raise UsageError(message, hint=f"{question}See: {self.prog} --help")
 
 
 def _near_option(message: str, options: Iterable[str]) -> str:
