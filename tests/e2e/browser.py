@@ -38,8 +38,8 @@ _CONTRASTS = """() => {
   return found;
 }"""
 
-# The columns of tables that nobody can bring onto the screen. Such a column is hidden, or it stays outside of the screen
-# or below the first column when the table's box is scrolled to it.
+# The columns of tables that nobody can bring onto the screen. Such a column is hidden, or it stays outside of
+# the screen or below the first column when the table's box is scrolled to it.
 _UNREACHABLE = """() => {
   const faults = [];
   for (const table of document.querySelectorAll("table")) {
