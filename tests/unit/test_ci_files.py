@@ -515,7 +515,7 @@ def test_the_main_branch_releases_what_it_tested() -> None:
             )  # to plan, and for the build cache where there is one
             order = [after.index(word) for word in ("nox -s test", "docker login", "nox -s publish", "nox -s promote")]
             assert order == sorted(order), event
-            assert "--keep-rolling" in text, event
+            assert "--immutable-only" in text, event
             assert '--due --bases "$BASES" --registry "$REGISTRY"' in before, event
             path, scope = called(contexts)
             assert fill(github_jobs(path)["plan"].env["BASES"], scope) == ("keep" if event == "push" else "ask"), event
