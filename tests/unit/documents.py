@@ -44,6 +44,7 @@ def commands(page: str, text: str) -> Iterator[Command]:
 
 def typed_by_name(page: str, text: str) -> Iterator[Command]:
     """Yield the commands of lines of code that begin with `torchbake`: skip the usage lines of the reference."""
+    text = text.replace("\\\n", " ")
     fenced = "".join(re.findall(r"(?ms)^```sh\n(.*?)^```$", text))
     lines = [*re.findall(r"(?m)^    torchbake (.+)$", text), *re.findall(r"\btorchbake ([^\n&]+)", fenced)]
     for line in lines:
