@@ -77,7 +77,7 @@ class Arguments(opt.Common):
     extra: tuple[str, ...] = opt.option("with an extra of the project; repeat for more", metavar="NAME", group=_PROJECT)
     group: tuple[str, ...] = opt.option("with a dependency group; repeat for more", metavar="NAME", group=_PROJECT)
     base: str = opt.option(
-        "the distribution (default: the one whose Python fits the project)",
+        "the distribution (default: by the project's Python)",
         choices=[base.name for base in DISTRIBUTIONS],
         group=_PROJECT,
     )

@@ -25,7 +25,7 @@ def test_two_files_and_what_belongs_to_them(tmp_path: Path, capsys: Streams) -> 
     out(capsys, "init", str(folder))
     assert {path.name for path in folder.iterdir()} == FILES
     project = load_project(folder / "matrix.yaml")
-    assert project.matrix.repository == "my-images/pytorch"
+    assert project.matrix.repository == ("my-images/pytorch",)
     assert {str(spec.accelerator) for spec in project.expansion.specs if isinstance(spec, ImageSpec)} == {"cpu"}
     out(capsys, "schema", "--check", "--matrix", str(folder / "matrix.yaml"))
 
@@ -87,7 +87,7 @@ def test_rows_are_those_that_are_asked_for(tmp_path: Path, capsys: Streams) -> N
     project = load_project(tmp_path / "matrix.yaml")
     images = [spec for spec in project.expansion.specs if isinstance(spec, ImageSpec)]
     assert {(str(spec.accelerator), spec.torch) for spec in images} == {("cpu", "2.9.1"), ("cuda12.8", "2.9.1")}
-    assert project.matrix.repository == "ghcr.io/acme/pytorch"
+    assert project.matrix.repository == ("ghcr.io/acme/pytorch",)
 
 
 @pytest.mark.parametrize("ci", PIPELINES)

@@ -17,7 +17,7 @@ from tests.small import Small
 from tests.unit.conftest import init_image
 from tests.unit.registries import MemoryRegistry, MemorySigner, OnMessage, Store, Turns
 from torchbake.checks.verdict import Outcome
-from torchbake.commands.publish import Due
+from torchbake.commands.publish import Due, DueRelease
 from torchbake.commands.publish import _plan as plan_all
 from torchbake.commands.publish import _publish as publish_all
 from torchbake.engine.export import Content
@@ -707,9 +707,9 @@ def test_one_odd_image_is_a_row_and_the_others_are_released(place: Place) -> Non
         Due(
             spec=init_image(name),
             candidate=work,
-            publisher=Publisher(registry),
-            supply=place.small.supply,
-            repository=registry.repository,
+            releases=(
+                DueRelease(publisher=Publisher(registry), supply=place.small.supply, repository=registry.repository),
+            ),
         )
         for name, work in works.items()
     ]
