@@ -1,6 +1,8 @@
 """Bases: pulled from a real registry and pinned by digest, or bootstrapped reproducibly."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -41,6 +43,35 @@ def test_a_registry_base_is_pinned_by_digest(project: Project, registry: str, en
     assert built["status"] == "built"
     record = json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())
     assert (record["source"], record["digest"]) == ("registry", digest)
+
+
+# A docker command whose engine says that it has a mirror.
+MIRRORED = """\
+#!{python}
+import json, os, subprocess, sys
+if sys.argv[1:2] != ["info"]:
+    os.execv({docker!r}, [{docker!r}, *sys.argv[1:]])
+info = json.loads(subprocess.run([{docker!r}, *sys.argv[1:]], capture_output=True, check=True).stdout)
+info["RegistryConfig"]["IndexConfigs"]["docker.io"]["Mirrors"] = ["http://127.0.0.1:1/", "http://{mirror}/"]
+print(json.dumps(info))
+"""
+
+
+def test_a_mirror_of_the_engine_serves_a_base_of_its_hub(project: Project, registry: str, tmp_path: Path) -> None:
+    path = project(ROWS)
+    (path.parent / ".torchbake/bases").unlink()
+    digest = _push_base(f"{registry}/library/debian:bookworm-slim")
+    command = tmp_path / "bin/docker"
+    command.parent.mkdir()
+    command.write_text(MIRRORED.format(python=sys.executable, docker=str(shutil.which("docker")), mirror=registry))
+    command.chmod(0o755)
+    environment = {"PATH": f"{command.parent}:{os.environ['PATH']}"}
+    process = torchbake("base", INIT, "--source", "registry", "--matrix", str(path), env=environment)
+    assert process.returncode == 0, process.stderr
+    assert "127.0.0.1:1 does not serve it" in process.stderr
+    assert f"debian:bookworm-slim@{digest} from the engine's mirror {registry}" in process.stderr
+    record = json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())
+    assert (record["source"], record["image"], record["digest"]) == ("registry", "debian:bookworm-slim", digest)
 
 
 def test_a_registry_that_does_not_have_it_is_a_clear_error(project: Project, registry: str) -> None:

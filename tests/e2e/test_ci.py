@@ -86,6 +86,7 @@ class GitHub:
             },
             "secrets": {"REGISTRY_PASSWORD": PASSWORD},
             "inputs": {},
+            "env": {},
         }  # fmt: skip
         self.called, self.contexts = self.call("images.yml")
 

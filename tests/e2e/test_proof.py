@@ -1,4 +1,4 @@
-"""`images`: from locks to a real registry, one image after the other, and the page of the results."""
+"""`prove`: from locks to a real registry, one image after the other, and the page of the results."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def test_all_images_are_pushed_and_a_failure_delays_no_other(project: Callable[.
     author = ["-c", "user.name=tester", "-c", "user.email=tester@example.com"]
     for step in (["init", "-q"], ["add", "matrix.yaml"], ["commit", "-qm", "a matrix"]):
         subprocess.run(["git", *author, *step], cwd=path.parent, check=True)
-    words = ("images", "--matrix", str(path), "--registry", f"{running.host}/team", "--format", "json")
+    words = ("prove", "--matrix", str(path), "--registry", f"{running.host}/team", "--format", "json")
     process = torchbake(*words)
     assert process.returncode == 13, process.stderr
     images = images_of(process)
@@ -42,18 +42,18 @@ def test_all_images_are_pushed_and_a_failure_delays_no_other(project: Callable[.
     assert short_digest(images[INIT]["digest"]) in page
     assert CPU in page.partition("## Failed")[2]
 
-    assert torchbake("images", "--check", "--matrix", str(path)).returncode == 13
+    assert torchbake("prove", "--check", "--matrix", str(path)).returncode == 13
     again = torchbake(*words, INIT)
     assert again.returncode == 0, again.stderr
     assert images_of(again)[INIT]["tested"] == images[INIT]["tested"], "what has passed was done again"
-    process = torchbake("images", INIT, "--check", "--matrix", str(path))
+    process = torchbake("prove", INIT, "--check", "--matrix", str(path))
     assert process.returncode == 0, process.stderr
 
     dockerfile = path.parent / "images" / INIT / "Dockerfile"
     dockerfile.write_text(dockerfile.read_text() + "# a comment is in no layer\n")
-    assert torchbake("images", INIT, "--check", "--matrix", str(path)).returncode == 0
+    assert torchbake("prove", INIT, "--check", "--matrix", str(path)).returncode == 0
     dockerfile.write_text(dockerfile.read_text() + "ENV ANOTHER=1\n")
-    process = torchbake("images", INIT, "--check", "--matrix", str(path), "--format", "json")
+    process = torchbake("prove", INIT, "--check", "--matrix", str(path), "--format", "json")
     assert process.returncode == 13
     assert images_of(process)[INIT]["state"] == "stale"
 
@@ -61,7 +61,7 @@ def test_all_images_are_pushed_and_a_failure_delays_no_other(project: Callable[.
 def test_a_killed_run_keeps_what_it_finished(project: Callable[..., Path], running: Running) -> None:
     path = project(CPU_ROW + ROWS, repository="torchbake-test/proof/pytorch")
     shutil.copytree(ROOT / "images" / INIT, path.parent / "images" / INIT)
-    dry = ("images", INIT, "--dry-run", "--matrix", str(path), "--format", "json")
+    dry = ("prove", INIT, "--dry-run", "--matrix", str(path), "--format", "json")
     assert images_of(torchbake(*dry))[INIT]["state"] == "missing"
     record = {"id": INIT, "files": "sha256:0", "revision": "", "tested": "2026-01-01T00:00:00+00:00"}
     (path.parent / ".torchbake/proofs.json").write_text(json.dumps([record]))

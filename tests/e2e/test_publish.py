@@ -126,7 +126,7 @@ def test_a_release_again_a_change_and_back(place: Place) -> None:
 def test_rolling_tags_can_be_left_to_one_promotion(place: Place) -> None:
     small, there = Small(), place.registry()
     one, other = image(small, "2.7.1"), image(small, "2.7.1", "b")
-    own, keeping, publisher = "2.7.1-cuda12.6", Publisher(there, keep_rolling=True), Publisher(there)
+    own, keeping, publisher = "2.7.1-cuda12.6", Publisher(there, immutable_only=True), Publisher(there)
     assert publisher.finish(one.tags, print) is None
 
     for action in ("release", "nothing"):
@@ -154,7 +154,7 @@ def test_rolling_tags_can_be_left_to_one_promotion(place: Place) -> None:
 def test_a_promotion_does_not_finish_an_unrecorded_release(place: Place) -> None:
     small, there = Small(), place.registry()
     candidate = image(small, "2.7.1")
-    Publisher(there, keep_rolling=True).publish(candidate, small.supply, print, lambda *_: None)
+    Publisher(there, immutable_only=True).publish(candidate, small.supply, print, lambda *_: None)
     tags = place.running.folder / "docker/registry/v2/repositories" / place.path / "_manifests/tags"
     shutil.rmtree(tags / "2.7.1-cuda12.6-r0.release")
     with pytest.raises(TorchbakeError, match="has no record"):

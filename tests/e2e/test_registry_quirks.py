@@ -115,7 +115,7 @@ def test_revisions_can_be_immutable(running: Running, request: pytest.FixtureReq
             assert (place.rolling(), place.failures()) == ({first.digest}, [])
             shift(place.registry(), TAGS, to=None, back=False)
             assert (place.rolling(), place.failures()) == ({second.digest}, [])
-        place.publish(third, keep_rolling=True)
+        place.publish(third, immutable_only=True)
         (unfinished,) = place.failures()
         assert f"{OURS}-r2: registry.record its release was begun" in unfinished
         place.publisher().finish(TAGS, print)

@@ -462,7 +462,7 @@ def test_what_somebody_planted_is_not_signed(place: Place, ours: Keys, theirs: K
     """A stranger's image has our public labels, all attached artifacts, and a record that matches it."""
     candidate = place.candidate(NEW)
     planted = replace(candidate, digest=place.small.make(candidate.labels, [b"not what was tested"]).digest)
-    stranger = Publisher(place.registry(), signer=signer(theirs, cosign), keep_rolling=True)
+    stranger = Publisher(place.registry(), signer=signer(theirs, cosign), immutable_only=True)
     stranger.publish(planted, place.small.supply, lambda _: None, lambda *_: None)
     before, tags = place.registry().tags(), place.project.tags[NEW]
     for attempt in (
@@ -481,7 +481,7 @@ def test_what_somebody_planted_is_not_signed(place: Place, ours: Keys, theirs: K
 def test_an_unfinished_release_is_promoted_with_its_key_alone(
     place: Place, ours: Keys, theirs: Keys, cosign: Path
 ) -> None:
-    publisher = Publisher(place.registry(), signer=signer(ours, cosign), keep_rolling=True)
+    publisher = Publisher(place.registry(), signer=signer(ours, cosign), immutable_only=True)
     publisher.publish(place.candidate(NEW), place.small.supply, lambda _: None, lambda *_: None)
     assert by_hand(cosign, place, ours) == dict.fromkeys(PARTS, True)  # the record too, which is only begun
     tags = place.project.tags[NEW]

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import docker
 import pytest
 
-from tests.e2e.conftest import INIT, ROOT, Completed, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.checks
@@ -307,6 +307,19 @@ def test_an_image_that_is_out_of_date_is_tested_and_said_so(tested: Callable[...
     assert process.returncode == 0
     assert "its inputs changed" in image_of(process)["warning"]
     assert f"nox -s build -- {INIT}" in process.stderr
+
+
+def test_an_image_of_another_matrix_is_compared_with_no_lock(
+    project: Project, built: dict[str, dict[str, Any]]
+) -> None:
+    """Both matrices have an image of this id."""
+    path = project(CPU_ROW, repository="torchbake-test/other")
+    words = ("--image", built[CPU]["ref"], "--matrix", str(path), "--only", "python.*", "--format", "json")
+    process = torchbake("test", *words, "--force")
+    assert process.returncode == 0, process.stderr
+    outcomes = {check["id"]: check["outcome"] for check in image_of(process)["checks"]}
+    assert (outcomes["python.locked"], outcomes["python.imports"]) == ("not-run", "passed")
+    assert f"its labels name {CPU} of https://github.com/torchbake/torchbake" in " ".join(process.stderr.split())
 
 
 def test_options_meant_for_another_pytest_leave_no_check_out(tested: Callable[..., Completed]) -> None:

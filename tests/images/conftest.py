@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--image", metavar="REF", help="the image to check, which the engine must have")
     group.addoption("--digest", metavar="DIGEST", help="what that must be in the engine: a tag may have moved")
     group.addoption("--row", metavar="ID", help="its row in the matrix (default: what its label says)")
+    group.addoption("--no-row", action="store_true", help="it is of another matrix: compare it with no row")
     group.addoption("--derived", metavar="REF", help="the image of ours that it is FROM: what it adds is its own")
     group.addoption("--matrix", metavar="FILE", type=Path, default=TOOLKIT / "matrix.yaml", help="the matrix")
     group.addoption("--gpu", choices=MODES, default="auto", help="checks that need a GPU")
@@ -78,8 +79,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         client = sdk_client(120, num_pools=_CONNECTIONS)
         option = config.option
         subject = find_subject(
-            client, option.image, option.row, option.matrix, origin=option.derived, digest=option.digest
-        )
+            client, option.image, option.row, option.matrix, origin=option.derived, digest=option.digest,
+            no_row=option.no_row,
+        )  # fmt: skip
     except (DockerException, EngineError) as error:
         pytest.exit(f"no container engine answers: {error}. Start it, or run: nox -s setup", returncode=4)
     except NoSubjectError as error:

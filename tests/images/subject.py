@@ -126,8 +126,9 @@ def find_subject(
     *,
     origin: str | None = None,
     digest: str | None = None,
+    no_row: bool = False,
 ) -> Subject:
-    """Find the image, with the row of the id ``row``, or of the id in its label.
+    """Find the image, with the row of the id ``row``, or of the id in its label; with ``no_row`` without one.
 
     Raises NoSubjectError, also if the image does not have the digest ``digest``.
     """
@@ -139,7 +140,7 @@ def find_subject(
         raise NoSubjectError(f"{ref} was {digest}, and is {image.id} by now. Test it again.")
     labels = image.attrs["Config"].get("Labels") or {}
     name = row or labels.get(f"{LABEL}.id", "")
-    value = _find_row(name, matrix)
+    value = None if no_row else _find_row(name, matrix)
     if row and value is None:
         raise NoSubjectError(f"{matrix} has no image {row}. `nox -s list -- all` shows what it has.")
     return Subject(

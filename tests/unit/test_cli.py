@@ -61,6 +61,14 @@ def test_a_command_says_what_it_is_for_and_shows_examples(capsys: Streams) -> No
         assert all(example in help_text.partition("examples:\n")[2] for example in module.EXAMPLES), command
 
 
+def test_help_of_test_and_of_smoke_name_each_other(capsys: Streams) -> None:
+    for command, other in (("test", "smoke"), ("smoke", "test")):
+        summary, _, examples = out(capsys, command, "--help").partition("examples:")
+        assert f"`{other}`" in summary, command
+        assert f"`{other}`" in examples, command
+        assert f"`{other}`" in (cli.load_command(command).__doc__ or "").splitlines()[0], command
+
+
 def test_every_option_of_a_command_has_help() -> None:
     for command in COMMANDS:
         assert [action.dest for action in cli.make_parser(command)._actions if not action.help] == [], command
@@ -89,8 +97,11 @@ REGISTRY = ("--registry", "h/torchbake")
 def test_a_usage_error_is_exit_code_2_with_the_right_form(capsys: Streams) -> None:
     for argv, words in (
         (["biuld"], ("no command 'biuld'", "'build'?")),
+        (["images", "--check"], ("no command 'images'", "'prove'?")),
+        (["publish", "cpu", "--keep-rolling", *REGISTRY], ("--keep-rolling", "'--immutable-only'?")),
+        (["promote", "all", "--finish", *REGISTRY], ("--finish", "'--pending'?")),
         (["xyzzy"], ("no command 'xyzzy'",)),
-        (["list", "--fromat", "json"], ("--fromat", "list -- --help")),
+        (["list", "--fromat", "json"], ("--fromat", "'--format'?", "list -- --help")),
         (["list", "all", "--format", "xml"], ("'xml'", "json")),
         (["list", "all", "--form", "json"], ("--form",)),
         (["list", "all", "--shard", "5/4"], ("5/4", "I/N")),
@@ -101,9 +112,9 @@ def test_a_usage_error_is_exit_code_2_with_the_right_form(capsys: Streams) -> No
         (["publish", "cpu", *REGISTRY, "--key", "k", "--keyless"], ("two ways to sign",)),
         (["publish", "cpu", *REGISTRY, "--keyless", "--identity", "i"], ("--identity and --issuer",)),
         (["publish", "cpu", *REGISTRY, "--identity", "i", "--issuer", "j"], ("--keyless",)),
-        (["promote", "cpu", *REGISTRY, "--keyless"], ("--finish",)),
+        (["promote", "cpu", *REGISTRY, "--keyless"], ("--pending",)),
         (["rollback", "all", *REGISTRY, "--key", "k", "--identity", "i", "--issuer", "j"], ("--key",)),
-        (["promote", "cpu", *REGISTRY, "--finish", "--to", "r1"], ("--to",)),
+        (["promote", "cpu", *REGISTRY, "--pending", "--to", "r1"], ("--to",)),
         (["validate", "cpu", *REGISTRY, "--suite", "--no-pull"], ("--no-pull",)),
         (["validate", "cpu", *REGISTRY, "--identity", "me"], ("--issuer",)),
         (["reproduce", "cpu", *("--builder", "b") * 3], ("twice",)),

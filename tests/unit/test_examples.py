@@ -83,7 +83,7 @@ def test_an_image_is_named_by_words_of_the_matrix(project: Project) -> None:
             assert built in lines_of(path.parent.name), path
         else:
             assert not set(job.image) & set("/:@"), path
-            assert image_of(path, project).startswith(project.matrix.repository), path
+            assert image_of(path, project).startswith(project.matrix.repository[0]), path
 
 
 def test_the_dockerfile_extends_the_image_of_the_job_beside_it(project: Project) -> None:

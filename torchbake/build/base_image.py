@@ -19,11 +19,13 @@ from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
 from torchbake.core.ownership import check_links
 from torchbake.engine.address import docker_command
+from torchbake.engine.mirrors import copies_of, engine_mirrors
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import parse_reference
+from torchbake.registry.served import served_digest
 from torchbake.store.layout import Layout
 from torchbake.ui.steps import step
 from torchbake.ui.tool_environment import environment_of
@@ -166,8 +168,23 @@ def _layout(state: Path, spec: BaseSpec) -> Path:
     return state / "bases" / spec.name
 
 
+def _from_mirror(spec: BaseSpec, say: Callable[[str], None]) -> BaseImage | None:
+    """Return the base that the first of the engine's mirrors serves now, by digest; None if none of them has it."""
+    reference = parse_reference(spec.image)
+    for mirror, copy in copies_of(reference, engine_mirrors(environment_of("docker"))):
+        with step(f"{spec.name}: looking for {copy}, in the engine's mirror"):
+            digest, reason = served_digest(copy, plain=mirror.plain)
+        if digest:
+            say(f"{spec.name}: {spec.image}@{digest} from the engine's mirror {copy.repository.host}")
+            return BaseImage(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
+        say(f"{spec.name}: the engine's mirror {copy.repository.host} does not serve it: {reason}")
+    return None
+
+
 def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool) -> BaseImage | None:
-    """Return the base that the registry serves now, by digest; None if no registry answers."""
+    """Return the base that a mirror of the engine, else the registry, serves now; None if neither answers."""
+    if base := _from_mirror(spec, say):
+        return base
     command = docker_command("buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}")
     try:
         with step(f"{spec.name}: looking for {spec.image} in its registry"):

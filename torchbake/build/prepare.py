@@ -31,6 +31,7 @@ from torchbake.projects.outdated import read_or_explain
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.render.rendered_files import stale, write
+from torchbake.render.template_effect import NO_EFFECT, TemplateEffect, template_effect
 from torchbake.ui.steps import step
 
 
@@ -91,8 +92,13 @@ class ImagePreparation:
             contexts=contexts,
             dockerfile=dockerfile,
             lock=lock,
-            own_template=self.project.templates is not None and dockerfile != render(spec, lock),
+            effect=self._effect(spec, lock, dockerfile),
         )
+
+    def _effect(self, spec: Spec, lock: Lock | None, dockerfile: str) -> TemplateEffect:
+        if self.project.templates is None or not isinstance(spec, ImageSpec):
+            return NO_EFFECT
+        return template_effect(dockerfile, render(spec, lock))
 
     def why_old(self, spec: Spec, image: EngineImage) -> str | None:
         """Return why an image would be built again; None if that is not known, as its base was never fetched here."""

@@ -37,7 +37,7 @@ class CheckTarget:
     """An image to test: its name in output, its reference, its row (empty: none), and the digests of its verdict.
 
     ``how`` are the options in the suite digest, ``waivers`` the checks that may fail, with the reasons. ``origin`` is
-    the parent of a derived image.
+    the parent of a derived image. With ``no_row`` the image is compared with no row, whatever its labels name.
     """
 
     name: str
@@ -49,6 +49,7 @@ class CheckTarget:
     how: tuple[str, ...] = ()
     waivers: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
+    no_row: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +119,7 @@ class Suite:
         arguments = {"digest": digest, "row": target.row, "derived": target.origin}
         for name, value in {**arguments, "nodes": options.nodes, "nproc": options.nproc}.items():
             command += [f"--{name}", str(value)] if value else []
+        command += ["--no-row"] if target.no_row else []
         for name, globs in (("--only", options.only), ("--skip", options.skip)):
             command += [word for glob in globs for word in (name, glob)]
         return command

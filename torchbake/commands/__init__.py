@@ -15,8 +15,8 @@ COMMANDS = {
     "render": "render Dockerfiles from the matrix, the locks and templates/: images/<id>/Dockerfile",
     "build": "build and tag the selected images; images that are up to date are skipped",
     "reproduce": "build images twice without a cache, and compare them layer by layer",
-    "test": "check the selected images in the engine; unchanged images that passed are skipped",
-    "smoke": "run tensors, gradients and distributed training in the selected images, or on a host's Python",
+    "test": "run all checks of the selected images, training included, and keep verdicts; `smoke` only trains",
+    "smoke": "run short training jobs only, in N containers or on a host's Python; `test` runs all checks of an image",
     "benchmark": "measure models on images and hosts by a plan, or compare two images; results are kept",
     "sbom": "write a CycloneDX SBOM of each built image, or show licenses",
     "waste": "show what an image holds for nothing, for any image: hidden files, caches, copies, GPU code",
@@ -30,6 +30,10 @@ COMMANDS = {
     "code": "put a folder of code on a released image as one more layer, in its registry; list and delete such images",
     "host": "install the software of an image on bare hosts by Ansible: apply, check, smoke, rollback, remove",
     "report": "write one page about all images: versions, tags, sizes, verdicts, releases",
-    "images": "build, test and release the images that have not passed yet, one by one, and write docs/images.md",
+    "prove": "build, test and release each image that has not passed as it is, and write the page docs/images.md",
     "help": "show a page of the documentation; without a topic, list all of them",
 }
+
+# Names of earlier versions, with today's: whoever types one is shown the other.
+FORMER_COMMANDS = {"images": "prove"}
+FORMER_OPTIONS = {"--finish": "--pending", "--keep-rolling": "--immutable-only"}

@@ -5,17 +5,20 @@ from dataclasses import dataclass, replace
 
 from torchbake.build.plan import ref_of
 from torchbake.checks.derived import ParentImage, named_row, origin_of, remark
+from torchbake.checks.other_matrix import OtherMatrix, other_matrix
 from torchbake.engine.client import Engine
 from torchbake.engine.image import EngineImage
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.ui import console
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageCase:
     """An image to test, with its row and the engine's image, if there are any.
 
-    ``origin`` is the matrix's image that it is built FROM; ``remark`` says by which row it is checked.
+    ``origin`` is the matrix's image that it is built FROM; ``remark`` says by which row it is checked. An image of
+    another matrix is checked by no row.
     """
 
     name: str
@@ -24,6 +27,7 @@ class ImageCase:
     image: EngineImage | None
     origin: ParentImage | None = None
     remark: str = ""
+    other: OtherMatrix | None = None
 
     @property
     def judged_by(self) -> Spec | None:
@@ -41,8 +45,16 @@ def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str
     for ref in dict.fromkeys(references):
         image = images.get(ref) or _find(ref, engine, images.values())
         case = ImageCase(name=ref, ref=ref, spec=rows.get(ref), image=image)
-        cases.append(case if case.spec else _with_origin(case, project, images, engine))
+        cases.append(_with_other(case if case.spec else _with_origin(case, project, images, engine), project))
     return cases
+
+
+def _with_other(case: ImageCase, project: Project) -> ImageCase:
+    """Take the row from an image of another matrix, and say whose image it is."""
+    if case.image is None or case.origin:
+        return case
+    other = other_matrix(case.image, project, named=case.spec is not None, say=console.say)
+    return replace(case, spec=None, other=other, remark=other.message(project)) if other else case
 
 
 def _with_origin(case: ImageCase, project: Project, images: Mapping[str, EngineImage], engine: Engine) -> ImageCase:

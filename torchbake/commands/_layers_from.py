@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torchbake.commands._build_options import WithLayers
 from torchbake.commands._registries import registry_of
-from torchbake.commands._registry_choice import choose
+from torchbake.commands._registry_choice import RegistrySource, choose
 from torchbake.commands._selection import repository_of
 from torchbake.commands._signing import needed_cosign
 from torchbake.errors import UsageError
@@ -42,7 +42,8 @@ def _places(args: WithLayers, project: Project, specs: Sequence[Spec]) -> list[R
     image_specs = [spec for spec in specs if isinstance(spec, ImageSpec)]
     torches = {spec.torch for spec in image_specs}
     rows = (spec for spec in project.expansion.specs if isinstance(spec, ImageSpec) and spec.torch in torches)
-    choice = choose([("--layers-from", args.layers_from)], project.matrix.repository)
+    source = RegistrySource(origin="--layers-from", registries=(args.layers_from,))
+    choice = choose([source], project.matrix.repository[:1])
     if choice.message:
         console.say(choice.message, style="dim")
     ordered = {spec.id: repository_of(choice.registry, spec) for spec in (*image_specs, *rows)}

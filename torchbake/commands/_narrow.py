@@ -1,6 +1,5 @@
 """`list --due` and `list --changed-since`: filters of a selection that give a reason for each image."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -8,20 +7,22 @@ from functools import cache, partial
 from torchbake.build.base_image import BaseImage, find_base
 from torchbake.build.changes import changed_below, describe, files_of, read_earlier, read_now, why_changed
 from torchbake.build.prepare import ImagePreparation
-from torchbake.commands._selection import lock_of, repository_of
-from torchbake.errors import LockError, RegistryError, RenderError, UsageError
+from torchbake.commands._destinations import Destination
+from torchbake.commands._selection import lock_of
+from torchbake.engine.mirrors import copies_of, engine_mirrors
+from torchbake.errors import LockError, RenderError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
 from torchbake.matrix.spec import BaseSpec, Spec
-from torchbake.oci.reference import parse_reference
+from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
+from torchbake.registry.served import served_digest
 from torchbake.registry.transport import RegistryTransport
 from torchbake.release.due import DueFinding, NewestRelease, Today, judge, newest_releases
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.ui import console
-
-_PATIENCE = 20  # seconds for the registry of a base; a closed network may swallow packets instead of refusing them
+from torchbake.ui.tool_environment import environment_of
 
 
 def narrow(
@@ -57,7 +58,7 @@ def changed_since(project: Project, specs: Sequence[Spec], ref: str) -> dict[str
 
 @dataclass(frozen=True, kw_only=True)
 class DueQuestion:
-    """Finds the images of which a registry does not have today's state.
+    """Finds the images of which any of the registries does not have today's state.
 
     If ``bases`` is `keep`, the bases of the releases count as today's. Else a base is the one recorded on this machine,
     as for a build, or the one in its registry. Raises RegistryError if the registry does not answer, and
@@ -65,14 +66,22 @@ class DueQuestion:
     """
 
     project: Project
-    registry: str
+    destinations: Sequence[Destination]
     plain: bool
     bases: str
 
     def findings(self, specs: Sequence[Spec]) -> dict[str, DueFinding]:
-        if not self.registry:
+        if not self.destinations:
             raise UsageError("--due compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
-        where = {spec.repository: repository_of(self.registry, spec) for spec in specs}
+        matches = dict[str, dict[Repository, DueFinding]]()
+        for destination in self.destinations:
+            findings = self._findings(destination, specs)
+            for spec in specs:
+                matches.setdefault(spec.id, {})[destination.repository(spec)] = findings[spec.id]
+        return {name: _merge(by_place) for name, by_place in matches.items()}
+
+    def _findings(self, destination: Destination, specs: Sequence[Spec]) -> dict[str, DueFinding]:
+        where = {spec.repository: destination.repository(spec) for spec in specs}
         hosts = {one.host: RegistryTransport(one.host, plain=self.plain) for one in where.values()}
         registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
         todays = cache(self._base)
@@ -120,20 +129,21 @@ class DueQuestion:
         return (base.digest, "") if base else _served_base(spec.image)
 
 
+def _merge(findings: Mapping[Repository, DueFinding]) -> DueFinding:
+    """Join the findings of an image in its repositories: it is due if one of them needs it, and names those."""
+    due = any(finding.due for finding in findings.values())
+    reasons = {str(place): finding.reason for place, finding in findings.items() if finding.due == due}
+    words = [f"{place}: {reason}" if len(findings) > 1 else reason for place, reason in reasons.items()]
+    return DueFinding(due=due, reason="; ".join(words))
+
+
 @cache
 def _served_base(image: str) -> tuple[str, str]:
-    """Return the digest that a registry serves for a base, and the reason if it serves none."""
-    reference, until = parse_reference(image), time.monotonic() + _PATIENCE
-
-    def sleep(seconds: float) -> None:
-        if time.monotonic() + seconds > until:
-            raise RegistryError(f"{reference.repository.host} does not answer within {_PATIENCE} seconds.")
-        time.sleep(seconds)
-
-    try:
-        digest = Registry(RegistryTransport(reference.repository.host, sleep=sleep), reference.repository).digest(
-            reference.key
-        )
-    except RegistryError as error:
-        return "", error.message.partition(": ")[0].rstrip(".")  # a short reason, for a table
-    return digest or "", "" if digest else f"{image} is not there"
+    """Return the digest that a mirror of the engine or the registry serves for a base, and the reason for none."""
+    reference = parse_reference(image)
+    for mirror, copy in copies_of(reference, engine_mirrors(environment_of("docker"))):
+        digest, _ = served_digest(copy, plain=mirror.plain)
+        if digest:
+            return digest, ""
+    digest, reason = served_digest(reference)
+    return digest, reason.replace(str(reference), image)

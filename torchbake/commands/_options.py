@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from torchbake import REGISTRY_VARIABLE
+from torchbake.commands._destinations import Destination
 from torchbake.errors import UsageError
 from torchbake.ui.output_mode import ProgressForm
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "json"]
 _PROGRESS = "progress, on stderr"
+_REGISTRY_DEFAULT = f"default: ${REGISTRY_VARIABLE}, else `registry` of the matrix"
+_REGISTRY_FORM = "HOST[:PORT][/NAMESPACE]"
 
 SELECTOR_HELP = (
     "which images: cpu, cuda12, cuda12.8, torch2.10, 2.10.0, py3.13, debian12, devel, volume-permissions, "
@@ -112,11 +115,10 @@ def _option_keywords(option: "Field[Any]") -> dict[str, Any]:
         matches["default"] = ""
     if choices := _choices(kind):
         matches["choices"] = choices
-    if "type" not in more:
-        if kinds := [each for each in (int, Path) if each in (kind, *get_args(kind))]:
-            matches["type"] = kinds[0]
-        if get_origin(kind) is tuple:
-            matches |= {"action": "append", "default": []}
+    if "type" not in more and (kinds := [each for each in (int, Path) if each in (kind, *get_args(kind))]):
+        matches["type"] = kinds[0]
+    if get_origin(kind) is tuple:
+        matches |= {"action": "append", "default": []}
     return matches | more
 
 
@@ -176,11 +178,13 @@ class RegistryUse:
     """The need of a command for a registry.
 
     ``configured`` says by the arguments whether the registry of the environment or of the matrix is used if the
-    command line names none. If it is used and there is none, a ``required`` registry is missing.
+    command line names none. If it is used and there is none, a ``required`` registry is missing. A command with
+    ``several`` gets all destinations of its images, another command the first registry.
     """
 
     required: bool
     configured: Callable[[Any], bool]
+    several: bool = False
 
 
 def registry(
@@ -194,9 +198,23 @@ def registry(
 
     An empty text means none, and None that the option is not given.
     """
-    default = f"default: ${REGISTRY_VARIABLE}, else `registry` of the matrix"
-    declared = option(f"{text} ({default})", metavar="HOST[:PORT][/NAMESPACE]", of=of, default=None)
+    declared = option(
+        f"{text} ({_REGISTRY_DEFAULT}; the first of several)", metavar=_REGISTRY_FORM, of=of, default=None
+    )
     use = RegistryUse(required=required, configured=configured)
+    return field(metadata={**declared.metadata, "registry_use": use})
+
+
+def registries(text: str, *, required: bool = False, configured: Callable[[Any], bool] = lambda args: True) -> Any:
+    """Declare `--registry` for several registries, as `registry` declares it for one. It is empty if there is none.
+
+    The ``text`` says what the command does with them.
+    """
+    declared = option(
+        f"where releases are: ghcr.io/acme; repeat for more: {text} ({_REGISTRY_DEFAULT})", "--registry",
+        metavar=_REGISTRY_FORM, type=lambda typed: Destination(registry=typed),
+    )  # fmt: skip
+    use = RegistryUse(required=required, configured=configured, several=True)
     return field(metadata={**declared.metadata, "registry_use": use})
 
 

@@ -2,20 +2,20 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchbake.commands import _options as opt
+from torchbake.commands._destinations import Destination, distinct_names, repositories_of
 from torchbake.commands._registries import registry_of
-from torchbake.commands._selection import load_selection, repository_of
+from torchbake.commands._selection import load_selection
 from torchbake.commands._signing import Signing, Verifying, mover_of, signer_of, trust_of
 from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.errors import PublishError, UsageError, sentence_of
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
-from torchbake.registry.client import Registry
+from torchbake.oci.reference import Repository
 from torchbake.registry.cosign import Signer, Verifier
 from torchbake.release.promote import Shift, shift
 from torchbake.release.publisher import Publisher
@@ -34,7 +34,7 @@ def _revision(text: str) -> int:
 class Shifting(opt.WithSelectors, Verifying):
     """The options of a command that moves rolling tags."""
 
-    registry: str = opt.registry(required=True)
+    registry: tuple[Destination, ...] = opt.registries("the tags move in each", required=True)
     to: int | None = opt.option(
         "the release: 3 or r3 (default: promote takes the newest, rollback the one before the current one)",
         type=_revision, metavar="N",
@@ -44,15 +44,16 @@ class Shifting(opt.WithSelectors, Verifying):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finishing(Signing, Shifting):
+class Promoting(Signing, Shifting):
     """The options of `promote`, which verifies the records of signed releases by the key that signs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShiftResult:
-    """The result of one image; ``problem`` is the reason why its tags were not moved."""
+    """The result of one image in one repository; ``problem`` is the reason why its tags were not moved."""
 
     id: str
+    repository: Repository
     shift: Shift | None = None
     problem: str = ""
 
@@ -62,46 +63,50 @@ def run_shift(args: Shifting, *, back: bool) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     verifier = trust_of(args)
     with interruptible():
-        results = [_visible(spec, partial(_one, args, project, spec, verifier, back=back)) for spec in selection.specs]
+        results = _each(args, selection.specs, lambda spec, one: _one(args, project, spec, one, verifier, back=back))
     return _conclude(args, results)
 
 
-def run_finish(args: Finishing) -> int:
-    """Finish the interrupted release of every selected image."""
+def run_pending(args: Promoting) -> int:
+    """Move the rolling tags that are pending: finish the newest release of every selected image."""
     if args.to is not None:
-        raise UsageError("--finish completes the newest release.", hint="Leave --to out.")
+        raise UsageError("--pending moves tags to the newest release.", hint="Leave --to out.")
     project, selection = load_selection(args.matrix, args.selectors)
     signer = mover_of(args, signer_of(args))
     with interruptible():
-        results = [_visible(spec, partial(_finish, args, project, spec, signer)) for spec in selection.specs]
+        results = _each(args, selection.specs, lambda spec, one: _finish(args, project, spec, one, signer))
     return _conclude(args, results)
 
 
-def _visible(spec: Spec, work: Callable[[], ShiftResult]) -> ShiftResult:
-    with step(f"{spec.id}: moving its rolling tags"):
-        return work()
+def _each(
+    args: Shifting, specs: Sequence[Spec], work: Callable[[Spec, ShiftResult], ShiftResult]
+) -> list[ShiftResult]:  # fmt: skip
+    """Move the tags of each image in each of its repositories; a failure is a result, so that the others move."""
+    results = []
+    for spec in specs:
+        for repository in repositories_of(args.registry, spec):
+            result = ShiftResult(id=spec.id, repository=repository)
+            with step(f"{spec.id}: moving its rolling tags in {repository}"):
+                try:
+                    results.append(work(spec, result))
+                except Exception as error:
+                    results.append(replace(result, problem=sentence_of(error)))
+    return results
 
 
-def _finish(args: Finishing, project: Project, spec: Spec, signer: Signer) -> ShiftResult:
-    publisher = Publisher(_registry(args, spec), signer=signer)
-    try:
-        decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
-    except Exception as error:
-        return ShiftResult(id=spec.id, problem=sentence_of(error))
+def _finish(args: Promoting, project: Project, spec: Spec, result: ShiftResult, signer: Signer) -> ShiftResult:
+    publisher = Publisher(registry_of(result.repository, plain_http=args.plain_http), signer=signer)
+    decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
     if decision is None:
-        return ShiftResult(id=spec.id)
+        return result
     held_back = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.held_back)
     shift_ = Shift(current=None, target=decision.tag, digest=decision.digest, moves=decision.moves, held_back=held_back)
-    return ShiftResult(id=spec.id, shift=shift_)
-
-
-def _registry(args: Shifting, spec: Spec) -> Registry:
-    return registry_of(repository_of(args.registry, spec), plain_http=args.plain_http)
+    return replace(result, shift=shift_)
 
 
 def _conclude(args: Shifting, results: Sequence[ShiftResult]) -> int:
     _show(results, args.format, dry=args.dry_run)
-    bad = [(image.id, image.problem) for image in results if image.problem]
+    bad = [(name, image.problem) for name, image in zip(_names(results), results, strict=True) if image.problem]
     if bad:
         raise PublishError(
             with_reasons(f"{len(bad)} of {len(results)} were not moved:", bad), hint="Correct it, and run again."
@@ -109,21 +114,22 @@ def _conclude(args: Shifting, results: Sequence[ShiftResult]) -> int:
     return 0
 
 
-def _one(args: Shifting, project: Project, spec: Spec, verifier: Verifier, *, back: bool) -> ShiftResult:
-    registry = _registry(args, spec)
-    try:
-        moved = shift(
-            registry, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run, verifier=verifier
-        )  # fmt: skip
-    except Exception as error:
-        return ShiftResult(id=spec.id, problem=sentence_of(error))
-    return ShiftResult(id=spec.id, shift=moved)
+def _names(results: Sequence[ShiftResult]) -> list[str]:
+    return distinct_names([(image.id, image.repository) for image in results])
+
+
+def _one(
+    args: Shifting, project: Project, spec: Spec, result: ShiftResult, verifier: Verifier, *, back: bool
+) -> ShiftResult:
+    registry = registry_of(result.repository, plain_http=args.plain_http)
+    moved = shift(registry, project.tags[spec.id], to=args.to, back=back, dry=args.dry_run, verifier=verifier)
+    return replace(result, shift=moved)
 
 
 def _show(results: Sequence[ShiftResult], form: str, *, dry: bool) -> None:
     rows = [
-        (image.id, *_words(image.shift, dry=dry)) if image.shift else (image.id, "", "", image.problem or "no release")
-        for image in results
+        (name, *_words(image.shift, dry=dry)) if image.shift else (name, "", "", image.problem or "no release")
+        for name, image in zip(_names(results), results, strict=True)
     ]
     entries = [_entry(image, dry=dry) for image in results]
     console.show_result(form, {"images": entries}, ("image", "from", "to", "rolling tags"), rows)
@@ -139,7 +145,8 @@ def _words(done_shift: Shift, *, dry: bool) -> tuple[str, str, str]:
 
 
 def _entry(image: ShiftResult, *, dry: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {"id": image.id, "problem": image.problem, "dry_run": dry}
+    entry: dict[str, Any] = {"id": image.id, "repository": str(image.repository), "problem": image.problem}
+    entry["dry_run"] = dry
     if image.shift:
         entry |= {
             "from": str(image.shift.current) if image.shift.current else None,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rich.text import Text
 
 from torchbake.commands import _options as opt
+from torchbake.commands._destinations import Destination
 from torchbake.commands._selection import load_selection, shard_of
 from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
@@ -34,10 +35,12 @@ class Arguments(opt.WithSelectors):
     shard: tuple[int, int] | None = opt.shard()
     due: bool = opt.option("only what --registry does not have as it is today")
     bases: Literal["ask", "keep"] = opt.option(
-        "--due: ask the registries of the bases for newer ones, or keep those that releases have (default: ask)",
+        "--due: ask registries for newer bases, or keep the bases of the releases (default: ask)",
         default="ask",
     )
-    registry: str | None = opt.registry("--due: where releases are: ghcr.io/acme", configured=lambda args: args.due)
+    registry: tuple[Destination, ...] = opt.registries(
+        "--due: an image is due if one of them lacks it", configured=lambda args: args.due
+    )
     plain_http: bool = opt.plain_http()
     changed_since: str | None = opt.option("only what differs from this git commit", metavar="REF")
     size: Literal["small", "large"] | None = opt.option("only what is built on small machines (CPU), or on large ones")
@@ -85,9 +88,9 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         )
     if args.due:
         question = _narrow.DueQuestion(
-            project=project, registry=args.registry or "", plain=args.plain_http, bases=args.bases
+            project=project, destinations=args.registry, plain=args.plain_http, bases=args.bases
         )
-        with step(f"comparing with {args.registry}"):
+        with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
             findings = question.findings(selection.specs)
         selection, reasons = _narrow.narrow(selection, findings, reasons)
     return selection, reasons

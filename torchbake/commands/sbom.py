@@ -58,7 +58,8 @@ class Arguments(opt.WithSelectors):
     licenses: bool = opt.option("show each image's licenses, with their packages")
     format: opt.Format = opt.result_format()
     output: Path | None = opt.option(
-        f"write FOLDER/<id>/{FILE} (default: reports, beside the matrix)", metavar="FOLDER"
+        f"write FOLDER/<id>/{FILE}, with the image's first repository (default: reports, beside the matrix)",
+        metavar="FOLDER",
     )
 
 

@@ -1,4 +1,4 @@
-"""`smoke`: test tensors, gradients and distributed training, in containers or with a Python of this host."""
+"""`smoke`: run short training jobs in containers or on a Python of this host; `test` runs all checks of an image."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ from torchbake.ui.command import Command
 from torchbake.ui.steps import step
 
 EXAMPLES = (
-    "cpu",
+    "cpu    # the training jobs alone; `test` runs all checks of an image",
     "cpu --nodes 3 --nproc 2 --payload ddp",
     "cuda12 --gpu require --format json",
     "--image registry.example.com/team/pytorch:latest",
@@ -72,7 +72,7 @@ class Arguments(opt.WithSelectors):
     nodes: int | None = opt.option("containers of a distributed job (default: 2)", type=opt.positive, metavar="N")
     nproc: int = opt.option("processes in each of them (default: 2)", type=opt.positive, default=2, metavar="N")
     payload: tuple[str, ...] = opt.option(
-        f"only this one; repeat for more: {', '.join(PAYLOADS)}", choices=PAYLOADS, metavar="NAME"
+        f"run only this payload; repeat for more: {', '.join(PAYLOADS)}", choices=PAYLOADS, metavar="NAME"
     )
     order: Order | Literal["both"] = opt.option("how nodes are started (default: both, in turn)", default="both")
     timeout: int = opt.timeout(300, "seconds for each payload")

@@ -1,12 +1,13 @@
 """`tags`: show the tags of images, or the tags that a release would move in a registry."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torchbake.build.plan import ref_of
 from torchbake.commands import _options as opt
+from torchbake.commands._destinations import Destination, repositories_of
 from torchbake.commands._registries import registry_of
-from torchbake.commands._selection import load_selection, lock_of, repository_of
+from torchbake.commands._selection import load_selection, lock_of
 from torchbake.core.digest import short_digest
 from torchbake.engine.client import connect
 from torchbake.engine.image import EngineImage
@@ -37,7 +38,9 @@ class TagLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(opt.WithSelectors):
-    registry: str | None = opt.registry(configured=lambda args: args.diff)
+    registry: tuple[Destination, ...] = opt.registries(
+        "the tags of each are compared", configured=lambda args: args.diff
+    )
     plain_http: bool = opt.plain_http()
     diff: bool = opt.option("only what a release would move in the registry")
     format: opt.Format = opt.result_format()
@@ -46,8 +49,8 @@ class Arguments(opt.WithSelectors):
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     if args.registry:
-        where = {spec: repository_of(args.registry, spec) for spec in selection.specs}
-        registries = {spec: registry_of(place, plain_http=args.plain_http) for spec, place in where.items()}
+        where = [(spec, place) for spec in selection.specs for place in repositories_of(args.registry, spec)]
+        registries = [(spec, registry_of(place, plain_http=args.plain_http)) for spec, place in where]
         _show_registries(args, project, registries)
         return 0
     if args.diff:
@@ -58,10 +61,10 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _show_registries(args: Arguments, project: Project, registries: Mapping[Spec, Registry]) -> None:
+def _show_registries(args: Arguments, project: Project, registries: Sequence[tuple[Spec, Registry]]) -> None:
     images = connect().images()
-    with step(f"comparing with {args.registry}"):
-        lines = [line for spec, registry in registries.items() for line in _lines(registry, project, spec, images)]
+    with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
+        lines = [line for spec, registry in registries for line in _lines(registry, project, spec, images)]
     if args.diff:
         lines = [line for line in lines if line.due]
     if args.format == "json":

@@ -1,4 +1,4 @@
-"""`test`: run the checks on images in the engine, and keep the verdicts."""
+"""`test`: run all checks of images in the engine, and keep the verdicts; `smoke` runs the training jobs alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,6 +8,7 @@ from pathlib import Path
 from torchbake.build.prepare import ImagePreparation
 from torchbake.checks.expected import missing_checks
 from torchbake.checks.gpu import family_of, find_gpu
+from torchbake.checks.other_matrix import OTHER_MATRIX
 from torchbake.checks.pytest_run import CheckOptions, CheckTarget, Suite, TestRun
 from torchbake.checks.reports import ImageResult, Reports, absent, as_json
 from torchbake.checks.smoke_run import Session
@@ -37,7 +38,7 @@ from torchbake.ui.command import Command
 from torchbake.ui.steps import step
 
 EXAMPLES = (
-    "cpu",
+    "cpu    # all checks of an image; `smoke` runs the training jobs alone",
     "cuda12 '!devel' --gpu require --jobs 2",
     "2.13.0 --nodes 3 --nproc 2",
     "cpu --only 'files.*' --only 'users.*'",
@@ -142,11 +143,13 @@ class Tester:
             how=how,
             promise=promise_digest(self.project, case.judged_by) if case.judged_by else "",
             origin=case.origin.ref if case.origin else "",
+            no_row=case.other is not None,
         )
 
     def _decisive(self, case: ImageCase) -> tuple[str, ...]:
         derived = (DERIVED,) if case.origin else ()
-        return (*self.options.decisive(self.gpus.get(case.name, "")), *derived)
+        other = (OTHER_MATRIX,) if case.other else ()
+        return (*self.options.decisive(self.gpus.get(case.name, "")), *derived, *other)
 
 
 def run(args: Arguments) -> int:
@@ -235,7 +238,7 @@ def _warn(project: Project, cases: Iterable[ImageCase]) -> dict[str, str]:
     for case in cases:
         if case.remark:
             warnings[case.name] = case.remark
-            console.say(f"{case.name}: {case.remark}.")
+            console.say(f"{case.name}: {case.remark}.", style="yellow" if case.other else None)
         if case.spec and case.image and (reason := preparation.why_old(case.spec, case.image)):
             warning = warnings[case.name] = f"out of date: {reason}"
             console.say(f"{case.name} is {warning}. Build it: {Command('build', case.spec.id)}", style="yellow")

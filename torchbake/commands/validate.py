@@ -13,7 +13,8 @@ from torchbake.checks.suite_digest import CHECKS
 from torchbake.checks.tables import show_run
 from torchbake.checks.verdict import Outcome, remedies
 from torchbake.commands import _options as opt
-from torchbake.commands._selection import load_selection, lock_of, repository_of
+from torchbake.commands._destinations import Destination, repositories_of
+from torchbake.commands._selection import load_selection, lock_of
 from torchbake.commands._signing import Verifying, verifier_of
 from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.core.plain_text import with_reasons
@@ -66,7 +67,9 @@ class Arguments(Verifying):
         action=opt.Words,
         metavar="SELECTOR|REF",
     )
-    registry: str | None = opt.registry(configured=lambda args: not args.words or bool(_selectors_in(args.words)))
+    registry: tuple[Destination, ...] = opt.registries(
+        "the images of each are judged", configured=lambda args: not args.words or bool(_selectors_in(args.words))
+    )
     expect: dict[str, str | None] = opt.option(
         "what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not", type=_versions,
         default={}, metavar="NAME=VERSION,…",
@@ -152,11 +155,12 @@ def _rows(
     return [
         MatrixSubject(
             promise=_promise(project, spec),
-            registry=reach(repository_of(args.registry, spec)),
+            registry=reach(repository),
             known_ids=known_names,
             verifier=verifier,
         )
         for spec in selection.specs
+        for repository in repositories_of(args.registry, spec)
     ]
 
 

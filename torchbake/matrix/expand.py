@@ -1,6 +1,7 @@
 """Expansion of rows to images: every combination of a row's axes, without the excluded ones."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -54,7 +55,7 @@ class _Expander:
             if base.interpreter and base.python_package not in ("", f"python{base.python}"):
                 text = f"{base.interpreter!r} is not Python {base.python}; `python` and it must be of one version"
                 self.problems.append((("bases", name, "interpreter"), text))
-        self.problems += [*secrets_in(self.matrix), *_two_registries(self.matrix.registry, self.matrix.repository)]
+        self.problems += [*secrets_in(self.matrix), *_other_hosts(self.matrix.registry, self.matrix.repository)]
         if not self.problems:
             for number, row in enumerate(self.matrix.rows):
                 self._expand(("rows", number), row)
@@ -106,7 +107,7 @@ class _Expander:
             waivers=tuple({**kind.waive, **row.waive}.items()),
             own=add(Additions(), (defaults, kind, row)),
             project=ProjectSpec(**row.project.model_dump()) if row.project else None,
-            repository=self.matrix.repository,
+            repository=self.matrix.repository[0],
             source=self.matrix.source,
             licenses=self.matrix.licenses,
             line=self.document.line(at),
@@ -121,7 +122,7 @@ class _Expander:
         return spec
 
     def _init(self, name: str) -> InitSpec:
-        init, owner = self.matrix.init[name], self.matrix.repository.rpartition("/")[0]
+        init, owner = self.matrix.init[name], self.matrix.repository[0].rpartition("/")[0]
         if init.user.name:
             self.problems.append((("init", name, "user", "name"), "an init image has no account; give its uid alone"))
         return InitSpec(
@@ -198,12 +199,12 @@ def expand(matrix: Matrix, document: Document) -> Expansion:
     return _Expander(matrix, document).run()
 
 
-def _two_registries(registry: str, repository: str) -> list[tuple[Location, str]]:
-    """Return the problem of a repository whose host is not that of the registry, if there is one."""
-    host = repository.partition("/")[0]
-    if not registry or not names_host(repository) or registry.partition("/")[0] == host:
-        return []
-    return [(("registry",), f"is {registry}, and `repository` names the host {host}; remove one of the hosts")]
+def _other_hosts(registries: Sequence[str], repositories: Sequence[str]) -> list[tuple[Location, str]]:
+    """Return a problem for each host of a repository that is no host of the registries, if there are registries."""
+    used = {registry.partition("/")[0] for registry in registries if registry}
+    hosts = {repository.partition("/")[0] for repository in repositories if names_host(repository)}
+    text = f"is {' and '.join(registries)}, and `repository` names the host {{}}; remove one of the hosts"
+    return [(("registry",), text.format(host)) for host in sorted(hosts - used)] if used else []
 
 
 def _matches(exclude: Exclude, spec: ImageSpec) -> bool:

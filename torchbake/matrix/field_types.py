@@ -28,8 +28,19 @@ Cudnn = Annotated[
 ]
 Name = Annotated[str, Field(pattern=_NAME), AfterValidator(validators.name)]
 LabelText = Annotated[str, AfterValidator(validators.quote)]
-Repository = Annotated[str, Field(pattern=_REPOSITORY)]
-RegistryName = Annotated[str, AfterValidator(validators.registry)]
+Repositories = Annotated[
+    tuple[Annotated[str, Field(pattern=_REPOSITORY)], ...],
+    _AS_LIST,
+    Field(min_length=1),
+    AfterValidator(validators.once),
+    one_or_many({"type": "string", "pattern": _REPOSITORY}),
+]
+RegistryNames = Annotated[
+    tuple[Annotated[str, AfterValidator(validators.registry)], ...],
+    _AS_LIST,
+    AfterValidator(validators.once),
+    one_or_many(_TEXT),
+]
 Torches = Annotated[tuple[TorchVersion, ...], _AS_LIST, Field(min_length=1), one_or_many(_TEXT)]
 Accelerators = Annotated[
     tuple[Annotated[str, AfterValidator(validators.accelerator)], ...],
@@ -106,7 +117,7 @@ class Packages(Model):
     )
     pip: tuple[Annotated[str, AfterValidator(validators.requirement)], ...] = Field(
         (),
-        description="pip requirements, locked with torch; {torch} and {cuda} stand for the image's versions of both",
+        description="pip requirements, locked with torch; {torch} and {cuda} become the image's versions",
         examples=[["einops", "transformers>=5", "torchaudio=={torch}"]],
     )
 

@@ -164,7 +164,7 @@ class InitImage(Model):
     """An init container with its own version and repository. Its name is that of its template."""
 
     version: Annotated[str, AfterValidator(validators.a_version)] = Field(
-        description="its version, which is its tag", examples=["1.0.0"]
+        description="the version, and the first tag", examples=["1.0.0"]
     )
     base: str = Field(
         description="the name in `bases:` of the base that compiles its program; the image has no file of the base",
@@ -203,14 +203,15 @@ class Tags(Model):
 class Matrix(Model):
     """The whole of matrix.yaml."""
 
-    repository: fields.Repository = Field(
-        description="the images' repository; with a host, as ghcr.io/acme/pytorch, it also names the registry",
+    repository: fields.Repositories = Field(
+        description="the images' repository; with a host, as ghcr.io/acme/pytorch, it also names the registry. Of a "
+        "list, the first is the name in the engine, and a release goes to all: one image under several names",
         examples=["acme/pytorch"],
     )
-    registry: fields.RegistryName = Field(
-        "",
-        description="the registry of the releases, with its namespace if it differs from the repository's; "
-        "`--registry` and then `TORCHBAKE_REGISTRY` come first",
+    registry: fields.RegistryNames = Field(
+        (),
+        description="the registry of the releases, with its namespace if it differs from the repository's; a release "
+        "goes to each of a list. `--registry` and then `TORCHBAKE_REGISTRY` come first",
         examples=["ghcr.io/acme"],
     )
     source: fields.LabelText = Field(

@@ -91,6 +91,14 @@ def registry(text: str) -> str:
         raise ValueError(f"{error.message} {error.hint}") from None
 
 
+def once(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse a list with one text twice."""
+    twice = next((text for number, text in enumerate(texts) if text in texts[:number]), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is there twice; remove one")
+    return texts
+
+
 def quote(text: str) -> str:
     """Check a text for use between quotes in a Dockerfile."""
     odd = next((mark for mark in text if mark in '"\\$'), None)

@@ -5,6 +5,7 @@ from typing import Any
 
 LABEL = "org.torchbake"
 VERSION_LABEL = "org.opencontainers.image.version"
+SOURCE = "org.opencontainers.image.source"
 REVISION, CREATED = "org.opencontainers.image.revision", "org.opencontainers.image.created"
 ID, INPUTS = f"{LABEL}.id", f"{LABEL}.inputs"
 COMPILER = f"{LABEL}.compiler"  # "true" if torch.compile works in the image

@@ -15,7 +15,7 @@ from torchbake.errors import CheckError
 from torchbake.matrix.spec import Spec
 from torchbake.ui.command import Command
 
-_COMMAND = "nox -s images -- --registry HOST/NAMESPACE"
+_COMMAND = "nox -s prove -- --registry HOST/NAMESPACE"
 _COLUMNS = (
     *("image", "checks passed", "not run", "compressed", "uncompressed", "build", "test", "publish", "digest", "day"),
 )
@@ -89,7 +89,7 @@ def parse_proofs(text: str | bytes, where: str) -> dict[str, Proof]:
         key = ".".join(map(str, first["loc"]))
         raise CheckError(
             f"{where} is not valid{f' at {key}' if key else ''}: {first['msg']}.",
-            hint=f"Take it from the last commit, or remove it, then: {Command('images', '--registry HOST/NAMESPACE')}",
+            hint=f"Take it from the last commit, or remove it, then: {Command('prove', '--registry HOST/NAMESPACE')}",
         ) from None
 
 
@@ -137,7 +137,7 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "Each was built reproducibly, tested, and released to a registry by",
         f"`{_COMMAND}`, which writes this page.",
         "A row shows the code of the day that it names, so it may be older than the code beside it.",
-        "`nox -s images -- --check` lists the images that have changed since, have failed or are missing.",
+        "`nox -s prove -- --check` lists the images that have changed since, have failed or are missing.",
         "Before a release of the toolkit all images are built, tested and released again.",
         "",
         *_table(_COLUMNS, map(_row, known_proofs)),

@@ -95,13 +95,15 @@ class ProofRun:
         }
 
     def _publish(self, spec: Spec) -> dict[str, Any]:
-        image = self._command("publish", spec.id, *self.where)
-        if image["problem"]:
-            raise StepError(f"publish: {image['problem']}")
-        if image["action"] == "held":
-            raise StepError(f"publish: this release was rolled back, and stays so until {Command('promote')}")
-        if image["digest"] != image["tested"]:
-            raise StepError(f"publish: the registry has another build of the same inputs ({image['digest']})")
+        releases = self._results("publish", spec.id, *self.where)
+        for each in releases:
+            if each["problem"]:
+                raise StepError(f"publish: {each['problem']}")
+            if each["action"] == "held":
+                raise StepError(f"publish: this release was rolled back, and stays so until {Command('promote')}")
+            if each["digest"] != each["tested"]:
+                raise StepError(f"publish: the registry has another build of the same inputs ({each['digest']})")
+        image = releases[0]  # the other repositories have the same image
         manifest = Layout(folder=self.project.layout).find(image["digest"])
         return {
             "digest": image["digest"],
@@ -110,17 +112,21 @@ class ProofRun:
         }
 
     def _command(self, command: str, name: str, *options: str) -> dict[str, Any]:
-        """Run a command and return its JSON result for an image; its messages go to the terminal. Raises StepError."""
+        return self._results(command, name, *options)[0]
+
+    def _results(self, command: str, name: str, *options: str) -> list[dict[str, Any]]:
+        """Run a command and return its JSON results for an image; its messages go to the terminal. Raises StepError."""
         matrix = str(self.project.document.path.absolute())
         words = [sys.executable, "-m", "torchbake", command, name, *options, "--matrix", matrix, "--format", "json"]
         self.say(f"{command} {name}")
         code, text = _run(words)
-        image: dict[str, Any]
         try:
-            (image,) = json.loads(text)["images"]
+            results: list[dict[str, Any]] = json.loads(text)["images"]
         except (ValueError, KeyError):
             raise StepError(f"{command}: ended with exit code {code}") from None
-        return image
+        if not results:
+            raise StepError(f"{command}: ended with exit code {code}")
+        return results
 
     def _make_room(self, spec: Spec) -> None:
         """If the disk is short, drop the build cache, and finished images with another CUDA than the next image."""

@@ -137,7 +137,7 @@ def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing
 def without_moves(decision: Decision, *, recorded: bool) -> Decision:
     """Leave the moves of a decision to a promotion. If its release is ``recorded``, it has nothing else to finish."""
     action: Action = "nothing" if decision.action == "finish" and recorded else decision.action
-    left = {move.tag: "left to `promote --finish`" for move in decision.due}
+    left = {move.tag: "left to `promote --pending`" for move in decision.due}
     return replace(decision, action=action, left=True, held_back={**decision.held_back, **left})
 
 

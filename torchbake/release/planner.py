@@ -21,11 +21,11 @@ UNSIGNED = NoCosign(skip_reason="no key was given")
 class Planner:
     """Plans the releases of one repository. Every method may raise RegistryError.
 
-    The ``signer`` would sign the releases. With ``keep_rolling`` they get immutable tags only.
+    The ``signer`` would sign the releases. With ``immutable_only`` they get immutable tags only.
     """
 
-    def __init__(self, registry: Registry, signer: Signer = UNSIGNED, *, keep_rolling: bool = False) -> None:
-        self._registry, self._signer, self._keep_rolling = registry, signer, keep_rolling
+    def __init__(self, registry: Registry, signer: Signer = UNSIGNED, *, immutable_only: bool = False) -> None:
+        self._registry, self._signer, self._immutable_only = registry, signer, immutable_only
         self._holdings = Holdings(registry)
         self._verification = Verification(registry=registry, verifier=signer)
 
@@ -38,7 +38,7 @@ class Planner:
         except ValueError as error:
             hint = "Find out who else writes to this repository."
             raise RegistryError(f"{self._registry.repository}: {error}.", hint=hint) from None
-        if not self._keep_rolling:
+        if not self._immutable_only:
             return decision
         recorded = decision.action == "finish" and self._find(decision) is not None
         return without_moves(decision, recorded=recorded)
@@ -57,7 +57,7 @@ class Planner:
                 if compression := self.other_compression(candidate, decision):
                     reason = (
                         f"that is the tested image, compressed by {compression}: finish its release with "
-                        "--compression as it was begun, or its tags by `promote --finish`"
+                        "--compression as it was begun, or its tags by `promote --pending`"
                     )
                 raise self._verification.refusal(decision.tag, decision.digest, reason)
             self.record(decision)

@@ -26,14 +26,14 @@ class Publisher:
     """Releases the images of one repository. Every method may raise RegistryError and EngineError.
 
     The registry may have layers already in the repositories ``mounts``. The ``signer`` signs releases. With
-    ``keep_rolling`` they get immutable tags only.
+    ``immutable_only`` they get immutable tags only.
     """
 
     def __init__(
-        self, registry: Registry, *, mounts: Sequence[str] = (), signer: Signer = UNSIGNED, keep_rolling: bool = False
+        self, registry: Registry, *, mounts: Sequence[str] = (), signer: Signer = UNSIGNED, immutable_only: bool = False
     ) -> None:
-        self._registry, self._signs = registry, not signer.skip_reason
-        self._planner = Planner(registry, signer, keep_rolling=keep_rolling)
+        self._registry, self._signer = registry, signer
+        self._planner = Planner(registry, signer, immutable_only=immutable_only)
         self._delivery = Delivery(registry, mounts)
         self._writer = ReleaseWriter(registry, signer)
 
@@ -63,7 +63,7 @@ class Publisher:
         released_by = self._planner.other_compression(candidate, decision)
         if not due:
             return Publication(decision=decision, tested=candidate.digest, released_by=released_by)
-        if not self._signs:  # nobody may trust an unsigned list of layers
+        if self._signer.skip_reason:  # nobody may trust an unsigned list of layers
             supply = replace(supply, layers=None)
         ours = decision.digest == candidate.digest
         parcel = self._delivery.send(candidate, supply, tell, count) if ours else None
@@ -74,6 +74,15 @@ class Publisher:
                 self._carry_out(candidate, decision, parcel, tell)
         sent_bytes = parcel.count if parcel and decision.action == "release" else None
         return Publication(decision=decision, tested=candidate.digest, transfer=sent_bytes, released_by=released_by)
+
+    def promote(self, candidate: Candidate, tell: Tell) -> Decision:
+        """Move the rolling tags to the release of a candidate, which `publish` has made. A rollback stays as it is."""
+        planner = Planner(self._registry, self._signer)
+        with locked(self._registry):
+            decision = planner.plan(candidate)
+            if decision.action == "finish":
+                self._writer.promote(decision, tell)
+        return decision
 
     def finish(self, tags: Sequence[str], tell: Tell, *, dry: bool = False) -> Decision | None:
         """Finish the newest release of the image with these tags, its own tag first; None if it has no release.

@@ -50,7 +50,7 @@ def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
     values = {"header": HEADER, "spec": spec, "user": spec.own.user, **values}
     text = fill(name, templates, values).rstrip("\n") + "\n"
     if templates and (marked := fill_marked(name, templates, values)) is not None:
-        check_template(text, origins_of(text, marked), spec, templates)
+        check_template(text, origins_of(text, marked), spec, templates, lambda: fill(name, None, values))
     return text
 
 

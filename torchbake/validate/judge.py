@@ -142,7 +142,7 @@ class _Judging:
         yield from steps
         own = self.shelf.tags[self.promise.tags[0]]
         name = self.promise.id
-        finish = f"Move its tags: {Command('promote', f'{name} --registry {self._registry} --finish')}"
+        finish = f"Move its tags: {Command('promote', f'{name} --registry {self._registry} --pending')}"
         unrecorded = artifacts.wrong_record(
             revision, self.shelf, own, name=name, release=self._release_it, finish=finish
         )  # fmt: skip

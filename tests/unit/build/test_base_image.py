@@ -13,9 +13,11 @@ import pytest
 from torchbake.build import base_image
 from torchbake.build.base_image import BaseImage, Source, find_base, make_base
 from torchbake.build.base_look import Look, parse_look
+from torchbake.engine.mirrors import RegistryMirror
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
+from torchbake.oci.reference import Reference
 from torchbake.store.layout import Layout
 from torchbake.store.rootfs_image import write_rootfs_image
 
@@ -190,6 +192,31 @@ def test_a_base_that_does_not_fit_is_not_recorded(registry: Registry, tmp_path: 
     registry.look = parse_look("distribution alpine\n")
     assert isinstance(Run(tmp_path).end(), BaseError)
     assert find_base(SPEC, tmp_path) is None
+
+
+def test_the_engines_mirrors_are_asked_before_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirrors = [
+        RegistryMirror(prefix="docker.io", location="gone.example:5000"),
+        RegistryMirror(prefix="docker.io", location="mirror.example:5000", plain=True),
+    ]
+    queries: list[tuple[str, bool]] = []
+    lines: list[str] = []
+
+    def served(reference: Reference, *, plain: bool) -> tuple[str, str]:
+        queries.append((str(reference), plain))
+        return (f"sha256:{1:064}", "") if plain else ("", "it does not answer")
+
+    monkeypatch.setattr(base_image, "engine_mirrors", lambda _: mirrors)
+    monkeypatch.setattr(base_image, "served_digest", served)
+    base = base_image._from_registry(SPEC, lines.append, required=True)
+    assert base
+    assert (base.source, base.image, base.digest) == ("registry", SPEC.image, f"sha256:{1:064}")
+    assert queries == [
+        ("gone.example:5000/library/debian:bookworm-slim", False),
+        ("mirror.example:5000/library/debian:bookworm-slim", True),
+    ]
+    assert "gone.example:5000 does not serve it: it does not answer" in lines[0]
+    assert "mirror mirror.example:5000" in lines[1]
 
 
 PRIVATE = "registry.example:5000/team/debian:12"

@@ -84,7 +84,7 @@ def test_lock_check_fails_for_a_missing_wheel(project: Project, capsys: pytest.C
 
 
 def test_an_image_whose_wheel_is_missing_is_due(project: Project) -> None:
-    question = _narrow.DueQuestion(project=project, registry="", plain=False, bases="ask")
+    question = _narrow.DueQuestion(project=project, destinations=(), plain=False, bases="ask")
     assert question._inputs(image_of(project), BASE.digest)
     (project.root / "wheels" / WHEEL).unlink()
     with pytest.raises(LockError, match=f"wheels/{WHEEL}"):

@@ -15,10 +15,11 @@ from tests.unit.release.test_publisher import judged
 from tests.unit.test_cli import MATRIX, err, out
 from torchbake.build.base_image import BaseImage
 from torchbake.commands import _narrow
+from torchbake.engine.mirrors import RegistryMirror
 from torchbake.errors import RegistryError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.oci.labels import BASE_DIGEST, ID, INPUTS
-from torchbake.oci.reference import Repository
+from torchbake.oci.reference import Reference, Repository
 from torchbake.registry.client import Registry
 from torchbake.release.candidate import Candidate
 from torchbake.release.due import DueFinding
@@ -43,14 +44,14 @@ class Released:
 
     def release(self, name: str, base: str = OLD) -> None:
         spec = next(spec for spec in self.project.expansion.specs if spec.id == name)
-        question = _narrow.DueQuestion(project=self.project, registry="", plain=False, bases="ask")
+        question = _narrow.DueQuestion(project=self.project, destinations=(), plain=False, bases="ask")
         labels = {ID: name, INPUTS: question._inputs(spec, base)}
         labels |= {} if name == INIT else {BASE_DIGEST: base, "org.torchbake.torch": "2.13.0"}
         labels |= {"org.opencontainers.image.version": "1.0.0"}
         manifest, tags = self.small.make(labels, [name.encode()]), self.project.tags[name]
         candidate = Candidate(id=name, digest=manifest.digest, labels=labels, tags=tags, verdict=judged("suite"))
         where = Repository(host="ghcr.io", path=f"acme/{spec.repository.rpartition('/')[2]}")
-        publisher = Publisher(self.registry(None, where), keep_rolling=True)
+        publisher = Publisher(self.registry(None, where), immutable_only=True)
         publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
 
 
@@ -156,11 +157,27 @@ def test_a_registrys_base_is_queried_once_with_a_short_timeout(monkeypatch: pyte
         raise RegistryError("docker.io does not answer: the name is not known.")
 
     _narrow._served_base.cache_clear()
+    monkeypatch.setattr(_narrow, "engine_mirrors", lambda _: [])
     monkeypatch.setattr(Registry, "digest", silent)
     assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer")
     monkeypatch.setattr(Registry, "digest", lambda *_: NEW)
     assert _narrow._served_base("debian:trixie-slim") == (NEW, "")
     assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer")
+    _narrow._served_base.cache_clear()
+
+
+def test_a_mirror_of_the_engine_is_asked_for_a_base_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = {"gone.example:5000": "", "mirror.example:5000": NEW, "registry-1.docker.io": OLD}
+    mirrors = [RegistryMirror(prefix="docker.io", location=host) for host in list(served)[:2]]
+
+    def served_digest(reference: Reference, *, plain: bool = False) -> tuple[str, str]:
+        return served.get(reference.repository.host, OLD), "it is gone"
+
+    _narrow._served_base.cache_clear()
+    monkeypatch.setattr(_narrow, "engine_mirrors", lambda _: mirrors)
+    monkeypatch.setattr(_narrow, "served_digest", served_digest)
+    assert _narrow._served_base("debian:bookworm-slim") == (NEW, "")
+    assert _narrow._served_base("quay.io/team/debian:12") == (OLD, "it is gone")
     _narrow._served_base.cache_clear()
 
 

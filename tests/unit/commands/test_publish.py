@@ -8,7 +8,7 @@ from tests.small import Small
 from tests.unit.conftest import init_image
 from tests.unit.processes import interrupt
 from tests.unit.registries import MemoryRegistry, Store
-from torchbake.commands.publish import Due, _publish
+from torchbake.commands.publish import Due, DueRelease, _publish
 from torchbake.errors import CheckError
 from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
@@ -29,9 +29,9 @@ def test_an_interruption_finishes_the_current_image_alone(capsys: pytest.Capture
         Due(
             spec=init_image(name),
             candidate=candidate,
-            publisher=Publisher(registry),
-            supply=Small().supply,
-            repository=registry.repository,
+            releases=(
+                DueRelease(publisher=Publisher(registry), supply=Small().supply, repository=registry.repository),
+            ),
         )
         for name in ("a", "b", "c")
     ]

@@ -306,7 +306,7 @@ class Derived(FakeEngine):
 
     def images(self) -> dict[str, EngineImage]:
         holders = {REF: "sha256:a", "me/mine:1": self._mine}
-        labels = {"org.torchbake.id": CPU}
+        labels = {"org.torchbake.id": CPU, "org.opencontainers.image.source": "https://example.com/acme"}
         return {
             tag: EngineImage(digest=digest, tags=(tag,), labels=labels, size_bytes=1) for tag, digest in holders.items()
         }

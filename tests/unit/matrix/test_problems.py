@@ -88,7 +88,7 @@ UNKNOWN_KEYS = [
 ]
 
 WRONG_TYPES = [
-    broken("repository", REPOSITORY, f"repository: [a] {HERE}\n", "repository", "should be one value", "a list"),
+    broken("repository", REPOSITORY, f"repository: [a, a] {HERE}\n", "repository", "a is there twice", "remove one"),
     broken("defaults", "init:\n", f"images: [] {HERE}\ninit:\n", "images", "should be a mapping", "a list"),
     broken("flavor", "  runtime: {}\n", f"  runtime: [a] {HERE}\n", "flavors.runtime", "should be a mapping"),
     broken("base of a row", BASES, f"    base: {{a: b}} {HERE}\n", "rows.1.base", "should be a list", "a mapping"),

@@ -10,7 +10,7 @@ from tests.unit.builds import RUNTIME, small_project
 from tests.unit.conftest import SMALL
 from torchbake.build.inputs import toolkit_file
 from torchbake.cli import main
-from torchbake.commands.images import _digests, _read, _states
+from torchbake.commands.prove import _digests, _read, _states
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import CheckError
 from torchbake.matrix.expand import expand
@@ -167,10 +167,10 @@ def test_checking_a_matrix_without_records_names_the_command(
 ) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(SMALL)
-    assert main(["images", "--check", "--matrix", str(matrix)]) == CheckError.exit_code
+    assert main(["prove", "--check", "--matrix", str(matrix)]) == CheckError.exit_code
     captured = capsys.readouterr()
     assert captured.out.count("missing") == 9
-    assert "nox -s images -- --registry" in captured.err
+    assert "nox -s prove -- --registry" in captured.err
 
 
 def test_records_that_are_no_text_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,14 +178,14 @@ def test_records_that_are_no_text_are_an_error(tmp_path: Path, capsys: pytest.Ca
     matrix.write_text(SMALL)
     (tmp_path / "images").mkdir()
     (tmp_path / "images/proofs.json").write_bytes(b"[\xff]")
-    assert main(["images", "--check", "--matrix", str(matrix)]) == CheckError.exit_code
+    assert main(["prove", "--check", "--matrix", str(matrix)]) == CheckError.exit_code
     assert "proofs.json is not valid" in capsys.readouterr().err
 
 
 def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(SMALL)
-    assert main(["images", "--matrix", str(matrix)]) == 2
+    assert main(["prove", "--matrix", str(matrix)]) == 2
     assert "--registry" in capsys.readouterr().err
 
 

@@ -161,6 +161,10 @@ FAILURES: Mapping[str, tuple[str, Any, str, list[str]]] = {
         "publish", {**PUBLISHED, "digest": "sha256:theirs"},
         "publish: the registry has another build of the same inputs (sha256:theirs)", ["build", "test", "publish"],
     ),
+    "refused by the second registry": (
+        "publish", json.dumps({"images": [PUBLISHED, {**PUBLISHED, "problem": "no login"}]}), "publish: no login",
+        ["build", "test", "publish"],
+    ),
     "a command that said nothing": ("test", "", "test: ended with exit code 3", ["build", "test"]),
     "a command that said something else": ("test", "Killed", "test: ended with exit code 3", ["build", "test"]),
     "a command that knows no such image": ("build", '{"images": []}', "build: ended with exit code 3", ["build"]),

@@ -165,7 +165,7 @@ def test_moves_that_are_left_to_a_promotion_are_not_due() -> None:
         decision = decide(OURS, "new", labels(), standing)
         later = without_moves(decision, recorded=recorded)
         assert (later.action, later.left, later.due) == (action, True, ())
-        assert later.held_back == dict.fromkeys((OURS, "cuda12"), "left to `promote --finish`")
+        assert later.held_back == dict.fromkeys((OURS, "cuda12"), "left to `promote --pending`")
         assert as_json(later)["moves"] == []
         assert replace(later, action=decision.action, left=False, held_back=decision.held_back) == decision
 

@@ -47,7 +47,7 @@ def test_what_is_due_is_found_without_a_change(place: Place, state: str) -> None
 
 def test_rolling_tags_that_are_held_back_cause_no_work(place: Place) -> None:
     place.publish(place.candidate(), keep=True)
-    assert Planner(place.registry(), keep_rolling=True).plan(place.candidate()).action == "nothing"
+    assert Planner(place.registry(), immutable_only=True).plan(place.candidate()).action == "nothing"
     assert Planner(place.registry()).plan(place.candidate()).action == "finish"
 
 

@@ -17,7 +17,7 @@ from tests.small import Small
 from tests.unit.conftest import init_image
 from tests.unit.registries import MemoryRegistry, MemorySigner, OnMessage, Store, Turns
 from torchbake.checks.verdict import Outcome
-from torchbake.commands.publish import Due
+from torchbake.commands.publish import Due, DueRelease
 from torchbake.commands.publish import _plan as plan_all
 from torchbake.commands.publish import _publish as publish_all
 from torchbake.engine.export import Content
@@ -78,7 +78,7 @@ class Place:
         machine: str = "one",
         message: OnMessage = lambda *_: None,
     ) -> Publication:
-        publisher = Publisher(self.registry(machine, message), signer=signer, keep_rolling=keep)
+        publisher = Publisher(self.registry(machine, message), signer=signer, immutable_only=keep)
         return publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
 
     def finish(self, signer: Signer = UNSIGNED, *, dry: bool = False) -> Decision | None:
@@ -170,7 +170,7 @@ def test_a_planted_revision_is_neither_signed_nor_promoted(
     assert theirs.digest not in place.signed()
     # Nor does the plan say that it would be.
     with pytest.raises(PublishError, match=theirs.digest):
-        Publisher(place.registry(), signer=signer, keep_rolling=keep).plan(ours)
+        Publisher(place.registry(), signer=signer, immutable_only=keep).plan(ours)
 
 
 @pytest.mark.parametrize("state", ["begun", "released"])
@@ -707,9 +707,9 @@ def test_one_odd_image_is_a_row_and_the_others_are_released(place: Place) -> Non
         Due(
             spec=init_image(name),
             candidate=work,
-            publisher=Publisher(registry),
-            supply=place.small.supply,
-            repository=registry.repository,
+            releases=(
+                DueRelease(publisher=Publisher(registry), supply=place.small.supply, repository=registry.repository),
+            ),
         )
         for name, work in works.items()
     ]

@@ -72,7 +72,7 @@ class Place:
     def publish(self, compression: CompressionName, signer: Signer = UNSIGNED, *, keep: bool = False) -> Publication:
         transport = self.transport(compression)
         supply = supply_of("pytorch", transport, self.folder / "cache", self.folder / "layers")
-        publisher = Publisher(self.registry, signer=signer, keep_rolling=keep)
+        publisher = Publisher(self.registry, signer=signer, immutable_only=keep)
         return publisher.publish(self.candidate(transport), supply, lambda _: None, lambda *_: None)
 
     def rehearse(self, compression: CompressionName) -> Publication:
@@ -149,7 +149,7 @@ def test_another_compression_of_the_config_is_no_other_release(place: Place, fir
 
 def test_an_unfinished_release_names_how_to_finish_it(place: Place) -> None:
     place.publish("zstd", keep=True)
-    with pytest.raises(PublishError, match=r"compressed by zstd: .* `promote --finish`"):
+    with pytest.raises(PublishError, match=r"compressed by zstd: .* `promote --pending`"):
         place.publish("gzip")
     assert "latest" not in place.store.tags
     assert Publisher(place.registry).finish(TAGS, lambda _: None)

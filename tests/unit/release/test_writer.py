@@ -42,7 +42,7 @@ def write(
 ) -> list[str]:
     """Write a candidate whose content is there; the tags that were set, in order."""
     parcel = Delivery(place.registry(), ()).send(candidate, place.small.supply, silent, lambda *_: None)
-    decision, put = Planner(place.registry(), keep_rolling=keep).decide(candidate), list[str]()
+    decision, put = Planner(place.registry(), immutable_only=keep).decide(candidate), list[str]()
 
     def hear(method: str, key: str) -> None:
         message(method, key)

@@ -241,5 +241,5 @@ def test_the_pages_example_is_a_matrix_and_a_template(tmp_path: Path) -> None:
         ("certificates/acme-root.pem",),
     )
     text = render(spec, CASES["cpu-runtime"][1], project.templates)
-    assert "COPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\nUSER 2000\n" in text
+    assert "WORKDIR /app\nCOPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\n" in text.partition("\nUSER 2000\n")[0]
     assert set(re.findall(r"(?m)^\| `(\w+)` \|", section)) == set(BLOCKS)

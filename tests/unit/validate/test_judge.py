@@ -185,7 +185,7 @@ def test_the_newest_release_is_finished_or_was_rolled_back() -> None:
     assert failures(left).keys() == {f"{SPEC.id}-r1"}
     reason = failures(left)[f"{SPEC.id}-r1"]["record"]
     assert "was begun at 2026-01-02T03:04:05+00:00, and is not finished" in reason
-    assert f"nox -s promote -- {SPEC.id} --registry registry.example.com/acme --finish" in reason
+    assert f"nox -s promote -- {SPEC.id} --registry registry.example.com/acme --pending" in reason
     assert failures(replace(left, went_back=True)) == {}
     # Records of earlier versions say it themselves: then somebody went back without a note.
     for state, finished in (("released", True), ("begun", False)):

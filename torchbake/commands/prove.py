@@ -1,4 +1,4 @@
-"""`images`: build, test and release every image of the matrix, and write the page of the results."""
+"""`prove`: build, test and release every image of the matrix, and write the page of the results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from rich.text import Text
 
 from torchbake.build.project_files import own_inputs
 from torchbake.commands import _options as opt
-from torchbake.commands._selection import load_selection, repository_of
+from torchbake.commands._destinations import Destination
+from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.core.signals import interruptible
 from torchbake.engine.capability import Need, require
@@ -42,7 +43,7 @@ EXAMPLES = (
     "--check",
     "--dry-run",
 )
-_HINT = f"Run: {Command('images', '--registry HOST/NAMESPACE')}"
+_HINT = f"Run: {Command('prove', '--registry HOST/NAMESPACE')}"
 PAGE, PROOFS = Path("docs/images.md"), Path("images/proofs.json")
 _STYLES = {
     ProofState.PASSED: "green",
@@ -55,7 +56,9 @@ _STYLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(opt.WithSelectors):
-    registry: str | None = opt.registry(configured=lambda args: not (args.check or args.dry_run))
+    registry: tuple[Destination, ...] = opt.registries(
+        "released in each", configured=lambda args: not (args.check or args.dry_run)
+    )
     plain_http: bool = opt.plain_http()
     check: bool = opt.option("fail unless every image has passed as it is; build nothing")
     dry_run: bool = opt.option("show what would be done; build nothing")
@@ -79,17 +82,13 @@ def run(args: Arguments) -> int:
         raise UsageError("Where should they be released?", hint="Name a registry: --registry 127.0.0.1:5000/team")
     engine = connect()
     require(engine.capabilities, Need.CONTENT)
-    if selection.specs:
-        repository_of(
-            args.registry, selection.specs[0]
-        )  # raises UsageError for a wrong registry before anything is built
     try:
         with interruptible():
             due = [spec for spec in selection.specs if args.force or states[spec.id] is not ProofState.PASSED]
             run = ProofRun(
                 project=project,
                 engine=engine,
-                where=("--registry", args.registry, *(["--plain-http"] if args.plain_http else [])),
+                where=(*_options_of(args.registry), *(["--plain-http"] if args.plain_http else [])),
                 gpu=args.gpu,
                 room=args.keep_free * 10**9,
                 say=_say,
@@ -100,6 +99,11 @@ def run(args: Arguments) -> int:
     states = _states(project, selection.specs, proofs)
     _show(states, proofs, args.format)
     return _conclude(project, states, proofs)
+
+
+def _options_of(destinations: Sequence[Destination]) -> list[str]:
+    """Return the options that were typed; `publish` takes the registries of the environment and the matrix itself."""
+    return [f"--registry={text}" for text in dict.fromkeys(each.typed for each in destinations) if text]
 
 
 def _prove(run: ProofRun, due: Sequence[Spec], proofs: dict[str, Proof]) -> None:
