@@ -36,9 +36,8 @@ FORMS = (
 
 def tags(*specs: Spec, forms: tuple[str, ...] = FORMS, accelerator: str = "cuda") -> dict[str, tuple[str, ...]]:
     rules = Tags(defaults=TagDefaults(base="debian12", accelerator=accelerator), rolling=forms)
-    lines = {number: 7 + number for number in range(len(forms))}
-    places: dict[tuple[str | int, ...], int] = {("tags", "rolling", number): line for number, line in lines.items()}
-    return tags_of(specs, rules, Document(path=Path("matrix.yaml"), data=None, lines=places))
+    lines: dict[tuple[str | int, ...], int] = {("tags", "rolling", number): 7 + number for number in range(len(forms))}
+    return tags_of(specs, rules, Document(path=Path("matrix.yaml"), data=None, lines=lines))
 
 
 def holder(tag: str, *specs: Spec) -> str:
