@@ -68,7 +68,7 @@ def made_once(name: str, image: str) -> list[str]:
 
 
 def split_once(name: str, image: str, split: SplitImage) -> list[str]:
-    """Return the lines for an image with code: the file of the image below, and ``$files``, a file of the code alone."""
+    """Return the lines for an image with code: the file of the image below, and ``$files``, the file of the code."""
     free = _FREE.format(name=shlex.quote(name), at=JOB_FOLDER)
     unpack = _UNPACK.format(source=_source(split.code), at=JOB_FOLDER)
     return [
