@@ -14,7 +14,7 @@ from torchbake.matrix.model import TagDefaults, Tags
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.tags import tags_of
-from torchbake.matrix.yaml_source import Document
+from torchbake.matrix.yaml_source import Document, Location
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tags.json"
 OCI_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -36,8 +36,8 @@ FORMS = (
 
 def tags(*specs: Spec, forms: tuple[str, ...] = FORMS, accelerator: str = "cuda") -> dict[str, tuple[str, ...]]:
     rules = Tags(defaults=TagDefaults(base="debian12", accelerator=accelerator), rolling=forms)
-    lines = {("tags", "rolling", number): 7 + number for number in range(len(forms))}
-    return tags_of(specs, rules, Document(path=Path("matrix.yaml"), data=None, lines={**lines}))
+    lines: dict[Location, int] = {("tags", "rolling", number): 7 + number for number in range(len(forms))}
+    return tags_of(specs, rules, Document(path=Path("matrix.yaml"), data=None, lines=lines))
 
 
 def holder(tag: str, *specs: Spec) -> str:
