@@ -14,7 +14,7 @@ from torchbake.matrix.model import TagDefaults, Tags
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.tags import tags_of
-from torchbake.matrix.yaml_source import Document, Location
+from torchbake.matrix.yaml_source import Document
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tags.json"
 OCI_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -36,7 +36,7 @@ FORMS = (
 
 def tags(*specs: Spec, forms: tuple[str, ...] = FORMS, accelerator: str = "cuda") -> dict[str, tuple[str, ...]]:
     rules = Tags(defaults=TagDefaults(base="debian12", accelerator=accelerator), rolling=forms)
-    lines: dict[Location, int] = {("tags", "rolling", number): 7 + number for number in range(len(forms))}
+    lines: dict[tuple[str | int, ...], int] = {("tags", "rolling", number): 7 + number for number in range(len(forms))}
     return tags_of(specs, rules, Document(path=Path("matrix.yaml"), data=None, lines=lines))
 
 

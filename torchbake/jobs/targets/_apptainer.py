@@ -31,8 +31,8 @@ once() {{
         flock 9 2> /dev/null && rm -rf "$1".part-*
         [ -e "$1" ] || {{ "$2" "$part" 9>&- && sync "$part" && mv "$part" "$1"; }}
     ) 9> "$1.lock" && rm -f "$1.lock" && return
-    rm -rf "$part"
     free=$(df -h --output=avail "${{1%/*}}" | tail -n 1 | tr -d ' ') || free=unknown
+    rm -rf "$part"
     echo {name}": $1 cannot be made: the reason is above. Free there: $free." >&2
     exit 1
 }}"""
@@ -68,7 +68,7 @@ def made_once(name: str, image: str) -> list[str]:
 
 
 def split_once(name: str, image: str, split: SplitImage) -> list[str]:
-    """Return the lines for an image with code: the file of the image below, and ``$files``, a file of the code alone."""
+    """Return the lines for an image with code: the file of the image below, and ``$files``, the file of the code."""
     free = _FREE.format(name=shlex.quote(name), at=JOB_FOLDER)
     unpack = _UNPACK.format(source=_source(split.code), at=JOB_FOLDER)
     return [
