@@ -6,13 +6,14 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.unit.jobs import cases
 from torchbake.jobs.load import read_job
 from torchbake.jobs.targets import TARGETS
-from torchbake.jobs.task import Task
+from torchbake.jobs.task import SplitImage, Task
 
 HOSTILE = 'it\'s "$HOME" `id` $(id) \\ * ;&|<> #\n{{.Task.Slot}} ${X} %d \u00e4'
 JOB: dict[str, Any] = {
@@ -42,6 +43,8 @@ def scripts() -> Iterator[tuple[str, str]]:
             yield f"{name}-{case}", TARGETS[name].render(cases.task_of(cases.text_of(case)))
     for name in ("docker", "torchrun"):
         yield name, TARGETS[name].render(task_of({}))
+    split = SplitImage(base=str(JOB["image"]), code=str(JOB["image"]))
+    yield "slurm-code", TARGETS["slurm"].render(replace(cases.task_of(cases.text_of("layer")), split=split))
     for runtime, lines in RUNTIMES.items():
         yield f"slurm-{runtime}", TARGETS["slurm"].render(task_of({"slurm": lines}))
     for name, lines in (

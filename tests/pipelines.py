@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from torchbake.matrix.pipelines import PIPELINES, pipeline
+from torchbake.matrix.pipelines import LOGINS, PIPELINES, PipelineChoice, pipeline
 
 ROOT = Path(__file__).resolve().parent.parent
 GITHUB = tuple(sorted((ROOT / ".github/workflows").glob("*.yml")))
@@ -23,7 +23,7 @@ GITLAB = tuple(sorted((ROOT / "ci").glob("*.yml")))
 
 Contexts = Mapping[str, Any]
 # Where GitHub takes what is not set for nothing; a name that is missing elsewhere is a mistake.
-_OPEN = ("vars", "secrets", "inputs")
+_OPEN = ("vars", "secrets", "inputs", "env")
 _CALLS: Mapping[str, Callable[..., Any]] = {
     "startsWith": lambda text, start: _text(text).lower().startswith(_text(start).lower()),
     "cancelled": lambda: False,
@@ -264,8 +264,12 @@ def write(folder: Path) -> None:
     for ci, files in PIPELINES.items():
         for number, source in enumerate(files.values()):
             text = (ROOT / source).read_text(encoding="utf-8")
-            theirs = pipeline(text, "torchbake[nox]==1.2.3", "v1.2.3" if ci == "github" else "")
-            (folder / f"{ci}-{number}.yml").write_text(theirs, encoding="utf-8")
+            for login in ("", *LOGINS):
+                labels = ("self-hosted", "linux") if login else ()
+                choice = PipelineChoice(login=login, labels=labels)
+                tag = "v1.2.3" if ci == "github" else ""
+                theirs = pipeline(text, "torchbake[nox]==1.2.3", tag, choice)
+                (folder / f"{ci}-{number}-{login or 'default'}.yml").write_text(theirs, encoding="utf-8")
     for place, text in documented().items():
         (folder / f"github-page-{Path(place).name}").write_text(text, encoding="utf-8")
     for block in blocks():

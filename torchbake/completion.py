@@ -44,6 +44,8 @@ def _parser_of(command: str, following: Sequence[str], start: int) -> argparse.A
             action.completer = partial(_firsts, subcommands)
         elif action.dest in ("selectors", "words", "SELECTOR"):
             action.completer = _selectors
+        elif action.dest == "topic":
+            action.completer = _topics
     return parser
 
 
@@ -51,6 +53,11 @@ def _firsts(subcommands: Mapping[str, Subcommand], prefix: str, **_: Any) -> lis
     """List the names of subcommands, and the files if one of them begins with a file."""
     names = [name for name in subcommands if not name.isupper()]
     return names + (FilesCompleter()(prefix) if len(names) < len(subcommands) else [])
+
+
+def _topics(**_: Any) -> list[str]:
+    """List the pages that `help` shows."""
+    return [page.stem for page in load_command("help").pages()]
 
 
 def _selectors(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:

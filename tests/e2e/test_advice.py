@@ -17,9 +17,8 @@ COMPILES = "import torch\nprint(torch.compile(lambda x: x.sin() + x.cos())(torch
 # With a read-only root the home is below /tmp, and Inductor writes its compiled libraries there.
 READ_ONLY = ("--read-only", "--tmpfs")
 CACHES = ("--env", "TORCHINDUCTOR_CACHE_DIR=/caches/inductor", "--env", "TRITON_CACHE_DIR=/caches/triton")
-ROWS = re.findall(
-    r"^\| (.*?) \| (.*?) \| (.*?) \|$", (ROOT / "docs/how-to/troubleshooting.md").read_text(), re.MULTILINE
-)
+PAGE = (ROOT / "docs/how-to/troubleshooting.md").read_text()
+ENTRIES = re.findall(r"(?ms)^- \*\*(.*?)\*\*(.*?)(?=^- |^#|\Z)", PAGE)  # the symptom, and its reason and remedy
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +39,8 @@ def advice(process: Completed) -> str:
 
 
 def told_in_troubleshooting(words: str) -> str:
-    """Return the remedy from the row of docs/how-to/troubleshooting.md that shows these words."""
-    (todo,) = [todo for symptom, _, todo in ROWS if words in symptom]
+    """Return the remedy from the entry of docs/how-to/troubleshooting.md that shows these words."""
+    (todo,) = [todo for symptom, todo in ENTRIES if words in symptom]
     return str(todo)
 
 

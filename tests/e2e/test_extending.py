@@ -18,7 +18,7 @@ pytestmark = pytest.mark.render
 PAGE = (ROOT / "docs/how-to/extending.md").read_text()
 DOCKERFILES = dict(
     zip(
-        ("torchvision", "runtime", "devel", "uv", "venv"),
+        ("runtime", "devel", "uv", "torchvision", "venv"),
         re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", PAGE),
         strict=True,
     )

@@ -4,12 +4,16 @@ A real Kubernetes node runs the same in tests/clusters/test_job_code.py.
 """
 
 import io
+import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,17 +126,77 @@ def variables(slurm: Cluster, folder: Path) -> dict[str, str]:
     return env
 
 
-def test_an_edit_runs_on_slurm_with_apptainer(edits: Edits, tmp_path: Path) -> None:
-    """Apptainer makes another file of the second image. It asks again for some layers, and keeps the large ones."""
+@pytest.fixture
+def slurm(edits: Edits, tmp_path: Path) -> Iterator[tuple[Cluster, dict[str, str]]]:
+    """Two machines that reach the registry, and the variables by which torchbake uses them."""
     try:
-        with cluster(tree(TOOLS), tmp_path, TOOLS / "apptainer", nodes=1) as slurm:
-            inside = ["nsenter", "-t", str(slurm.boxes[0].pid), "-n"]
-            with relayed(int(edits.there.host.rpartition(":")[2]), inside, tmp_path):
-                env, resources = variables(slurm, tmp_path / "bin"), {"cpu": 1, "memory": "2Gi"}
-                edits.check("slurm", env, again=2**25, resources=resources)
-                assert not slurm.busy()
+        with cluster(tree(TOOLS), tmp_path, TOOLS / "apptainer", nodes=2) as slurm, ExitStack() as stack:
+            for box in slurm.boxes:
+                folder = tmp_path / box.name
+                folder.mkdir()
+                inside = ["nsenter", "-t", str(box.pid), "-n"]
+                stack.enter_context(relayed(int(edits.there.host.rpartition(":")[2]), inside, folder))
+            yield slurm, variables(slurm, tmp_path / "bin")
+            until(lambda: not slurm.busy(), 20)
     except NoLauncherError as error:
         pytest.skip(f"Slurm is not here, and cannot be had: {error}")
+
+
+RESOURCES = {"cpu": 1, "memory": "2Gi"}
+
+
+def test_an_edit_runs_on_slurm_with_apptainer(edits: Edits, slurm: tuple[Cluster, dict[str, str]]) -> None:
+    """The image is converted once, and an edit of a folder of 5 MB sends and converts the code alone."""
+    edits.fill()
+    cluster, env = slurm
+    edits.check("slurm", env, edits=5, resources=RESOURCES)
+    images = [path.name for path in cluster.shared.glob("*.sif")]
+    assert len(images) == 1
+    assert len([*cluster.shared.glob("code-*.squashfs")]) == 6
+    assert not [*cluster.shared.glob("*.part-*"), *cluster.shared.glob("*.lock")]
+
+
+def test_apptainer_shows_the_files_of_a_layer(
+    edits: Edits, slurm: tuple[Cluster, dict[str, str]], engine: docker.DockerClient
+) -> None:
+    """Names, modes, sizes, times and links as on an engine; and a file that an edit removes is gone."""
+    _, env = slurm
+    edits.write("x")
+    code = edits.folder / "code"
+    (code / "run.sh").write_text("true\n")
+    (code / "run.sh").chmod(0o755)
+    (code / "link").symlink_to("run.sh")
+    (code / "empty").write_text("")
+    outputs = list[str]()
+    for removed in ("", "net/__init__.py"):
+        if removed:
+            (code / removed).unlink()
+        for target, own in (("docker", {}), ("slurm", env)):
+            job = {"name": NAME, "image": edits.image, "files": {"layer": "code"}, "resources": RESOURCES}
+            command = ["find", "/job", "-mindepth", "1", "-printf", r"=%P %M %T@ %l\n"]
+            (edits.folder / "job.yaml").write_text(json.dumps({**job, "command": command}))
+            end = job_run(target, edits.folder / "job.yaml", own, *edits.options)
+            assert end.code == 0, end.output[-3000:]
+            outputs.append("\n".join(sorted(line for line in end.output.splitlines() if line.startswith("="))))
+    assert outputs[0] == outputs[1] != outputs[2] == outputs[3]
+    assert "=net/__init__.py" in outputs[0]
+    assert "=net/__init__.py" not in outputs[2]
+
+
+def test_jobs_on_two_nodes_at_once_convert_an_image_once(edits: Edits, slurm: tuple[Cluster, dict[str, str]]) -> None:
+    """Two edits wait for one conversion; a job of two nodes has the code on both."""
+    cluster, env = slurm
+    folders = [replace(edits, folder=edits.folder / name) for name in ("one", "two")]
+    with ThreadPoolExecutor() as pool:
+        texts = ("of one", "of two")
+        runs = [pool.submit(each.run, "slurm", text, env, resources={"cpu": 4, "memory": "2Gi"})
+                for each, text in zip(folders, texts, strict=True)]  # fmt: skip
+        manifests = [run.result()[0] for run in runs]
+    assert manifests[0].digest != manifests[1].digest
+    assert len([*cluster.shared.glob("*.sif")]) == 1
+    outputs = [path.read_text() for path in cluster.shared.glob("*.out")]
+    assert len([text for text in outputs if "Build complete" in text]) == 1
+    edits.run("slurm", "of both nodes", env, nodes=2, resources=RESOURCES)
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ from tests.libraries import library
 from tests.unit.layouts import damage
 from tests.wheels import write_wheel
 from torchbake.errors import UsageError
+from torchbake.store.layout import Layout
 
 pytestmark = pytest.mark.build
 
@@ -194,7 +195,7 @@ class _Pieces:
         return whole
 
 
-# A template makes BuildKit build all layers of the images. It copies a file of the project.
+# A template with a step that needs torch's program. It copies a file of the project.
 TEMPLATE = """\
 {% extends "pytorch.Dockerfile.j2" %}
 {% block before_user %}COPY src /opt/acme
@@ -234,6 +235,47 @@ def test_the_files_of_an_own_template_are_packed(
         (own.folder / "src/acme-info").write_text(text)
         again = images_of(own.build(RUNTIME, DEVEL, "--dry-run"))
         assert {image["status"] for image in again.values()} == {status}
+
+
+def test_a_change_makes_only_layers_that_depend_on_it(own: Site) -> None:
+    """Another user, a setting or a block of a template installs no Debian package and packs no wheel again."""
+    matrix, template = own.folder / "matrix.yaml", own.folder / "templates/pytorch.Dockerfile.j2"
+    text = matrix.read_text()
+
+    def changed(defaults: str = "", block: str = "") -> dict[str, str]:
+        """Build the image with these keys and this block, and return its layers with their steps."""
+        matrix.write_text(text.replace("defaults: {", f"defaults: {{packages: {{apt: [tree]}}, {defaults}"))
+        template.parent.mkdir(exist_ok=True)
+        content = f'{{% extends "pytorch.Dockerfile.j2" %}}{{% block before_user %}}\n{block}\n{{% endblock %}}'
+        template.write_text(content) if block else shutil.rmtree(template.parent)
+        return steps_of(own, own.built(RUNTIME))
+
+    try:
+        before, packed = changed(), own.keep()
+        assert [step for step in before.values() if "apt-install tree" in step]
+        for defaults, block, words in (
+            ("user: {uid: 2000}, ", "", "2000"),
+            ("env: {A: b}, labels: {com.acme.a: b}, ", "", ""),
+            ("", "ENV A=b", ""),
+            ("", "RUN command -v torchrun > /torchrun", "torchrun"),
+            ("labels: {com.acme.a: b}, ", "RUN command -v torchrun > /torchrun", "torchrun"),
+        ):
+            after = changed(defaults, block)
+            new = [step for layer, step in after.items() if layer not in before]
+            assert len(new) == bool(words), (defaults, block, new)
+            assert words in "".join(new)
+            assert "apt-install" not in "".join(new)
+            assert own.keep() == packed, "a wheel was packed again"
+    finally:
+        matrix.write_text(text)
+
+
+def steps_of(site: Site, image: dict[str, Any]) -> dict[str, str]:
+    """Return the layers of a built image by their diff IDs, each with the step that made it."""
+    layout = Layout(folder=site.folder / ".torchbake/layout")
+    config = json.loads(layout.path(layout.get(image["digest"]).config.digest).read_text())
+    steps = [step["created_by"] for step in config["history"] if not step.get("empty_layer")]
+    return dict(zip(config["rootfs"]["diff_ids"], steps, strict=True))
 
 
 def trees_of(engine: docker.DockerClient, process: Completed) -> dict[str, dict[str, tuple[Any, ...]]]:

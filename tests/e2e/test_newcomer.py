@@ -18,17 +18,12 @@ import pytest
 
 from tests.e2e.bare import copy_tree
 from tests.e2e.conftest import INIT
+from tests.e2e.handed import SOCKET, environment, options, package_mirrors
 from tests.e2e.roots import UBUNTU, bare_root
-from tests.e2e.serving import index_of
 from tests.unit.readme import FIRST, PACKAGES, THEN, URL
-from torchbake.hostconfig.pip_config import read_pip_config
-from torchbake.hostconfig.proxies import proxy_variables
 
 PREFIX = "torchbake-test/newcomer/"
 BUILT = (f"{PREFIX}pytorch", f"{PREFIX}{INIT}")
-MIRRORS = ("PIP_INDEX_URL", "TORCHBAKE_INDEX_CPU", "TORCHBAKE_APT_MIRROR", "TORCHBAKE_APT_PROXY")
-CERTIFICATES = "/host-certificates.crt"
-SOCKET = Path("/var/run/docker.sock")
 
 pytestmark = [
     pytest.mark.doors,
@@ -57,18 +52,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def mirror(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """This host's package mirror: where its wheels of torch for the CPU are in a folder, they are served from there."""
-    arguments = {name: os.environ[name] for name in MIRRORS if name in os.environ}
-    wheels = [wheel for folder in read_pip_config().local_folders for wheel in folder.glob("torch-*+cpu-*.whl")]
-    if not wheels or "TORCHBAKE_INDEX_CPU" in arguments:
-        yield arguments
-        return
-    simple = tmp_path_factory.mktemp("simple")
-    (simple / "torch").mkdir()
-    for wheel in wheels:
-        (simple / "torch" / wheel.name).symlink_to(wheel)
-    with index_of(simple, gateway) as (url, _):
-        yield {**arguments, "TORCHBAKE_INDEX_CPU": url}
+    with package_mirrors(gateway, tmp_path_factory.mktemp("simple")) as variables:
+        yield variables
 
 
 def engine_of(suite: str) -> list[str]:
@@ -76,18 +61,6 @@ def engine_of(suite: str) -> list[str]:
     if suite == UBUNTU:
         return ["--volume", "/var/lib/torchbake"]
     return ["--network", "host", "--volume", f"{SOCKET}:/var/run/docker.sock"]
-
-
-def handed_in(mirror: dict[str, str]) -> list[str]:
-    """Options for `docker run`."""
-    bundle = os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
-    env = {name: os.environ[name] for name in proxy_variables()} | mirror
-    env |= dict.fromkeys(("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"), CERTIFICATES)
-    return ["--volume", f"{bundle}:{CERTIFICATES}:ro", *(word for pair in env.items() for word in _option(*pair))]
-
-
-def _option(name: str, value: str) -> tuple[str, str]:
-    return "--env", f"{name}={value}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +103,8 @@ def test_the_first_commands_of_the_readme_end_with_an_image(
             [
                 *("docker", "run", "--rm", "--name", name, "--privileged", "--workdir", "/root", *engine_of(suite)),
                 *("--volume", f"{path}:/published:ro"),
-                *(word for name, value in instead.items() for word in _option(f"GIT_CONFIG_{name}", value)),
-                *(*handed_in(mirror), bare_root(suite, PACKAGES), "bash", "-ec", commands),
+                *environment({f"GIT_CONFIG_{name}": value for name, value in instead.items()}),
+                *(*options(mirror), bare_root(suite, PACKAGES), "bash", "-ec", commands),
             ],
             capture_output=True, text=True, timeout=1500, check=False,
         )  # fmt: skip

@@ -107,6 +107,7 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv / "bin"
 
 
+@pytest.mark.long
 def test_uvx_and_pipx_run_it_without_an_installation(runners: Path, packages: Sequence[Path], tmp_path: Path) -> None:
     """The wheel stands where the page has a release or a commit."""
     (wheel,) = (path for path in packages if path.suffix == ".whl")
@@ -168,7 +169,7 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
     owner = Stranger(venv=stranger.venv, folder=tmp_path / "my-images")
 
     def follow(section: str) -> str:
-        lines = [line.replace("--registry ghcr.io", f"--registry {running.host}") for line in typed[section]]
+        lines = [f"export TORCHBAKE_REGISTRY={running.host}/acme", *typed[section]]
         return owner.types("bash", "-euc", "\n".join(line for line in lines if not line.startswith("cd "))).stdout
 
     assert follow("Build and test").splitlines()[-1].startswith("2.13.0")
@@ -184,7 +185,7 @@ def test_the_way_from_init_to_a_rollback_is_as_the_page_says(
     assert digest(running, f"{RUNTIME}-r1") == digest(running, "latest") != first
     script = "import einops, os, ssl, torch; trusted = ssl.create_default_context().get_ca_certs(); "
     script += "print(os.environ['HF_HOME'], os.getuid(), trusted)"
-    output = owner.types("docker", "run", "--rm", "ghcr.io/acme/pytorch:cpu", "python", "-c", script).stdout
+    output = owner.types("docker", "run", "--rm", "acme/pytorch:cpu", "python", "-c", script).stdout
     assert output.startswith("/data/huggingface 2000 ")
     assert "'Acme Root'" in output
 

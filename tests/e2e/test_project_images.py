@@ -1,5 +1,6 @@
 """Images of a user's project: what is in them, what an edit changes, and what a broken project reports."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 
 from tests.e2e.conftest import images_of, torchbake
 from tests.e2e.test_by_hand import build_by_hand, differences
+from tests.e2e.test_layers import torch_files
+from tests.libraries import library
+from tests.wheels import write_wheel
 from torchbake.core.files import write_text
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.lock.builder_lock import make_builder_lock
@@ -23,16 +27,16 @@ from torchbake.matrix.spec import pytorch_of
 pytestmark = pytest.mark.build
 
 REPOSITORY, BY_HAND = "torchbake-test/project/pytorch", "torchbake-test/project/by-hand"
-PACKAGE, SCRIPT = "2.13.0-cpu-runtime-debian12", "2.13.0-cpu-script-debian12"
+PACKAGE, SCRIPT = "2.99.0-cpu-runtime-debian12", "2.99.0-cpu-script-debian12"
 ROWS = """
 rows:
-- torch: 2.13.0
+- torch: 2.99.0
   accelerator: cpu
   base: debian12
   flavor: [runtime]
   packages: {pip: [numpy, setuptools]}
   project: {folder: trainer, files: [pyproject.toml, src/, packages/core/]}
-- torch: 2.13.0
+- torch: 2.99.0
   accelerator: cpu
   base: debian12
   flavor: [script]
@@ -53,7 +57,7 @@ FILES = {
     "trainer/src/acme_trainer/__init__.py": """
         import acme_core, numpy, torch
         def main():
-            print("loss", torch.from_numpy(numpy.ones(2)).sum().item() * acme_core.factor(), numpy.__file__)
+            print("loss", numpy.ones(2).sum() * acme_core.factor(), torch.__version__, numpy.__file__)
         """,
     "trainer/packages/core/pyproject.toml": """
         [build-system]
@@ -84,13 +88,19 @@ FILES = {
         """,
     "scripts/train.py": "import lib.model\nprint(lib.model.NAME)",
     "scripts/lib/model.py": "NAME = 'tiny'",
-    "scripts/requirements.txt": "torch==2.13.0+cpu",
+    "scripts/requirements.txt": "torch==2.99.0+cpu",
 }
 
 
 @pytest.fixture
-def matrix(project: Callable[..., Path]) -> Path:
-    """A matrix with two projects: one has two packages and a large wheel, and the other has only scripts."""
+def matrix(project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A matrix with two projects: one has two packages and a large wheel, and the other has only scripts.
+
+    A small wheel replaces torch. `test_by_hand.py` compares the image with the real one.
+    """
+    torch = torch_files("2.99.0+cpu", library())
+    write_wheel(tmp_path / "wheels", "torch", "2.99.0+cpu", torch)
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{os.environ.get('PIP_FIND_LINKS', '')} {tmp_path / 'wheels'}".strip())
     path = project(ROWS, repository=REPOSITORY)
     path.write_text(path.read_text().replace("flavors: {runtime: {}}", "flavors: {runtime: {}, script: {}}"))
     for name, text in FILES.items():
@@ -126,7 +136,7 @@ def test_a_project_is_the_top_layer_of_its_image(
     matrix: Path, run: Callable[..., str], engine: docker.DockerClient, tmp_path: Path
 ) -> None:
     refs = {name: image["ref"] for name, image in _build(matrix).items()}
-    assert run(refs[PACKAGE], "acme-train") == "loss 42.0 /packages/numpy/__init__.py"
+    assert run(refs[PACKAGE], "acme-train") == "loss 42.0 2.99.0+cpu /packages/numpy/__init__.py"
     assert run(refs[PACKAGE], "sh", "-c", "command -v f2py") == "/packages/bin/f2py"
     assert run(refs[SCRIPT], "python", "train.py") == "tiny"
     build_by_hand(tmp_path / "state", BY_HAND, PACKAGE, matrix.parent)

@@ -218,7 +218,7 @@ def in_child(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.long)], ids=["before", "after"])
 def test_the_next_run_finishes_a_release_killed_at_any_request(place: Place, *, after: bool) -> None:
     small = Small()
     first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")

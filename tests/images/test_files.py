@@ -82,7 +82,7 @@ def test_setuid(entries: tuple[Entry, ...]) -> None:
     assert not wrong, f"setuid or setgid: {some(wrong)}"
 
 
-@check("files.capabilities", "no program brings capabilities of its own", kinds=KINDS)
+@check("files.capabilities", "no file grants capabilities to the program that runs it", kinds=KINDS)
 def test_capabilities(entries: tuple[Entry, ...]) -> None:
     wrong = [entry.path for entry in entries if entry.capable]
     assert not wrong, f"file capabilities: {some(wrong)}"

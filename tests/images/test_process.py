@@ -69,7 +69,7 @@ def group_of(subject: Subject) -> str:
     return f"{spec.family}-{spec.flavor}" if spec and spec.flavor else subject.id
 
 
-@check("process.size", "it weighs no more than its budget, which is its last release and a little", kinds=KINDS)
+@check("process.size", "its size is within its budget: the size of the last release and a margin", kinds=KINDS)
 def test_size(subject: Subject, figures: dict[str, Any]) -> None:
     megabytes = subject.uncompressed_bytes / 1e6
     budget = budget_of(subject.id, group_of(subject))

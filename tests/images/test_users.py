@@ -108,7 +108,7 @@ def test_caches(ways: dict[str, ContainerEnd]) -> None:
     assert not wrong, some(wrong)
 
 
-@check("users.name", "getpass.getuser() answers without a passwd entry; much of Python stands on it")
+@check("users.name", "getpass.getuser() answers without a passwd entry; much of Python depends on it")
 def test_name(ways: dict[str, ContainerEnd]) -> None:
     wrong = everywhere(ways, lambda facts: facts["name"].get("reason", ""))
     assert not wrong, some(wrong)

@@ -57,8 +57,8 @@ def write_lock(project: Project, name: str, *, numpy: str = "2.4.6") -> None:
 
 
 def own_template_in(project: Project) -> Project:
-    """Change the Dockerfiles by a template, so that a builder makes also the layers of wheels."""
-    text = '{% extends "pytorch.Dockerfile.j2" %}{% block before_user %}\nRUN true\n{% endblock %}'
+    """Replace the Dockerfiles by a whole one of the project, so that a builder makes all layers."""
+    text = "FROM {{ spec.base.image }}\nRUN true\nARG INPUTS\n"
     write_text(project.root / "templates/pytorch.Dockerfile.j2", text)
     return load_project(project.root / "matrix.yaml")
 

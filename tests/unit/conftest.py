@@ -38,8 +38,10 @@ yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[assignment,misc]
 
 # Helm's library is in Go. With less frequent garbage collection it needs a third less time.
 os.environ.setdefault("GOGC", "1600")
-# No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere.
-settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True)
+# No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere. CI
+# tries more examples every night.
+EXAMPLES = int(os.environ.get("TORCHBAKE_TEST_EXAMPLES") or 25)
+settings.register_profile("unit", deadline=None, max_examples=EXAMPLES, derandomize=True)
 settings.load_profile("unit")
 
 SMALL = """\
@@ -104,28 +106,26 @@ def _refuse(what: str) -> Callable[..., NoReturn]:
     return refusal
 
 
-@pytest.fixture(autouse=True)
-def _pure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process, no connection."""
-    monkeypatch.setattr(subprocess.Popen, "__init__", _refuse("subprocess"))
-    for name in ("system", "popen", "fork", "posix_spawn", "posix_spawnp", "execv", "execve"):
-        monkeypatch.setattr(os, name, _refuse(f"os.{name}"))
-    for name in ("connect", "connect_ex"):
-        monkeypatch.setattr(socket.socket, name, _refuse("a network connection"))
-    monkeypatch.setattr(socket, "getaddrinfo", _refuse("name resolution"))
-    monkeypatch.setattr("torchbake.core.version.CHECKOUT", False)  # whose commit git would be asked for
-    monkeypatch.setattr("torchbake.matrix.project.check_untracked", lambda root: None)  # git would be asked
+@pytest.fixture(scope="package", autouse=True)
+def _pure() -> Iterator[None]:
+    """No process, no connection, and docker's default address of the engine. A test may change this for itself."""
+    with pytest.MonkeyPatch.context() as pure:
+        pure.setattr(subprocess.Popen, "__init__", _refuse("subprocess"))
+        for name in ("system", "popen", "fork", "posix_spawn", "posix_spawnp", "execv", "execve"):
+            pure.setattr(os, name, _refuse(f"os.{name}"))
+        for name in ("connect", "connect_ex"):
+            pure.setattr(socket.socket, name, _refuse("a network connection"))
+        pure.setattr(socket, "getaddrinfo", _refuse("name resolution"))
+        pure.setattr("torchbake.core.version.CHECKOUT", False)  # whose commit git would be asked for
+        pure.setattr("torchbake.matrix.project.check_untracked", lambda root: None)  # git would be asked
+        for name in ("DOCKER_HOST", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
+            pure.delenv(name, raising=False)
+        pure.setenv("DOCKER_CONTEXT", "default")
+        yield
 
 
-@pytest.fixture(autouse=True)
-def _default_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine's address is docker's default, and what a test resolves is forgotten after it."""
-    for name in ("DOCKER_HOST", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("DOCKER_CONTEXT", "default")
-    address.engine_address.cache_clear()
-    yield
+def pytest_runtest_teardown() -> None:
+    """Forget the engine's address that a test has resolved."""
     address.engine_address.cache_clear()
 
 

@@ -42,6 +42,18 @@ def commands(page: str, text: str) -> Iterator[Command]:
             yield Command(page=page, sessions=tuple(front), words=tuple(back))
 
 
+def typed_by_name(page: str, text: str) -> Iterator[Command]:
+    """Yield the commands of lines of code that begin with `torchbake`: skip the usage lines of the reference."""
+    text = text.replace("\\\n", " ")
+    fenced = "".join(re.findall(r"(?ms)^```sh\n(.*?)^```$", text))
+    lines = [*re.findall(r"(?m)^    torchbake (.+)$", text), *re.findall(r"\btorchbake ([^\n&]+)", fenced)]
+    for line in lines:
+        if "OPTIONS]" not in line:
+            name, *words = shlex.split(re.split(r"[|;>&]", line)[0], comments=True)
+            if not name.isupper():  # COMMAND stands for any
+                yield Command(page=page, sessions=(name,), words=tuple(words))
+
+
 def links(text: str) -> list[str]:
     """Return the page's links within the repository."""
     matches = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))

@@ -56,7 +56,11 @@ PLAIN = (
     r'pip install (nox==[\d.]+|"\$INSTALL")',
     r"(matrix=\$\()?nox -s [^;&|()<>]*\)?(?: > (small|large)\.txt)?",
     r'echo "matrix=\$matrix" >> "\$GITHUB_OUTPUT"',
-    r'echo "\$\w*PASSWORD" \| docker login --username "\$\w*USERNAME" --password-stdin "\$REGISTRY"',
+    r'echo "\$\w*PASSWORD" \| docker login --username "\$\w*USERNAME" --password-stdin "\$\{REGISTRY%%/\*\}"',
+    r'python3 -m venv "\$RUNNER_TEMP/torchbake"',
+    r'echo "\$RUNNER_TEMP/torchbake/bin" >> "\$GITHUB_PATH"',
+    r'echo "(NETRC=\$RUNNER_TEMP/netrc|PIP_INDEX_URL=\$TEXT)" >> "\$GITHUB_ENV"',
+    r'(install -m 0600 /dev/null|printenv TEXT >) "\$RUNNER_TEMP/netrc"',
     r'cat [\w/.]+ >> "\$GITHUB_STEP_SUMMARY"',
 )
 SAMPLES = {
@@ -88,10 +92,13 @@ def test_no_shell_splits_or_expands_a_typed_variable() -> None:
             assert "$CHART" not in line or re.search(r' -- (push|validate) "\$CHART"$', line), block.where
 
 
+OWNERS = "actions|docker|sigstore|pypa|aws-actions|google-github-actions"  # whose actions may be used
 SIGNING = {"id-token": "write"}  # the token by which PyPI trusts a workflow, and nothing else
 TO_PYPI = "pypa/gh-action-pypi-publish@"
-WRITING = {"contents": "read", "packages": "write", "id-token": "write"}  # keyless signing needs the identity.
-LOOKING = {"contents": "read", "packages": "read"}  # read access to ghcr.io
+# Logins by OpenID Connect and keyless signatures need the identity.
+WRITING = {"contents": "read", "packages": "write", "id-token": "write"}
+LOOKING = {"contents": "read", "packages": "read", "id-token": "write"}  # read access to ghcr.io
+INDEX = {"index_url": "${{ secrets.INDEX_URL }}", "netrc": "${{ secrets.NETRC }}"}
 NOTHING = '{"include": []}'
 OPTIONAL = re.compile(r"\$\{(\w+):\+((?:[^{}]|\{id\})*)\}")  # `${NAME:+words}`: these words where NAME is set
 
@@ -174,7 +181,8 @@ def on(event: str, ref: str, **variables: str) -> dict[str, Any]:
     """Return GitHub's contexts for an event, with these variables set."""
     payload = {"before": "0123abc", "repository": {"default_branch": "main"}}
     github = {"event_name": event, "ref": ref, "actor": "somebody", "token": "t0ken", "run_id": "7", "event": payload}
-    return {"github": github, "vars": variables, "secrets": {"REGISTRY_PASSWORD": "s3cret"}, "inputs": {}}
+    secrets = {"REGISTRY_PASSWORD": "s3cret"}
+    return {"github": github, "vars": variables, "secrets": secrets, "inputs": {}, "env": {}}
 
 
 MAIN = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
@@ -291,18 +299,20 @@ def test_the_guides_release_and_validation_take_turns(event: str) -> None:
     assert fill(release["concurrency"]["group"], MAIN) == fill(read(IMAGES)["concurrency"]["group"], MAIN)
 
 
-def test_a_workflow_for_pull_requests_has_no_secret_or_write() -> None:
+def test_a_workflow_for_pull_requests_writes_nothing() -> None:
+    """GitHub gives no secret to a pull request of a fork."""
     workflow = read(CHECK)
     assert set(workflow["on"]) == {"workflow_call"}
-    assert "secrets" not in workflow["on"]["workflow_call"]
+    assert set(workflow["on"]["workflow_call"]["secrets"]) == set(INDEX)
     assert workflow["permissions"] == {"contents": "read"}
     assert not any("permissions" in job.raw for job in github_jobs(CHECK).values())
     text = CHECK.read_text()
-    for word in ("secrets.", "github.token", "docker login", "nox -s publish", "--cache-to", "packages:", "id-token"):
+    assert set(re.findall(r"secrets\.(\w+)", text)) == set(INDEX)
+    for word in ("github.token", "docker login", "nox -s publish", "--cache-to", "packages:", "id-token"):
         assert word not in text
     (caller,) = (job for _, job in CALLERS if job.raw["uses"].endswith(CHECK.name))
     assert "permissions" not in caller.raw
-    assert "secrets" not in caller.raw
+    assert caller.raw["secrets"] == INDEX
 
 
 def test_actions_are_pinned_to_a_commit_and_name_its_version() -> None:
@@ -313,7 +323,7 @@ def test_actions_are_pinned_to_a_commit_and_name_its_version() -> None:
             used = line.partition("uses:")[2].strip()
             if used.startswith("./.github/workflows/"):
                 continue
-            pinned = re.fullmatch(r"((?:actions|docker|sigstore|pypa)/[\w-]+)@([0-9a-f]{40} # v\d+\.\d+\.\d+)", used)
+            pinned = re.fullmatch(rf"((?:{OWNERS})/[\w-]+)@([0-9a-f]{{40}} # v\d+\.\d+\.\d+)", used)
             assert pinned, f"{path.name}: {used}"
             pins.setdefault(pinned[1], set()).add(pinned[2])
     assert {name for name, versions in pins.items() if len(versions) > 1} == set()
@@ -329,10 +339,13 @@ def test_checkouts_keep_no_login() -> None:
                 )
 
 
+RUNNER = {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_PATH", "GITHUB_ENV", "RUNNER_TEMP", "PATH", "matrix"}
+
+
 def test_every_variable_of_a_github_command_is_set() -> None:
     for _, job in JOBS:
         for step in job.steps:
-            used = set(re.findall(r"\$(\w+)", step.run)) - {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "PATH", "matrix"}
+            used = set(re.findall(r"\$(\w+)", step.run)) - RUNNER
             assert used <= {*job.env, *step.env}, job.name
 
 
@@ -456,6 +469,10 @@ def test_each_size_of_image_has_a_runner() -> None:
         ({"runner": "mine"}, "large", "mine"),
         ({"runner": "mine", "runner_large": "big"}, "large", "big"),
         ({"runner_large": "big"}, "small", "ubuntu-24.04"),
+        ({"runner": '["mine", "x64"]'}, "small", "['mine', 'x64']"),
+        ({"runner": '["mine", "x64"]'}, "large", "['mine', 'x64']"),
+        ({"runner": '["mine", "x64"]', "runner_large": "big"}, "large", "big"),
+        ({"runner": "mine", "runner_large": '["big", "x64"]'}, "large", "['big', 'x64']"),
     ):
         for path in (CHECK, RELEASE):
             (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
@@ -472,7 +489,8 @@ def test_what_runs_a_pull_request_may_write_nothing() -> None:
         assert running
         for job in running:
             assert set((job.raw.get("permissions") or read(path)["permissions"]).values()) <= {"read"}
-            assert "secrets." not in str(job.raw)
+            assert job.raw.get("secrets", INDEX) == INDEX
+            assert "secrets." not in str({**job.raw, "secrets": ""})
             assert "github.token" not in str(job.raw)
 
 
@@ -544,14 +562,91 @@ def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, passwo
         }
 
 
-def test_secrets_are_given_to_logins_alone() -> None:
+def test_secrets_are_given_to_the_steps_that_need_them() -> None:
+    needs = {
+        "secrets.password": "docker login",
+        "github.token": "docker login",
+        "secrets.netrc": "printenv TEXT",
+        "secrets.index_url": "echo .PIP_INDEX_URL=",
+    }
     for _, job in JOBS:
         for step, raw in zip(job.steps, job.raw["steps"], strict=True):
-            if "secrets." in str(raw) or "github.token" in str(raw):
-                assert "docker login" in step.run
+            for secret in re.findall(r"secrets\.\w+|github\.token", str(raw)):
+                assert re.search(needs[secret], step.run), step
         assert "secrets." not in str({key: value for key, value in job.raw.items() if key != "steps"})
+    for path in CALLED:
+        given = {value for value in read(path)["env"].values() if "secrets." in value}
+        assert given == {"${{ secrets.netrc != '' }}", "${{ secrets.index_url != '' }}"}, (
+            "whether it is set, and no text"
+        )
     for _, job in CALLERS:
-        assert job.raw.get("secrets", {}) in ({}, {"password": "${{ secrets.REGISTRY_PASSWORD }}"})
+        assert job.raw["secrets"] in (INDEX, {**INDEX, "password": "${{ secrets.REGISTRY_PASSWORD }}"})
+
+
+def test_a_private_index_is_named_before_packages_are_fetched() -> None:
+    """An index or a file that the runner names itself stays, if no secret is set."""
+    for job in (job for path in CALLED for job in github_jobs(path).values()):
+        words = [step.run.partition("\n")[0] for step in job.steps]
+        for begin, variable in (('echo "PIP_INDEX_URL', "HAS_INDEX"), ("install -m 0600", "HAS_NETRC")):
+            (number,) = [number for number, word in enumerate(words) if word.startswith(begin)]
+            assert number < words.index('pip install "$INSTALL"')
+            assert job.steps[number].condition == f"env.{variable} == 'true'"
+
+
+@pytest.mark.parametrize(
+    ("login", "user", "password", "actions"),
+    [
+        ("", "bot", "s3cret", []),
+        ("basic", "bot", "s3cret", []),
+        ("dockerhub", "bot", "s3cret", []),
+        ("gar", "oauth2accesstoken", "short", ["google-github-actions/auth"]),
+        ("ecr", "", "", ["aws-actions/configure-aws-credentials", "aws-actions/amazon-ecr-login"]),
+    ],
+)
+def test_each_kind_of_login_runs_its_own_steps(login: str, user: str, password: str, actions: list[str]) -> None:
+    google = {"outputs": {"access_token": "short"}}
+    contexts: dict[str, Any] = {
+        "inputs": {"login": login, "registry": "r.example/acme", "username": "bot"},
+        "secrets": {"password": "s3cret"},
+        "steps": {"google": google, "google_cache": google},
+        "env": {"HAS_NETRC": "false"},
+        "runner": {"environment": "github-hosted"},
+        "github": {},
+    }
+    for path, cache, times in ((RELEASE, "", 3), (RELEASE, "r.example/cache", 4), (VALIDATE, "", 1)):
+        contexts["inputs"]["cache"] = cache
+        steps = [step for job in github_jobs(path).values() for step in job.steps if "outcome" not in step.condition]
+        steps = [step for step in steps if holds(step.condition, contexts)]
+        logins = [step for step in steps if "docker login" in step.run]
+        assert len(logins) == (times if user else 0)
+        for step in logins:
+            assert {name: fill(value, contexts) for name, value in step.env.items()} == {
+                "USERNAME": user,
+                "PASSWORD": password,
+            }
+        clouds = [step.uses.partition("@")[0] for step in steps if re.match(r"(aws|google)", step.uses)]
+        assert clouds == actions * times
+
+
+def test_a_runner_of_ones_own_needs_no_setup_python() -> None:
+    for path in CALLED:
+        for job in github_jobs(path).values():
+            for python, is_made in (("", True), ("3.13", True), ("runner", False)):
+                scope = {"inputs": {"python": python}, "env": {"HAS_NETRC": "false"}}
+                first = [
+                    step for step in job.steps if step.uses.startswith("actions/setup-python") or "venv" in step.run
+                ]
+                assert [holds(step.condition, scope) for step in first] == [is_made, not is_made]
+
+
+def test_a_mirror_is_the_engines_own() -> None:
+    for path in CALLED:
+        for job in github_jobs(path).values():
+            for raw in (raw for raw in job.raw["steps"] if "setup-docker" in raw.get("uses", "")):
+                for mirror in ("", "https://mirror.example"):
+                    config = json.loads(fill(raw["with"]["daemon-config"], {"inputs": {"mirror": mirror}}))
+                    assert config["registry-mirrors"] == ([mirror] if mirror else [])
+                    assert config["features"] == {"containerd-snapshotter": True}
 
 
 def test_releases_on_github_take_turns_and_none_is_dropped() -> None:

@@ -1,6 +1,7 @@
-"""The page for readers of other systems' documents: each of its rows names tests that exist, and names of ours."""
+"""The page for readers of other systems' documents: each row has tests that exist, and its names are ours."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,51 +11,54 @@ from torchbake.benchmark.model import Plan
 from torchbake.core.paths import TOOLKIT
 
 PAGE = (TOOLKIT / "docs/how-to/coming-from.md").read_text(encoding="utf-8")
+SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")[1:]}
 # By heading: the rows of its table, each a list of cells.
 TABLES = {
-    section.partition("\n")[0]: [
-        re.split(r"(?<!\\)\|", line)[1:-1]
+    heading: [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         for line in section.splitlines()
         if re.match(r"\| (?!---|in the document)", line)
     ]
-    for section in PAGE.split("\n## ")[1:]
+    for heading, section in SECTIONS.items()
 }
-ROWS = [row for rows in TABLES.values() for row in rows]
+# By heading and first cell of a row: its tests.
+PROOFS = tomllib.loads((TOOLKIT / "tests/unit/coming_from.toml").read_text(encoding="utf-8"))
 
 
-def problems(row: list[str], root: Path = TOOLKIT) -> list[str]:
-    """The tests of a row that do not exist."""
-    own_name = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", row[-1])
-    if not own_name:
-        return [f"no test: {row[0]}"]
+def missing(tests: list[str], root: Path = TOOLKIT) -> list[str]:
+    """Return the tests that do not exist, as FILE::NAME or FILE."""
+    pairs = [name.partition("::") for name in tests]
     return [
-        f"{path}::{test}"
-        for path, test in own_name
+        path + mark + test
+        for path, mark, test in pairs
         if not (root / path).is_file() or (test and f"\ndef {test}(" not in (root / path).read_text(encoding="utf-8"))
     ]
 
 
-def names(table: str) -> set[str]:
-    """The code in the first column."""
-    return {name for row in TABLES[table] for name in re.findall(r"`([^`]+)`", row[0])}
-
-
-def test_each_row_names_a_test_that_exists() -> None:
+def test_each_row_has_its_tests_and_no_others_do() -> None:
     assert len(TABLES) == 5
     assert min(map(len, TABLES.values())) > 5
-    assert [problem for row in ROWS for problem in problems(row)] == []
+    rows = {heading: [row[0] for row in rows] for heading, rows in TABLES.items()}
+    assert {heading: [*proofs] for heading, proofs in PROOFS.items()} == rows
 
 
-@pytest.mark.parametrize(
-    "cell", ["", "`tests/unit/test_nowhere.py`", "`tests/unit/test_coming_from.py::test_nothing`", "none"]
-)
-def test_a_row_without_a_test_is_noticed(cell: str) -> None:
-    assert problems(["a", "b", cell])
+def test_the_tests_of_each_row_exist() -> None:
+    lists = [tests for proofs in PROOFS.values() for tests in proofs.values()]
+    assert all(lists)
+    assert [name for tests in lists for name in missing(tests)] == []
+
+
+@pytest.mark.parametrize("name", ["tests/unit/test_nowhere.py", "tests/unit/test_coming_from.py::test_nothing", "none"])
+def test_a_test_that_does_not_exist_is_noticed(name: str) -> None:
+    assert missing([name]) == [name]
 
 
 def test_each_parameter_is_one_of_the_chart() -> None:
     described = set(re.findall(r"@param (\S+)", (TOOLKIT / "charts/pytorch/values.yaml").read_text(encoding="utf-8")))
-    parameters = {name for name in names("A Helm chart for PyTorch") if re.fullmatch(r"[a-zA-Z]+(\.[a-zA-Z]+)*", name)}
+    (block,) = re.findall(r"(?s)```text\n(.*?)```", SECTIONS["A Helm chart for PyTorch"])
+    lines = [re.fullmatch(r"(?:([\w.]+): )?(.*)", line) for line in block.splitlines()]
+    groups = [(line[1], line[2].split(", ")) for line in lines if line]
+    parameters = {f"{group}.{name}" if group else name for group, names in groups for name in names}
     assert len(parameters) > 50
     assert parameters <= described
 

@@ -13,7 +13,7 @@ import yaml
 
 from tests.e2e.broken.everything import BROKEN
 from tests.engines.kinds import KINDS
-from tests.unit.documents import PAGES, Command, anchors, commands, links, paths
+from tests.unit.documents import PAGES, Command, anchors, commands, links, paths, typed_by_name
 from torchbake import cli
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
@@ -24,7 +24,11 @@ from torchbake.jobs.targets import docker
 from torchbake.matrix.project import Project
 
 TEXTS = {path.relative_to(TOOLKIT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
-TYPED = [command for page, text in TEXTS.items() for command in commands(page, text)]
+TYPED = [
+    command
+    for page, text in TEXTS.items()
+    for command in (*commands(page, text), *(typed_by_name(page, text) if page.endswith(".md") else ()))
+]
 NOXFILE = (TOOLKIT / "noxfile.py").read_text(encoding="utf-8")
 OF_PYTEST = ("unit", "e2e", "clusters", "engines")
 Choose = Callable[[Sequence[str], str], list[str]]
@@ -137,15 +141,20 @@ def test_every_page_that_a_message_names_is_there() -> None:
         assert not section or section in anchors(page), (topic, section)
 
 
-def test_the_readme_and_the_index_lead_to_every_page() -> None:
+def test_the_index_leads_to_every_page() -> None:
     pages = {page for page in TEXTS if page.endswith(".md") and not page.startswith((".github/", "examples/"))}
-    fronts = {page: TEXTS[page] for page in ("README.md", "docs/README.md") if page in TEXTS}
     linked = {
-        (TOOLKIT / page).parent.joinpath(link.partition("#")[0]).resolve().relative_to(TOOLKIT.resolve()).as_posix()
-        for page, text in fronts.items()
-        for link in links(text)
+        (TOOLKIT / "docs" / link.partition("#")[0]).resolve().relative_to(TOOLKIT.resolve()).as_posix()
+        for link in links(TEXTS["docs/README.md"])
     }
-    assert (pages | {"examples/README.md"}) - {"README.md"} - linked == set()
+    assert (pages | {"examples/README.md"}) - {"README.md", "docs/README.md"} - linked == set()
+    assert "docs/README.md" in links(TEXTS["README.md"])
+
+
+def test_the_readme_is_short_and_has_a_few_links() -> None:
+    lines = TEXTS["README.md"].splitlines()
+    assert len(lines) <= 80
+    assert len([link for link in links(TEXTS["README.md"]) if link.endswith(".md")]) <= 5
 
 
 def test_holes_are_reported_where_the_sources_are(project: Project) -> None:
@@ -208,6 +217,16 @@ def test_a_command_is_read_as_a_shell_reads_it() -> None:
     assert [(command.sessions, command.words) for command in matches] == [
         (("list",), ()),
         (("build", "test"), ("cuda12", "!devel | x", "--jobs", "2")),
+    ]
+
+
+def test_commands_of_the_package_are_read_in_lines_of_code() -> None:
+    text = "torchbake builds\n\n    torchbake test cpu | tee x\n    torchbake tags [SELECTOR ...] [OPTIONS]\n"
+    text += "```sh\npip install torchbake && torchbake setup && torchbake build '!devel'   # x\n```\n"
+    assert [(command.sessions, command.words) for command in typed_by_name("x.md", text)] == [
+        (("test",), ("cpu",)),
+        (("setup",), ()),
+        (("build",), ("!devel",)),
     ]
 
 

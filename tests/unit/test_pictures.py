@@ -1,4 +1,4 @@
-"""The README's pictures: the terminal's has what stays there, and each is light and loads nothing."""
+"""The documents' pictures: the terminal's has what stays there, and each is light and loads nothing."""
 
 import re
 import struct
@@ -13,8 +13,11 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import select
 
-README = (TOOLKIT / "README.md").read_text(encoding="utf-8")
-DISPLAY = {path: text for text, path in re.findall(r"!\[([^\]]*)\]\((docs/pictures/[^)]+)\)", README)}
+SHOWN = {
+    path.rpartition("/")[2]: text
+    for page in (TOOLKIT / "README.md", *(TOOLKIT / "docs").rglob("*.md"))
+    for text, path in re.findall(r"!\[([^\]]*)\]\(([^)]*pictures/[^)]+)\)", page.read_text(encoding="utf-8"))
+}
 ANEW = "make them anew: nox -s pictures"
 
 
@@ -71,9 +74,9 @@ def test_the_reports_picture_is_light_and_as_wide_as_it_is_made() -> None:
     assert len(png) <= 250_000
 
 
-def test_the_readme_shows_every_picture_and_says_what_is_on_it() -> None:
-    assert set(DISPLAY) == {f"docs/pictures/{path.name}" for path in FOLDER.iterdir()}
-    assert all(len(text) > 40 for text in DISPLAY.values())
+def test_a_page_shows_each_picture_with_a_description() -> None:
+    assert set(SHOWN) == {path.name for path in FOLDER.iterdir()}
+    assert all(len(text) > 40 for text in SHOWN.values())
 
 
 def test_what_the_pictures_are_made_of_is_there(project: Project) -> None:

@@ -14,7 +14,7 @@ _NO_MODULES = {TORCHBAKE / "__init__.py", TORCHBAKE / "_version.py"}
 MODULES = sorted(path for path in TORCHBAKE.rglob("*.py") if path not in _NO_MODULES)
 _TEXT = (TOOLKIT / "docs/internals/architecture.md").read_text().partition("\n## The rooms\n")[2].partition("\n## ")[0]
 # The first column of the first table: one room a row, or several that stand side by side.
-_ROWS = re.findall(r"^\| (`[^|]+`) \|", _TEXT.partition("\nBeside them")[0], flags=re.MULTILINE)
+_ROWS = re.findall(r"^\| (`[^|]+`) \|", _TEXT.partition("\nNext to them")[0], flags=re.MULTILINE)
 FLOOR = {name.rstrip("/"): floor for floor, row in enumerate(_ROWS) for name in re.findall(r"`([^`]+)`", row)}
 
 

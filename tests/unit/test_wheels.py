@@ -585,14 +585,17 @@ def test_wheels_that_are_nowhere_name_the_index_and_what_to_set(installing: Call
 
 
 class Pip:
-    """The pip that Python brings, as in a builder: it finds wheels in a folder of the host, and asks no index."""
+    """A pip in place of the builder's: it finds wheels in a folder of the host, and asks no index."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        # Debian's Python keeps its wheels in another folder.
-        path = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
-        (wheel,) = path.glob("pip-*.whl")
-        shutil.unpack_archive(wheel, folder / "pip", "zip")  # Python keeps the bytecode of a folder, not of an archive
-        (folder / "pip.whl").symlink_to("pip")
+        (folder / "pip.whl").mkdir()
+        installed = Path(sysconfig.get_path("purelib"), "pip")
+        if installed.is_dir():  # its bytecode is there already
+            (folder / "pip.whl/pip").symlink_to(installed)
+        else:  # Debian's Python keeps its wheels in another folder.
+            path = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
+            (wheel,) = path.glob("pip-*.whl")
+            shutil.unpack_archive(wheel, folder / "pip.whl", "zip")
         self.lock, self.wheels, self.cache = folder / "torch.lock", folder / "wheels", folder / "cache"
         monkeypatch.setattr(installs, "PIP", folder / "pip.whl")
         monkeypatch.setattr(installs, "WHEELS", self.wheels)
@@ -637,7 +640,7 @@ def test_an_index_of_the_host_is_no_argument_of_pip(pip: Pip, monkeypatch: pytes
 
 
 def test_a_python_without_pip_is_told_what_to_install(pip: Pip) -> None:
-    installs.PIP.unlink()
+    installs.PIP.rename(installs.PIP.with_name("elsewhere"))
     with pytest.raises(SystemExit) as end:
         pip.locked("sha256:" + "0" * 64).download()
     assert "has no pip" in str(end.value)

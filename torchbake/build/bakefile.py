@@ -9,14 +9,15 @@ from torchbake.build.base_image import BaseImage
 from torchbake.core.paths import TOOLKIT
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.spec import Spec
+from torchbake.render.template_effect import NO_EFFECT, TemplateEffect
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildJob:
     """One image to build, with its base, named contexts and build arguments. ``ref`` is the name for `docker run`.
 
-    ``dockerfile`` is the Dockerfile's text. If a template of the project changes it, ``own_template`` is True.
-    ``below`` is the stage below the image; empty for the default. ``lock`` is None for init images.
+    ``dockerfile`` is the Dockerfile's text, and ``effect`` is that of the project's template. ``lock`` is None for init
+    images. An empty ``below`` (the stage below the image) or ``target`` (the stage to build) means the default.
     """
 
     spec: Spec
@@ -27,13 +28,9 @@ class BuildJob:
     contexts: Mapping[str, str]
     dockerfile: str
     lock: Lock | None
-    own_template: bool = False
+    effect: TemplateEffect = NO_EFFECT
     below: str = ""
-
-    @property
-    def has_wheels_apart(self) -> bool:
-        """True if the image can be built without its wheels. A step of a project's template may need torch."""
-        return self.lock is not None and not self.own_template
+    target: str = ""
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -205,6 +202,7 @@ def _target(job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[s
         "dockerfile": f"images/{job.spec.id}/Dockerfile",
         "contexts": dict(job.contexts),
         "args": build_arguments(job, options),
+        **({"target": job.target} if job.target else {}),
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
         # Without tags: an image gets all its tags at once, after its build.
         "output": [options.output + place],

@@ -1,5 +1,6 @@
 """Run the builds of one image: the image itself, and the bytecode of its wheels."""
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Mapping
@@ -19,10 +20,12 @@ from torchbake.build.bakefile import (
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildkit_progress import BuildStep, Progress
 from torchbake.build.buildx import Builder, BuildOutcome, sentence_of
+from torchbake.build.commit import rfc3339
 from torchbake.build.podman_file import steps_of
 from torchbake.build.saved_image import SavedImages
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError
+from torchbake.render.template_effect import REST, WHOLE
 from torchbake.store.layout import Layout
 from torchbake.store.own_layers import OwnLayers
 
@@ -51,15 +54,34 @@ class Bakery:
 
     def image(self, job: BuildJob) -> BuildOutcome:
         """Build an image, and write it into its folder of the exports, with torchbake's own layers."""
-        saving, options = self.saving, self.options
+        return self._export(job, self.options, self.own)
+
+    def above(self, job: BuildJob, whole: Layout, digest: str) -> BuildOutcome:
+        """Build the last stage of an image on top of the image ``digest`` in a layout, which has everything below it.
+
+        The layers of that image stay as they are.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            self.log.replace(self.log.with_name(f"{self.log.stem}-{REST}.log"))
+        options = replace(self.options, cache_to=(), pull=False)  # the cache of the other steps was written before
+        layout = contextlib.nullcontext(f"oci-layout://{whole.folder.absolute()}@{digest}")
+        with self.saving.offer(whole, digest) if self.saving else layout as context:
+            above = replace(job, contexts={**job.contexts, WHOLE: context})
+            return self._export(above, options, replace(self.own, base=whole))
+
+    def _export(self, job: BuildJob, options: BuildOptions, own: OwnLayers) -> BuildOutcome:
+        saving = self.saving
         outcome = saving.export(job, options, self._image) if saving else self._image(job, options)
         if not outcome.ok:
             return outcome
         assert options.exports is not None
         try:
             export = Layout(folder=options.exports / target_name(job.spec))
-            steps = steps_of(job.dockerfile, replaced=job.contexts, arguments=build_arguments(job, options))
-            manifest = self.own.write(export, outcome.digests[0], steps=steps, created=options.created)
+            arguments = build_arguments(job, options)
+            steps = steps_of(job.dockerfile, replaced=job.contexts, arguments=arguments, target=job.target)
+            # A constant time below the steps of a template, as an executor may compare it for its cache.
+            created = rfc3339(own.epoch) if job.target else options.created
+            manifest = own.write(export, outcome.digests[0], steps=steps, created=created)
         except (TorchbakeError, OSError) as error:
             return replace(outcome, errors=(sentence_of(error),))
         return replace(outcome, digests=(manifest.digest,))

@@ -16,6 +16,7 @@ from torchbake.core.files import linked
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import CommandLayer, image_of, with_layers_below
+from torchbake.render.template_effect import REST
 from torchbake.render.wheel_groups import WheelGroup
 from torchbake.store.layers import LayerStore, PackedLayer
 from torchbake.store.layout import Layout
@@ -25,6 +26,8 @@ class Building(Compiling, Protocol):
     """The builder of one image: a `Bakery`."""
 
     def image(self, job: BuildJob) -> BuildOutcome: ...
+
+    def above(self, job: BuildJob, whole: Layout, digest: str) -> BuildOutcome: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +43,12 @@ class Composition:
     def build(self, job: BuildJob, export: Path, building: Building) -> BuildOutcome:
         """Build an image by ``building``, which exports it into a folder, and compose it there."""
         shutil.rmtree(export, ignore_errors=True)  # of a failed attempt
-        if not job.has_wheels_apart:
+        if job.lock is None or job.effect.wheels == "inside":
             return building.image(job)
         try:
-            return self._compose(job, export, building)
+            if job.effect.wheels == "apart":
+                return self._compose(replace(job, below=REST), export, building)
+            return self._build_above(job, export, building)
         except (BuildError, OSError) as error:  # a wheel cannot be packed
             return BuildOutcome(errors=(sentence_of(error),))
 
@@ -55,11 +60,24 @@ class Composition:
         """Stop packing, and wait for its end."""
         self.host.close()
 
+    def _build_above(self, job: BuildJob, export: Path, building: Building) -> BuildOutcome:
+        """Compose the image without the steps of the project's template, and then build these on top of it."""
+        outcome = self._compose(replace(job, target=REST), export, building)
+        if not outcome.ok:
+            return outcome
+        whole = Layout(folder=export.with_name(f"{export.name}-whole"))
+        shutil.rmtree(whole.folder, ignore_errors=True)  # of a failed attempt
+        whole.take(export, outcome.digests[0])
+        try:
+            return building.above(job, whole, outcome.digests[0])
+        finally:
+            shutil.rmtree(whole.folder, ignore_errors=True)
+
     def _compose(self, job: BuildJob, export: Path, building: Building) -> BuildOutcome:
         wheels, store = self.host.begin(job, building), self.host.store
         ahead = Layout(folder=export.with_name(f"{export.name}-ahead"))
         future = self.host.urgent.submit(self._pull_ahead, wheels, ahead)
-        outcome = building.image(replace(job, below="rest"))
+        outcome = building.image(job)
         if not outcome.ok:
             return outcome
         layout = Layout(folder=export)

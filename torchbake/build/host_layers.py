@@ -122,7 +122,9 @@ def _compile(packer: WheelPacker, files: WheelLayer, compiler: Compiler) -> Pack
 
 def _base_id(job: BuildJob) -> str:
     base = cast(ImageSpec, job.spec).base
-    return f"{base.python} {base.interpreter} {job.base.digest}"
+    # Steps that a template adds to the base may change its Python, by files that only the inputs' digest covers.
+    changes = f" {job.inputs}" if job.effect.changes_base else ""
+    return f"{base.python} {base.interpreter} {job.base.digest}{changes}"
 
 
 def once(ask: Callable[[], str]) -> Callable[[], str]:

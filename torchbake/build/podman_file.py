@@ -83,15 +83,18 @@ def podman_file(
     return PodmanFile(text=f"{text}\n", target=expected, documents=documents, context_files=used_names)
 
 
-def steps_of(dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str, str]) -> list[HistoryStep]:
-    """Return the steps of the last stage and of the stages on which it is based, in the form of an image's history.
+def steps_of(
+    dockerfile: str, *, replaced: Iterable[str], arguments: Mapping[str, str], target: str = ""
+) -> list[HistoryStep]:
+    """Return the steps of a stage and of the stages on which it is based, in the form of an image's history.
 
-    ``replaced`` are the names of stages and images that named contexts replace. Raises BuildError and RenderError.
+    ``replaced`` are the names of stages and images that named contexts replace. An empty ``target`` is the last stage.
+    Raises BuildError and RenderError.
     """
     _, stages = _stages(dockerfile, {}, arguments)
     stages_by_name = {stage.name: stage for stage in stages if stage.name not in {*map(str.lower, replaced)}}
     names = {str(number): stage.name for number, stage in enumerate(stages)}
-    steps, stage = list[HistoryStep](), stages_by_name.pop(stages[-1].name, None)
+    steps, stage = list[HistoryStep](), stages_by_name.pop(target or stages[-1].name, None)
     while stage:
         steps = [*stage.steps, *steps]
         stage = stages_by_name.pop(_name(stage.image, names), None)  # in `FROM debian AS debian` the image is no stage

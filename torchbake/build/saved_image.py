@@ -6,7 +6,7 @@ builds an image into the engine, and reads its layers by `docker save`.
 
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,6 +51,20 @@ class SavedImages:
         finally:
             with contextlib.suppress(TorchbakeError):  # the next run removes it
                 engine.remove([name])
+
+    @contextlib.contextmanager
+    def offer(self, layout: Layout, digest: str) -> Iterator[str]:
+        """Import an image of a layout into the engine for a build, and return its context. Remove its name afterwards.
+
+        Raises EngineError and BuildError.
+        """
+        repository, _, tag = (name := building_name(secrets.token_hex(16))).rpartition(":")
+        try:
+            self.store.keep(layout, digest, repository, tag)
+            yield f"docker-image://{name}"
+        finally:
+            with contextlib.suppress(TorchbakeError):  # the next run removes it
+                self.store.engine.remove([name])
 
     def remove_leftovers(self) -> None:
         """Remove images that killed builds left."""

@@ -7,13 +7,14 @@ from typing import Any
 from torchbake.code.layer import LayerCompression
 from torchbake.errors import UsageError
 from torchbake.oci.labels import BASE_DIGEST, BASE_NAME, CODE
-from torchbake.oci.layer_order import Layer, json_bytes
+from torchbake.oci.layer_order import Layer, json_bytes, manifest_of
 from torchbake.oci.manifest import DOCKER, Manifest, UnsoundError, sha256
 from torchbake.oci.reference import Reference
 
 # Engines take 127 layers: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/. A few are left for a
 # Dockerfile that is FROM the image with code.
 MOST_LAYERS = 120
+_PLATFORM = ("architecture", "os", "variant")
 _DOCKER_GZIP = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 
@@ -41,6 +42,18 @@ def with_layer(
         own = {key: value for key, value in labels.items() if key in (BASE_NAME, BASE_DIGEST)}
         content["annotations"] = {**(manifest.content.get("annotations") or {}), **own}
     return Manifest(data=json_bytes(content), media_type=manifest.media_type), data
+
+
+def code_alone(config: Mapping[str, Any], layer: Layer, at: str) -> tuple[Manifest, bytes]:
+    """Return the manifest and the config of an image with a layer of code and no other layer.
+
+    ``config`` is that of the image below, whose platform the result has. On all images of a platform the same layer
+    gives the same result.
+    """
+    platform = {key: config[key] for key in _PLATFORM if key in config}
+    rootfs = {"type": "layers", "diff_ids": [layer.diff_id]}
+    data = json_bytes({**platform, "config": {"Labels": {CODE: at}}, "rootfs": rootfs})
+    return manifest_of(data, [layer]), data
 
 
 def labels_of(base: Reference, at: str) -> dict[str, str]:

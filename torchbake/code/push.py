@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from torchbake.code.base import CodeBase, find_base
-from torchbake.code.image import compression_for, labels_of, with_layer
+from torchbake.code.image import code_alone, compression_for, labels_of, with_layer
 from torchbake.code.layer import CodeLayer, LayerCompression, place_of
 from torchbake.core.digest import short_digest
 from torchbake.core.parallel import side_by_side
 from torchbake.core.sizes import human
 from torchbake.errors import RegistryError, UsageError
-from torchbake.oci.manifest import Blob
+from torchbake.oci.manifest import Blob, Manifest
 from torchbake.oci.reference import Reference
 from torchbake.oci.tag_names import CodeTag
 from torchbake.registry.client import Registry
@@ -37,7 +37,8 @@ MakeLayer: TypeAlias = Callable[[LayerCompression], CodeLayer]
 class PushedCode:
     """An image with code: its reference with tag and digest, that of the image below, and the layer.
 
-    ``sent_bytes`` are the bytes of blobs that the registry lacked.
+    ``alone`` is the reference of the image with the code alone, if the target wants it. ``sent_bytes`` are the bytes
+    of blobs that the registry lacked.
     """
 
     reference: Reference
@@ -45,18 +46,21 @@ class PushedCode:
     layer: CodeLayer
     sent_bytes: int
     seconds: float
+    alone: Reference | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodeTarget:
     """The destination of an image with code.
 
-    With ``copy`` layers that the registry cannot mount are downloaded and sent. On a ``dry_run`` nothing is sent.
-    Hints name the option for another repository by ``to_option``, and by ``copying`` how to copy the layers there.
+    With ``alone`` an image with the layer and no other is pushed too, for launchers that mount the code. With ``copy``
+    layers that the registry cannot mount are downloaded and sent. On a ``dry_run`` nothing is sent. Hints name the
+    option for another repository by ``to_option``, and by ``copying`` how to copy the layers there.
     """
 
     registry: Registry
     copy: bool = False
+    alone: bool = False
     dry_run: bool = False
     to_option: str = "--to"
     copying: str = "--to REPOSITORY --copy"
@@ -82,19 +86,15 @@ def push_code(
         layer = future.result()
     tell(f"{layer.files} files, {human(layer.size)}, as a layer of {human(layer.layer.blob.size)}")
     manifest, data = with_layer(base.manifest, config, layer.layer, labels=labels_of(base.reference, labelled_at))
-    path = work / "config.json"
-    path.write_bytes(data)
     if to.registry.repository != registry.repository and not to.dry_run:
         _take_over(registry, to, base, work, tell)
+    alone = [code_alone(config, layer.layer, labelled_at)] if to.alone else []
     with _refusals_of(to):
-        sent_bytes = _send(to, [(manifest.layers[-1], layer.path), (manifest.config, path)])
-        tag = CodeTag(day=today, digits=short_digest(manifest.digest))
-        if not to.dry_run:
-            to.registry.put(manifest, str(tag))
-    pushed = Reference(repository=to.registry.repository, tag=str(tag), digest=manifest.digest)
+        references, sent_bytes = _send_images(to, [*alone, (manifest, data)], layer, work, today)
     return PushedCode(
-        reference=pushed, base=base.reference, layer=layer, sent_bytes=sent_bytes, seconds=time.monotonic() - start
-    )
+        reference=references[-1], base=base.reference, layer=layer, sent_bytes=sent_bytes,
+        seconds=time.monotonic() - start, alone=references[0] if alone else None,
+    )  # fmt: skip
 
 
 def _check_host(registry: Registry, to: CodeTarget) -> None:
@@ -103,6 +103,24 @@ def _check_host(registry: Registry, to: CodeTarget) -> None:
             f"{to.registry.repository} is in another registry than the image, which cannot mount its layers.",
             hint=f"Name a repository of the same registry; or copy all layers of the image: {to.copying}",
         )
+
+
+def _send_images(
+    to: CodeTarget, images: Sequence[tuple[Manifest, bytes]], layer: CodeLayer, work: Path, today: date
+) -> tuple[list[Reference], int]:
+    """Send the configs and the layer of images, then their tags. Return the references, and the bytes of the blobs."""
+    files, references = [(images[-1][0].layers[-1], layer.path)], list[Reference]()
+    for manifest, config in images:
+        path = work / f"{short_digest(manifest.config.digest)}.json"
+        path.write_bytes(config)
+        files.append((manifest.config, path))
+    sent_bytes = _send(to, files)
+    for manifest, _ in images:
+        tag = str(CodeTag(day=today, digits=short_digest(manifest.digest)))
+        references.append(Reference(repository=to.registry.repository, tag=tag, digest=manifest.digest))
+        if not to.dry_run:
+            to.registry.put(manifest, tag)
+    return references, sent_bytes
 
 
 def _send(to: CodeTarget, files: Sequence[tuple[Blob, Path]]) -> int:

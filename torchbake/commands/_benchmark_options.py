@@ -38,7 +38,7 @@ class Arguments(opt.Common):
     force: bool = opt.option("PLAN: measure again what was measured", of=("PLAN",))
     report: bool = opt.option(f"PLAN: also write a page, {FOLDER}/PLAN.html", of=("PLAN",))
     variable: tuple[str, ...] = opt.option(
-        "PLAN, and compare --plan: what ${NAME} stands for; a list in brackets; repeat for more", "-P",
+        "PLAN, and compare --plan: the value of ${NAME}; a list in brackets; repeat for more", "-P",
         metavar="NAME=VALUE",
     )  # fmt: skip
     gpu: str = opt.option(

@@ -40,12 +40,11 @@ def _show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 def _show_layers(comparison: ImageComparison) -> None:
     layers = comparison.layers
-    parts = {"repacked": layers.repacked, "added": layers.added, "removed": layers.removed}
-    counts = [f"{len(layers.shared)} shared", *(f"{len(own)} {name}" for name, own in parts.items() if own)]
+    counts = [f"{len(layers.shared)} shared", *(f"{len(own)} {kind}" for kind, own in layers.changes.items())]
     rows = [
-        (name, short_digest(each.digest), "" if each.compressed is None else human(each.compressed), human(each.size),
+        (kind, short_digest(each.digest), "" if each.compressed is None else human(each.compressed), human(each.size),
          shortened(each.step, _STEP))
-        for name, own in parts.items()
+        for kind, own in layers.changes.items()
         for each in own
     ]  # fmt: skip
     _show(f"layers: {', '.join(counts)}", ("layer", "digest", "compressed", "unpacked", "step"), rows)

@@ -3,7 +3,7 @@
 import platform
 import time
 
-from torchbake.commands._image_location import ImageLocation, WithImageContents
+from torchbake.commands._image_location import ImageLocation, ReadsImages
 from torchbake.contents.gpu_code import gpu_code_of
 from torchbake.contents.layer_cache import LayerCache
 from torchbake.contents.model import Inventory
@@ -19,7 +19,7 @@ from torchbake.ui.progress_board import board
 _CPUS = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm/v7"}  # Go's names of architectures; others are alike
 
 
-def inventory_of(args: WithImageContents, location: ImageLocation) -> Inventory:
+def inventory_of(args: ReadsImages, location: ImageLocation) -> Inventory:
     """Read the contents of an image. Raises TorchbakeError if it cannot be read, or is for another platform."""
     text, start = location.text, time.monotonic()
     layers = LayerCache(folder=cache_folder() / CONTENTS, scanner=LayerScanner(gpu_code=gpu_code_of))

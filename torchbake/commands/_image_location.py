@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,11 @@ from torchbake.oci.reference import Reference, is_reference, names_host, parse_r
 from torchbake.store.layout import Layout
 from torchbake.ui.command import Command
 
-_GROUP = "where the image is"
+Place = Literal["engine", "registry"]
+PLACE_GROUP = "where the image is"
+PLACE_DEFAULT = (
+    "default: an image of the matrix from the store, others from the engine if it has them, else from their registry"
+)
 _ARCHIVE = re.compile(r"\.(?:tar|tar\.\w+|tgz)$")  # a file without such a name needs a slash, as in ./image
 IMAGE_HELP = (
     "an image of the matrix (cpu, an id, a tag), any reference (pytorch/pytorch:latest), a folder with an OCI image "
@@ -34,17 +38,27 @@ IMAGE_HELP = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithImageContents(opt.Common):
-    """The options of a command that reads what images hold."""
+class ReadsImages(opt.Common):
+    """The options of a command that reads the content of images, wherever they are."""
 
-    place: Literal["engine", "registry"] | None = opt.option(
-        "read images from there (default: those of the matrix from the store, others from the engine if it has them, "
-        "else from their registry)", "--from", group=_GROUP,
-    )  # fmt: skip
     platform: str = opt.option(
-        "of an image for several platforms (default: that of this machine)", group=_GROUP, metavar="OS/ARCHITECTURE"
+        "of an image for several platforms (default: that of this machine)",
+        group=PLACE_GROUP,
+        metavar="OS/ARCHITECTURE",
     )
-    plain_http: bool = opt.plain_http(group=_GROUP)
+    plain_http: bool = opt.plain_http(group=PLACE_GROUP)
+
+    def at(self, place: Place | None) -> "WithImageContents":
+        """Return the options for an image of a place; None means the default."""
+        common = {each.name: getattr(self, each.name) for each in fields(ReadsImages)}
+        return WithImageContents(**common, place=place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithImageContents(ReadsImages):
+    """The options of a command that reads one image."""
+
+    place: Place | None = opt.option(f"read the image from there ({PLACE_DEFAULT})", "--from", group=PLACE_GROUP)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from torchbake.registry.cosign import (
 from torchbake.ui.command import Command
 
 _TWO_WAYS = "--key and --keyless are two ways to sign."
-_INSTALL = f"Install cosign: {Command('help', 'supply-chain')}"
+_INSTALL = f"Install cosign: {Command('help', 'release#sign')}"
 
 
 _GROUP = "signatures, by cosign"
@@ -191,6 +191,6 @@ def _idle(args: Verifying, reason: str) -> NoCosign:
     if args.require_signature:
         raise SignatureError(
             f"--require-signature: {reason}.",
-            hint=f"Install cosign, and name a key or an identity: {Command('help', 'supply-chain')}",
+            hint=f"Install cosign, and name a key or an identity: {Command('help', 'release#sign')}",
         )
     return NoCosign(skip_reason=reason)

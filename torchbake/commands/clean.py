@@ -32,7 +32,7 @@ def _size(text: str) -> int:
 class Arguments(opt.Common):
     dry_run: bool = opt.option("say what would be freed; remove nothing")
     keep_layers: int = opt.option(
-        "keep this much of the layers of wheels, those that were used last (default: 0)", type=_size, default=0,
+        "keep the layers of wheels that were used last, up to this size (default: 0)", type=_size, default=0,
         metavar="SIZE",
     )  # fmt: skip
     format: opt.Format = opt.result_format()

@@ -13,6 +13,7 @@ from typing import Any
 
 from torchbake.code.files import choose_files
 from torchbake.code.layer import CodeLayer, LayerCompression, code_layer
+from torchbake.code.node_files import prune_node_files
 from torchbake.code.prune import PrunedTag, list_code, prune_code
 from torchbake.code.push import CodeTarget, PushedCode, push_code
 from torchbake.commands import _options as opt
@@ -35,8 +36,10 @@ EXAMPLES = (
     "push ghcr.io/acme/pytorch:cpu . --to ghcr.io/acme/experiments --dry-run",
     "ls ghcr.io/acme/pytorch",
     "prune ghcr.io/acme/pytorch --older-than 7d --dry-run",
+    "prune /shared/runs --older-than 7d",
 )
 _PUSH, _PRUNE = ("push",), ("prune",)
+_ALONE = "the layer alone, for Apptainer"
 _REPOSITORY = SubcommandWord(name="REPOSITORY", help="a repository with images of code: ghcr.io/acme/pytorch")
 SUBCOMMANDS = {
     "push": Subcommand(
@@ -47,7 +50,10 @@ SUBCOMMANDS = {
         ),
     ),
     "ls": Subcommand(summary="list images of code", words=(_REPOSITORY,)),
-    "prune": Subcommand(summary="delete old images of code", words=(_REPOSITORY,)),
+    "prune": Subcommand(
+        summary="delete old images of code, or files that Slurm's jobs made of images in a folder",
+        words=(SubcommandWord(name="REPOSITORY", help=f"{_REPOSITORY.help}; or a folder: /shared/runs, ./runs"),),
+    ),
 }
 
 
@@ -79,7 +85,11 @@ class Arguments(PushSigning):
     )
     exclude: tuple[str, ...] = opt.option("push: no file like this", of=_PUSH, metavar="PATTERN")
     older_than: int = opt.option(
-        "prune: age by the day of the push (default: 7d)", type=_days, default=7, of=_PRUNE, metavar="DAYS"
+        "prune: age by the day of the push, or of the last use of a file (default: 7d)",
+        type=_days,
+        default=7,
+        of=_PRUNE,
+        metavar="DAYS",
     )
     dry_run: bool = opt.option("push, prune: show what would be sent or deleted", of=(*_PUSH, *_PRUNE))
     format: opt.Format = opt.result_format()
@@ -171,10 +181,15 @@ def _list(args: Arguments, text: str) -> None:
         console.show_json({"images": rows})
         return
     columns = ("tag", "pushed", "layer of code", "base")
-    console.show_table(columns, [(str(each.tag), str(each.tag.day), human(each.size), each.base) for each in images])
+    console.show_table(
+        columns, [(str(each.tag), str(each.tag.day), human(each.size), each.base or _ALONE) for each in images]
+    )
 
 
 def _prune(args: Arguments, text: str) -> None:
+    if text.startswith(("/", ".")):
+        _prune_folder(args, Path(text))
+        return
     registry = registry_of(parse_reference(text).repository, plain_http=args.plain_http)
 
     def tell(result: PrunedTag) -> None:
@@ -195,6 +210,19 @@ def _prune(args: Arguments, text: str) -> None:
         console.show_json({"tags": rows})
     elif not results:
         console.say(f"{registry.repository} has no code older than {args.older_than} days.")
+
+
+def _prune_folder(args: Arguments, folder: Path) -> None:
+    files = prune_node_files(folder, days=args.older_than, now=time.time(), dry_run=args.dry_run)
+    outcome = "old" if args.dry_run else "deleted"
+    if args.format == "json":
+        rows = [{"path": str(file.path), "bytes": file.size, "days": file.days, "outcome": outcome} for file in files]
+        console.show_json({"files": rows})
+        return
+    for file in files:
+        console.say(f"{outcome}: {file.path} ({human(file.size)}, used {file.days} days ago)")
+    if not files:
+        console.say(f"{folder} has no file of an image or of code that is older than {args.older_than} days.")
 
 
 _ACTIONS: dict[str, Callable[..., Any]] = {"push": _push, "ls": _list, "prune": _prune}

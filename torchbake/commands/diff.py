@@ -6,7 +6,15 @@ from pathlib import Path
 from torchbake.commands import _options as opt
 from torchbake.commands._diff_tables import show_comparison
 from torchbake.commands._image_contents import inventory_of
-from torchbake.commands._image_location import IMAGE_HELP, ImageLocation, WithImageContents, find_image
+from torchbake.commands._image_location import (
+    IMAGE_HELP,
+    PLACE_DEFAULT,
+    PLACE_GROUP,
+    ImageLocation,
+    Place,
+    ReadsImages,
+    find_image,
+)
 from torchbake.contents.change_text import as_json, equal_as_json
 from torchbake.contents.compare import Part, compare_images
 from torchbake.core.files import write_text
@@ -21,14 +29,20 @@ EXAMPLES = (
     "before.tar after.tar --files",
     "pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime pytorch/pytorch:latest --page diff.html",
     "cpu ghcr.io/acme/pytorch:cpu --only config --exit-code",
+    "cpu cpu --from engine --from registry",
 )
 DIFFERENT = 1  # as `git diff --exit-code`
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WithImageContents):
-    first: str = opt.argument(f"the image before: {IMAGE_HELP}", metavar="A")
+class Arguments(ReadsImages):
+    first: str = opt.argument(f"the image before. {IMAGE_HELP[0].upper()}{IMAGE_HELP[1:]}", metavar="A")
     second: str = opt.argument("the image after, named in the same ways", metavar="B")
+    places: tuple[Place, ...] = opt.option(
+        f"read images from there; give it twice for a place of each image ({PLACE_DEFAULT})",
+        "--from",
+        group=PLACE_GROUP,
+    )
     only: Part | None = opt.option("show only this part")
     files: bool = opt.option("list every file, also of packages, in place of folders")
     page: Path | None = opt.option("also write an HTML page", metavar="FILE")
@@ -37,7 +51,9 @@ class Arguments(WithImageContents):
 
 
 def run(args: Arguments) -> int:
-    locations = [find_image(args, name) for name in (args.first, args.second)]
+    locations = [
+        find_image(args.at(place), name) for place, name in zip(_places(args), (args.first, args.second), strict=True)
+    ]
     if not (args.page or args.platform) and (digest := _common_digest(*locations)):
         _show_equal(args, digest)
         return 0
@@ -57,6 +73,16 @@ def run(args: Arguments) -> int:
         show_comparison(comparison, args.only, files=args.files)
     differs = comparison.parts[args.only] if args.only else any(comparison.parts.values())
     return DIFFERENT if args.exit_code and differs else 0
+
+
+def _places(args: Arguments) -> tuple[Place | None, ...]:
+    """Return the place of each image. Raises UsageError."""
+    if len(args.places) > 2:
+        raise UsageError(
+            f"--from is given {len(args.places)} times, and there are two images.",
+            hint="Give it once for both images, or once for each: --from engine --from registry",
+        )
+    return args.places if len(args.places) == 2 else (args.places or (None,)) * 2
 
 
 def _common_digest(first: ImageLocation, second: ImageLocation) -> str:

@@ -27,7 +27,7 @@ class Arguments(opt.Common):
 
 
 def run(args: Arguments) -> int:
-    paths = [path for path in sorted(_PAGES.rglob("*.md")) if path.parent.name != "internals"]
+    paths = pages()
     topics = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     name, _, section = args.topic.partition("#")
     name = name.removesuffix(".md")
@@ -47,6 +47,12 @@ def run(args: Arguments) -> int:
     else:
         print(text, end="")
     return 0
+
+
+def pages() -> list[Path]:
+    """List the pages, but the index and the pages about the toolkit's code."""
+    paths = sorted(_PAGES.rglob("*.md"))
+    return [path for path in paths if path.parent.name != "internals" and path.stem != "README"]
 
 
 def _kind(page: Path) -> str:

@@ -78,7 +78,7 @@ class Arguments(opt.Common):
         of=_INSTALLS, metavar="FOLDER",
     )  # fmt: skip
     offline: bool = opt.option(
-        "apply, check: the hosts reach no index: send every wheel, and first download here those that are missing",
+        "apply, check: the hosts reach no index: send every wheel, and download missing wheels here first",
         of=_INSTALLS,
     )
     user: str = opt.option("smoke: who logs in (default: pytorch_user, pytorch)", of=("smoke",), metavar="NAME")
@@ -94,7 +94,10 @@ class Arguments(opt.Common):
         metavar="N",
     )  # fmt: skip
     payload: tuple[str, ...] = opt.option(
-        f"smoke: only this one; repeat for more: {', '.join(PAYLOADS)}", of=("smoke",), choices=PAYLOADS, metavar="NAME"
+        f"smoke: run only this payload; repeat for more: {', '.join(PAYLOADS)}",
+        of=("smoke",),
+        choices=PAYLOADS,
+        metavar="NAME",
     )
     timeout: int = opt.timeout(300, "smoke: seconds for each payload", of=("smoke",))
     dry_run: bool = opt.option("show the commands; run none of them on a host")

@@ -18,7 +18,7 @@ from torchbake.errors import MatrixError, UsageError
 from torchbake.matrix.distributions import DISTRIBUTIONS
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import Matrix, validate_matrix
-from torchbake.matrix.pipelines import PIPELINES, choice, pipeline
+from torchbake.matrix.pipelines import LOGINS, PIPELINES, choice, pipeline, pipeline_choice
 from torchbake.matrix.project import load_project
 from torchbake.matrix.schema import editor_schema
 from torchbake.matrix.spec import pytorch_of
@@ -34,6 +34,8 @@ EXAMPLES = (
     "my-images",
     "my-images --cuda 12.8 --registry ghcr.io/acme",
     "--cpu --cuda 12.8 --torch 2.10.0 --ci github",
+    "--ci github --login ecr --registry 123456789012.dkr.ecr.eu-central-1.amazonaws.com/acme",
+    "--ci github --runner self-hosted,linux,x64 --login basic",
     "--dry-run",
     "--from trainer",
     "--from . --extra cu128 --group serve --dry-run",
@@ -57,6 +59,13 @@ class Arguments(opt.Common):
     ci: str = opt.option(
         "also the pipelines of that CI; github calls torchbake's, github-full has them all", choices=PIPELINES
     )
+    login: str = opt.option(
+        "how jobs log in to the registry; ecr and gar by OpenID Connect (default: ghcr for ghcr.io, else basic)",
+        choices=LOGINS,
+    )
+    runner: str = opt.option(
+        "the runner of all jobs; with self-hosted among its labels its own Python is taken", metavar="LABEL[,LABEL]"
+    )
     dry_run: bool = opt.option("show what would be written; write nothing")
     project: Path | None = opt.option(
         "an image of this project, in or below DIR, or of this lock: uv.lock, pylock.toml, requirements.txt, "
@@ -68,7 +77,7 @@ class Arguments(opt.Common):
     extra: tuple[str, ...] = opt.option("with an extra of the project; repeat for more", metavar="NAME", group=_PROJECT)
     group: tuple[str, ...] = opt.option("with a dependency group; repeat for more", metavar="NAME", group=_PROJECT)
     base: str = opt.option(
-        "the distribution (default: the one whose Python fits the project)",
+        "the distribution (default: by the project's Python)",
         choices=[base.name for base in DISTRIBUTIONS],
         group=_PROJECT,
     )
@@ -84,6 +93,8 @@ def run(args: Arguments) -> int:
             console.say(f"next: cd {args.folder}")
         console.say(f"next: {Command('setup')}")
         console.say(f"next: {Command('lock build' if args.project else 'build', 'all')}")
+        if args.login and LOGINS[args.login][1]:
+            console.say(f"next: set in the CI: REGISTRY, {LOGINS[args.login][1]}")
         console.say("This writes images/, the exact versions and the Dockerfiles: commit it with the rest.")
     return 0
 
@@ -152,8 +163,10 @@ def _files(args: Arguments, folder: Path) -> dict[str, str]:
     }
     ci = choice(args.ci, tag(own_version))
     called = tag(own_version) if ci == "github" else ""
+    settings = pipeline_choice(args.ci, args.login, args.runner, args.registry)
     for name, source in PIPELINES.get(ci, {}).items():
-        files[name] = pipeline((TOOLKIT / source).read_text(encoding="utf-8"), requirement(own_version, "nox"), called)
+        text = (TOOLKIT / source).read_text(encoding="utf-8")
+        files[name] = pipeline(text, requirement(own_version, "nox"), called, settings)
     return files
 
 

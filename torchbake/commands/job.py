@@ -27,7 +27,7 @@ from torchbake.jobs.pin import ON_THE_ENGINE, Places, pin_task
 from torchbake.jobs.prepare import Refer, prepare
 from torchbake.jobs.running import RUNNABLE, kept_by_running, preview, run_job
 from torchbake.jobs.target_schema import check_for
-from torchbake.jobs.targets import TARGETS, docker, target_of
+from torchbake.jobs.targets import TARGETS, docker, slurm, target_of
 from torchbake.jobs.task import Task
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.schema import editor_schema
@@ -190,6 +190,7 @@ def _with_code(args: Arguments, task: Task, target: Target, *, push: bool, how: 
         registry_of=lambda repository: registry_of(repository, plain_http=args.plain_http),
         today=datetime.now(UTC).date(),
         to=args.code_to,
+        split=target.NAME == slurm.NAME and slurm.mounts_code(task.job),
     )
     return push_code_of(task, task.code, pushing) if push else name_code_of(task, task.code, pushing, how)
 

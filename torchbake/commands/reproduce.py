@@ -18,6 +18,7 @@ from torchbake.core.digest import short_digest
 from torchbake.core.paths import builder_folder
 from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
+from torchbake.debian.lockfile import find_debian_lock
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import ReproduceError, UsageError
 from torchbake.hostconfig.apt_config import read_apt_config
@@ -88,10 +89,11 @@ def _reproduction(args: Arguments, project: Project, engine: Engine | None) -> R
 
 
 def _base(project: Project, spec: Spec, reproduction: Reproduction) -> BaseImage:
-    known_base = find_base(spec.base, project.state)
+    lock = find_debian_lock(project.root, spec.base)
+    known_base = find_base(spec.base, project.state, lock)
     base = known_base or make_base(
         spec.base, project.state, reproduction.apt, source="auto", say=console.say,
-        buildkit=reproduction.backends[0].executor == "buildx",
+        buildkit=reproduction.backends[0].executor == "buildx", lock=lock,
     )  # fmt: skip
     check_version(spec.base, base.python)
     return base

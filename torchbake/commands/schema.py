@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torchbake.benchmark import manual as plans
 from torchbake.charts.manual import with_parameters
+from torchbake.commands import _cli_pages as cli_pages
 from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
@@ -25,6 +26,7 @@ EXAMPLES = ("", "--check")
 PAGE = TOOLKIT / "docs/reference/matrix.md"  # this toolkit's own
 JOB_PAGE, JOB_SCHEMA = TOOLKIT / "docs/reference/job.md", TOOLKIT / "job.schema.json"  # likewise
 PLAN_PAGE, PLAN_SCHEMA = TOOLKIT / "docs/reference/benchmark-plans.md", TOOLKIT / "benchmark.schema.json"  # likewise
+CLI_PAGE = TOOLKIT / "docs/reference/cli.md"
 CHART_PAGE, CHART_VALUES = TOOLKIT / "charts/pytorch/README.md", TOOLKIT / "charts/pytorch/values.yaml"
 
 
@@ -43,6 +45,7 @@ def run(args: Arguments) -> int:
         texts |= {JOB_SCHEMA: editor_schema(Job), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
         texts |= {PLAN_SCHEMA: plans.plan_schema(), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
         texts[CHART_PAGE] = with_parameters(_text(CHART_PAGE), _text(CHART_VALUES))
+        texts |= {CLI_PAGE: cli_pages.with_overview(_text(CLI_PAGE)), **_cli_pages()}
     current = {path: _text(path) for path in texts}
     old = [path for path in texts if current[path] != texts[path]]
     if args.check and old:
@@ -52,6 +55,10 @@ def run(args: Arguments) -> int:
             write_text(path, text)
         console.say(f"{path.name} {'written' if path in old else 'is up to date'}")
     return 0
+
+
+def _cli_pages() -> dict[Path, str]:
+    return {CLI_PAGE.with_name(f"{name}.md"): cli_pages.page_of(group) for name, group in cli_pages.GROUPS.items()}
 
 
 def _text(path: Path) -> str:

@@ -38,7 +38,7 @@ _APT_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(opt.Common):
-    check: bool = opt.option("only report what is there and what would be done", group="|")
+    check: bool = opt.option("report the state and the steps of setup; change nothing", group="|")
     dry_run: bool = opt.option("show the steps and stop", group="|")
     # The half of a run that sudo starts: the half that called it has shown the steps.
     shown: bool = opt.option(argparse.SUPPRESS, group="|")

@@ -72,7 +72,7 @@ class Arguments(opt.WithSelectors):
     nodes: int | None = opt.option("containers of a distributed job (default: 2)", type=opt.positive, metavar="N")
     nproc: int = opt.option("processes in each of them (default: 2)", type=opt.positive, default=2, metavar="N")
     payload: tuple[str, ...] = opt.option(
-        f"only this one; repeat for more: {', '.join(PAYLOADS)}", choices=PAYLOADS, metavar="NAME"
+        f"run only this payload; repeat for more: {', '.join(PAYLOADS)}", choices=PAYLOADS, metavar="NAME"
     )
     order: Order | Literal["both"] = opt.option("how nodes are started (default: both, in turn)", default="both")
     timeout: int = opt.timeout(300, "seconds for each payload")

@@ -7,9 +7,10 @@ from pathlib import Path
 from torchbake.commands import _options as opt
 from torchbake.commands._image_contents import inventory_of
 from torchbake.commands._image_location import IMAGE_HELP, WithImageContents, find_image
-from torchbake.commands._waste_view import as_json, show_report
+from torchbake.commands._waste_view import show_report
 from torchbake.contents.gpus import parse_gpus
 from torchbake.contents.waste import find_waste
+from torchbake.contents.waste_json import waste_json
 from torchbake.contents.waste_kinds import KINDS
 from torchbake.contents.waste_limit import WasteLimit, headline, parse_limit
 from torchbake.core.files import write_text
@@ -64,7 +65,7 @@ def run(args: Arguments) -> int:
         write_text(args.page, render_waste_page(report))
         console.say(f"the page: {args.page}")
     if args.format == "json":
-        console.show_json(as_json(report))
+        console.show_json(waste_json(report))
     else:
         show_report(report, args.top or 0)
     if args.fail_over and args.fail_over.exceeded_by(report):

@@ -26,6 +26,12 @@ class LayerChanges:
     removed: tuple[ImageLayer, ...]
     pull: int | None
 
+    @property
+    def changes(self) -> Mapping[str, tuple[ImageLayer, ...]]:
+        """The layers that both images do not share, by the kind of their change."""
+        parts = {"added": self.added, "repacked": self.repacked, "removed": self.removed}
+        return {kind: layers for kind, layers in parts.items() if layers}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageComparison:

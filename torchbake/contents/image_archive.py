@@ -12,7 +12,6 @@ from itertools import chain
 from typing import IO, Any, cast
 
 from torchbake.contents.layer_cache import LayerCache
-from torchbake.contents.layer_tar import LayerLimits, LayerTar
 from torchbake.contents.progress import ReadProgress
 from torchbake.contents.scan import LayerContents
 from torchbake.contents.stored_image import StoredImage, StoredLayer, choose_image, config_of, image_of_manifest
@@ -20,6 +19,7 @@ from torchbake.core.json_text import read_json, read_object
 from torchbake.engine.export import ChunkReader
 from torchbake.errors import EngineError, UsageError
 from torchbake.oci.layer_stream import UNREADABLE, is_compressed
+from torchbake.oci.layer_tar import LayerLimits, LayerTar
 from torchbake.oci.manifest import DIGEST, INDEX, MANIFEST, Blob, Manifest, UnsoundError, sha256, type_of
 from torchbake.oci.tree import clean_path
 

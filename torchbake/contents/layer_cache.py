@@ -12,13 +12,13 @@ from typing import IO, Any
 
 import zstandard
 
-from torchbake.contents import gpu_code, layer_tar, package_files, scan
+from torchbake.contents import gpu_code, package_files, scan
 from torchbake.contents.package_files import NamedPackage
 from torchbake.contents.scan import LayerContents, LayerScanner, ScannedFile
 from torchbake.contents.stored_image import StoredImage, StoredLayer
 from torchbake.core.digest import code_digest
 from torchbake.core.files import replacing
-from torchbake.oci import layer_stream
+from torchbake.oci import layer_stream, layer_tar
 from torchbake.sbom import package_metadata
 
 _LIMIT = 500 * 10**6  # bytes; a layer of 20,000 files has 1 MB

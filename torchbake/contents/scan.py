@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
-from torchbake.contents.layer_tar import LayerLimits, LayerTar
 from torchbake.contents.model import FileKind
 from torchbake.contents.package_files import NamedPackage, list_reader, packages_reader
 from torchbake.core.digest import short_digest
 from torchbake.engine.export import ChunkReader
 from torchbake.errors import EngineError
 from torchbake.oci.layer_stream import UNREADABLE, DigestReader, uncompressed
+from torchbake.oci.layer_tar import LayerLimits, LayerTar
 from torchbake.oci.tree import ROOT, clean_path, is_whiteout
 
 # Returns the bytes of GPU code by architecture, of an ELF file that can be read once, and of its size in bytes.

@@ -17,7 +17,7 @@ from torchbake.core.signals import shell_code
 
 Process = subprocess.Popen[bytes]
 _GRACE = 10  # seconds for a process to end its children after SIGTERM
-_LOOK = 0.1  # seconds between two checks of a process
+_LOOK = 0.1  # at most so many seconds between two checks of a process; most processes are short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +59,14 @@ def watch(
     ``start`` gets files for the process's output and errors. Raises KeyboardInterrupt once ``stopping`` is set, after
     the process has ended, and OSError if the program cannot be started.
     """
-    started, late = time.monotonic(), False
+    started, elapsed = time.monotonic(), 0.0
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = start(out, err)
         try:
-            while process.poll() is None and not late:
-                if stopping.wait(_LOOK):
+            while process.poll() is None and elapsed <= limit:
+                if stopping.wait(min(_LOOK, 0.002 + elapsed / 4)):
                     raise KeyboardInterrupt
-                late = time.monotonic() - started > limit
+                elapsed = time.monotonic() - started
         finally:
             end(process)
         for file in (out, err):
@@ -74,7 +74,12 @@ def watch(
         stdout, stderr = (file.read().decode(errors="replace") for file in (out, err))
     seconds = round(time.monotonic() - started, 3)
     return ProcessResult(
-        code=shell_code(process.returncode), seconds=seconds, at=time.time(), stdout=stdout, stderr=stderr, late=late
+        code=shell_code(process.returncode),
+        seconds=seconds,
+        at=time.time(),
+        stdout=stdout,
+        stderr=stderr,
+        late=elapsed > limit,
     )
 
 

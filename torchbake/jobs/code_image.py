@@ -10,7 +10,7 @@ from pathlib import Path
 from torchbake.code.layer import CodeLayer, LayerCompression, code_layer
 from torchbake.code.push import CodeTarget, PushedCode, push_code
 from torchbake.core.paths import JOB_FOLDER
-from torchbake.jobs.task import CodeFolder, Task
+from torchbake.jobs.task import CodeFolder, SplitImage, Task
 from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
 from torchbake.ui.command import Command
@@ -20,12 +20,14 @@ from torchbake.ui.command import Command
 class CodePush:
     """Pushes the code of jobs. ``to`` is another repository, as text; if empty, it is the image's own.
 
-    On a ``dry_run`` nothing is sent. Either way the image with the code is known afterwards.
+    With ``split`` an image with the code alone is pushed too, for a launcher that mounts the code. On a ``dry_run``
+    nothing is sent. Either way the images with the code are known afterwards.
     """
 
     registry_of: Callable[[Repository], Registry]
     today: date
     to: str = ""
+    split: bool = False
     dry_run: bool = False
     tell: Callable[[str], None] = field(default=lambda _: None)
 
@@ -34,7 +36,7 @@ class CodePush:
         reference = parse_reference(task.image)
         target = parse_reference(self.to).repository if self.to else reference.repository
         to = CodeTarget(
-            registry=self.registry_of(target), dry_run=self.dry_run, to_option="--code-to",
+            registry=self.registry_of(target), alone=self.split, dry_run=self.dry_run, to_option="--code-to",
             copying=str(Command("code", f"push {task.image} {shlex.quote(str(code.folder))} --to REPOSITORY --copy")),
         )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="torchbake-") as work:
@@ -46,8 +48,10 @@ class CodePush:
                 self.registry_of(reference.repository), reference, make, at=JOB_FOLDER, work=Path(work),
                 today=self.today, to=to, tell=self.tell,
             )  # fmt: skip
-        return replace(task, image=str(pushed.reference), code=None), pushed
+        split = SplitImage(base=str(pushed.base), code=str(pushed.alone)) if pushed.alone else None
+        return replace(task, image=str(pushed.reference), code=None, split=split), pushed
 
     def is_there(self, pushed: PushedCode) -> bool:
-        """Return whether the registry already has the image with the code."""
-        return self.registry_of(pushed.reference.repository).digest(pushed.reference.digest) is not None
+        """Return whether the registry already has the images with the code."""
+        images = [pushed.reference, *([pushed.alone] if pushed.alone else [])]
+        return all(self.registry_of(image.repository).digest(image.digest) is not None for image in images)

@@ -52,7 +52,7 @@ class Git(Keys):
     """A git repository that `run` fetches on each node when the job starts."""
 
     repository: Annotated[str, AfterValidator(validators.repository)] = Field(
-        description="its address, without a login; an address with a login belongs in the secret GIT_REPOSITORY",
+        description="the address, without a login; an address with a login belongs in the secret GIT_REPOSITORY",
         examples=["https://example.com/team/job.git"],
     )
     revision: Text = Field("HEAD", description="a branch, tag or SHA", examples=["v1.2.0"])
@@ -77,13 +77,13 @@ class Files(Keys):
     )
     include: tuple[Pattern, ...] = Field(
         (),
-        description="of `layer`, and of `folder` if a manifest carries its files: only these, by the patterns of "
-        ".dockerignore; an ignored file is taken if its path is in this list",
+        description="take only these files, by patterns of .dockerignore (for `layer`, and for a `folder` that the "
+        "manifest carries). An ignored file is taken if its very path is in this list",
         examples=[["train.py", "configs"]],
     )
     exclude: tuple[Pattern, ...] = Field(
         (),
-        description="of `layer`, and of `folder` if a manifest carries its files: none of these",
+        description="leave out these files, by the same patterns and for the same keys",
         examples=[["**/*.ipynb"]],
     )
 
@@ -130,7 +130,7 @@ class SecretKey(Keys):
 
     secret: ObjectName = Field(description="the Secret's name", examples=["hub"])
     key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$"), AfterValidator(validators.secret_key)] = Field(
-        description="the key in it", examples=["token"]
+        description="the key in the Secret", examples=["token"]
     )
 
 
@@ -154,13 +154,15 @@ class Timeouts(Keys):
     """Limits of time, all in seconds."""
 
     rendezvous: Annotated[int, Field(ge=1, le=1209600)] = Field(
-        900, description="until all nodes have met; some may still pull the image", examples=[300]
+        900, description="limit until all nodes have met; some may still pull the image", examples=[300]
     )
-    group: Annotated[int, Field(ge=1, le=1209600)] = Field(600, description="for each collective", examples=[1800])
+    group: Annotated[int, Field(ge=1, le=1209600)] = Field(
+        600, description="limit for each collective", examples=[1800]
+    )
     stop: Annotated[int, Field(ge=0, le=86400)] = Field(
-        30, description="for the script to save and end, after the job was asked to stop", examples=[120]
+        30, description="time for the script to save and end, after the job was asked to stop", examples=[120]
     )
-    job: Seconds | None = Field(None, description="for the whole job; if not set, no limit", examples=[86400])
+    job: Seconds | None = Field(None, description="limit for the whole job; if not set, none", examples=[86400])
 
 
 class Toleration(Keys):
@@ -199,13 +201,13 @@ class Affinity(Keys):
     """Rules for the choice of nodes, in the terms of Kubernetes."""
 
     node_affinity: Terms | None = Field(
-        None, description="by labels of nodes", examples=[{"requiredDuringSchedulingIgnoredDuringExecution": {}}]
+        None, description="labels of nodes", examples=[{"requiredDuringSchedulingIgnoredDuringExecution": {}}]
     )
     pod_affinity: Terms | None = Field(
-        None, description="near these pods", examples=[{"preferredDuringSchedulingIgnoredDuringExecution": []}]
+        None, description="pods to be near to", examples=[{"preferredDuringSchedulingIgnoredDuringExecution": []}]
     )
     pod_anti_affinity: Terms | None = Field(
-        None, description="away from these pods", examples=[{"preferredDuringSchedulingIgnoredDuringExecution": []}]
+        None, description="pods to be away from", examples=[{"preferredDuringSchedulingIgnoredDuringExecution": []}]
     )
 
 
@@ -236,7 +238,7 @@ class SlurmKeys(Keys):
         "set: `image`, which Apptainer converts once, and Pyxis pulls on each node",
         examples=["/shared/images/pytorch.sif"],
     )
-    partition: _Word | None = Field(None, description="one or several, with commas", examples=["gpu"])
+    partition: _Word | None = Field(None, description="one partition, or several with commas", examples=["gpu"])
     account: _Word | None = Field(None, description="the account that is charged for the job", examples=["vision"])
     qos: _Word | None = Field(None, description="a quality of service, Slurm's form of priority", examples=["high"])
     constraint: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:&|*()\[\]+-]+$")] | None = Field(
@@ -256,10 +258,10 @@ class KubernetesKeys(Keys):
 class RuntimeRef(Keys):
     """A runtime of Kubeflow's Trainer that exists in the cluster."""
 
-    name: ObjectName = Field(description="its name", examples=["torch-distributed"])
+    name: ObjectName = Field(description="the runtime's name", examples=["torch-distributed"])
     kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = Field(
         "ClusterTrainingRuntime",
-        description="its kind; a TrainingRuntime is in the job's namespace",
+        description="the runtime's kind; a TrainingRuntime is in the job's namespace",
         examples=["TrainingRuntime"],
     )
 

@@ -18,8 +18,8 @@ from torchbake.jobs.model import Job
 from torchbake.jobs.task import grace_of
 from torchbake.ui import console
 
-# Seconds between two looks at the job, and for an answer of the launcher.
-_LOOK, _ANSWERING = 2.0, 120.0
+# Seconds between two looks at the job: at first and at most; and for an answer of the launcher.
+_FIRST_LOOK, _LOOK, _ANSWERING = 0.2, 2.0, 120.0
 # Seconds without an answer until the submission gives up. A controller may be under maintenance.
 _PATIENCE = 3600.0
 # Seconds for a follower to show the last output, and for a follower that never ends by itself.
@@ -152,6 +152,7 @@ class Submission:
     def _watch(self) -> int:
         limit = self.job.timeouts.job if "timeouts.job" in self.launcher.KEEPS else None
         start = seen_at = time.monotonic()
+        pause = _FIRST_LOOK
         while True:
             status = self._look()
             if status:
@@ -172,7 +173,8 @@ class Submission:
                 self._note(f"the job did not end within {limit} s, and is stopped")
                 self._cancel()
                 return TIMED_OUT
-            time.sleep(_LOOK)
+            time.sleep(min(pause, _LOOK))
+            pause *= 1.2  # most jobs begin at once or much later
 
     def _look(self) -> JobStatus | None:
         """Return the state of the job; None if it cannot be read now."""

@@ -23,12 +23,21 @@ class CodeFolder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SplitImage:
+    """An image with code as two references with digests: the image below, and an image of the code alone."""
+
+    base: str
+    code: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """The input of a target: the job, its images as references, and the folder with the job's files.
 
     ``contents`` are the files of that folder by path, for a target that carries them in the manifest. If ``image``
     still lacks the layer of `files.layer`, ``code`` is set. ``uid`` is the user of an image of torchbake. If ``ours``
-    is false, torchbake did not build the image, and its user is unknown.
+    is false, torchbake did not build the image, and its user is unknown. ``split`` is set if ``image`` has code and the
+    launcher mounts it.
     """
 
     job: Job
@@ -38,6 +47,7 @@ class Task:
     ours: bool = True
     folder: Path | None = None
     code: CodeFolder | None = None
+    split: SplitImage | None = None
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
     @property

@@ -44,6 +44,12 @@ class Base(Model):
         "python3.13",
         examples=["/usr/local/bin/python3.11"],
     )
+    snapshot: fields.Snapshot = Field(
+        "",
+        description="a mirror of one day, for locked Debian packages that your mirror has no longer; for security "
+        "updates it has debian-security in place of debian",
+        examples=["https://snapshot.debian.org/archive/debian/20261101T000000Z"],
+    )
 
 
 class Flavor(Model):
@@ -164,7 +170,7 @@ class InitImage(Model):
     """An init container with its own version and repository. Its name is that of its template."""
 
     version: Annotated[str, AfterValidator(validators.a_version)] = Field(
-        description="its version, which is its tag", examples=["1.0.0"]
+        description="the version, and the first tag", examples=["1.0.0"]
     )
     base: str = Field(
         description="the name in `bases:` of the base that compiles its program; the image has no file of the base",

@@ -30,6 +30,7 @@ from torchbake.lock.uv import PLATFORM
 from torchbake.lock.wheel_tags import wheel_tags
 from torchbake.projects.packages import Archive, Folder, GitSource, ProjectPackage, Sdist, Source, WheelSource
 
+_DAMAGED = re.compile(r"Failed to parse `uv\.lock`\s+cause: TOML parse error at line (\d+)")
 _QUOTED = re.compile(r"`([^`]+)`")
 _ENTRY = re.compile(r"packages\[(\d+)\]")  # in a message of `packaging`
 _TOML_NAME, _TOML_VERSION = re.compile(r'name = "([^"]+)"'), re.compile(r'version = "([^"]+)"')
@@ -54,7 +55,9 @@ class LockLines:
         return self.numbers.get((name, version)) or self.numbers.get((name, ""), 0)
 
     def located(self, message: str) -> str:
-        """Return uv's message, which begins with the path, with the line of the first package that it names."""
+        """Return uv's message, which begins with the path, with the line that it names, or that of a package."""
+        if damaged := _DAMAGED.search(message):
+            return message.replace(self.path, f"{self.path}:{damaged[1]}", 1)
         names = (match for match in _QUOTED.findall(message) if (match, "") in self.numbers)
         name = next(names, None)
         return message.replace(self.path, self.place(name), 1) if name else message

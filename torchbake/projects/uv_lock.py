@@ -41,7 +41,7 @@ def check_uv_lock(text: str, path: str, read: Callable[[str], Mapping[str, Any] 
         raise LockError(f"{path}{line_in(error)}: is not TOML: {error}.", hint=hint) from None
     version, packages = lock.get("version"), lock.get("package")
     if version != _VERSION or not isinstance(packages, list):
-        what = f"has version {version}, but only {_VERSION} is known" if version else "is no lock of uv"
+        what = f"has version {version!r}, but only {_VERSION} is known" if version else "is no lock of uv"
         raise LockError(f"{path}:1: {what}.", hint="Update torchbake, or lock with a uv that it knows: uv lock")
     lines = lines_of(text, path)
     try:

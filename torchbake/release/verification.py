@@ -15,7 +15,7 @@ from torchbake.release.decide import TagHolder
 from torchbake.release.record import Record, StoredRecord, find_record
 from torchbake.ui.command import Command
 
-_HINT = f"See what it is: {Command('validate')}; then read {Command('help', 'releases#an-image-that-is-not-ours')}"
+_HINT = f"See what it is: {Command('validate')}; then read {Command('help', 'release#if-a-tag-holds-another-image')}"
 
 
 @dataclass(frozen=True, kw_only=True)

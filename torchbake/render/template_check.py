@@ -1,7 +1,7 @@
 """Checks of the Dockerfile of a project's own template, before anything is built by it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,22 +20,19 @@ _WORDS = (
 _GLOB = "*?["
 
 
-def check_template(dockerfile: str, origins: Sequence[TemplateLine | None], spec: Spec, templates: Path) -> None:
+def check_template(
+    dockerfile: str, origins: Sequence[TemplateLine | None], spec: Spec, templates: Path, ours: Callable[[], str]
+) -> None:
     """Check the instructions of a Dockerfile that come from a template in the folder ``templates``.
 
     ``origins`` are the lines of templates that rendered each line of the Dockerfile. Raises RenderError with file and
     line for an unknown instruction, a source that does not exist, and a FROM that drops the rest of the image. An
-    instruction of unknown origin may be the toolkit's, so only its word is checked.
+    instruction of unknown origin is the template's, without a line, if ``ours``, the toolkit's Dockerfile, lacks it.
     """
-    steps = [
-        _Step(each, origin, origin is not None and Path(origin.file).is_relative_to(templates))
-        for each in instructions(dockerfile)
-        for origin in [origins[each.line - 1]]
-    ]
+    steps = [*_steps(dockerfile, origins, spec, templates, ours)]
     for step in steps:
-        if step.is_own or step.where is None:
-            _check_word(step.instruction, step.where or _file_of(spec))
         if step.is_own:
+            _check_word(step.instruction, step.where)
             _check_sources(step, templates.parent)
     begins = [step for step in steps if step.instruction.word == "FROM"]
     if all(step.is_own for step in begins):  # a whole Dockerfile, which extends no template
@@ -57,8 +54,22 @@ class _Step(NamedTuple):
     """An instruction, the template's line that it comes from, and whether that is a template of the project."""
 
     instruction: Instruction
-    where: TemplateLine | None
+    where: TemplateLine | str
     is_own: bool
+
+
+def _steps(
+    dockerfile: str, origins: Sequence[TemplateLine | None], spec: Spec, templates: Path, ours: Callable[[], str]
+) -> Iterator[_Step]:
+    """Yield the instructions of a Dockerfile with their origins, which are known for all lines or for none."""
+    toolkit_steps = None if any(origins) else {(each.word, each.text) for each in instructions(ours())}
+    for each in instructions(dockerfile):
+        origin = origins[each.line - 1]
+        if toolkit_steps is None:
+            is_own = origin is not None and Path(origin.file).is_relative_to(templates)
+        else:
+            is_own = (each.word, each.text) not in toolkit_steps
+        yield _Step(each, origin or _file_of(spec), is_own)
 
 
 def _file_of(spec: Spec) -> str:

@@ -15,14 +15,9 @@ _MOST = 500  # files of a folder or a package that the page lists
 
 def render_diff(comparison: ImageComparison) -> str:
     """Return the page. Raise RenderError for an invalid template."""
-    layers = comparison.layers
     values = {
         "comparison": comparison,
-        "layers": [
-            (name, layer)
-            for name, own in (("added", layers.added), ("repacked", layers.repacked), ("removed", layers.removed))
-            for layer in own
-        ],
+        "layers": [(kind, layer) for kind, own in comparison.layers.changes.items() for layer in own],
         "groups": by_folder(comparison.files, _ROWS),
         "largest": max([1, *(max(each.size_before, each.size_after) for each in comparison.packages)]),
         "most": _MOST,

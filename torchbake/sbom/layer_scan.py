@@ -8,23 +8,23 @@ import re
 import sys
 import tarfile
 from collections.abc import Callable, Mapping
-from typing import IO, Annotated, Any, Literal, cast
+from typing import IO, Annotated, Literal, cast
 
 import packaging
 from pydantic import Field
 
 from torchbake.core.digest import code_digest
 from torchbake.errors import EngineError
-from torchbake.oci import layer_stream
+from torchbake.oci import layer_stream, layer_tar, tree
 from torchbake.oci.layer_stream import UNREADABLE, DigestReader, uncompressed
+from torchbake.oci.layer_tar import LayerLimits, LayerTar
+from torchbake.oci.tree import clean_path, is_whiteout
 from torchbake.sbom import package_metadata, spdx
 from torchbake.sbom.package_metadata import Copyright, Debs, System, Wheel
 
-_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _LARGEST = 64 * 2**20  # bytes of a file that is read; dpkg's status of a whole desktop has 5 MB
-_AT_ONCE = 2**20
 _DOC = re.compile(r"usr/share/doc/[^/]+")
-_UNREADABLE = (*UNREADABLE, ValueError)
+_UNREADABLE = (*UNREADABLE, ValueError, OverflowError)
 
 
 class Link(package_metadata.MetadataModel):
@@ -38,23 +38,21 @@ ScannedItem = Annotated[Wheel | Debs | Copyright | System | Link, Field(discrimi
 
 
 class Findings(package_metadata.MetadataModel):
-    """The metadata in a layer by path, and the paths of lower layers that it hides. Paths have no leading slash.
+    """The metadata in a layer by path, and the entries that hide paths of lower layers. Paths have no leading slash.
 
-    Whiteouts hide the paths ``gone``, and the lower content of ``opaque`` folders. All entries except folders are
-    ``leaves``, which replace a file or a folder. Of all folders, only those in ``folders`` can replace metadata. The
-    ``reader`` identifies the version of the code that read the layer.
+    All entries except folders are ``leaves``, which replace a file or a folder. Of all folders, only those in
+    ``folders`` can replace metadata. The ``reader`` identifies the version of the code that read the layer.
     """
 
     reader: str
     found: Mapping[str, ScannedItem] = Field(default_factory=dict)
-    gone: tuple[str, ...] = ()
-    opaque: tuple[str, ...] = ()
+    whiteouts: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
 
 # The digest of the code that reads layers, in place of a version number that must be raised by hand.
-_MODULES = (sys.modules[__name__], package_metadata, layer_stream, spdx)
+_MODULES = (sys.modules[__name__], package_metadata, layer_stream, layer_tar, tree, spdx)
 READER = code_digest(_MODULES, packaging.__version__)
 
 
@@ -66,7 +64,7 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
     source = DigestReader(file)
     try:
         with uncompressed(cast(IO[bytes], source), source.begin) as stream:
-            findings = _read(stream)
+            findings = _read(LayerTar(stream, LayerLimits()))
     except _UNREADABLE as error:
         raise EngineError(f"The layer {digest} cannot be read: {error}", hint="Build the image again.") from None
     if source.digest() != digest:
@@ -74,45 +72,40 @@ def read_layer(file: IO[bytes], digest: str) -> Findings:
     return findings
 
 
-def _read(stream: IO[bytes]) -> Findings:
+def _read(archive: LayerTar) -> Findings:
     files: dict[str, ScannedItem] = {}
-    missing, opaque, leaves, folders = set[str](), set[str](), set[str](), set[str]()
-    with tarfile.open(fileobj=stream, mode="r|", bufsize=_AT_ONCE, encoding="utf-8", errors="replace") as archive:
-        for member in archive:
-            path = _clean(member.name)
-            parent, name = posixpath.split(path)
-            if name == _OPAQUE:
-                opaque.add(parent)
-            elif name.startswith(_WHITEOUT):
-                missing.add(posixpath.join(parent, name.removeprefix(_WHITEOUT)))
-            else:
-                files.pop(path, None)  # of two entries with one path, the last one counts
-                if member.isdir():
-                    leaves.discard(path)
-                    if _is_metadata(path):
-                        folders.add(path)
-                    continue
-                leaves.add(path)
-                if _is_metadata(path) and (value := _read_member(archive, member, path)):
-                    files[path] = value
+    whiteouts, leaves, folders = set[str](), set[str](), set[str]()
+    for member in archive:
+        path = clean_path(member.name)
+        if is_whiteout(path):
+            whiteouts.add(path)
+            continue
+        files.pop(path, None)  # of two entries with one path, the last one counts
+        if member.isdir():
+            leaves.discard(path)
+            if _is_metadata(path):
+                folders.add(path)
+            continue
+        leaves.add(path)
+        if _is_metadata(path) and (value := _read_member(archive, member, path)):
+            files[path] = value
     return Findings(
-        reader=READER, found=dict(sorted(files.items())), gone=tuple(sorted(missing)), opaque=tuple(sorted(opaque)),
+        reader=READER, found=dict(sorted(files.items())), whiteouts=tuple(sorted(whiteouts)),
         leaves=tuple(sorted(leaves)), folders=tuple(sorted(folders)),
     )  # fmt: skip
 
 
-def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> ScannedItem | None:
+def _read_member(archive: LayerTar, member: tarfile.TarInfo, path: str) -> ScannedItem | None:
     if member.issym():
-        return Link(target=_clean(posixpath.join("/", posixpath.dirname(path), member.linkname)))
+        return Link(target=clean_path(posixpath.join("/", posixpath.dirname(path), member.linkname)))
     if member.islnk():
-        return Link(target=_clean(member.linkname))
+        return Link(target=clean_path(member.linkname))
     reader = _reader(path)
     if not member.isfile() or not reader:
         return None
     if member.size > _LARGEST:
         raise tarfile.TarError(f"/{path} has {member.size} bytes")
-    source: Any = archive.extractfile(member)
-    return reader(source.read().decode(errors="replace"))
+    return reader(b"".join(archive.content(member)).decode(errors="replace"))
 
 
 def _is_metadata(path: str) -> bool:
@@ -129,7 +122,3 @@ def _reader(path: str) -> Callable[[str], ScannedItem] | None:
     if name == "copyright" and _DOC.fullmatch(parent):
         return package_metadata.read_copyright
     return package_metadata.read_system if path in ("etc/os-release", "usr/lib/os-release") else None
-
-
-def _clean(name: str) -> str:
-    return posixpath.normpath(f"/{name}").lstrip("/")

@@ -9,6 +9,7 @@ from typing import Literal
 
 from torchbake.core.files import write_text
 from torchbake.errors import EngineError
+from torchbake.oci.tree import hiding_of
 from torchbake.sbom.layer_scan import READER, Findings, Link, ScannedItem, read_layer
 from torchbake.sbom.package_metadata import Copyright, Debs, System, Wheel, read_wheel, root_of
 
@@ -113,12 +114,8 @@ def overlay(layers: Iterable[Findings]) -> dict[str, ScannedItem]:
     """Merge the metadata of layers by path: an upper layer replaces or hides the files of lower ones."""
     files: dict[str, ScannedItem] = {}
     for layer in layers:
-        used_names, opaque, folders = {*layer.gone, *layer.leaves}, set(layer.opaque), set(layer.folders)
-        files = {
-            path: entry
-            for path, entry in files.items()
-            if path not in folders and not ({path, *_parents(path)} & used_names) and not (_parents(path) & opaque)
-        }
+        hiding, replaced = hiding_of(layer.whiteouts, layer.leaves), {*layer.folders, *layer.leaves}
+        files = {path: entry for path, entry in files.items() if path not in replaced and not hiding.hides(path)}
         files.update(layer.found)
     return files
 
@@ -167,9 +164,3 @@ def _merge(packages: Iterable[Package]) -> tuple[Package, ...]:
             locations=tuple(sorted({*same.locations, *package.locations})),
         )
     return tuple(merged[key] for key in sorted(merged))
-
-
-def _parents(path: str) -> set[str]:
-    """Return every folder above a path, including the root (an empty name)."""
-    parts = path.split("/")
-    return {"/".join(parts[:count]) for count in range(len(parts))}

@@ -18,15 +18,11 @@ from torchbake.ui.output_mode import display, mode
 
 @dataclass
 class _Row:
-    """An image of a plain log: its current step, that of its last line, and two times in seconds of a clock.
-
-    The times are those of its start and of its last line.
-    """
+    """An image of a plain log: its current step, that of its last line, and its heartbeat."""
 
     step: str
     last_text: str
-    began: float = field(default_factory=time.monotonic)
-    last_line: float = field(default_factory=time.monotonic)
+    heartbeat: ticker.Heartbeat = field(default_factory=ticker.Heartbeat)
 
 
 class Board:
@@ -68,7 +64,7 @@ class Board:
             return
         with self._lock:
             if row := self._rows.get(name):
-                row.last_line = time.monotonic()
+                row.heartbeat.wrote()
             self._say(f"{name}: {step} ({seconds:.1f} s)")
 
     def end(self, name: str, text: str, *, good: bool) -> None:
@@ -88,15 +84,13 @@ class Board:
         with self._lock:
             for name, row in self._rows.items():
                 self._write_change(name, row)
-                now = time.monotonic()
-                if now - row.last_line >= ticker.HEARTBEAT:
-                    row.last_line = now
-                    self._say(f"still: {name}: {row.step} ({ticker.duration(now - row.began)})")
+                if line := row.heartbeat.line(f"{name}: {row.step}"):
+                    self._say(line)
 
     def _write_change(self, name: str, row: _Row) -> None:
-        now = time.monotonic()
-        if mode().verbose and row.step != row.last_text and now - row.last_line >= ticker.WORTH_A_LINE:
-            row.last_text, row.last_line = row.step, now
+        if mode().verbose and row.step != row.last_text and row.heartbeat.is_quiet_for(ticker.WORTH_A_LINE):
+            row.last_text = row.step
+            row.heartbeat.wrote()
             self._say(f"{name}: {row.step}")
 
     def _say(self, line: str) -> None:

@@ -15,7 +15,7 @@ class Step:
     def __init__(self, text: str) -> None:
         self.text, self.place = text, ""
         self._lock = threading.Lock()
-        self._began = self._last_line = time.monotonic()
+        self._heartbeat = ticker.Heartbeat()
         self._has_line = False
 
     def look(self, place: str) -> None:
@@ -28,21 +28,21 @@ class Step:
 
     def tick(self) -> None:
         """Write the step into a plain log as soon as it lasts, and again after each heartbeat without a line."""
-        now = time.monotonic()
-        if not self._has_line:
-            if now - self._began >= ticker.WORTH_A_LINE:
-                self._say(f"{self.text} …")
-        elif now - self._last_line >= ticker.HEARTBEAT:
-            place = f", {self.place}" if self.place else ""
-            self._say(f"still: {self.text}{place} ({ticker.duration(now - self._began)})")
+        if self._has_line:
+            line = self._heartbeat.line(f"{self.text}, {self.place}" if self.place else self.text)
+        else:
+            line = f"{self.text} …" if self._heartbeat.is_quiet_for(ticker.WORTH_A_LINE) else ""
+        if line:
+            self._say(line)
 
     def end(self) -> None:
         if self._has_line:
-            self._say(f"{self.text}: {ticker.duration(time.monotonic() - self._began)}")
+            self._say(f"{self.text}: {ticker.duration(time.monotonic() - self._heartbeat.began)}")
 
     def _say(self, line: str) -> None:
         with self._lock:
-            self._has_line, self._last_line = True, time.monotonic()
+            self._has_line = True
+            self._heartbeat.wrote()
         console.say(line, style="dim")
 
 

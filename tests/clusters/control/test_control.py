@@ -1,6 +1,6 @@
 """Jobs compared with a plain StatefulSet of torch.distributed.launch, and one in the form of common charts.
 
-The tests assert a training's results and print its times. docs/internals/performance.md has the figures.
+The tests assert a training's results and print its times. docs/internals/tested.md has the figures.
 """
 
 import time

@@ -25,7 +25,7 @@ def compose(tools: Path, folder: Path) -> dict[str, str]:
 
 
 def run(env: Mapping[str, str], manifest: str, first: str, seconds: float) -> Ended:
-    """Start what a manifest says, wait for its end as docs/how-to/jobs.md has it, and take away what is left.
+    """Start what a manifest says, wait for its end as docs/how-to/jobs-docker.md has it, and take away what is left.
 
     ``first`` is the service of node 0.
     """

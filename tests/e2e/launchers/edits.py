@@ -1,6 +1,7 @@
 """A job whose code is a layer, run twice with an edit between: through a registry whose pulls are seen."""
 
 import json
+import random
 import re
 import tempfile
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.engine.client import connect
 from torchbake.engine.export import source_of
 from torchbake.matrix.project import load_project
-from torchbake.oci.manifest import Manifest
+from torchbake.oci.manifest import Blob, Manifest
 from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import RegistryTransport
@@ -54,6 +55,14 @@ class Edits:
                 registry.upload(blob, path)
         registry.put(content.manifest, "cpu")
 
+    def fill(self) -> None:
+        """Write 5 MB of modules into the folder of the code."""
+        numbers = random.Random(1)
+        for number in range(500):
+            path = self.folder / f"code/package{number // 50}/module{number}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"loss_{numbers.randrange(1000)} = {numbers.random():.9f}\n" for _ in range(460)))
+
     def write(self, text: str, **more: object) -> Path:
         """Write a script that prints the text of a module; return the job file."""
         code = self.folder / "code"
@@ -78,23 +87,25 @@ class Edits:
         manifest = self.registry().manifest(parse_reference(reference).digest)
         assert manifest is not None
         calls = _GET.findall(self._log()[before:])
-        print(f"{target}: {text} after {end.seconds:.1f} s")
+        print(f"{target}: {text} after {end.seconds_to('the code says'):.2f} s, end after {end.seconds:.2f} s")
         return manifest, {digest for digest, agent in calls if not agent.lower().startswith(_OURS)}
 
-    def check(self, target: str, env: Mapping[str, str], *, again: int = 0, **more: object) -> None:
-        """Run the job, edit its code, and run it again: it prints the new text, and pulls nothing but the code.
+    def check(self, target: str, env: Mapping[str, str], *, edits: int = 1, **more: object) -> None:
+        """Run the job, and again after each edit of its code: it prints the new text, and pulls only the code."""
+        before, _ = self.run(target, "first", env, **more)
+        for number in range(edits):
+            edited, pulled = self.run(target, f"edit {number}", env, **more)
+            assert before.digest != edited.digest
+            assert before.layers[:-1] == edited.layers[:-1]
+            assert edited.layers[-1].digest in pulled
+            assert pulled <= {edited.layers[-1].digest, *self._configs(edited.layers[-1])}
+            before = edited
 
-        ``again`` are the bytes of other layers that the launcher may pull once more.
-        """
-        first, _ = self.run(target, "first", env, **more)
-        second, pulled = self.run(target, "second", env, **more)
-        assert first.digest != second.digest
-        assert first.layers[:-1] == second.layers[:-1]
-        expected = {second.layers[-1].digest, second.config.digest}
-        assert second.layers[-1].digest in pulled
-        others = [blob for blob in second.layers if blob.digest in pulled - expected]
-        assert sum(blob.size for blob in others) <= again, others
-        assert pulled <= expected | {blob.digest for blob in others}
+    def _configs(self, layer: Blob) -> set[str]:
+        """Return the digests of the configs of all images with a layer of code."""
+        registry = self.registry()
+        manifests = [manifest for tag in registry.tags() if (manifest := registry.manifest(tag))]
+        return {manifest.config.digest for manifest in manifests if layer in manifest.layers}
 
     def _log(self) -> str:
         return (self.there.folder.parent / "log").read_text(errors="replace")

@@ -20,7 +20,7 @@ def job_run(
 ) -> Ended:
     """Run the job to its end, or send Ctrl-C after ``interrupt_after`` nodes have printed `begun`."""
     command = [sys.executable, "-m", "torchbake", "job", "run", str(file), "--target", target, *options]
-    began, output = time.monotonic(), ""
+    began, output, lines = time.monotonic(), "", list[tuple[float, str]]()
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
@@ -31,13 +31,14 @@ def job_run(
         limit.start()
         for line in process.stdout or ():
             output += line
+            lines.append((time.monotonic() - began, line))
             if output.count("begun") == interrupt_after and line.strip().endswith("begun"):
                 process.send_signal(signal.SIGINT)
         process.wait()
         limit.cancel()
         errors.seek(0)
         output += errors.read()
-    return Ended(code=process.returncode, output=output, seconds=time.monotonic() - began)
+    return Ended(code=process.returncode, output=output, seconds=time.monotonic() - began, lines=tuple(lines))
 
 
 def command_of(name: str, words: str, folder: Path, *, first: str = "") -> None:

@@ -21,7 +21,7 @@ from torchbake.lock.lockfile import Pin
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec
 from torchbake.oci.layer_order import Layer
-from torchbake.oci.manifest import Blob
+from torchbake.oci.manifest import Blob, Manifest
 from torchbake.render.wheel_groups import wheel_groups
 from torchbake.store.layers import LayerStore, PackedLayer
 from torchbake.store.layout import Layout
@@ -122,6 +122,7 @@ class Build:
     steps: tuple[str, ...] = ()
     outcome: BuildOutcome | None = None
     jobs: list[BuildJob] = field(default_factory=list)
+    below: list[tuple[Manifest, BuildJob]] = field(default_factory=list)
     on_image: Callable[[], None] = lambda: None
 
     def image(self, job: BuildJob) -> BuildOutcome:
@@ -133,6 +134,10 @@ class Build:
         layers = [archive(file("layer", step.encode())) for step in self.steps]
         digest = put(Layout(folder=self.export), *layers, config={"history": history})
         return BuildOutcome(seconds=1.0, digests=(digest,), errors=(), tail=())
+
+    def above(self, job: BuildJob, whole: Layout, digest: str) -> BuildOutcome:
+        self.below.append((whole.get(digest), job))
+        return self.outcome or BuildOutcome(digests=(digest,))
 
     def python(self, job: BuildJob) -> str:
         raise BuildError("there is no builder here")

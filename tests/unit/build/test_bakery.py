@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from torchbake.build.bakefile import BuildOptions, export_spec, target_name
 from torchbake.build.bakery import Bakery
 from torchbake.build.buildkit_progress import BuildStep, Progress
 from torchbake.build.buildx import Builder, BuildOutcome
+from torchbake.build.podman_file import steps_of
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError
 from torchbake.matrix.project import Project
@@ -103,9 +105,11 @@ def test_a_python_that_cannot_be_asked_is_told(packing: Project, tmp_path: Path)
 
 @dataclass
 class Exports(Builder):
-    """A builder that exports an image of one layer, made by the last of so many ``steps``."""
+    """A builder that exports an image of one layer above others, made by the last of so many ``steps``."""
 
     steps: int
+    below: tuple[bytes, ...] = ()
+    plans: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -114,10 +118,14 @@ class Exports(Builder):
     def build(
         self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[BuildStep]], None]
     ) -> BuildOutcome:
-        (output,) = json.loads(bake_file.read_text())["target"][target]["output"]
+        self.plans.append(json.loads(bake_file.read_text())["target"][target])
+        (output,) = self.plans[-1]["output"]
+        write_text(log, "built\n")
         history = [{"created_by": "", "empty_layer": number > 0} for number in range(self.steps)][::-1]
         layout = Layout(folder=Path(output.partition("dest=")[2]))
-        digest = put(layout, archive(file("a")), packing="tar", config={"history": history})
+        lower = [{"created_by": "below"} for _ in self.below]
+        content = (*self.below, archive(file("a")))
+        digest = put(layout, *content, packing="tar", config={"history": [*lower, *history]})
         return BuildOutcome(seconds=1.0, digests=(digest,), errors=(), tail=())
 
 
@@ -135,3 +143,31 @@ def test_an_export_becomes_an_image_or_an_error(packing: Project, tmp_path: Path
             config = json.loads(layout.path(manifest.config.digest).read_text())
             assert [blob.media_type.rpartition("+")[2] for blob in manifest.layers] == ["zstd"]
             assert (config["created"], "LABEL" in str(config["history"])) == (OPTIONS.created, True)
+
+
+def test_steps_of_a_template_are_built_on_an_image(packing: Project, tmp_path: Path) -> None:
+    """Its layers stay as they are, and only the template's own steps are written."""
+    write_text(
+        packing.root / "templates/pytorch.Dockerfile.j2",
+        '{% extends "pytorch.Dockerfile.j2" %}{% block end %}\nRUN echo a > /a\n{% endblock %}',
+    )
+    job, wheel, whole = job_of(packing, CUDA), archive(file("wheel")), Layout(folder=tmp_path / "whole")
+    digest = put(Layout(folder=tmp_path / "rest"), wheel)
+    whole.take(tmp_path / "rest", digest)
+    options = replace(OPTIONS, exports=tmp_path / "out", pull=True, cache_to=("type=inline",), cache_from=("mine",))
+    steps = len([*steps_of(job.dockerfile, replaced=[*job.contexts, "whole"], arguments={})])
+    builder = Exports(steps=steps, below=(wheel,))
+    bakery = replace(bakery_of(builder, packing, tmp_path), options=options)
+    write_text(bakery.log, "the other steps\n")
+    outcome = bakery.above(job, whole, digest)
+    assert outcome.ok, outcome.errors
+    layout = Layout(folder=tmp_path / "out" / target_name(job.spec))
+    manifest = layout.get(outcome.digests[0])
+    assert manifest.layers[0] == whole.get(digest).layers[0], "the wheel is neither packed nor compressed again"
+    assert len(manifest.layers) == 2
+    config = json.loads(layout.path(manifest.config.digest).read_text())
+    assert [step["created_by"] for step in config["history"]][-1] == "RUN /bin/sh -c echo a > /a # buildkit"
+    (plan,) = builder.plans
+    assert plan["contexts"]["whole"] == f"oci-layout://{whole.folder}@{digest}"
+    assert plan.keys() & {"pull", "cache-to", "cache-from"} == {"cache-from"}
+    assert (tmp_path / "image-rest.log").read_text() == "the other steps\n"

@@ -5,8 +5,6 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.unit.build.packing import BYTECODE, CUDA, DEVEL, NVIDIA, PACKED, TORCH, Build, job_of, keep
 from tests.unit.layouts import sha256
 from torchbake.build.buildx import BuildOutcome
@@ -127,16 +125,47 @@ def test_layers_that_were_packed_here_are_in_the_image(packing: Project, host: H
         assert Layout(folder=export).path(sha256(data)).read_bytes() == data
 
 
-@pytest.mark.parametrize("line", ["COPY --from=nvidia /layers /mine", "RUN python -c 'import torch'"])
-def test_an_image_of_a_template_of_ones_own_is_all_buildkits(
-    packing: Project, host: HostLayers, tmp_path: Path, line: str
+def block(text: str, name: str = "before_user") -> str:
+    return '{% extends "pytorch.Dockerfile.j2" %}{% block ' + name + " %}\n" + text + "\n{% endblock %}"
+
+
+def test_a_template_without_commands_leaves_the_wheels_apart(
+    packing: Project, host: HostLayers, tmp_path: Path
+) -> None:
+    write_text(packing.root / "templates/pytorch.Dockerfile.j2", block("ENV A=b\nCOPY --from=nvidia /layers /mine"))
+    keep(host, job_of(packing, CUDA))
+    assert composed(packing, host, tmp_path / "export")[0] == "COPY /layers/nvidia-cuda-runtime-cu12 /nvidia"
+
+
+def test_commands_of_a_template_are_built_above_packed_wheels(
+    packing: Project, host: HostLayers, tmp_path: Path
 ) -> None:
     """Its steps find torch and CUDA as they will be in the image."""
-    text = '{% extends "pytorch.Dockerfile.j2" %}{% block before_user %}\n' + line + "\n{% endblock %}"
-    write_text(packing.root / "templates/pytorch.Dockerfile.j2", text)
+    write_text(packing.root / "templates/pytorch.Dockerfile.j2", block("RUN python -c 'import torch'"))
+    blobs, export = keep(host, job_of(packing, CUDA)), tmp_path / "export"
+    build = Build(export, STEPS)
+    assert Composition(host=host).build(job_of(packing, CUDA), export, build).ok
+    assert [(job.target, job.below) for job in build.jobs] == [("rest", "")]
+    ((whole, job),) = build.below
+    assert (job.target, job.below) == ("", "")
+    assert {sha256(data) for data in blobs.values()} < {layer.digest for layer in whole.layers}
+    assert len(whole.layers) == len(PACKED) + 1 + len(STEPS), "the wheels, the links of torch, and the rest"
+
+
+def test_a_failed_build_below_a_template_ends_the_image(packing: Project, host: HostLayers, tmp_path: Path) -> None:
+    write_text(packing.root / "templates/pytorch.Dockerfile.j2", block("RUN true"))
+    keep(host, job_of(packing, CUDA))
+    failed = BuildOutcome(errors=("apt failed",))
+    build = Build(outcome=failed)
+    assert Composition(host=host).build(job_of(packing, CUDA), tmp_path / "export", build) is failed
+    assert not build.below
+
+
+def test_a_whole_template_of_the_project_is_all_buildkits(packing: Project, host: HostLayers, tmp_path: Path) -> None:
+    write_text(packing.root / "templates/pytorch.Dockerfile.j2", "FROM {{ spec.base.image }}\nRUN true")
     export, build = tmp_path / "export", Build(tmp_path / "export", STEPS)
     assert Composition(host=host).build(job_of(packing, CUDA), export, build).ok
-    assert [job.below for job in build.jobs] == [""]
+    assert [(job.target, job.below) for job in build.jobs] == [("", "")]
 
 
 def test_an_unwritable_store_fails_the_image_with_a_reason(packing: Project, host: HostLayers, tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from tests.unit.build.packing import (
     with_old_cusparselt,
 )
 from torchbake.build.bakefile import BuildOptions, bytecode_file, export_spec, python_file, target_name
-from torchbake.build.host_layers import HostLayers, WheelLayer, once
+from torchbake.build.host_layers import HostLayers, WheelLayer, _base_id, once
+from torchbake.core.files import write_text
 from torchbake.errors import BuildError
-from torchbake.matrix.project import Project
+from torchbake.matrix.project import Project, load_project
 from torchbake.render.wheel_groups import DEVEL as DEVEL_GROUP
 from torchbake.render.wheel_groups import NVIDIA as NVIDIA_GROUP
 
@@ -115,3 +116,15 @@ def test_once_asks_once_for_all_threads_and_again_after_failure() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(lambda _: answered(), range(4))] == ["3.11.2"] * 4
     assert queries == ["first", "again"]
+
+
+def test_a_template_above_the_base_keeps_the_keys_of_bytecode(packing: Project) -> None:
+    """Steps on the base may change its Python, so they ask it again."""
+    keys = {}
+    for block in ("", "before_user", "stages", "after_base"):
+        text = f'{{% extends "pytorch.Dockerfile.j2" %}}{{% block {block} %}}\nENV A=b\n{{% endblock %}}'
+        text = text.replace("ENV", "FROM scratch AS own\nENV") if block == "stages" else text
+        if block:
+            write_text(packing.root / "templates/pytorch.Dockerfile.j2", text)
+        keys[block] = _base_id(job_of(load_project(packing.root / "matrix.yaml"), CUDA))
+    assert keys[""] == keys["before_user"] == keys["stages"] != keys["after_base"]

@@ -154,3 +154,15 @@ def test_a_name_of_a_build_is_one_that_leftovers_are_known_by(site: Site, monkey
     monkeypatch.setattr("torchbake.engine.leftovers.has_ended", lambda owner, same_machine: bool(owner))
     build(site, INIT)
     assert names_in(site.daemon) == set()
+
+
+def test_an_image_for_steps_above_it_has_a_name_meanwhile(site: Site, tmp_path: Path) -> None:
+    whole = Layout(folder=tmp_path / "whole")
+    digest = put(Layout(folder=tmp_path / "rest"), ROOT)
+    whole.take(tmp_path / "rest", digest)
+    saving = backend_of(site.project, site.daemon).saving
+    assert saving
+    with saving.offer(whole, digest) as context:
+        name = context.removeprefix("docker-image://")
+        assert site.daemon.pointers[name] == whole.get(digest).config.digest
+    assert names_in(site.daemon) == set()

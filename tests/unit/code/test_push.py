@@ -58,6 +58,22 @@ def test_the_same_content_is_sent_once(store: Store, tmp_path: Path) -> None:
     assert later.reference.tag.startswith("code-20261201-")
 
 
+def test_the_code_alone_is_an_image_too_if_it_is_asked_for(store: Store, tmp_path: Path) -> None:
+    base, to = stored(store, *image()), CodeTarget(registry=MemoryRegistry(store), alone=True)
+    pushed = push(store, tmp_path, base, to=to)
+    assert pushed.alone
+    alone, whole = store.manifests[pushed.alone.digest], store.manifests[pushed.reference.digest]
+    assert alone.layers == whole.layers[-1:]
+    config = json.loads(store.blobs[alone.config.digest])
+    assert (config["os"], config["architecture"]) == ("linux", "amd64")
+    assert config["rootfs"]["diff_ids"] == [pushed.layer.layer.diff_id]
+    assert store.tags[pushed.alone.tag] == pushed.alone.digest
+    assert pushed.sent_bytes == whole.layers[-1].size + whole.config.size + alone.config.size
+    again = push(store, tmp_path, stored(store, *image(3), tag="other"), to=to)
+    assert (again.alone, again.reference != pushed.reference) == (pushed.alone, True)
+    assert push(store, tmp_path, base).alone is None
+
+
 def test_a_dry_run_sends_nothing(store: Store, tmp_path: Path) -> None:
     base = stored(store, *image())
     before = (dict(store.tags), set(store.blobs))
@@ -230,7 +246,8 @@ def test_layers_that_cannot_be_mounted_are_copied_if_asked(
     assert other.store.blobs == {}
     pushed = push(*_with(full, tmp_path), to=CodeTarget(registry=other, copy=True))
     assert {blob.digest for blob in other.store.manifests[pushed.reference.digest].blobs} == set(other.store.blobs)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "code.tar", "config.json"]
+    assert {path.suffix for path in tmp_path.iterdir()} == {"", ".tar", ".json"}  # and no layer
+    assert len([*tmp_path.iterdir()]) == 3
 
 
 def _with(full: tuple[Store, Reference], work: Path) -> tuple[Store, Path, Reference]:

@@ -100,7 +100,31 @@ def test_an_edit_is_another_image_and_no_edit_the_same(here: Here) -> None:
         here.report("run", "job.yaml", "--target", "slurm")
     first, second, third = [task.image for task in here.ran]
     assert first == third != second
-    assert len(here.code_tags) == 2
+    assert len({task.split for task in here.ran}) == 2
+    assert len(here.code_tags) == 4
+
+
+def test_apptainer_alone_gets_the_code_as_an_image_of_its_own(here: Here) -> None:
+    for more in ("", "slurm: {runtime: pyxis}\n"):
+        here.write("files: {layer: src}\nresources: {cpu: 1}\n" + more)
+        here.report("run", "job.yaml", "--target", "slurm")
+    here.report("run", "job.yaml", "--target", "kubernetes")
+    split = here.ran[0].split
+    assert split
+    assert split.base == f"{IMAGE}@{here.base_digest}"
+    assert CODE.fullmatch(split.code)
+    assert [task.split for task in here.ran[1:]] == [None, None]
+    assert len({task.image for task in here.ran}) == 1
+
+
+def test_show_for_apptainer_names_what_a_push_writes(here: Here) -> None:
+    here.write("files: {layer: src}\nresources: {cpu: 1}\n")
+    before, err = here.report("show", "slurm", "job.yaml")
+    assert "is not in the registry yet" in err
+    assert here.code_tags == []
+    assert here.report("show", "slurm", "job.yaml", "--push")[0] == before
+    del here.stores["team/pytorch"].manifests[here.report("show", "slurm", "job.yaml")[0].split("/pytorch@")[2][:71]]
+    assert "is not in the registry yet" in here.report("show", "slurm", "job.yaml")[1]
 
 
 def test_a_dry_run_names_the_image_and_sends_nothing(here: Here) -> None:
@@ -210,8 +234,8 @@ def test_a_manifest_with_a_layer_has_no_config_map(here: Here) -> None:
 def test_a_manifest_that_takes_the_name_apart_has_the_digest(here: Here, target: str, more: str) -> None:
     here.write("files: {layer: src}\nresources: {cpu: 1, memory: 1Gi}\n" + more)
     out, _ = here.report("show", target, "job.yaml", "--push")
-    (tag,) = here.code_tags
-    assert here.stores["team/pytorch"].tags[tag] in out
+    tags = [tag for tag in here.code_tags if tag in out or here.stores["team/pytorch"].tags[tag] in out]
+    assert tags == here.code_tags != []
 
 
 def test_a_refused_push_names_the_option_of_job(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The output and exit codes of `code`, with a registry in memory."""
 
 import json
+import os
 from inspect import get_annotations
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,20 @@ def test_nothing_old_is_no_error(store: Store, capsys: Streams) -> None:
     assert result(capsys, "prune", REPOSITORY) == {"tags": []}
     assert main(["code", "prune", REPOSITORY]) == 0
     assert "no code older than 7 days" in capsys.readouterr().err
+
+
+def test_prune_of_a_folder_asks_no_registry(tmp_path: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "registry_of", lambda *_, **__: pytest.fail("a registry was asked"))
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / f"runs/code-sha256-{'a' * 64}.squashfs"
+    path.parent.mkdir()
+    path.write_text("12345")
+    os.utime(path, (0, 0))
+    for words, outcome in ((("./runs", "--dry-run"), "old"), ((str(path.parent),), "deleted")):
+        assert path.exists()
+        (row,) = result(capsys, "prune", *words)["files"]
+        assert (Path(row["path"]).name, row["bytes"], row["outcome"]) == (path.name, 5, outcome)
+    assert not path.exists()
+    assert main(["code", "prune", "./runs"]) == 0
+    assert "no file" in capsys.readouterr().err
+    assert main(["code", "prune", "./nowhere"]) == UsageError.exit_code

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.contents.inventories import entry, image, package
 from torchbake import cli
 from torchbake.commands import diff
-from torchbake.commands._image_location import ImageLocation
+from torchbake.commands._image_location import ImageLocation, WithImageContents
 from torchbake.errors import UsageError
 
 A = image(entry("f"), entry("p/x"), packages=[package("p", "1", "p/x")], settings={"User": "0"})
@@ -33,6 +33,28 @@ def _images(monkeypatch: pytest.MonkeyPatch) -> None:
 def out(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     assert cli.main(["diff", *words]) == code
     return capsys.readouterr().out
+
+
+def test_each_image_may_have_a_place_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places: list[str | None] = []
+
+    def find(args: WithImageContents, name: str) -> ImageLocation:
+        places.append(args.place)
+        return located(args, name)
+
+    monkeypatch.setattr(diff, "find_image", find)
+    for words, expected in (
+        ([], [None, None]),
+        (["engine"], ["engine", "engine"]),
+        (["engine", "registry"], ["engine", "registry"]),
+    ):
+        places.clear()
+        out(capsys, "a", "b", *(f"--from={word}" for word in words))
+        assert places == expected
+    assert cli.main(["diff", "a", "b", *["--from=engine"] * 3]) == UsageError.exit_code
+    assert "--from is given 3 times" in capsys.readouterr().err
 
 
 def test_all_parts_are_shown_or_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipelines import fill, github_jobs, gitlab_tasks, read
 from tests.unit.test_cli import err, out
 from torchbake.cli import main
 from torchbake.commands import init
@@ -100,6 +101,48 @@ def test_pipelines_come_where_they_are_asked_for(
     assert outputs == FILES | set(PIPELINES["github-full" if ci == "github" and known_value != "1.2.3" else ci])
 
 
+ECR = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
+
+
+def test_a_login_and_a_runner_are_defaults_of_variables(tmp_path: Path, capsys: Streams) -> None:
+    words = ("--ci", "github-full", "--login", "ecr", "--registry", f"{ECR}/acme", "--runner", "self-hosted, linux")
+    assert main(["init", str(tmp_path), *words]) == 0
+    assert "set in the CI: REGISTRY, AWS_ROLE_ARN and AWS_REGION" in capsys.readouterr().err
+    for name in ("images", "validate"):
+        for job in github_jobs(tmp_path / f".github/workflows/{name}.yml").values():
+            inputs = job.raw["with"]
+            for variables, runner in (({}, '["self-hosted", "linux"]'), ({"RUNNER": "mine"}, "mine")):
+                contexts = {"vars": variables, "github": {"event_name": "schedule"}, "inputs": {}}
+                assert fill(inputs["runner"], contexts) == runner
+                assert fill(inputs["python"], contexts) == "runner"
+                if job.name != "check":
+                    assert fill(inputs["login"], contexts) == "ecr"
+                    assert fill(inputs["aws_region"], contexts) == "eu-central-1"
+
+
+def test_a_hosted_runner_keeps_setup_python(tmp_path: Path, capsys: Streams) -> None:
+    out(capsys, "init", str(tmp_path), "--ci", "github", "--runner", "ubuntu-24.04-8-cores")
+    text = (tmp_path / ".github/workflows/images.yml").read_text()
+    assert "vars.RUNNER || 'ubuntu-24.04-8-cores' }}" in text
+    assert "python: ${{ vars.PYTHON }}" in text
+    assert "login: ${{ vars.LOGIN }}" in text
+
+
+def test_gitlabs_jobs_log_in_to_ecr_by_their_token(tmp_path: Path, capsys: Streams) -> None:
+    words = ("--ci", "gitlab", "--login", "ecr", "--registry", ECR, "--runner", "linux,x64")
+    out(capsys, "init", str(tmp_path), *words)
+    path = tmp_path / "ci/gitlab-images.yml"
+    variables = read(path)["variables"]
+    assert (variables["AWS_REGION"], variables["AWS_ROLE_ARN"]) == ("eu-central-1", "")
+    assert not {"REGISTRY_PASSWORD", "RUNNER"} & set(variables)
+    for task in gitlab_tasks(path).values():
+        is_login = any("aws ecr get-login-password" in line for line in task.script)
+        assert is_login == ("id_tokens" in task.raw) == ("check" not in task.name), task.name
+        assert any("awscli" in line for line in task.before)
+        assert task.raw["tags"] == ["linux", "x64"]
+        assert "PASSWORD" not in "".join(task.script)
+
+
 @pytest.mark.parametrize(
     ("words", "name"),
     [
@@ -113,6 +156,15 @@ def test_pipelines_come_where_they_are_asked_for(
         (["--torch", "2.10"], "2.10"),
         (["--registry", "https://ghcr.io"], "https://ghcr.io"),
         (["--repository", "ghcr.io/a/b", "--registry", "quay.io/a"], "quay.io/a"),
+        (
+            ["--ci", "github", "--registry", "ghcr.io/a", "--login", "ecr"],
+            "ghcr.io is no registry of this kind.\n  next: Give --login ghcr.",
+        ),
+        (["--ci", "github", "--runner", "self-hosted,,linux"], "'' is not a label"),
+        (["--ci", "github", "--runner", "a'b"], "is not a label"),
+        (["--ci", "gitlab", "--login", "gar"], "_json_key"),
+        (["--login", "ecr"], "--ci github --login"),
+        (["--runner", "mine"], "--ci github --runner"),
     ],
 )
 def test_a_wrong_word_is_exit_code_2_and_nothing_is_written(

@@ -73,3 +73,11 @@ def test_the_parts_say_where_images_differ() -> None:
         (replace(a, config={"config": {"User": "1"}}), "config"),
     ):
         assert [name for name, differs in compare_images(a, other).parts.items() if differs] == [part]
+
+
+def test_a_table_and_the_page_take_the_changes_from_one_place() -> None:
+    a, b, c, x = map(layer, "abcx")
+    changes = layers([a, b, x], [layer("A"), c, x], ["a", "b", "x"], ["a", "c", "x"]).changes
+    parts = {kind: [each.digest for each in own] for kind, own in changes.items()}
+    assert parts == {"added": ["sha256:c"], "repacked": ["sha256:A"], "removed": ["sha256:b"]}
+    assert not layers([a], [a]).changes

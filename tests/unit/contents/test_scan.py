@@ -9,9 +9,9 @@ from typing import IO
 import pytest
 
 from tests.unit.layouts import PACKERS, archive, file, sha256
-from torchbake.contents.layer_tar import LayerLimits
 from torchbake.contents.scan import LayerContents, LayerScanner, ScannedFile
 from torchbake.errors import EngineError
+from torchbake.oci.layer_tar import LayerLimits
 
 EVERYTHING = archive(
     file("./", type=tarfile.DIRTYPE),

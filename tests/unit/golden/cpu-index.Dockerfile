@@ -20,26 +20,29 @@ WORKDIR /torch
 WORKDIR /needs
 WORKDIR /site
 
+# The locked Debian packages: empty in a build by hand, else replaced by a build context of the same name.
+FROM scratch AS debs
+WORKDIR /system
+WORKDIR /compiler
+
 # --- interpreter: the base's Python, certificates, an init for PID 1. The image and the stages that install wheels are
-# based on it, so that the matrix's users and other Debian packages do not change the wheels' layers.
+# based on it, so that the matrix's other Debian packages do not change the wheels' layers.
 FROM base AS interpreter
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    --mount=type=bind,from=debs,source=/system,target=/run/debs \
     /run/apt-install ca-certificates python3 python3-pip-whl tini
 
-# --- python: with the compiler that torch.compile needs, the matrix's packages for all images, and the user
+# --- python: with the compiler that torch.compile needs, and the matrix's packages for all images
 FROM interpreter AS python
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    --mount=type=bind,from=debs,source=/compiler,target=/run/debs \
     /run/apt-install --trim g++ libpython3-dev
-RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
-    && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
-    && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
-    && echo ". /opt/torchbake/login_profile" > /etc/profile.d/torchbake.sh
 
 # --- builder: uv and pip, which get the wheels. No file of it reaches the image. It is built in parallel to `python`.
 FROM interpreter AS builder
@@ -143,12 +146,17 @@ url = "https://wheels.example/cpu"
 EOF
 
 # --- rest: all files except the wheels of NVIDIA and torch. A copy with --link does not depend on the layers below it,
-# so it stays the same with another user or base.
+# so it stays the same with another base.
 FROM python AS rest
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv
 COPY --link --from=entries /entries /opt/venv
 COPY --from=installers /etc /etc
+# The user is above all packages, so that another uid, name or folder installs none of them again.
+RUN echo "torch:x:1001:0::/home/torch:/bin/sh" >> /etc/passwd \
+    && install -d -o 1001 -g 0 -m 0775 /home/torch /app \
+    && echo ". /opt/torchbake/profile" >> /etc/bash.bashrc \
+    && echo ". /opt/torchbake/login_profile" > /etc/profile.d/torchbake.sh
 COPY --link --from=tools /opt/torchbake /opt/torchbake
 
 # --- whole: rest and the wheels, a layer for each wheel
@@ -172,6 +180,8 @@ ENV BASH_ENV="/opt/torchbake/profile" \
     UV_PROJECT_ENVIRONMENT="/opt/venv" \
     UV_PYTHON_DOWNLOADS="never" \
     VIRTUAL_ENV="/opt/venv"
+WORKDIR /app
+# Labels are below no step, since a step runs again after a change of an argument above it.
 ARG BASE_DIGEST=""
 ARG BASE_NAME="debian:bookworm-slim"
 ARG BASE_SOURCE="registry"
@@ -193,7 +203,6 @@ LABEL org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       org.torchbake.inputs="${INPUTS}" \
       org.torchbake.python="3.11" \
       org.torchbake.torch="2.13.0+cpu"
-WORKDIR /app
 USER 1001
 ENTRYPOINT ["/usr/bin/tini", "-s", "-g", "--", "/opt/torchbake/entrypoint"]
 CMD ["python"]

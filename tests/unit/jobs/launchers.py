@@ -127,7 +127,9 @@ def _object(text: str, kind: str) -> Any:
 
 def of_helm(text: str, task: Task) -> list[Env]:
     """The chart turns values into objects of Kubernetes."""
-    return of_kubernetes(yaml.safe_dump_all(objects(helm_python.values_from_yaml(text)).values()), task)
+    return of_kubernetes(
+        yaml.dump_all(objects(helm_python.values_from_yaml(text)).values(), Dumper=yaml.CSafeDumper), task
+    )
 
 
 def of_pytorchjob(text: str, task: Task) -> list[Env]:

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchbake.errors import BuildError
+from torchbake.oci import layer_archive
 from torchbake.oci.layer_archive import Member, unpack, write_layer
+from torchbake.oci.layer_order import Layer
 from torchbake.oci.manifest import sha256
 
 _MANY = 5_000_000  # bytes; zstd's own level looks back over 2 MB
@@ -53,19 +55,26 @@ def test_a_decoder_needs_no_more_memory_than_those_in_use_take(tmp_path: Path) -
     assert window <= 2**27
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-def test_no_frame_is_longer_than_its_window(tmp_path: Path, threads: int) -> None:
+def test_no_frame_is_longer_than_its_window(tmp_path: Path) -> None:
     """Containerd's decoder moves longer frames in memory repeatedly: docs/internals/performance.md."""
-    layer = write_layer(tmp_path / "layer", members(bytes(70_000_000), noise(1), bytes(70_000_000)), threads=threads)
-    frames = [*frames_of((tmp_path / "layer").read_bytes())]
-    assert [len(content) <= window for window, content in frames] == [True] * 3
-    assert layer.diff_id == sha256(b"".join(content for _, content in frames))
-
-
-def test_all_frames_are_unpacked(tmp_path: Path) -> None:
-    write_layer(tmp_path / "layer", members(bytes(70_000_000), noise(1)), threads=2)
+    layer = write_layer(tmp_path / "layer", members(bytes(70_000_000), noise(1)), threads=2)
+    assert_frames_are_short((tmp_path / "layer").read_bytes(), layer, 2)
     unpack(tmp_path / "layer", tmp_path)
     assert (tmp_path / "lib/1.so").read_bytes() == noise(1)
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_each_full_window_ends_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(layer_archive, "_WINDOW", 22)
+    monkeypatch.setattr(layer_archive, "_FRAME", 2**22)
+    layer = write_layer(tmp_path / "layer", members(bytes(3_000_000), noise(1), bytes(3_000_000)), threads=threads)
+    assert_frames_are_short((tmp_path / "layer").read_bytes(), layer, 3)
+
+
+def assert_frames_are_short(data: bytes, layer: Layer, count: int) -> None:
+    frames = [*frames_of(data)]
+    assert [len(content) <= window for window, content in frames] == [True] * count
+    assert layer.diff_id == sha256(b"".join(content for _, content in frames))
 
 
 def test_any_number_of_threads_makes_the_same_archive(tmp_path: Path) -> None:

@@ -78,6 +78,16 @@ def _circle(root: Path) -> None:
     (root / UV).symlink_to("uv.lock")
 
 
+def _conflict(path: str) -> Edit:
+    return lambda root: (root / path).write_text("<<<<<<< HEAD\n" + (root / path).read_text())
+
+
+def _builds_in_a_circle(root: Path) -> None:
+    """The project is built with its member, and the member with the project."""
+    replaced(PYPROJECT, r'\["hatchling"\]', '["hatchling", "core"]')(root)
+    replaced(f"{CORE}/pyproject.toml", r'\["uv_build"\]', '["uv_build", "trainer"]')(root)
+
+
 UV, PYLOCK, REQS = "trainer/uv.lock", "trainer/pylock.toml", "trainer/requirements.txt"
 PYPROJECT, CORE = "trainer/pyproject.toml", "trainer/packages/core"
 _NO_GROUPS = r"(?s)\A(.*)\[dependency-groups\].*?\n\n", r'dependency-groups = "a"\n\1'
@@ -100,6 +110,9 @@ FILES = [
     Broken(name="damaged TOML", place=f"{UV}:5", edit=replaced(UV, r"\[manifest\]", "manifest]")),
     Broken(name="the lock of another tool", place=f"{UV}:1", edit=content(UV, '[[package]]\nname = "torch"\n')),
     Broken(name="a later version", place=f"{UV}:1", edit=replaced(UV, "^version = 1", "version = 99")),
+    Broken(name="an earlier version", place=f"{UV}:1", edit=replaced(UV, "^version = 1", "version = 0")),
+    Broken(name="a version that is a text", place=f"{UV}:1", edit=replaced(UV, "^version = 1", 'version = "1"')),
+    Broken(name="a conflict of git", place=f"{UV}:1", edit=_conflict(UV)),
     Broken(name="half a lock", place=UV, edit=lambda root: (root / UV).write_bytes((root / UV).read_bytes()[:3000])),
 ]
 ROWS = [
@@ -141,6 +154,24 @@ PACKAGES = [
         place="uv.lock:190",
         edit=replaced(UV, "(vision_kernels.*)manylinux_2_28", r"\1manylinux_2_39"),
     ),
+    Broken(
+        name="wheels of a Python without the GIL",
+        place="uv.lock:109",
+        edit=replaced(UV, "(torch-2.10.0-cp311-)cp311", r"\1cp311t"),
+    ),
+    Broken(name="half a hash", place="uv.lock:16", edit=replaced(UV, _SHA, "sha256:0123")),
+    Broken(name="a wheel without a name", place="uv.lock:15", edit=replaced(UV, r"certifi-2026.*?\.whl", "certifi")),
+    Broken(name="a version that is none", place="uv.lock:48", edit=replaced(UV, '"0.28.1"', '"zero"')),
+    Broken(name="an unknown requirement", place=UV, edit=replaced(UV, '{ name = "certifi" }', '{ name = "certify" }')),
+    Broken(
+        name="an older Python", place="uv.lock:3", edit=replaced(UV, 'python = ">=3.11"', 'python = ">=3.9, <3.11"')
+    ),
+    Broken(
+        name="a member with the project's name",
+        place="uv.lock:29",
+        edit=replaced(f"{CORE}/pyproject.toml", 'name = "core"', 'name = "trainer"'),
+    ),
+    Broken(name="builds in a circle", place=f"{CORE}/pyproject.toml", edit=_builds_in_a_circle),
     Broken(name="no torch", place=UV, edit=replaced(UV, r'name = "torch"', 'name = "torcs"')),
     Broken(name="files without a hash", place="uv.lock:12", edit=replaced(UV, rf', hash = "{_SHA}"', "")),
     Broken(name="MD5 alone", place=UV, edit=replaced(UV, _SHA, "md5:0123456789abcdef0123456789abcdef")),
@@ -234,6 +265,8 @@ REQUIREMENTS = [
     _line("a path out of the project", "-e ../other"),
     _line("no such folder", "-e ./packages/nothing"),
     _line("a damaged marker", "-e ./packages/core ; python_version <"),
+    _line("another torch", "torch==2.9.1"),
+    Broken(name="a conflict of git", place=f"{REQS}:1", edit=_conflict(REQS), lock="requirements.txt"),
     Broken(name="no package", place=REQS, edit=content(REQS, "# nothing\n"), lock="requirements.txt"),
     Broken(name="extras of a requirements file", place=REQS, lock="requirements.txt", spec={"extras": ("serve",)}),
     Broken(name="hashes of no file of the index", place=f"{REQS}:4", lock="requirements.txt"),
@@ -304,6 +337,20 @@ PYLOCKS = [
             '[[packages]]\nname = "torch"\nversion = "2.9.1"\n'
             'sdist = { url = "https://files.example/torch-2.9.1.tar.gz", hashes = { sha256 = "a" } }',
         ),
+        lock="pylock.toml",
+    ),
+    Broken(name="a conflict of git", place=f"{PYLOCK}:1", edit=_conflict(PYLOCK), lock="pylock.toml"),
+    Broken(
+        name="wheels of another Python",
+        place=f"{PYLOCK}:45",
+        edit=replaced(PYLOCK, "cp311-cp311", "cp39-cp39"),
+        lock="pylock.toml",
+    ),
+    Broken(name="no file", place=f"{PYLOCK}:23", edit=replaced(PYLOCK, "wheels = ", "wheals = "), lock="pylock.toml"),
+    Broken(
+        name="a damaged marker",
+        place=f"{PYLOCK}:5",
+        edit=replaced(PYLOCK, 'name = "filelock"\n', 'name = "filelock"\nmarker = "python_version <"\n'),
         lock="pylock.toml",
     ),
     Broken(name="an undeclared extra", place=PYLOCK, lock="pylock.toml", spec={"extras": ("serve",)}),

@@ -56,6 +56,11 @@ def test_captured_text_keeps_its_value(tmp_path: Path) -> None:
         text = f"{OURS}{{% block end %}}{begin}\nENV A=1\n{{{{ word }}}} true\n{{% endif %}}{{% endblock %}}"
         assert "ENV A=1\nRUN true" in rendered(tmp_path, text.replace("{{ word }}", "RUN")), begin
         assert "did you mean RUN?" in refused(tmp_path, text.replace("{{ word }}", "RNU")), begin
+        message = refused(tmp_path, text.replace("{{ word }} true", "COPY nothing /x"))
+        assert message.startswith("templates/pytorch.Dockerfile.j2: COPY of nothing"), begin
+        (tmp_path / "something").touch()
+        assert "COPY something" in rendered(tmp_path, text.replace("{{ word }} true", "COPY something /x")), begin
+        assert "begins another image" in refused(tmp_path, text.replace("{{ word }} true", "FROM scratch")), begin
     captured = "{% set x %}\nRUN true\nRNU true\n{% endset %}"
     message = refused(tmp_path, f"{OURS}{{% block end %}}\n{captured}{{{{ x }}}}{{% endblock %}}")
     assert ":5: " in message

@@ -144,7 +144,7 @@ def test_what_is_wrong_is_told_with_file_and_line(rendered: Write) -> None:
         ("{{ '{0.__class__}'.format(spec) }}", "unsafe"),
         ("{{ ['format', '{0.__class__}']|map('upper')|list }}{{ ('{0.__class__}'|attr('format'))(spec) }}", "unsafe"),
         ("{{ spec|map(attribute='__class__')|list }}{{ [spec]|map(attribute='__class__')|list }}", "j2:3: "),
-        ("{{ added_packages.append('x') }}", "'append' of 'list' object is unsafe"),
+        ("{{ needs.append('x') }}", "'append' of 'list' object is unsafe"),
         ("{{ range(10 ** 9) }}", "may be too large"),
         ("{{ range(1000000000)|list }}", "too big"),
         ("{{ 'x' * 1000000000 }}", "may be too large"),
@@ -241,5 +241,5 @@ def test_the_pages_example_is_a_matrix_and_a_template(tmp_path: Path) -> None:
         ("certificates/acme-root.pem",),
     )
     text = render(spec, CASES["cpu-runtime"][1], project.templates)
-    assert "COPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\nUSER 2000\n" in text
+    assert "WORKDIR /app\nCOPY src/acme /opt/acme\nENV PATH=/opt/acme:$PATH\n" in text.partition("\nUSER 2000\n")[0]
     assert set(re.findall(r"(?m)^\| `(\w+)` \|", section)) == set(BLOCKS)

@@ -338,3 +338,22 @@ def _unpacked(tree: dict[str, int], entries: Sequence[str], number: int) -> dict
 def _findings(paths: Sequence[str]) -> Findings:
     data = tar([(path, "") for path in paths])
     return read_layer(io.BytesIO(data), f"sha256:{hashlib.sha256(data).hexdigest()}")
+
+
+def test_a_damaged_header_is_an_error_and_never_the_end(tmp_path: Path) -> None:
+    data = bytearray(tar([("etc/os-release", "ID=debian\n"), (STATUS, BASH)]))
+    data[2 * tarfile.BLOCKSIZE + 148] ^= 1  # the checksum of the second header
+    layer = stored(tmp_path, bytes(data))
+    with layer.path.open("rb") as file, pytest.raises(EngineError, match="header is damaged"):
+        read_layer(file, layer.digest)
+
+
+def test_an_opaque_root_hides_the_packages_below(tmp_path: Path) -> None:
+    layers = [tar([(STATUS, BASH)]), tar([(".wh..wh..opq", ""), ("etc/os-release", "ID=debian\n")])]
+    findings = []
+    for data in layers:
+        layer = stored(tmp_path, data)
+        with layer.path.open("rb") as file:
+            findings.append(read_layer(file, layer.digest))
+    assert [package.name for package in contents_of(findings[:1]).packages] == ["bash"]
+    assert contents_of(findings).packages == ()

@@ -287,11 +287,11 @@ def test_an_older_revision_is_signed_by_hand() -> None:
     assert step == f"Sign it if it is right: cosign sign --key KEY {REPOSITORY}@sha256:r0 {REPOSITORY}@sha256:sbom0"
 
 
-def test_the_guide_has_each_check_and_what_provenances_point_at() -> None:
+def test_the_pages_have_each_check_and_the_build_type() -> None:
     one = served("latest")
     judged_ids = {check.id for checks in judge(PROMISE, shelf(release()), {}).values() for check in checks}
     judged_ids |= {check.id for check in judge_reference(one, {}, {}, REPOSITORY)} | {SUITE}
-    rows = re.findall(r"^\| `(registry\.\w+)` \|", (TOOLKIT / "docs/explanation/releases.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(registry\.\w+)` \|", (TOOLKIT / "docs/reference/checks.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(judged_ids)
     page, _, anchor = BUILD_TYPE.rpartition("#")
     headings = re.findall(

@@ -59,7 +59,7 @@ class SlurmLauncher(Launcher):
         if state in ("PENDING", "CONFIGURING") or not self._output:
             return JobStatus(code=exit_code, notes=notes)
         # Another machine creates the file, and it is visible here some time later.
-        line = 'until [ -e "$0" ]; do sleep 1; done; exec tail -n +1 -f "$0"'
+        line = 'until [ -e "$0" ]; do sleep 0.1; done; exec tail -n +1 -f "$0"'
         log = JobStream(name=self._output, command=("sh", "-c", line, self._output))
         return JobStatus(code=exit_code, streams=(log,), notes=notes)
 

@@ -10,10 +10,10 @@ import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 
 from torchbake.core.paths import JOB_FOLDER
 from torchbake.errors import JobError
+from torchbake.jobs.targets._apptainer import code_mount, made_once, split_once, without_tag
 from torchbake.jobs.task import Task, rank_variables, workdir_of
 from torchbake.matrix.spec import TOOLBOX
 from torchbake.oci.reference import parse_reference
@@ -37,20 +37,17 @@ class Runtime(ABC):
 class Apptainer(Runtime):
     """Runs a SIF file: an existing one, or one that the script converts once for all nodes and jobs.
 
+    The code of a job is a small file of its own, and Apptainer mounts it. So an edit converts no image.
+
     The user's home is not mounted, since Python would find packages in ~/.local before those of the image.
     """
 
     def before(self, task: Task) -> list[str]:
         if task.job.slurm.image:
             return [f"image={shlex.quote(task.job.slurm.image)}"]
-        return [
-            f'image="${{SLURM_SUBMIT_DIR:?}}/"{shlex.quote(_sif_of(task.image))}',
-            'if [ ! -e "$image" ]; then',
-            '    export APPTAINER_MKSQUASHFS_ARGS="${APPTAINER_MKSQUASHFS_ARGS--comp zstd -Xcompression-level 1}"',
-            f'    apptainer build "$image.$SLURM_JOB_ID" {shlex.quote(f"docker://{_without_tag(task.image)}")}',
-            '    mv "$image.$SLURM_JOB_ID" "$image"',
-            "fi",
-        ]
+        if task.split:
+            return split_once(task.job.name, task.image, task.split)
+        return made_once(task.job.name, task.image)
 
     def command(self, task: Task) -> str:
         words = ["apptainer", "exec", "--no-mount", "home,cwd"]
@@ -61,7 +58,8 @@ class Apptainer(Runtime):
             # Apptainer parses the value as CSV, with quotes.
             quoted = '"source={}"'.format(source.replace('"', '""'))
             words += ["--mount", f"type=bind,{quoted},destination={target}" + (",ro" if read_only else "")]
-        return f'{shlex.join(words)} "$image" {shlex.join(_run(task))}'
+        code = f"{code_mount()} " if task.split else ""  # not quoted again: it has a variable of the script
+        return f'{shlex.join(words)} {code}"$image" {shlex.join(_run(task))}'
 
 
 class Pyxis(Runtime):
@@ -111,18 +109,8 @@ def _mounts(task: Task) -> list[tuple[str, str, bool]]:
     return files + [(each.host_path, each.mount_path, each.read_only) for each in task.job.volumes if each.host_path]
 
 
-def _without_tag(image: str) -> str:
-    """Remove the tag of a reference with a digest, since Apptainer does not take both."""
-    return re.sub(r":[^:/@]+(?=@)", "", image)
-
-
-def _sif_of(image: str) -> str:
-    """Return the file name of an image, with its tag or digest, so that each image has a file."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", PurePosixPath(_without_tag(image)).name) + ".sif"
-
-
 def _enroot_of(image: str) -> str:
     """Return a reference as HOST#PATH:TAG; without a host Enroot asks Docker Hub."""
-    reference = parse_reference(_without_tag(image))
+    reference = parse_reference(without_tag(image))
     host = "" if reference.repository.host == "docker.io" else f"{reference.repository.host}#"
     return host + reference.repository.path + (f"@{reference.digest}" if reference.digest else f":{reference.tag}")

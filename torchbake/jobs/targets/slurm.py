@@ -81,6 +81,11 @@ NEEDS: tuple[Needs, ...] = (
 )
 
 
+def mounts_code(job: Job) -> bool:
+    """Return whether the nodes keep a file of the image below, and mount the code of `files.layer` over it."""
+    return job.slurm.runtime == "apptainer" and not job.slurm.image
+
+
 def render(task: Task) -> str:
     job, runtime = task.job, RUNTIMES[task.job.slurm.runtime]
     first_node = _first_node(job)

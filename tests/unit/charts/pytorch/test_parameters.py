@@ -293,4 +293,4 @@ def test_kubernetes_takes_it_with_every_parameter() -> None:
 def test_an_older_kubernetes_does_not_know_it() -> None:
     for parameter in FIRST:
         with pytest.raises(JobError, match=r"1\.28.* does not take this"):
-            check_manifest(yaml.safe_dump_all(objects(values_of(parameter)).values()), "1.28")
+            check_manifest(yaml.dump_all(objects(values_of(parameter)).values(), Dumper=yaml.CSafeDumper), "1.28")

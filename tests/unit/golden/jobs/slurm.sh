@@ -20,11 +20,27 @@ if [ "${SLURM_RESTART_COUNT:-0}" -gt 2 ]; then
     exit 89
 fi
 image="${SLURM_SUBMIT_DIR:?}/"pytorch-2.13.0-cpu.sif
-if [ ! -e "$image" ]; then
-    export APPTAINER_MKSQUASHFS_ARGS="${APPTAINER_MKSQUASHFS_ARGS--comp zstd -Xcompression-level 1}"
-    apptainer build "$image.$SLURM_JOB_ID" docker://registry.example.com/team/pytorch:2.13.0-cpu
-    mv "$image.$SLURM_JOB_ID" "$image"
-fi
+export APPTAINER_MKSQUASHFS_ARGS="${APPTAINER_MKSQUASHFS_ARGS--comp zstd -Xcompression-level 1}"
+# once FILE FUNCTION: let the function make the file, unless another job has made it
+once() {
+    if [ -e "$1" ]; then
+        touch -c "$1" 2> /dev/null || true
+        return
+    fi
+    part="$1.part-$SLURM_JOB_ID"
+    (
+        flock 9 2> /dev/null && rm -rf "$1".part-*
+        [ -e "$1" ] || { "$2" "$part" 9>&- && sync "$part" && mv "$part" "$1"; }
+    ) 9> "$1.lock" && rm -f "$1.lock" && return
+    free=$(df -h --output=avail "${1%/*}" | tail -n 1 | tr -d ' ') || free=unknown
+    rm -rf "$part"
+    echo mnist": $1 cannot be made: the reason is above. Free there: $free." >&2
+    exit 1
+}
+convert() {
+    apptainer build --force "$1" docker://registry.example.com/team/pytorch:2.13.0-cpu
+}
+once "$image" convert
 export MODE=distributed
 export STOP_GRACE=60
 export RENDEZVOUS_TIMEOUT=300

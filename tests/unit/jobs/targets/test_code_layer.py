@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from tests.unit.jobs.cases import LEAST, task_of, text_of
-from tests.unit.jobs.launchers import LAUNCHERS
+from tests.unit.jobs.launchers import LAUNCHERS, srun_of
 from torchbake.errors import JobError
 from torchbake.jobs.expressible import unsupported_keys
 from torchbake.jobs.targets import TARGETS
-from torchbake.jobs.task import Task, workdir_of
+from torchbake.jobs.task import SplitImage, Task, workdir_of
 
 # A host has no image, so it cannot have the layer either.
 WITH_IMAGE = sorted({*TARGETS} - {"torchrun"})
@@ -39,6 +39,18 @@ def test_a_manifest_has_the_image_and_no_files(target: str) -> None:
     assert "mount" not in more.lower().replace("--no-mount", "")
     assert "ConfigMap" not in text
     assert "job-files" not in text
+
+
+def test_apptainer_mounts_the_code_and_keeps_the_image_below() -> None:
+    split = SplitImage(base=f"h/p:cpu@sha256:{'b' * 64}", code=f"h/p:code@sha256:{'c' * 64}")
+    task = dataclasses.replace(layer_task("nodes: 2\n"), split=split)
+    text = TARGETS["slurm"].render(task)
+    assert [env["JOB_DIR"] for env in LAUNCHERS["slurm"](text, task)] == ["/job", "/job"]
+    (mount,) = [word for word in srun_of(text) if word.startswith("type=bind")]
+    assert mount.endswith(",destination=/job,image-src=/,ro")
+    names = {f"docker://h/p@sha256:{letter * 64}" for letter in "bc"}
+    assert {word for word in text.split() if word.startswith("docker://")} == names
+    assert unsupported_keys(task.job, TARGETS["slurm"]) == []
 
 
 def test_a_choice_of_files_is_of_the_layer_under_every_launcher() -> None:

@@ -132,7 +132,7 @@ def test_a_missing_secret_ends_the_script_which_holds_no_value() -> None:
 )
 def test_apptainer_makes_a_file_of_the_image_once(image: str, source: str, file: str) -> None:
     text = slurm.render(task_of(LEAST.replace(job_of(LEAST).image, image)))
-    assert f'apptainer build "$image.$SLURM_JOB_ID" {source}\n' in text
+    assert f'apptainer build --force "$1" {source}\n' in text
     assert f'image="${{SLURM_SUBMIT_DIR:?}}/"{file}\n' in text
 
 

@@ -6,8 +6,8 @@ import tarfile
 import pytest
 
 from tests.unit.layouts import archive, file
-from torchbake.contents.layer_tar import LayerLimits, LayerTar
 from torchbake.oci.layer_stream import UNREADABLE
+from torchbake.oci.layer_tar import LayerLimits, LayerTar
 
 SMALL = LayerLimits(bytes=10_000, entries=5)
 
