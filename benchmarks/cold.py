@@ -15,10 +15,10 @@ from benchmarks.measure import command, empty, layers_of, seconds, torchbake, uv
 from benchmarks.plans import TARGET, Plans, image_of, make_plan
 from torchbake.core.paths import TOOLKIT, state_of
 from torchbake.core.sizes import human
+from torchbake.debian.steps import compiler_packages, system_packages
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import ImageSpec
-from torchbake.render.dockerfile import compiler_packages, system_packages
 from torchbake.ui import console
 
 NAIVE = """\

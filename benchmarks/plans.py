@@ -43,7 +43,7 @@ class Plans:
             wheel_folder=builder_folder(),
         )  # fmt: skip
         backend = backend_of(project, self.engine, "auto", None, {})
-        job = preparation.with_wheels(preparation.job(spec, base))
+        job = preparation.with_packages(preparation.job(spec, base))
         backend.import_base(job)
         options = BuildOptions(
             output=backend.output if backend.saving else "type=image,compression=zstd,oci-mediatypes=true",

@@ -38,6 +38,27 @@ _CONTRASTS = """() => {
   return found;
 }"""
 
+# The columns of tables that nobody can bring onto the screen. Such a column is hidden, or it stays outside of
+# the screen or below the first column when the table's box is scrolled to it.
+_UNREACHABLE = """() => {
+  const faults = [];
+  for (const table of document.querySelectorAll("table")) {
+    const cells = table.tHead ? [...table.tHead.rows[0].cells] : [];
+    for (const [number, cell] of cells.entries()) {
+      if (cell.querySelector(".hidden")) continue;  // a chart of another column
+      const box = table.closest(".scroll") || document.documentElement;
+      box.scrollTo({left: cell.offsetLeft, behavior: "instant"});
+      const {left, right} = cell.getBoundingClientRect();
+      const first = number && table.closest(".scroll") ? cells[0].getBoundingClientRect() : {width: 0, left: 0};
+      const fits = cell.offsetWidth + first.width <= box.clientWidth + 1;
+      const inside = left >= -1 && right <= innerWidth + 1 && first.left >= -1;
+      if (!cell.checkVisibility() || !fits || !inside) faults.push(`column ${cell.textContent.trim()} cannot be seen`);
+      box.scrollTo({left: 0, behavior: "instant"});
+    }
+  }
+  return faults;
+}"""
+
 
 class NoBrowserError(Exception):
     """No browser can be started here; the message says why."""
@@ -91,7 +112,7 @@ def _unpack(tools: Path) -> None:
 
 
 def faults_of_page(browser: Browser, page: Path, size: tuple[int, int], scheme: Scheme, picture: Path) -> list[str]:
-    """Look at a page with all its details: is it too wide, faint, does it load something, or complain?
+    """Look at a page with all its details: too wide, faint, a column that cannot be seen, loads or complaints?
 
     The picture of it is written to a file.
     """
@@ -105,6 +126,7 @@ def faults_of_page(browser: Browser, page: Path, size: tuple[int, int], scheme: 
     width = view.evaluate("document.documentElement.scrollWidth")
     faults = [f"{width} wide"] if width > size[0] else []
     faults += [f"contrast {contrast:.2f}: {text}" for contrast, text in view.evaluate(_CONTRASTS) if contrast < 4.5]
+    faults += view.evaluate(_UNREACHABLE)
     view.screenshot(path=picture, full_page=True)
     view.close()
     return [*faults, *lines, *(url for url in queries if not url.startswith(("file:", "data:")))]

@@ -34,7 +34,7 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by duration, the longest first: when files run in parallel, no long file is left to run alone at the end.
 LONGEST = (
-    "broken_images", "layers", "payloads", "package", "project_images", "hosts", "newcomer", "hosts_links",
+    "broken_images", "layers", "payloads", "package", "example_projects", "hosts", "newcomer", "hosts_links",
     "tutorial", "reproduce", "make_own", "images", "publish", "ci", "hosts_door", "mirrors", "extending", "own_bases",
     "examples", "dialects", "signature", "derived_projects", "derived", "ladder",
     "test_command", "job", "chart", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",
@@ -60,12 +60,18 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "long: minutes for a case that others nearly cover; CI runs it every night, and a release asks for it",
     )
+    config.addinivalue_line("markers", "cuda: looks into the CUDA image; long, unless this host has a GPU")
     for room in ROOMS:
         config.addinivalue_line("markers", f"{room}: about {room}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the longest files first; keep the order of the tests within a file."""
+    """Mark tests of the CUDA image, and sort the longest files first; keep the order of the tests within a file."""
+    if not Path("/dev/nvidia0").exists():
+        for item in items:
+            if item.get_closest_marker("cuda"):
+                item.add_marker("long")
     places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
     if missing := [name for name in places if not (ROOT / f"tests/e2e/{name}.py").exists()]:
         raise pytest.UsageError(f"LONGEST names what is not there: {', '.join(missing)}")
@@ -113,6 +119,11 @@ def container_of(engine: docker.DockerClient, image: str) -> Iterator[str]:
         engine.api.remove_container(container, force=True)
 
 
+def on_cuda(*values: object) -> Any:
+    """Return a parameter set of the CUDA image."""
+    return pytest.param(CUDA, *values, marks=pytest.mark.cuda)
+
+
 def torchbake(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 1500) -> Completed:
     """Run a command as a user would, and return how it ended."""
     return run_forked("torchbake", *arguments, cwd=ROOT, env={**os.environ, **(env or {})}, timeout=timeout)
@@ -154,9 +165,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(engine: docker.DockerClient, shared: Path) -> dict[str, dict[str, Any]]:
-    """The three images that the tests look into, by id."""
-    images = once(shared, "built", lambda: _build(engine, CUDA, CPU, INIT))
+def built(request: pytest.FixtureRequest, engine: docker.DockerClient, shared: Path) -> dict[str, dict[str, Any]]:
+    """The images that the tests look into, by id; the CUDA image only for selected tests of it."""
+    names = [CUDA] if any(item.get_closest_marker("cuda") for item in request.session.items) else []
+    images = once(shared, "built", lambda: _build(engine, *names, CPU, INIT))
     return {image["id"]: image for image in images}
 
 
@@ -181,15 +193,14 @@ def _build(engine: docker.DockerClient, *words: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def judged(built: dict[str, dict[str, Any]], shared: Path) -> dict[str, dict[str, Any]]:
-    """The results of `test` for the three images, by id; all their checks have passed."""
-    assert set(built) == {CPU, CUDA, INIT}
-    images: dict[str, dict[str, Any]] = once(shared, "judged", lambda: verdicts_of("--force", "--jobs", "1"))
+    """The results of `test` for these images, by id; all their checks have passed."""
+    images: dict[str, dict[str, Any]] = once(shared, "judged", lambda: verdicts_of(*built, "--force", "--jobs", "1"))
     return images
 
 
 def verdicts_of(*words: str) -> dict[str, dict[str, Any]]:
-    """Run `test` on the three images, and return their results by id."""
-    process = torchbake("test", CPU, CUDA, INIT, "--format", "json", *words)
+    """Run `test` on images, and return their results by id."""
+    process = torchbake("test", "--format", "json", *words)
     images = {image["name"]: image for image in json.loads(process.stdout)["images"]}
     wrong = [
         f"{name}: {check['id']}: {check['reason']}"

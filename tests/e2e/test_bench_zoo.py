@@ -61,6 +61,7 @@ def test_models_have_published_parameters_and_a_least_size(zoo: Callable[..., Re
         assert line["smaller"].endswith(f"the model takes {entry.input}."), name
 
 
+@pytest.mark.cuda
 def test_torchvision_has_the_same_parameters(zoo: Callable[..., ReadOutput]) -> None:
     models = {name: line for name, line in zoo("count", row=CUDA).items() if line["vision"]}
     if not models:

@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, images_of, tags_of, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, images_of, tags_of, torchbake
 from tests.e2e.waiting import until
 from torchbake.errors import BaseError
 
@@ -28,7 +28,7 @@ CPU_ROW = "rows:\n  - {torch: 2.13.0, accelerator: cpu, base: debian12%s}\n"
 
 
 def test_a_second_build_does_nothing_and_says_so(built: Built) -> None:
-    again = images_of(torchbake("build", CPU, CUDA, INIT, "--format", "json"))
+    again = images_of(torchbake("build", *built, "--format", "json"))
     assert {image["status"] for image in again.values()} == {"up-to-date"}
     assert all("unchanged" in image["reason"] for image in again.values())
     assert {name: image["digest"] for name, image in again.items()} == {

@@ -223,8 +223,8 @@ def test_gitlab_builds_what_a_merge_request_changes(machines: Machines) -> None:
     ("typed", "choices"),
     [
         ("cpu '!devel'", ["2.13.0-cpu-runtime-debian12"]),
-        ('cpu "!devel"', ["2.13.0-cpu-runtime-debian12"]),
-        ("2.13.0-cpu-run* volume-*", ["2.13.0-cpu-runtime-debian12", INIT]),
+        pytest.param('cpu "!devel"', ["2.13.0-cpu-runtime-debian12"], marks=pytest.mark.long),
+        pytest.param("2.13.0-cpu-run* volume-*", ["2.13.0-cpu-runtime-debian12", INIT], marks=pytest.mark.long),
         ("cpu $(touch taken) ; `touch taken`", None),
         ("--matrix=/dev/null cpu", None),
     ],

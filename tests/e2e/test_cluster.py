@@ -164,7 +164,7 @@ def checks_of(process: Completed) -> dict[str, Any]:
     return {check["id"]: check for image in json.loads(process.stdout)["images"] for check in image["checks"]}
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [ORDERS[0], pytest.param(ORDERS[1], marks=pytest.mark.long)])
 def test_nodes_meet_by_name_in_either_order(
     ours: Engine, image: str, left: Callable[[], list[str]], order: Order
 ) -> None:
@@ -402,7 +402,7 @@ def test_the_command_fails_with_the_workers_own_code_and_words(
     assert left() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_an_interrupted_run_leaves_nothing(
     with_volume: str, toolbox: Toolbox, start: Start, left: Callable[[], list[str]], number: signal.Signals
 ) -> None:
@@ -419,7 +419,7 @@ def test_an_interrupted_run_leaves_nothing(
     assert left() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_interrupted_checks_leave_nothing(with_volume: str, left: Callable[[], list[str]], number: int) -> None:
     words = ["-m", "pytest", "tests/images", "--image", with_volume, "--only", "smoke.ddp*", "-p", "no:cacheprovider"]
     with subprocess.Popen(

@@ -135,7 +135,7 @@ def test_the_image_with_code_is_served(place: Place) -> None:
     assert place.push()["reference"] != first["reference"]
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.long)], ids=["before", "after"])
 def test_the_next_push_finishes_one_killed_at_any_request(place: Place, *, after: bool) -> None:
     at = 0
     while True:

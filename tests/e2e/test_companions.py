@@ -69,7 +69,7 @@ def unreachable() -> None:
         pytest.skip(f"not run: {PYTORCH} answers here, so no refusal can be seen")
 
 
-@pytest.mark.parametrize("user", ["0", "1001"])
+@pytest.mark.parametrize("user", [pytest.param("0", marks=pytest.mark.long), "1001"])
 def test_pip_installs_the_torchvision_of_the_images_torch(user: str, indexes: Indexes, run: Run) -> None:
     """From a mirror of PyTorch's index, which takes the place of the image's own setting."""
     script = f"pip install --no-cache-dir torch torchvision >&2 && python -c '{SHOW}'"
@@ -77,7 +77,7 @@ def test_pip_installs_the_torchvision_of_the_images_torch(user: str, indexes: In
     assert run(ref_of(CPU), "sh", "-c", script, **options) == FITS
 
 
-@pytest.mark.parametrize("user", ["1001", "54321"])
+@pytest.mark.parametrize("user", [pytest.param("1001", marks=pytest.mark.long), "54321"])
 def test_pip_installs_on_a_read_only_root(user: str, indexes: Indexes, run: Run) -> None:
     """Into the home that a container then has in `/tmp`; the image's Python finds it, and no other does."""
     show = (
@@ -102,7 +102,7 @@ def test_uv_installs_the_torchvision_of_the_images_torch(indexes: Indexes, hande
     assert run(ref_of(CPU), "sh", "-c", script, **options | {"user": "1001"}) == FITS
 
 
-@pytest.mark.parametrize("user", ["0", "1001"])
+@pytest.mark.parametrize("user", [pytest.param("0", marks=pytest.mark.long), "1001"])
 def test_without_the_index_pip_refuses_and_names_it(user: str, unreachable: None, indexes: Indexes, run: Run) -> None:
     environment = {**indexes.of_pip, "PIP_RETRIES": "1"}
     del environment["PIP_EXTRA_INDEX_URL"]

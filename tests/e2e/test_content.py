@@ -9,7 +9,7 @@ import docker
 import pytest
 from docker.models.volumes import Volume
 
-from tests.e2e.conftest import CPU, CUDA, INIT, ROOT
+from tests.e2e.conftest import CPU, CUDA, INIT, ROOT, on_cuda
 from tests.e2e.owned import OURS
 from tests.e2e.waiting import until
 from torchbake.lock.lockfile import Lock, parse_lock
@@ -36,7 +36,7 @@ def lock_of(name: str) -> Lock:
     return parse_lock((ROOT / "images" / name / "requirements.lock").read_text(), name)
 
 
-@pytest.mark.parametrize("name", [CPU, CUDA])
+@pytest.mark.parametrize("name", [CPU, on_cuda()])
 def test_runs_as_uid_1001_with_group_0(built: Built, run: Run, name: str) -> None:
     assert run(built[name]["ref"], "id", "-u") == "1001"
     assert run(built[name]["ref"], "id", "-g") == "0"
@@ -56,6 +56,7 @@ def test_cpu_image_holds_the_locked_torch(built: Built, run: Run) -> None:
     )
 
 
+@pytest.mark.cuda
 def test_cuda_image_holds_the_locked_libraries(built: Built, run: Run) -> None:
     answer = json.loads(run(built[CUDA]["ref"], "python", "-c", VERSIONS))
     lock = lock_of(CUDA)
@@ -67,7 +68,7 @@ def test_cuda_image_holds_the_locked_libraries(built: Built, run: Run) -> None:
     assert answer["sum"] == 512
 
 
-@pytest.mark.parametrize("name", [CPU, CUDA])
+@pytest.mark.parametrize("name", [CPU, on_cuda()])
 def test_every_locked_package_is_there_and_no_other(built: Built, run: Run, name: str) -> None:
     script = (
         "from importlib.metadata import distributions as d; import json, re;"
@@ -78,7 +79,7 @@ def test_every_locked_package_is_there_and_no_other(built: Built, run: Run, name
     }
 
 
-@pytest.mark.parametrize("name", [CPU, CUDA])
+@pytest.mark.parametrize("name", [CPU, on_cuda()])
 def test_records_of_trimmed_wheels_stay_true(built: Built, run: Run, name: str) -> None:
     """Check that each file in a RECORD exists with the recorded size."""
     script = (
@@ -90,12 +91,17 @@ def test_records_of_trimmed_wheels_stay_true(built: Built, run: Run, name: str) 
     assert run(built[name]["ref"], "python", "-c", script).startswith("0 ")
 
 
+@pytest.mark.cuda
 def test_tools_import(built: Built, run: Run) -> None:
     assert run(built[CUDA]["ref"], "python", "-c", "import torchvision, torchaudio, triton, numpy; print('ok')") == "ok"
-    assert "usage: torchrun" in run(built[CUDA]["ref"], "torchrun", "--help")
 
 
-@pytest.mark.parametrize(("name", "own"), [(CPU, ["/etc/pip.conf", "/etc/uv/uv.toml"]), (CUDA, [])])
+@pytest.mark.parametrize("name", [CPU, on_cuda()])
+def test_torchrun_is_a_program(built: Built, run: Run, name: str) -> None:
+    assert "usage: torchrun" in run(built[name]["ref"], "torchrun", "--help")
+
+
+@pytest.mark.parametrize(("name", "own"), [(CPU, ["/etc/pip.conf", "/etc/uv/uv.toml"]), on_cuda([])])
 def test_nothing_is_left_behind(built: Built, run: Run, name: str, own: list[str]) -> None:
     """Only the files in ``own`` are left, and they name the matrix's index, not the one of the host that built it."""
     find = (
@@ -111,7 +117,7 @@ def test_nothing_is_left_behind(built: Built, run: Run, name: str, own: list[str
         assert len([line for line in text.splitlines() if "=" in line]) == 1
 
 
-@pytest.mark.parametrize("name", [CPU, CUDA, INIT])
+@pytest.mark.parametrize("name", [CPU, on_cuda(), INIT])
 def test_labels_say_what_is_inside(engine: docker.DockerClient, built: Built, name: str) -> None:
     config = engine.images.get(built[name]["ref"]).attrs["Config"]
     labels = config["Labels"]

@@ -95,7 +95,7 @@ def read(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Inven
     return inventory, time.monotonic() - start
 
 
-@pytest.mark.parametrize("places", ["cpu", "derived"], indirect=True)
+@pytest.mark.parametrize("places", ["cpu", pytest.param("derived", marks=pytest.mark.long)], indirect=True)
 def test_an_image_is_alike_from_every_place(
     places: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,7 +121,7 @@ def test_an_image_is_alike_from_every_place(
     assert sum(first.visible[path].size for path in torch.files) > 100_000_000
 
 
-@pytest.mark.parametrize("name", ["cpu", "derived"])
+@pytest.mark.parametrize("name", [pytest.param("cpu", marks=pytest.mark.long), "derived"])
 def test_the_visible_files_are_those_of_a_container(
     name: str, engine: docker.DockerClient, derived: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

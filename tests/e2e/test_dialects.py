@@ -24,6 +24,8 @@ EXPECTED = [(rank, rank % 2) for rank in range(6)]
 # One fixture for each program that sets the ranks' variables: `run`, torchrun, and a process manager. Here `run` starts
 # the ranks at an address; other tests train at a name.
 WITH_TORCH = {"openpai", "torchrun-worker", "mpi-openmpi"}
+# The ranks of these meet without torch. The unit tests read all fixtures.
+MEETS = {"indexed-job", "slurm"}
 TRAINING, MEETING = "/job/fit.py", "/job/meet.py"
 parameters: set[str] = set()
 
@@ -53,7 +55,13 @@ def test_the_launchers_that_train_are_there() -> None:
     assert {path.stem for path in FIXTURES} > WITH_TORCH
 
 
-@pytest.mark.parametrize("path", FIXTURES, ids=[path.stem for path in FIXTURES])
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in WITH_TORCH | MEETS else pytest.mark.long)
+        for path in FIXTURES
+    ],
+)
 def test_each_launcher_starts_the_same_job(
     path: Path, engine: docker.DockerClient, built: dict[str, dict[str, Any]]
 ) -> None:

@@ -26,7 +26,7 @@ SITE = "opt/venv/lib/python3.11/site-packages"
 DPKG = "var/lib/dpkg"
 TOOLS = ROOT / ".torchbake/tools"
 DOCS = ROOT / "docs/how-to/diff.md"
-WIDTHS = (375, 768, 1280)
+WIDTHS = (360, 768, 1280)
 
 
 class Image(NamedTuple):

@@ -17,7 +17,7 @@ PROGRAMS = {"transformers": ("python", "finetune.py"), "lightning": ("tiny-light
 LEARNED = 2.0  # a loss; both begin above it
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param("transformers", marks=pytest.mark.long), "lightning"])
 def test_a_project_for_the_cpu_is_built_and_learns(
     name: str, bases: Path, tmp_path: Path, run: Callable[..., str]
 ) -> None:

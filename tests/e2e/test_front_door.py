@@ -53,7 +53,7 @@ def test_later_calls_install_nothing(bare: Bare, first: Completed) -> None:
     ("words", "shape"),
     [
         (("list", "--", "all", "--format", "github"), r'\{"include": \[.*\]\}\n'),
-        (("tags", "--", "cpu", "--format", "json"), r"(?s)\{\n.*\}\n"),
+        pytest.param(("tags", "--", "cpu", "--format", "json"), r"(?s)\{\n.*\}\n", marks=pytest.mark.long),
         (("list", "--", "--version"), r"torchbake 0\+\S+\n"),
         (("render", "--", "--check"), r""),
     ],
@@ -110,9 +110,11 @@ def test_missing_packages_are_an_error_with_a_next_step(bare: Bare, tmp_path: Pa
     [
         (("-s", "nosuch"), 3),
         (("-s", "list", "--", "nosuch"), SelectorError.exit_code),
-        (("-s", "list", "--", "all", "--matrix", "nosuch.yaml"), MatrixError.exit_code),
+        pytest.param(
+            ("-s", "list", "--", "all", "--matrix", "nosuch.yaml"), MatrixError.exit_code, marks=pytest.mark.long
+        ),
         (("-s", "list", "--", "all", "--nosuch"), 2),
-        (("--nosuch",), 2),
+        pytest.param(("--nosuch",), 2, marks=pytest.mark.long),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, tuple) else str(part),
 )
@@ -161,8 +163,8 @@ def test_without_its_packages_the_module_says_what_to_do() -> None:
     [
         ("nox -s rend", {"render"}),
         ("nox -s build -- --dry", {"--dry-run"}),
-        ("nox -s list -- cpu --format ", {"table", "json", "github", "ids"}),
-        ("nox -s list -- 2.13.0-cpu-run", {"2.13.0-cpu-runtime-debian12"}),
+        pytest.param("nox -s list -- cpu --format ", {"table", "json", "github", "ids"}, marks=pytest.mark.long),
+        pytest.param("nox -s list -- 2.13.0-cpu-run", {"2.13.0-cpu-runtime-debian12"}, marks=pytest.mark.long),
         ("nox -s test -- cuda12 '!de", {"!devel", "!debian12", "!debian13"}),
     ],
 )

@@ -14,7 +14,7 @@ from torchbake.engine.client import Engine
 from torchbake.engine.gpu import GpuAccess, look_for_gpu
 from torchbake.engine.runner import OWNER, RUN
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.cuda]
 
 ONLY = ("--only", "smoke.tensor*", "--only", "smoke.nccl*")
 

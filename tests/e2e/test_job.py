@@ -143,7 +143,9 @@ def test_a_run_ends_as_its_job_ends_and_leaves_nothing(
     assert left(running.engine) <= before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)], ids=lambda number: number.name
+)
 def test_an_interrupted_run_lets_the_script_save_its_state(
     number: signal.Signals, tmp_path: Path, running: Running
 ) -> None:

@@ -115,7 +115,21 @@ def by_slurm(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[
 LAUNCHERS = {"docker": by_docker, "compose": by_compose, "slurm": by_slurm}
 
 
-@pytest.fixture(scope="module", params=LAUNCHERS)
+# Each launcher runs each job every night.
+EACH = pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True, scope="module")
+ON_SLURM = pytest.mark.parametrize(
+    "launcher",
+    [pytest.param(name, marks=() if name == "slurm" else pytest.mark.long) for name in LAUNCHERS],
+    indirect=True, scope="module",
+)  # fmt: skip
+ON_COMPOSE = pytest.mark.parametrize(
+    "launcher",
+    [pytest.param(name, marks=() if name == "compose" else pytest.mark.long) for name in LAUNCHERS],
+    indirect=True, scope="module",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
 def launcher(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, image: str, engine: docker.DockerClient
 ) -> Iterator[Place]:  # fmt: skip
@@ -147,27 +161,33 @@ def bundled(image: str, engine: docker.DockerClient, tmp_path_factory: pytest.Te
         pytest.skip(f"Slurm is not here, and cannot be had: {error}")
 
 
+@EACH
 def test_a_job_trains_to_its_end(launcher: Place) -> None:
     check_trained(launcher.name, launcher.launch(TRAINS), count=1 if launcher.name == "docker" else NODES)
 
 
+@ON_SLURM
 def test_torchrun_is_a_command_that_finds_all_nodes(launcher: Place) -> None:
     """Of an image of which nothing is known, as nobody was asked."""
     check_met(launcher.launch(TORCHRUN), count=1 if launcher.name == "docker" else NODES)
 
 
+@ON_COMPOSE
 def test_a_rank_that_fails_gives_the_job_its_exit_code(launcher: Place) -> None:
     check_failed(launcher.name, launcher.launch(FAILS))
 
 
+@ON_COMPOSE
 def test_job_run_shows_all_nodes(launcher: Place) -> None:
     check_met(launcher.run(MEETS))
 
 
+@ON_SLURM
 def test_job_run_ends_as_the_rank_that_fails(launcher: Place) -> None:
     check_failed(f"job run, {launcher.name}", launcher.run(FAILS))
 
 
+@EACH
 def test_job_run_cancels_the_job_by_ctrl_c(launcher: Place) -> None:
     check_cancelled(launcher.run(SAVES, interrupt_after=NODES))
 

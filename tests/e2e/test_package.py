@@ -107,6 +107,7 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv / "bin"
 
 
+@pytest.mark.long
 def test_uvx_and_pipx_run_it_without_an_installation(runners: Path, packages: Sequence[Path], tmp_path: Path) -> None:
     """The wheel stands where the page has a release or a commit."""
     (wheel,) = (path for path in packages if path.suffix == ".whl")

@@ -11,7 +11,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from tests.e2e.conftest import CPU, CUDA, DEVEL
+from tests.e2e.conftest import CPU, CUDA, DEVEL, on_cuda
 from tests.e2e.nodes import JOBS
 from tests.e2e.owned import OURS
 
@@ -149,8 +149,8 @@ def test_without_a_compiler_it_says_so(smoke: Smoke) -> None:
     ("row", "payload", "reason"),
     [
         (CPU, "tensor", "this torch, 2.13.0+cpu, is built without CUDA"),
-        (CUDA, "tensor", "no GPU can be used"),
-        (CUDA, "nccl", "no GPU can be used"),
+        on_cuda("tensor", "no GPU can be used"),
+        on_cuda("nccl", "no GPU can be used"),
     ],
 )
 def test_without_a_gpu_nothing_is_computed_in_its_place(smoke: Smoke, row: str, payload: str, reason: str) -> None:
@@ -214,7 +214,11 @@ SABOTAGES = [
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "row", "ranks", "payload", "words"), SABOTAGES, ids=[f"{one[3]}-{one[0]}" for one in SABOTAGES]
+    ("sabotage", "row", "ranks", "payload", "words"),
+    [
+        pytest.param(*one, id=f"{one[3]}-{one[0]}", marks=pytest.mark.cuda if one[1] == CUDA else ())
+        for one in SABOTAGES
+    ],
 )
 def test_it_fails_when_what_it_looks_at_is_broken(  # noqa: PLR0917 - a column each
     smoke: Smoke, sabotage: str, row: str, ranks: int, payload: str, words: list[str]

@@ -218,7 +218,7 @@ def in_child(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.long)], ids=["before", "after"])
 def test_the_next_run_finishes_a_release_killed_at_any_request(place: Place, *, after: bool) -> None:
     small = Small()
     first, second = image(small, "2.7.1"), image(small, "2.7.1", "b")
@@ -383,6 +383,27 @@ def test_the_commands_release_real_images(running: Running, built: dict[str, dic
     back = torchbake("rollback", CPU, *where)
     assert back.returncode == 16
     assert "no release is before it" in back.stdout
+
+
+@pytest.mark.usefixtures("judged")
+def test_one_image_is_released_to_several_registries(running: Running, built: dict[str, dict[str, Any]]) -> None:
+    one, two, nowhere = f"{running.host}/several/one", f"{running.host}/several/two", "127.0.0.1:1/team"
+    words = ("publish", INIT, "--registry", one, "--registry", two, "--format", "json")
+    bad = torchbake(*words, "--registry", nowhere)
+    assert bad.returncode == 16, bad.stderr
+    assert f"{INIT} in {nowhere}/{INIT}" in " ".join(bad.stderr.split())
+    first, second, third = json.loads(bad.stdout)["images"]
+    assert {first["digest"], second["digest"]} == {built[INIT]["digest"]}
+    assert [one["action"] for one in (first, second)] == ["release", "release"]
+    assert third["problem"]
+    assert second["sent_bytes"] < first["sent_bytes"], "the layers were not mounted from the first repository"
+    again = torchbake(*words)
+    assert again.returncode == 0, again.stderr
+    assert [one["action"] for one in json.loads(again.stdout)["images"]] == ["nothing", "nothing"]
+    checked = torchbake("validate", INIT, "--registry", f"{one},{two}", "--no-pull", "--format", "json")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    references = [image["ref"] for image in json.loads(checked.stdout)["images"]]
+    assert {reference.rpartition(":")[0] for reference in references} == {f"{one}/{INIT}", f"{two}/{INIT}"}
 
 
 def _diff(where: tuple[str, str]) -> list[dict[str, str]]:

@@ -202,7 +202,7 @@ def test_a_part_of_the_checks_is_no_verdict(tested: Callable[..., Completed], ma
     [
         ("import no_such_module", "no_such_module"),
         ("import os\ndef test_dies(): os._exit(7)", "ended with 7"),
-        ("import os\ndef test_dies(): os.kill(os.getpid(), 11)", "SIGSEGV"),
+        pytest.param("import os\ndef test_dies(): os.kill(os.getpid(), 11)", "SIGSEGV", marks=pytest.mark.long),
         ("import pytest\ndef test_stops(): pytest.exit('the engine is gone', returncode=3)", "the engine is gone"),
     ],
     ids=["import", "exit", "crash", "given up"],
@@ -251,7 +251,7 @@ def test_checks_that_will_not_end_are_killed_with_their_children(
     until(lambda: not _runs(int(mark.read_text())))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_an_interrupted_run_keeps_its_finished_verdicts(
     start: Start, matrix: Path, tmp_path: Path, slow: str, number: int
 ) -> None:

@@ -38,8 +38,10 @@ yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[assignment,misc]
 
 # Helm's library is in Go. With less frequent garbage collection it needs a third less time.
 os.environ.setdefault("GOGC", "1600")
-# No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere.
-settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True)
+# No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere. CI
+# tries more examples every night.
+EXAMPLES = int(os.environ.get("TORCHBAKE_TEST_EXAMPLES") or 25)
+settings.register_profile("unit", deadline=None, max_examples=EXAMPLES, derandomize=True)
 settings.load_profile("unit")
 
 SMALL = """\

@@ -14,7 +14,6 @@ import sysconfig
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -590,8 +589,9 @@ class Pip:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "pip.whl").mkdir()
-        if installed := find_spec("pip"):  # its bytecode is there already
-            (folder / "pip.whl/pip").symlink_to(Path(str(installed.origin)).parent)
+        installed = Path(sysconfig.get_path("purelib"), "pip")
+        if installed.is_dir():  # its bytecode is there already
+            (folder / "pip.whl/pip").symlink_to(installed)
         else:  # Debian's Python keeps its wheels in another folder.
             path = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
             (wheel,) = path.glob("pip-*.whl")

@@ -18,10 +18,13 @@ from torchbake.build.bootstrap import bootstrap
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
 from torchbake.core.ownership import check_links
+from torchbake.debian.lockfile import DebianLock
+from torchbake.debian.pool import pool_of
 from torchbake.engine.address import docker_command
 from torchbake.engine.mirrors import copies_of, engine_mirrors
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
+from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import parse_reference
@@ -44,7 +47,7 @@ class BaseImage:
     """A recorded base, with the digest of the manifest. ``created`` has the form of RFC 3339.
 
     ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
-    matrix named when the base was inspected.
+    matrix named when the base was inspected. ``locked`` is the `DebianLock.base_digest` of the lock that decided it.
     """
 
     name: str
@@ -54,6 +57,7 @@ class BaseImage:
     created: str
     python: str = ""
     looked_for: str = ""
+    locked: str = ""
 
     @property
     def name_in_engine(self) -> tuple[str, str]:
@@ -76,8 +80,8 @@ class BaseImage:
         return state / "bases" / self.name
 
 
-def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> BaseImage | None:
-    """Return the recorded base, if it still fits the matrix. No registry is asked.
+def find_base(spec: BaseSpec, state: Path, lock: DebianLock | None = None, *, hashed: bool = False) -> BaseImage | None:
+    """Return the recorded base, if it still fits the matrix and the ``lock``. No registry is asked.
 
     The blobs of a bootstrapped base are checked: their sizes, and with ``hashed``, for a build, their digests.
     """
@@ -86,6 +90,8 @@ def find_base(spec: BaseSpec, state: Path, *, hashed: bool = False) -> BaseImage
     except (OSError, ValueError, TypeError):
         return None
     if not _is_record_of(base, spec) or base.looked_for not in ("", _looked_for(spec)):
+        return None
+    if lock and base.locked != lock.base_digest:
         return None
     if base.source == "bootstrap" and not _is_whole(_layout(state, spec), base.digest, hashed=hashed):
         return None
@@ -109,25 +115,36 @@ def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
 
 def make_base(
     spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None], buildkit: bool = True,
+    lock: DebianLock | None = None,
 ) -> BaseImage:  # fmt: skip
-    """Choose and record a base. Of several runs at the same time, one makes it.
+    """Choose and record a base, the one of the ``lock`` if there is one. Of several runs at a time, one makes it.
 
     Without ``buildkit`` a base of a registry is not inspected; if it does not fit the matrix, the build fails. Raises
     BaseError if no source has the base, or if it does not fit the matrix.
     """
     with _lock(spec, state, say) as waited:
-        existing = find_base(spec, state) if waited else None
+        existing = find_base(spec, state, lock) if waited else None
         if existing and source in ("auto", existing.source):
             return existing
-        base = None if source == "bootstrap" else _from_registry(spec, say, required=source == "registry")
+        base = None
+        if lock and not lock.base:
+            base = BaseImage(name=spec.name, image=spec.image, source="registry", digest=lock.digest, created=_now())
+        elif source != "bootstrap" and not (lock and lock.base):
+            base = _from_registry(spec, say, required=source == "registry")
         if base:
             look = _look_by_buildkit(spec, base.context(state), apt, say) if buildkit else None
         else:
-            digest, look = bootstrap(spec, _layout(state, spec), apt, say)
+            packages = pool_of(spec, read_pip_config(), apt).context({"base": lock.base}, state) if lock else None
+            digest, look = bootstrap(spec, _layout(state, spec), apt, say, packages and packages / "base")
+            if lock:
+                look = replace(look, python=lock.python(spec), lists=True)
+                if digest != lock.digest:
+                    say(f"{spec.name}: another version of mmdebstrap made its lock: the base then was {lock.digest}")
             base = BaseImage(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())
         if look:
             check_look(spec, look)
             base = replace(base, python=look.python, looked_for=_looked_for(spec))
+        base = replace(base, locked=lock.base_digest if lock else "")
         write_text(_record(state, spec), json.dumps(asdict(base), indent=2) + "\n")
     check_version(spec, base.python)
     return base

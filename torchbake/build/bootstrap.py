@@ -1,14 +1,17 @@
 """Bootstrap bases by mmdebstrap from packages of Debian or Ubuntu: reproducible for each state of the mirror."""
 
+import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from torchbake.build.base_look import SCRIPT, Look, parse_look
 from torchbake.build.commit import content_epoch, rfc3339
 from torchbake.core.cause import cause_of
+from torchbake.core.digest import file_digest
+from torchbake.core.files import link_or_copy
 from torchbake.engine.capability import NO_UIDMAP, can_bootstrap
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_archives import UBUNTU_KEYS, archive_of
@@ -26,8 +29,13 @@ _SLIM = tuple(f"/usr/share/{folder}/*" for folder in ("doc", "man", "info", "loc
 _KEEP = ("/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias")
 
 
-def bootstrap(spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str], None]) -> tuple[str, Look]:
-    """Write the layout of a base, and return its digest and the result of its inspection. Raises BaseError."""
+def bootstrap(
+    spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str], None], packages: Path | None = None
+) -> tuple[str, Look]:
+    """Write the layout of a base, and return its digest and the result of its inspection. Raises BaseError.
+
+    With a folder of ``packages``, they alone make the base, and no mirror is asked.
+    """
     if spec.brings_python:
         raise BaseError(
             f"{spec.name}: cannot be bootstrapped: {spec.interpreter} is in no package, it comes with {spec.image}.",
@@ -44,7 +52,10 @@ def bootstrap(spec: BaseSpec, layout: Path, apt: AptConfig, say: Callable[[str],
         folder = Path(name)
         rootfs = folder / "rootfs.tar"
         with step(f"{spec.name}: bootstrapping {spec.suite} by mmdebstrap"):
-            _run(spec, _command(spec, rootfs, folder, apt), apt)
+            archives = archive_of(spec.distribution, apt).one_line(spec.suite)
+            if packages:
+                archives = [f"deb [trusted=yes] copy:{_archive(spec, packages, folder / 'archive')} ./"]
+            _run(spec, _command(spec, rootfs, folder, apt), archives)
         created_by = f"mmdebstrap --variant=minbase {spec.suite}"
         created = rfc3339(content_epoch())
         with step(f"{spec.name}: packing the base"):
@@ -63,7 +74,8 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list
     sources.write_text(archive_of(spec.distribution).sources(spec.suite))
     place = f"/etc/apt/sources.list.d/{sources.name}"
     command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, folder)]
-    command += ["--include=apt"] if spec.distribution == "ubuntu" else []  # Ubuntu's minbase lacks it
+    # Ubuntu's minbase lacks it, and the package itself does not say that Debian requires it.
+    command += ["--include=apt"]
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM]
     command += [f"--dpkgopt=path-include={path}" for path in _KEEP]
     command += [f"--customize-hook=upload {look} /look"]
@@ -77,14 +89,37 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list
     return [*command, '--customize-hook=rm -f "$1"/etc/resolv.conf', spec.suite, str(rootfs), "-"]
 
 
-def _run(spec: BaseSpec, command: list[str], apt: AptConfig) -> None:
+def _archive(spec: BaseSpec, packages: Path, folder: Path) -> Path:
+    """Make an archive of package files for apt: the files, an index of them, and the suite that mmdebstrap looks for.
+
+    Source: https://wiki.debian.org/DebianRepository/Format#Flat_Repository_Format
+    """
+    folder.mkdir()
+    index = []
+    for path in sorted(packages.glob("*.deb")):
+        link_or_copy(path, folder / path.name)
+        words = ["dpkg-deb", "--field", str(path)]
+        fields = subprocess.run(words, env=environment_of("apt"), capture_output=True, text=True, check=True).stdout
+        sha256 = file_digest(path).removeprefix("sha256:")
+        index.append(f"{fields}Filename: ./{path.name}\nSize: {path.stat().st_size}\nSHA256: {sha256}\n\n")
+    text = "".join(index)
+    (folder / "Packages").write_text(text)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "Release").write_text(
+        f"Suite: {spec.suite}\nCodename: {spec.suite}\nSHA256:\n {sha256} {len(text.encode())} Packages\n"
+    )
+    for each in (folder.parent, folder):
+        each.chmod(0o755)  # apt reads it as another user
+    return folder
+
+
+def _run(spec: BaseSpec, command: list[str], archives: Iterable[str]) -> None:
     # Without it the files' times would depend on the day.
     environment = dict(environment_of("mmdebstrap"), SOURCE_DATE_EPOCH=str(content_epoch()))
     # On stdin, because URLs may contain passwords and every user can read the arguments of a process.
-    archives = "".join(f"{line}\n" for line in archive_of(spec.distribution, apt).one_line(spec.suite))
     process = subprocess.run(
-        command, env=environment, input=archives, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", check=False,
+        command, env=environment, input="\n".join(archives) + "\n", stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
     )  # fmt: skip
     if process.returncode:
         lines = process.stdout.strip().splitlines()

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from torchbake.build.inputs import toolkit_files
 from torchbake.core.git import ask_git, git_failure, run_git
 from torchbake.core.paths import TOOLKIT
+from torchbake.debian.lockfile import debian_lock_path
 from torchbake.errors import MatrixError, UsageError
 from torchbake.lock.builder_lock import builder_lock_path
 from torchbake.lock.changes import describe_changes
@@ -50,6 +51,7 @@ def files_of(project: Project) -> dict[str, tuple[Path, ...]]:
 
 def _files(root: Path, spec: Spec) -> list[Path]:
     locks = [lock_path(root, spec), builder_lock_path(root)] if isinstance(spec, ImageSpec) else []
+    locks.append(debian_lock_path(root, spec.base))
     return [dockerfile_path(root, spec), *locks, *(TOOLKIT / name for name in toolkit_files(spec))]
 
 

@@ -16,6 +16,7 @@ from torchbake.build.plan import BuildPlan, make_plan, same_inputs
 from torchbake.build.prepare import ImagePreparation
 from torchbake.build.result import BuildResult, up_to_date
 from torchbake.core.paths import builder_folder, layers_folder, layers_limit
+from torchbake.debian.lockfile import find_debian_lock
 from torchbake.engine.client import Engine
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import EngineError, TorchbakeError, UsageError
@@ -114,14 +115,15 @@ class ImageBuild:
         for spec in bases_of(specs):
             try:
                 with step(f"{spec.name}: checking the base of an earlier run"):
-                    known_base = None if self.request.pull else find_base(spec, state, hashed=True)
+                    lock = find_debian_lock(self.project.root, spec)
+                    known_base = None if self.request.pull else find_base(spec, state, lock, hashed=True)
                 if known_base is None and (self.request.dry_run or spec.name not in used_bases):
                     known_base = BaseImage(
                         name=spec.name, image=spec.image, source="auto", digest="not known yet", created=""
                     )
                 base = known_base or make_base(
                     spec, state, self._apt, source="auto", say=console.say,
-                    buildkit=self._backend.executor == "buildx",
+                    buildkit=self._backend.executor == "buildx", lock=lock,
                 )  # fmt: skip
                 check_version(spec, base.python)
                 bases[spec.name] = base

@@ -15,16 +15,19 @@ _OWN_FILES = "layers/own-files"  # for images with `files` or a project in the m
 
 
 def inputs_digest(
-    spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: str, base_digest: str, own: Sequence[str] = ()
-) -> str:
+    spec: Spec, *, dockerfile: str, lock_text: str, builder_lock: str, base_digest: str, own: Sequence[str] = (),
+    debian_packages: Sequence[str] = (),
+) -> str:  # fmt: skip
     """Return the digest of the Dockerfile, locks, base, toolkit's files and ``own`` files, and of the layers' form.
+
+    ``debian_packages`` are the lines of the base's lock for the image, if the base has one.
 
     The labels of revision and date are not in it, else every commit would build every image.
     """
     parts = [dockerfile, base_digest, str(FORM)]
     if spec.has_torch:
         parts += [lock_text, builder_lock]
-    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec)), *own))
+    return digest((*parts, *(name + "\n" + toolkit_file(name) for name in toolkit_files(spec)), *own, *debian_packages))
 
 
 def toolkit_files(spec: Spec) -> tuple[str, ...]:

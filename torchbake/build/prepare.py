@@ -15,8 +15,12 @@ from torchbake.build.project_files import own_inputs
 from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
+from torchbake.debian.lockfile import find_debian_lock, locked_lines
+from torchbake.debian.pool import pool_of
+from torchbake.debian.steps import apt_steps
 from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, RenderError, TorchbakeError
+from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.hostconfig.index_logins import check_logins
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
@@ -102,7 +106,7 @@ class ImagePreparation:
 
     def why_old(self, spec: Spec, image: EngineImage) -> str | None:
         """Return why an image would be built again; None if that is not known, as its base was never fetched here."""
-        base = find_base(spec.base, self.project.state)
+        base = find_base(spec.base, self.project.state, find_debian_lock(self.project.root, spec.base))
         if base is None:
             return None
         try:
@@ -118,7 +122,19 @@ class ImagePreparation:
         except (TorchbakeError, OSError):
             return True
 
-    def with_wheels(self, job: BuildJob) -> BuildJob:
+    def with_packages(self, job: BuildJob) -> BuildJob:
+        """Return a job with contexts of its files on this host: locked Debian packages, and wheels.
+
+        Raises BuildError if a locked Debian package cannot be fetched.
+        """
+        lock = find_debian_lock(self.project.root, job.spec.base)
+        if lock:
+            packages = lock.of(apt_steps(job.spec).values())
+            folder = pool_of(job.spec.base, self.pip, read_apt_config()).context(packages, self.project.state)
+            job = replace(job, contexts={**job.contexts, "debs": str(folder)})
+        return self._with_wheels(job)
+
+    def _with_wheels(self, job: BuildJob) -> BuildJob:
         """Return a job with a context of its wheels in folders of this host, and of the builder's wheels."""
         if job.lock is None or not isinstance(job.spec, ImageSpec):
             return job
@@ -171,6 +187,7 @@ class ImagePreparation:
             builder_lock=self._builder_lock if spec.has_torch else "",
             base_digest=base.digest,
             own=own_inputs(self.project.root, own_sources(dockerfile)),
+            debian_packages=locked_lines(self.project.root, spec),
         )
 
     @cached_property

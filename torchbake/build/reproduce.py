@@ -62,7 +62,7 @@ class Reproduction:
         return state
 
     def _build_twice(self, job: BuildJob, folder: Path, progress: Board) -> list[tuple[Layout, str]]:
-        ready, built = self.preparation.with_wheels(job), []
+        ready, built = self.preparation.with_packages(job), []
         for which, backend in zip(BUILDS, self.backends, strict=True):
             outcome = self._build(ready, folder / which, backend, which, progress)
             if not outcome.ok:

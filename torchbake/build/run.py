@@ -115,7 +115,7 @@ class BuildRun:
             try:
                 with step(f"{job.spec.id}: preparing its base and wheels"):
                     self.backend.import_base(job)
-                    ready.append(self.preparation.with_wheels(job))
+                    ready.append(self.preparation.with_packages(job))
             except TorchbakeError as error:
                 failed.append(result_of(job, "failed", error.sentence))
         return ready, failed

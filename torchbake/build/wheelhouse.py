@@ -4,8 +4,6 @@ A build cannot read folders and ``file:`` indexes of the host. So the wheels of 
 folder for each layer.
 """
 
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +13,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from torchbake.core.digest import digest, file_digest
-from torchbake.core.files import replacing
+from torchbake.core.files import link_or_copy
 from torchbake.lock.lockfile import Pin
 from torchbake.lock.wheel_tags import wheel_tags
 
@@ -44,7 +42,7 @@ def stage_wheels(
     for layer in layers:
         (target / layer).mkdir(parents=True, exist_ok=True)
         for wheel, _ in matches.get(layer, []):
-            _link(wheel, target / layer / wheel.name)
+            link_or_copy(wheel, target / layer / wheel.name)
     return target
 
 
@@ -89,13 +87,3 @@ def rank_of(filename: str, pin: Pin, python: str) -> Rank | None:
     order = wheel_tags(python)
     places = [order[tag] for tag in tags if tag in order]
     return (-min(places), build) if places and (name, version) == (pin.name, pinned_version) else None
-
-
-def _link(source: Path, target: Path) -> None:
-    if target.exists():
-        return
-    try:
-        os.link(source, target)
-    except OSError:
-        with replacing(target) as beside:
-            shutil.copy2(source, beside)

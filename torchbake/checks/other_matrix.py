@@ -36,12 +36,12 @@ class OtherMatrix:
 
 
 def other_matrix(
-    image: EngineImage, project: Project, *, named: bool, say: Callable[[str], None]
+    image: EngineImage, project: Project, *, has_our_tag: bool, say: Callable[[str], None]
 ) -> OtherMatrix | None:  # fmt: skip
     """Return the other matrix of an image; None if this one made it, or if its labels do not tell.
 
     An image is this matrix's if its inputs digest is that of today's files on the image's base. If it is not, and the
-    image is ``named`` by a tag of this matrix, it may be an earlier build, unless its source is another.
+    image is under a tag of this matrix (``has_our_tag``), it may be an earlier build, unless its source is another.
     """
     labels = image.labels
     if not labels.get(ID):
@@ -56,7 +56,7 @@ def other_matrix(
         return None
     if item.source != spec.source:
         return replace(item, reason=f"this matrix's source is {spec.source or 'not set'}")
-    if todays and not named:
+    if todays and not has_our_tag:
         return replace(item, reason="this matrix makes that image of other inputs today")
     return None
 

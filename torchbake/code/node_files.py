@@ -30,12 +30,12 @@ class NodeFile:
 def list_node_files(folder: Path, *, now: float) -> tuple[NodeFile, ...]:
     """Return the files that jobs made in a folder, the oldest first. Raises UsageError if there is no such folder."""
     try:
-        found = [*_files(folder, now)]
+        files = [*_files(folder, now)]
     except OSError as error:
         raise UsageError(
             f"{folder} cannot be read: {error.strerror}.", hint="Name the folder where the jobs were submitted."
         ) from None
-    return tuple(sorted(found, key=lambda each: (-each.days, each.path)))
+    return tuple(sorted(files, key=lambda each: (-each.days, each.path)))
 
 
 def prune_node_files(folder: Path, *, days: int, now: float, dry_run: bool) -> tuple[NodeFile, ...]:

@@ -53,7 +53,7 @@ def _with_other(case: ImageCase, project: Project) -> ImageCase:
     """Take the row from an image of another matrix, and say whose image it is."""
     if case.image is None or case.origin:
         return case
-    other = other_matrix(case.image, project, named=case.spec is not None, say=console.say)
+    other = other_matrix(case.image, project, has_our_tag=case.spec is not None, say=console.say)
     return replace(case, spec=None, other=other, remark=other.message(project)) if other else case
 
 

@@ -9,6 +9,7 @@ from torchbake.build.changes import changed_below, describe, files_of, read_earl
 from torchbake.build.prepare import ImagePreparation
 from torchbake.commands._destinations import Destination
 from torchbake.commands._selection import lock_of
+from torchbake.debian.lockfile import find_debian_lock
 from torchbake.engine.mirrors import copies_of, engine_mirrors
 from torchbake.errors import LockError, RenderError, UsageError
 from torchbake.matrix.project import Project
@@ -125,6 +126,9 @@ class DueQuestion:
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
+        lock = find_debian_lock(self.project.root, spec)
+        if lock:
+            return lock.digest, ""
         base = find_base(spec, self.project.state)
         return (base.digest, "") if base else _served_base(spec.image)
 

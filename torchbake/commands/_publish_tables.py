@@ -76,9 +76,9 @@ def _warn_of_two_builds(results: Sequence[PublishResult]) -> None:
     for one in results:
         if one.published and one.published.decision.digest:
             digests.setdefault(one.id, {}).setdefault(one.published.decision.digest, one.repository)
-    for name, held in digests.items():
-        if len(held) > 1:
-            where = ", ".join(f"{repository} has {short_digest(digest)}" for digest, repository in held.items())
+    for name, builds in digests.items():
+        if len(builds) > 1:
+            where = ", ".join(f"{repository} has {short_digest(digest)}" for digest, repository in builds.items())
             console.say(f"{name}: {where}: two builds of the same inputs.", style="yellow")
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from torchbake.build.base_image import Source, find_base, make_base
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
+from torchbake.debian.lockfile import find_debian_lock
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.matrix.spec import bases_of
 from torchbake.ui import console
@@ -24,12 +25,13 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     apt = cache(read_apt_config)  # read once, and only if a base is made
     for spec in bases_of(selection.specs):
-        base = find_base(spec, project.state)
+        lock = find_debian_lock(project.root, spec)
+        base = find_base(spec, project.state, lock)
         fits = base is not None and args.source in ("auto", base.source)
         if base and fits and not args.refresh:
             console.say(f"{spec.name}: {base.source}, {base.digest}, since {base.created}")
         elif args.dry_run:
             console.say(f"{spec.name}: would be made ({args.source})")
         else:
-            make_base(spec, project.state, apt(), source=args.source, say=console.say)
+            make_base(spec, project.state, apt(), source=args.source, say=console.say, lock=lock)
     return 0

@@ -80,7 +80,7 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
     selection = replace(selection, specs=fit, left_out=(*selection.left_out, *others))
     if not args.due and args.changed_since is None:
         return selection, reasons
-    from torchbake.commands import _narrow  # noqa: PLC0415 - a plain list needs no HTTP
+    from torchbake.commands import _fixes, _narrow  # noqa: PLC0415 - a plain list needs no HTTP
 
     if args.changed_since is not None:
         selection, reasons = _narrow.narrow(
@@ -92,6 +92,8 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         )
         with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
             findings = question.findings(selection.specs)
+        if args.bases == "ask":
+            findings = _fixes.with_fixes(project, selection.specs, findings)
         selection, reasons = _narrow.narrow(selection, findings, reasons)
     return selection, reasons
 

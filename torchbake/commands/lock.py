@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torchbake.build.own_wheels_check import check_own_wheels
 from torchbake.commands import _options as opt
+from torchbake.commands._debian_lock import check_debian, lock_debian
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
 from torchbake.errors import LockError, TorchbakeError, UsageError
@@ -26,7 +27,7 @@ from torchbake.render.dockerfile import summary
 from torchbake.ui import console
 from torchbake.ui.steps import step
 
-EXAMPLES = ("cuda12", "2.10.0 --upgrade", "all --check", "all --check --resolve")
+EXAMPLES = ("cuda12", "2.10.0 --upgrade", "all --check", "all --check --resolve", "all --debian")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Arguments(opt.WithSelectors):
     upgrade: bool = opt.option("take the newest versions that fit, not the locked ones")
     upgrade_builder: bool = opt.option("also lock the builders' own uv again, after which every image is built again")
     check: bool = opt.option("only say whether the locks fit the matrix and their wheels are there; no network")
+    debian: bool = opt.option("lock the Debian packages of the images' bases, by apt in a container; not the wheels")
     resolve: bool = opt.option("with --check: resolve again, and report where the indexes no longer agree")
 
 
@@ -43,6 +45,14 @@ def run(args: Arguments) -> int:
         raise UsageError("--check and --upgrade exclude each other: --check changes nothing.", hint="Give one of them.")
     if args.resolve and not args.check:
         raise UsageError("--resolve works only with --check.", hint="Give --check with it.")
+    if args.debian:
+        if args.upgrade_builder or args.resolve:
+            raise UsageError("--debian locks Debian packages alone.", hint="Give it with --check or --upgrade.")
+        if args.check:
+            check_debian(project, selection.specs)
+        else:
+            lock_debian(project, selection.specs, upgrade=args.upgrade)
+        return 0
     specs = pytorch_of(selection.specs)
     config = read_package_sources(project)
     if args.check:

@@ -12,6 +12,7 @@ from torchbake.commands import _options as opt
 from torchbake.commands._destinations import Destination
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.engine.capability import Need, require
 from torchbake.engine.client import connect
@@ -163,11 +164,12 @@ def _show(states: Mapping[str, ProofState], proofs: Mapping[str, Proof], form: s
 
 def _conclude(project: Project, states: Mapping[str, ProofState], proofs: Mapping[str, Proof]) -> int:
     """Raise CheckError unless every image has passed in today's state, and the page is up to date."""
-    bad = [f"{name} ({state})" for name, state in states.items() if state is not ProofState.PASSED]
+    bad = [(name, state) for name, state in states.items() if state is not ProofState.PASSED]
     if bad:
-        raise CheckError(
-            f"{len(bad)} of {len(states)} images have not passed as they are: {', '.join(bad)}.", hint=_HINT
-        )
+        problems = {name: proofs[name].problem for name, _ in bad if name in proofs}
+        reasons = [(name, ": ".join(filter(None, (str(state), problems.get(name))))) for name, state in bad]
+        sentence = f"{len(bad)} of {len(states)} images have not passed as they are:"
+        raise CheckError(with_reasons(sentence, reasons, most=len(reasons)), hint=_HINT)
     if _text(project.root / PAGE) != page(project.expansion.specs, proofs):
         raise CheckError(f"{PAGE} is not what {PROOFS} says.", hint=_HINT)
     return 0

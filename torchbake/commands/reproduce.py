@@ -16,7 +16,9 @@ from torchbake.commands._build_options import WithExecutor
 from torchbake.commands._selection import load_selection
 from torchbake.core.digest import short_digest
 from torchbake.core.paths import builder_folder
+from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
+from torchbake.debian.lockfile import find_debian_lock
 from torchbake.engine.client import Engine, connect
 from torchbake.errors import ReproduceError, UsageError
 from torchbake.hostconfig.apt_config import read_apt_config
@@ -58,9 +60,9 @@ def run(args: Arguments) -> int:
             for spec in selection.specs
         ]
     _show(results, args.format)
-    if bad := [result.id for result in results if not result.good]:
+    if bad := [(result.id, _reason(result)) for result in results if not result.good]:
         raise ReproduceError(
-            f"{len(bad)} of {len(results)} are not the same twice: {', '.join(bad)}.",
+            with_reasons(f"{len(bad)} of {len(results)} are not the same twice:", bad),
             hint=f"Read what can differ, and why: {Command('help', 'reproducible')}",
         )
     return 0
@@ -87,13 +89,20 @@ def _reproduction(args: Arguments, project: Project, engine: Engine | None) -> R
 
 
 def _base(project: Project, spec: Spec, reproduction: Reproduction) -> BaseImage:
-    known_base = find_base(spec.base, project.state)
+    lock = find_debian_lock(project.root, spec.base)
+    known_base = find_base(spec.base, project.state, lock)
     base = known_base or make_base(
         spec.base, project.state, reproduction.apt, source="auto", say=console.say,
-        buildkit=reproduction.backends[0].executor == "buildx",
+        buildkit=reproduction.backends[0].executor == "buildx", lock=lock,
     )  # fmt: skip
     check_version(spec.base, base.python)
     return base
+
+
+def _reason(image: ReproductionResult) -> str:
+    """Return why an image was not built twice, or its first difference."""
+    differences = image.comparison.differences if image.comparison else ()
+    return image.problem or next((f"{each.where}: {each.what}" for each in differences), "")
 
 
 def _show(results: list[ReproductionResult], form: str) -> None:
@@ -102,8 +111,6 @@ def _show(results: list[ReproductionResult], form: str) -> None:
         return
     console.show_table(("id", "result", "equal layers", "time", "digest"), [_row(each) for each in results])
     for each in results:
-        if each.comparison is None:
-            console.say(f"{each.id}: {each.problem}")
         for difference in each.comparison.differences if each.comparison else ():
             console.say(f"{each.id}: {difference.where}: {difference.what}")
 

@@ -125,3 +125,14 @@ def remove_folder(folder: Path) -> None:
     if folder.is_dir():
         folder.rename(path)
         shutil.rmtree(path)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make ``target``, unless it exists: a hard link of ``source``, or a copy on another file system."""
+    if target.exists():
+        return
+    try:
+        os.link(source, target)
+    except OSError:
+        with replacing(target) as beside:
+            shutil.copy2(source, beside)

@@ -66,6 +66,11 @@ def builder_folder() -> Path:
     return layers_folder() / "builder"
 
 
+def debian_folder() -> Path:
+    """Return the folder of the locked Debian packages of this machine."""
+    return layers_folder() / "debian"
+
+
 def cache_folder() -> Path:
     """Return the folder of caches for all projects; it may be missing or read-only."""
     if CHECKOUT:

@@ -1,7 +1,7 @@
 """The registry mirrors that the container engine is configured with.
 
-`docker info` has those of Docker's `daemon.json`, and of podman's `registries.conf` if podman answers it. `podman info`
-has the latter on a machine without a docker command.
+`docker info` shows the mirrors of Docker's `daemon.json`, or of podman's `registries.conf` if podman answers. On a
+machine without a docker command, `podman info` shows the mirrors of `registries.conf`.
 Sources: https://docs.docker.com/docker-hub/image-library/mirror/
 https://github.com/containers/image/blob/main/docs/containers-registries.conf.5.md
 """

@@ -20,7 +20,7 @@ from torchbake.ui.command import Command
 class CodePush:
     """Pushes the code of jobs. ``to`` is another repository, as text; if empty, it is the image's own.
 
-    With ``split`` the code is pushed as an image of its own too, for a launcher that mounts it. On a ``dry_run``
+    With ``split`` an image with the code alone is pushed too, for a launcher that mounts the code. On a ``dry_run``
     nothing is sent. Either way the images with the code are known afterwards.
     """
 

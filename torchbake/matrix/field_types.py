@@ -21,6 +21,7 @@ _AS_LIST = BeforeValidator(lambda value: [value] if isinstance(value, str) else 
 TorchVersion = Annotated[str, AfterValidator(validators.torch_version)]
 PythonVersion = Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
 Distribution = Annotated[str, Field(pattern=r"^(debian|ubuntu)$")]
+Snapshot = Annotated[str, Field(pattern=r"^https?://\S+/(debian|ubuntu)(/\S*)?$")]
 Interpreter = Annotated[str, Field(pattern=r"^(python3\.[0-9]+|(/[A-Za-z0-9_][A-Za-z0-9._+-]*)+)$")]
 # An editor reads `9` as a number; torchbake reads every value as the text in the file.
 Cudnn = Annotated[

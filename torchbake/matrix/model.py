@@ -44,6 +44,12 @@ class Base(Model):
         "python3.13",
         examples=["/usr/local/bin/python3.11"],
     )
+    snapshot: fields.Snapshot = Field(
+        "",
+        description="a mirror of one day, for locked Debian packages that your mirror has no longer; for security "
+        "updates it has debian-security in place of debian",
+        examples=["https://snapshot.debian.org/archive/debian/20261101T000000Z"],
+    )
 
 
 class Flavor(Model):

@@ -18,6 +18,7 @@ class BaseSpec:
     """A base: its name in the matrix, its image reference, the suite of its packages and its Python (``3.11``).
 
     ``interpreter`` is set if the Python is not the suite's own: to a path in the image, or to a package of the suite.
+    ``snapshot`` is the address of a mirror of one day, or empty.
     """
 
     name: str
@@ -26,6 +27,7 @@ class BaseSpec:
     python: str
     distribution: str = "debian"
     interpreter: str = ""
+    snapshot: str = ""
 
     @property
     def brings_python(self) -> bool:

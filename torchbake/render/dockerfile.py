@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from torchbake.debian.steps import NAMES, apt_steps
 from torchbake.errors import RenderError
 from torchbake.lock.lockfile import Lock
 from torchbake.lock.needs import BUILD, NEEDS, wheels_by_stage
@@ -11,7 +12,7 @@ from torchbake.lock.project_content import copied_files, project_sources
 from torchbake.lock.project_inputs import kind_of
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES
-from torchbake.matrix.spec import TOOLBOX, VENV, BaseSpec, ImageSpec, InitSpec, Spec, User
+from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, COMPILER, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
@@ -47,6 +48,8 @@ def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
         values = {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
     else:
         values = _image_values(spec, _require(spec, lock))
+    steps = apt_steps(spec)
+    values |= {"apt": {name: steps[name].packages if name in steps else () for name in NAMES}}
     values = {"header": HEADER, "spec": spec, "user": spec.own.user, **values}
     text = fill(name, templates, values).rstrip("\n") + "\n"
     if templates and (marked := fill_marked(name, templates, values)) is not None:
@@ -62,24 +65,17 @@ def _require(spec: ImageSpec, lock: Lock | None) -> Lock:
 
 def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
     groups, base = wheel_groups(lock), spec.base
-    system, compiler, added = _packages_below(spec)
     own_python = base.python_package if base.interpreter else ""  # not the suite's own package
     stages = wheels_by_stage(spec, lock)
     sites = {stage: comment for stage, comment in _SITES.items() if stage in stages}
     return {
         "summary": summary(spec, lock),
-        "system_packages": system,
-        "compiler_packages": compiler,
         # A flavor that builds extensions has the whole of the compiler.
         "compiler_trim": spec.trim and not spec.headers,
-        "added_packages": added,
-        # A builder's Python needs venv to make environments, which a package for another version may lack.
-        "builder_packages": [f"{own_python}-venv"] if own_python else [],
         "python": base.python_command,
         # Such a package has no `python3`, the command that compiles bytecode.
         "python_named": f"ln -sf /usr/bin/{own_python} /usr/local/bin/python3 && " if own_python else "",
         "users_gone": _USERS_GONE if base.distribution == "ubuntu" else "",
-        "packages": sorted({*spec.apt} - {*system, *compiler, *added}),
         "venv": VENV,
         "toolbox": TOOLBOX,
         "groups": groups,
@@ -119,28 +115,6 @@ def _package_values(spec: ImageSpec, lock: Lock) -> dict[str, Any] | None:
         # A requirements file has no versions of packages that are folders.
         "lock": project.lock_path if kind_of(project.lock) in ("uv", "pylock") else "",
     }
-
-
-def _packages_below(spec: ImageSpec) -> tuple[list[str], list[str], list[str]]:
-    """Return the Debian packages in the layers below the wheels: the system's, the compiler's, and the matrix's.
-
-    Packages with a version in the matrix are among the first, since apt would have to downgrade them later.
-    """
-    versions = {package.partition("=")[0]: package for package in spec.apt if "=" in package}
-    added = {versions.get(name, name) for name in spec.apt_of_all}
-    first = {versions.get(name, name) for name in system_packages(spec.base)} | {name for name in added if "=" in name}
-    compiler = {versions.get(name, name) for name in compiler_packages(spec.base) if spec.compiler} - first
-    return sorted(first), sorted(compiler), sorted(added - first - compiler)
-
-
-def system_packages(base: BaseSpec) -> tuple[str, ...]:
-    """Return the Debian packages of every image on a base."""
-    return ("ca-certificates", *filter(None, [base.python_package]), "python3-pip-whl", "tini")
-
-
-def compiler_packages(base: BaseSpec) -> tuple[str, ...]:
-    """Return the Debian packages of a compiler: g++ depends on gcc. A base's own Python brings its headers."""
-    return ("g++", *([f"lib{base.python_package}-dev"] if base.python_package else []))
 
 
 def summary(spec: ImageSpec, lock: Lock) -> str:

@@ -127,7 +127,7 @@ def test_an_init_image_needs_neither_lock(project: Project) -> None:
     builder_lock_path(project.root).unlink()
     value = job(project, INIT)
     assert dockerfile_path(project.root, value.spec).exists()
-    assert preparation_of(project).with_wheels(value) is value
+    assert preparation_of(project).with_packages(value) is value
 
 
 def newer_numpy(project: Project) -> None:
@@ -186,7 +186,7 @@ def test_wheels_of_this_host_go_to_the_layer_that_installs_them(project: Project
     lock_path(project.root, spec).write_text(format_checked(spec, lock_for(spec, pins)))
     wheel = "numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl"
     pip = wheels(tmp_path / "host", {wheel: data, wheel.replace("2.4.6", "2.4.7"): b"a newer one"})
-    value = preparation_of(project, pip=pip).with_wheels(job(project))
+    value = preparation_of(project, pip=pip).with_packages(job(project))
     folder = Path(value.contexts["wheels"])
     assert {str(path.relative_to(folder)) for path in folder.rglob("*.whl")} == {f"needs/{wheel}"}
     assert {path.name for path in folder.iterdir()} >= {"builder", "site", "torch"}
@@ -195,19 +195,19 @@ def test_wheels_of_this_host_go_to_the_layer_that_installs_them(project: Project
 def test_a_host_whose_wheels_are_others_hands_over_none(project: Project, tmp_path: Path) -> None:
     pip = wheels(tmp_path / "host", {"numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl": b"not the locked one"})
     item = job(project, DEVEL)
-    assert preparation_of(project, pip=pip).with_wheels(item) == item
+    assert preparation_of(project, pip=pip).with_packages(item) == item
 
 
 def test_a_builders_wheel_that_is_kept_is_handed_over(project: Project, tmp_path: Path) -> None:
     stored_item = tmp_path / "kept"
     uv = replace(pin("uv", "0.9.1"), hashes=(write_wheel(stored_item, "uv", "0.9.1", {}),))
     write_text(builder_lock_path(project.root), format_lock(Lock(inputs="uv==0.9.1", layers=assign_layers([uv]))))
-    value = preparation_of(project, wheel_folder=stored_item).with_wheels(job(project))
+    value = preparation_of(project, wheel_folder=stored_item).with_packages(job(project))
     folder = Path(value.contexts["wheels"])
     (wheel,) = stored_item.glob("*.whl")
     assert [path.relative_to(folder).as_posix() for path in folder.rglob("*.whl")] == [f"builder/{wheel.name}"]
     (tmp_path / "file").write_text("")
-    assert preparation_of(project, wheel_folder=tmp_path / "file/kept").with_wheels(job(project)) == job(project)
+    assert preparation_of(project, wheel_folder=tmp_path / "file/kept").with_packages(job(project)) == job(project)
 
 
 def test_the_builders_lock_is_the_one_that_decides(project: Project) -> None:

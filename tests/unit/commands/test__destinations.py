@@ -39,14 +39,14 @@ class Registries:
     def __init__(self, project: Project) -> None:
         self.project, self.small = project, Small()
         self.stores: dict[str, Store] = {}
-        self.written: list[tuple[str, str]] = []
+        self.writes: list[tuple[str, str]] = []
         self.message: Callable[[str, str, str], None] = lambda *_: None
 
     def registry_of(self, repository: Repository, *, plain_http: bool) -> MemoryRegistry:
         def message(method: str, key: str) -> None:
             self.message(str(repository), method, key)
             if method == "PUT" and not key.startswith("sha256:"):
-                self.written.append((str(repository), key))
+                self.writes.append((str(repository), key))
 
         registry = MemoryRegistry(self.stores.setdefault(str(repository), Store()), message=message)
         registry.repository = repository
@@ -81,9 +81,9 @@ def registries(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_immutable_tags_are_in_all_before_rolling_tags_move(registries: Registries) -> None:
     results = registries.publish()
     assert [(str(one.repository), one.problem) for one in results] == [(f"{ONE}/pytorch", ""), (f"{TWO}/pytorch", "")]
-    keys = [key for _, key in registries.written]
+    keys = [key for _, key in registries.writes]
     first_rolling = min(keys.index(tag) for tag in registries.project.tags[CPU])
-    assert [place for place, key in registries.written[:first_rolling] if key == f"{CPU}-r0"] == [
+    assert [place for place, key in registries.writes[:first_rolling] if key == f"{CPU}-r0"] == [
         f"{ONE}/pytorch", f"{TWO}/pytorch",
     ]  # fmt: skip
     assert f"{CPU}-r0" not in keys[first_rolling:]
@@ -110,15 +110,15 @@ def test_a_repository_that_fails_keeps_its_tags(registries: Registries, capsys: 
     show_publications(results, "table", dry=False)
     assert "no luck" in capsys.readouterr().out
     registries.message = lambda *_: None
-    registries.written.clear()
+    registries.writes.clear()
     assert problems_of(registries.publish(inputs="b")) == []
     assert registries.rolling(TWO) == {second}
-    assert {place for place, _ in registries.written} == {f"{TWO}/pytorch"}
+    assert {place for place, _ in registries.writes} == {f"{TWO}/pytorch"}
 
 
 def test_a_dry_run_and_immutable_only_move_nothing(registries: Registries) -> None:
     (one, two) = registries.publish("--dry-run")
-    assert registries.written == []
+    assert registries.writes == []
     assert all(each.published and len(each.published.decision.due) > 1 for each in (one, two))
     registries.publish("--immutable-only")
     assert registries.rolling(ONE) == registries.rolling(TWO) == {None}

@@ -289,3 +289,10 @@ def test_a_missing_folder_is_an_error_before_the_start(engine: Engine, capsys: S
     for words in (("plan.yaml",), ("compare", "cpu runtime", SECOND, "--plan", "plan.yaml")):
         assert "plan.yaml:4: data_dir: " in report(capsys, *words, code=23)[1]
     assert engine.processes.all == []
+
+
+def test_options_of_compare_may_have_hyphens_or_underscores() -> None:
+    parser = cli.make_parser("benchmark", "compare")
+    for name, value in (("batch_size", 8), ("num_batches", 3), ("num_gpus", 2)):
+        for flag in (f"--{name}", f"--{name.replace('_', '-')}"):
+            assert getattr(parser.parse_args([flag, str(value)]), name) == value, flag

@@ -27,6 +27,11 @@ COPY wheel[s]/*.whl ./
 WORKDIR /build
 COPY wheel[s]/*.whl ./
 
+# The locked Debian packages: empty in a build by hand, else replaced by a build context of the same name.
+FROM scratch AS debs
+WORKDIR /system
+WORKDIR /compiler
+
 # --- interpreter: the base's Python, certificates, an init for PID 1. The image and the stages that install wheels are
 # based on it, so that the matrix's other Debian packages do not change the wheels' layers.
 FROM base AS interpreter
@@ -34,6 +39,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    --mount=type=bind,from=debs,source=/system,target=/run/debs \
     /run/apt-install ca-certificates python3 python3-pip-whl tini
 
 # --- python: with the compiler that torch.compile needs, and the matrix's packages for all images
@@ -42,6 +48,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    --mount=type=bind,from=debs,source=/compiler,target=/run/debs \
     /run/apt-install --trim g++ libpython3-dev
 
 # --- builder: uv and pip, which get the wheels. No file of it reaches the image. It is built in parallel to `python`.

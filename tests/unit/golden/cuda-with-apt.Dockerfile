@@ -21,6 +21,12 @@ WORKDIR /torch
 WORKDIR /needs
 WORKDIR /site
 
+# The locked Debian packages: empty in a build by hand, else replaced by a build context of the same name.
+FROM scratch AS debs
+WORKDIR /system
+WORKDIR /compiler
+WORKDIR /packages
+
 # --- interpreter: the base's Python, certificates, an init for PID 1. The image and the stages that install wheels are
 # based on it, so that the matrix's other Debian packages do not change the wheels' layers.
 FROM base AS interpreter
@@ -28,6 +34,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    --mount=type=bind,from=debs,source=/system,target=/run/debs \
     /run/apt-install ca-certificates python3 python3-pip-whl tini
 
 # --- python: with the compiler that torch.compile needs, and the matrix's packages for all images
@@ -36,6 +43,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    --mount=type=bind,from=debs,source=/compiler,target=/run/debs \
     /run/apt-install --trim g++ libpython3-dev
 
 # --- builder: uv and pip, which get the wheels. No file of it reaches the image. It is built in parallel to `python`.
@@ -145,6 +153,7 @@ RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    --mount=type=bind,from=debs,source=/packages,target=/run/debs \
     /run/apt-install ffmpeg libgl1
 COPY --link --from=needs /opt/venv /opt/venv
 COPY --link --from=site /opt/venv /opt/venv

@@ -10,12 +10,17 @@ FROM scratch AS toolkit
 COPY entrypoints /entrypoints
 COPY layers /layers
 
+# The locked Debian packages: empty in a build by hand, else replaced by a build context of the same name.
+FROM scratch AS debs
+WORKDIR /compile
+
 # --- compile: one static program, so that the image needs nothing else
 FROM base AS compile
 RUN --mount=type=secret,id=ca \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \
     --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources \
     --mount=type=bind,from=toolkit,source=/layers/apt-install,target=/run/apt-install \
+    --mount=type=bind,from=debs,source=/compile,target=/run/debs \
     /run/apt-install --scratch musl-tools
 RUN --mount=type=bind,from=toolkit,source=/entrypoints/init,target=/run/entrypoints \
     musl-gcc -std=c11 -O2 -s -static -fstack-protector-strong -Wl,-z,relro,-z,now,-z,noexecstack -Wall -Wextra -Werror \

@@ -4,8 +4,8 @@ import re
 import tomllib
 
 import pytest
-import yaml
 
+from tests.pipelines import load
 from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.pipelines import PIPELINES, choice, pipeline
 
@@ -23,18 +23,18 @@ def test_a_pipeline_runs_the_toolkits_commands_with_torchbake(source: str) -> No
     assert theirs.count(f'install: "{RELEASED}"') == ours.count("install: nox==")
     assert not re.search(r"install:? nox", theirs)
     assert " docs/" not in theirs
-    assert yaml.safe_load(theirs).keys() == yaml.safe_load(ours).keys()
+    assert load(theirs).keys() == load(ours).keys()
 
 
 def test_a_release_calls_the_toolkits_workflows_at_its_own_tag() -> None:
-    jobs = yaml.safe_load(pipeline(CALLER, RELEASED, "v1.2.3"))["jobs"]
+    jobs = load(pipeline(CALLER, RELEASED, "v1.2.3"))["jobs"]
     where = "torchbake/torchbake/.github/workflows"
     assert {job["uses"] for job in jobs.values()} == {f"{where}/{name}-images.yml@v1.2.3" for name in jobs}
     assert {job["with"]["install"] for job in jobs.values()} == {RELEASED}
 
 
 def test_in_full_what_is_called_is_written_beside_it() -> None:
-    jobs = yaml.safe_load(pipeline(CALLER, RELEASED))["jobs"]
+    jobs = load(pipeline(CALLER, RELEASED))["jobs"]
     assert {job["uses"].removeprefix("./") for job in jobs.values()} <= PIPELINES["github-full"].keys()
     assert PIPELINES["github"].keys() < PIPELINES["github-full"].keys()
 
@@ -62,5 +62,5 @@ def test_all_of_them_are_in_the_package() -> None:
 def test_a_gitlab_pipeline_includes_what_is_written_beside_it() -> None:
     text = pipeline((TOOLKIT / "ci/gitlab-ci.yml").read_text(), "torchbake")
     assert "copy this file" not in text
-    assert yaml.safe_load(text)[".images"]["trigger"]["include"] == [{"local": "ci/gitlab-images.yml"}]
+    assert load(text)[".images"]["trigger"]["include"] == [{"local": "ci/gitlab-images.yml"}]
     assert "ci/gitlab-images.yml" in PIPELINES["gitlab"]

@@ -36,7 +36,8 @@ FORMS = (
 
 def tags(*specs: Spec, forms: tuple[str, ...] = FORMS, accelerator: str = "cuda") -> dict[str, tuple[str, ...]]:
     rules = Tags(defaults=TagDefaults(base="debian12", accelerator=accelerator), rolling=forms)
-    return tags_of(specs, rules, Document(path=Path("matrix.yaml"), data=None, lines={}))
+    lines: dict[tuple[str | int, ...], int] = {("tags", "rolling", number): 7 + number for number in range(len(forms))}
+    return tags_of(specs, rules, Document(path=Path("matrix.yaml"), data=None, lines=lines))
 
 
 def holder(tag: str, *specs: Spec) -> str:
@@ -97,6 +98,7 @@ def test_a_tag_that_two_forms_give_to_two_images_is_an_error() -> None:
     with pytest.raises(MatrixError) as caught:
         tags(image("2.10"), image("2.10.1"), forms=("{torch}", "{minor}"))
     ids = f"{image('2.10').id} and {image('2.10.1').id}"
+    assert "matrix.yaml:8: tags.rolling.1: " in caught.value.message
     assert f"'{{minor}}': two images claim the tag '2.10': {ids}" in caught.value.message
 
 

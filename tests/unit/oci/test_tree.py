@@ -3,7 +3,18 @@
 import tarfile
 from random import Random
 
-from torchbake.oci.tree import ROOT, FileNode, apply, difference, linked_once, parents, restore, whiteout, with_time
+from torchbake.oci.tree import (
+    ROOT,
+    FileNode,
+    apply,
+    clean_path,
+    difference,
+    linked_once,
+    parents,
+    restore,
+    whiteout,
+    with_time,
+)
 
 FOLDER = FileNode(kind=tarfile.DIRTYPE, mode=0o755)
 NAMES = ("a", "b", "a.b", "ä")
@@ -104,3 +115,11 @@ def test_no_time_is_after_the_latest_or_before_1970() -> None:
     times = [with_time(a_file(time=time), 100).time for time in (-1, 0, 99, 101)]
     assert times == [0, 0, 99, 100]
     assert with_time(FOLDER, 100).time == 100
+
+
+def test_a_name_of_an_entry_is_a_path_within_the_tree() -> None:
+    for name, path in (
+        ("a/b", "a/b"), ("./a//b/", "a/b"), ("/a", "a"), ("../../a", "a"), ("a/../b", "b"), (".", ROOT), ("/", ROOT),
+        ("", ROOT), ("a/..", ROOT),
+    ):  # fmt: skip
+        assert clean_path(name) == path, name

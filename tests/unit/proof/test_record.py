@@ -173,6 +173,19 @@ def test_checking_a_matrix_without_records_names_the_command(
     assert "nox -s prove -- --registry" in captured.err
 
 
+def test_the_reason_of_a_failure_is_in_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(SMALL)
+    project = load_project(matrix)
+    spec = project.expansion.specs[0]
+    digests = _digests(project, spec)
+    bad = proof(spec.id, files=digests.files, lock=digests.lock, problem="test: libraries.ldd", digest="")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/proofs.json").write_text(format_proofs([bad]))
+    assert main(["prove", spec.id, "--check", "--matrix", str(matrix)]) == CheckError.exit_code
+    assert f"{spec.id}: failed: test: libraries.ldd" in " ".join(capsys.readouterr().err.split())
+
+
 def test_records_that_are_no_text_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(SMALL)

@@ -144,7 +144,7 @@ def test_what_is_wrong_is_told_with_file_and_line(rendered: Write) -> None:
         ("{{ '{0.__class__}'.format(spec) }}", "unsafe"),
         ("{{ ['format', '{0.__class__}']|map('upper')|list }}{{ ('{0.__class__}'|attr('format'))(spec) }}", "unsafe"),
         ("{{ spec|map(attribute='__class__')|list }}{{ [spec]|map(attribute='__class__')|list }}", "j2:3: "),
-        ("{{ added_packages.append('x') }}", "'append' of 'list' object is unsafe"),
+        ("{{ needs.append('x') }}", "'append' of 'list' object is unsafe"),
         ("{{ range(10 ** 9) }}", "may be too large"),
         ("{{ range(1000000000)|list }}", "too big"),
         ("{{ 'x' * 1000000000 }}", "may be too large"),

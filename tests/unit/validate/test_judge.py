@@ -70,6 +70,12 @@ def shelf(*revisions: Revision, points: Mapping[str, ServedTag] | None = None) -
     return Shelf(repository=REPOSITORY, tags=tags | dict(points or {}), revisions=revisions)
 
 
+def test_a_cpu_image_promises_that_it_has_no_nccl() -> None:
+    spec = image("2.13.0", "cpu")
+    assert promise_of(spec, TAGS, lock_for(spec, cpu_pins())).versions["nccl"] is None
+    assert "nccl" not in PROMISE.versions
+
+
 def reason_of(problem: Problem | None) -> str:
     return problem.reason if problem else ""
 

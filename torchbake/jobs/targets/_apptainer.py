@@ -31,8 +31,8 @@ once() {{
         flock 9 2> /dev/null && rm -rf "$1".part-*
         [ -e "$1" ] || {{ "$2" "$part" 9>&- && sync "$part" && mv "$part" "$1"; }}
     ) 9> "$1.lock" && rm -f "$1.lock" && return
-    rm -rf "$part"
     free=$(df -h --output=avail "${{1%/*}}" | tail -n 1 | tr -d ' ') || free=unknown
+    rm -rf "$part"
     echo {name}": $1 cannot be made: the reason is above. Free there: $free." >&2
     exit 1
 }}"""
@@ -60,7 +60,7 @@ is_free() {{
 
 
 def made_once(name: str, image: str) -> list[str]:
-    """Return the lines that make the SIF file of an image; ``$image`` is its path."""
+    """Return the lines that make the SIF file ``$image`` of an image."""
     convert = _CONVERT.format(source=_source(image))
     return [
         _path("image", sif_of(image)), _FAST, *_once(name), *convert.splitlines(), 'once "$image" convert',
@@ -68,19 +68,19 @@ def made_once(name: str, image: str) -> list[str]:
 
 
 def split_once(name: str, image: str, split: SplitImage) -> list[str]:
-    """Return the lines for an image with code: the file of the image below, and ``$code``, a file of the code alone."""
+    """Return the lines for an image with code: the file of the image below, and ``$files``, the file of the code."""
     free = _FREE.format(name=shlex.quote(name), at=JOB_FOLDER)
     unpack = _UNPACK.format(source=_source(split.code), at=JOB_FOLDER)
     return [
         f"# The image: {image}", *made_once(name, split.base), *free.splitlines(), 'once "$image.free" is_free',
-        _path("code", f"code-{_digest(split.code)}.squashfs"), *unpack.splitlines(), 'once "$code" unpack',
+        _path("files", f"code-{_digest(split.code)}.squashfs"), *unpack.splitlines(), 'once "$files" unpack',
         "quote='\"'",
     ]  # fmt: skip
 
 
 def code_mount() -> str:
-    """Return the option that mounts ``$code``, for a command line of the script; Apptainer parses it as CSV."""
-    return f'--mount "type=bind,\\"source=${{code//$quote/$quote$quote}}\\",destination={JOB_FOLDER},image-src=/,ro"'
+    """Return the option that mounts ``$files``, for a command line of the script; Apptainer parses it as CSV."""
+    return f'--mount "type=bind,\\"source=${{files//$quote/$quote$quote}}\\",destination={JOB_FOLDER},image-src=/,ro"'
 
 
 def sif_of(image: str) -> str:

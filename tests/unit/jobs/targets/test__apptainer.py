@@ -80,7 +80,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def split(code: str = FIRST) -> Task:
-    task = task_of(LEAST + "files: {layer: src}\nrestarts: 0\n")
+    task = task_of(LEAST + "files: {layer: src}\n")  # with restarts, the script has more variables
     return dataclasses.replace(task, image=code, split=SplitImage(base=BASE, code=code))
 
 

@@ -1,0 +1,93 @@
+"""`update` and `list --due`: which newer packages make which images due, and what is written."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.builds import DEVEL, INIT, RUNTIME, small_project, spec_of
+from tests.unit.debian.packages import package
+from torchbake import cli
+from torchbake.commands import _fixes, update
+from torchbake.commands._fixes import NewerLock, with_fixes
+from torchbake.debian.lockfile import (
+    DebianLock,
+    DebianPackage,
+    debian_lock_path,
+    find_debian_lock,
+    format_debian_lock,
+)
+from torchbake.debian.steps import apt_steps
+from torchbake.errors import BaseError
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import BaseSpec
+from torchbake.release.due import DueFinding
+
+FIX = package("libssl3", "3.0.18-1", archive="security")
+LINE = "libssl3 3.0.17-1 -> 3.0.18-1 (security)"
+
+
+def lock_of(project: Project, libssl3: DebianPackage) -> DebianLock:
+    """A lock in which only the images with a compiler for torch.compile have libssl3."""
+    steps = {step.key: step for spec in project.expansion.specs for step in apt_steps(spec).values()}
+    has = {key: (package("git"), libssl3) if step.name == "compiler" else () for key, step in steps.items()}
+    return DebianLock(suite="bookworm", digest=f"sha256:{'1' * 64}", installs=has)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with a lock, for which the suites have a fix."""
+    project = small_project(tmp_path)
+    old = lock_of(project, package("libssl3", "3.0.17-1"))
+    base = spec_of(project, RUNTIME).base
+    path = debian_lock_path(project.root, base)
+    path.write_text(format_debian_lock(base, old))
+    newer = NewerLock(base=base, old=old, new=lock_of(project, FIX))
+
+    def answer(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerLock]:
+        return {each.name: newer for each in bases if each.name == base.name}
+
+    for module in (_fixes, update):
+        monkeypatch.setattr(module, "newer_locks", answer)
+    return project
+
+
+def test_a_fix_makes_the_images_due_that_have_it(project: Project) -> None:
+    specs = [spec_of(project, name) for name in (RUNTIME, DEVEL, INIT)]
+    findings = {spec.id: DueFinding(due=spec.id == DEVEL, reason="as it was") for spec in specs}
+    result = with_fixes(project, specs, findings)
+    assert result[RUNTIME] == DueFinding(due=True, reason=LINE)
+    assert result[DEVEL] == DueFinding(due=True, reason=f"as it was; {LINE}")
+    assert result[INIT] == findings[INIT]
+
+
+def test_a_base_that_cannot_be_asked_makes_no_image_due(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerLock]:
+        raise BaseError("no mirror answers")
+
+    monkeypatch.setattr(_fixes, "newer_locks", fail)
+    specs = [spec_of(project, RUNTIME)]
+    findings = {RUNTIME: DueFinding(due=False, reason="released")}
+    assert with_fixes(project, specs, findings) == findings
+    assert "no mirror answers" in capsys.readouterr().err
+
+
+def test_update_writes_the_newer_lock(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    base, words = spec_of(project, RUNTIME).base, ["--matrix", str(project.root / "matrix.yaml"), "--format", "json"]
+    assert cli.main(["update", "cpu", "--dry-run", *words]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value == {"changes": {base.name: [LINE]}, "images": [RUNTIME, DEVEL], "builds": []}
+    assert find_debian_lock(project.root, base) == lock_of(project, package("libssl3", "3.0.17-1"))
+    assert cli.main(["update", "cpu", "--no-build", *words]) == 0
+    assert find_debian_lock(project.root, base) == lock_of(project, FIX)
+
+
+def test_update_without_a_lock_is_an_error(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(update, "newer_locks", lambda project, bases: {})
+    assert cli.main(["update", "cpu", "--matrix", str(project.root / "matrix.yaml")]) != 0
+    assert "--debian" in capsys.readouterr().err

@@ -1,0 +1,104 @@
+"""The pool of package files: what it fetches, from where, and that a file with another hash never reaches a build."""
+
+import hashlib
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.unit.debian.packages import package
+from torchbake.debian.lockfile import DebianPackage
+from torchbake.debian.pool import DebianPool, pool_of
+from torchbake.errors import BuildError
+from torchbake.hostconfig.apt_archives import AptArchive
+from torchbake.hostconfig.apt_config import AptConfig
+from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.matrix.spec import BaseSpec
+
+
+class Mirrors:
+    """In place of the network: files by address, and the requests that were made."""
+
+    def __init__(self) -> None:
+        self.files, self.asked = dict[str, bytes](), list[tuple[str, object]]()
+
+    def get(self, url: str, **options: object) -> requests.Response:
+        self.asked.append((url, options["proxies"]))
+        answer = requests.Response()
+        answer.status_code = 200 if url in self.files else 404
+        answer.url = url
+        answer.raw = io.BytesIO(self.files.get(url, b""))
+        return answer
+
+    def serve(self, mirror: str, name: str, **values: Any) -> DebianPackage:
+        content = name.encode()
+        one = package(name, sha256=hashlib.sha256(content).hexdigest(), **values)
+        self.files[f"{mirror}/{one.path}"] = content
+        return one
+
+
+@pytest.fixture
+def mirrors(monkeypatch: pytest.MonkeyPatch) -> Mirrors:
+    mirrors = Mirrors()
+    monkeypatch.setattr(requests, "get", mirrors.get)
+    return mirrors
+
+
+def pool(folder: Path, *hosts: str) -> DebianPool:
+    archives = [AptArchive(mirror=host, security=f"{host}-security", components="main", keys="") for host in hosts]
+    apt = AptConfig(proxies=(("Acquire::http::Proxy", "http://proxy:3142"),))
+    return DebianPool(folder=folder / "pool", archives=archives, apt=apt)
+
+
+def test_a_package_comes_from_its_archive_once(mirrors: Mirrors, tmp_path: Path) -> None:
+    git = mirrors.serve("http://one/debian", "git")
+    fix = mirrors.serve("http://one/debian-security", "libssl3", archive="security")
+    folder = pool(tmp_path, "http://one/debian").context({"system": [git], "added": [fix]}, tmp_path)
+    assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
+    assert (folder / "added/libssl3_amd64.deb").read_bytes() == b"libssl3"
+    assert pool(tmp_path, "http://one/debian").context({"system": [git], "added": [fix]}, tmp_path) == folder
+    assert len(mirrors.asked) == 2
+    assert {str(proxies) for _, proxies in mirrors.asked} == {"{'http': 'http://proxy:3142'}"}
+
+
+def test_another_lock_has_another_folder(mirrors: Mirrors, tmp_path: Path) -> None:
+    git, tini = mirrors.serve("http://one/debian", "git"), mirrors.serve("http://one/debian", "tini")
+    one = pool(tmp_path, "http://one/debian")
+    assert one.context({"system": [git]}, tmp_path) != one.context({"system": [git, tini]}, tmp_path)
+    assert one.context({"system": [git]}, tmp_path) != one.context({"added": [git]}, tmp_path)
+
+
+def test_the_next_archive_has_what_a_mirror_dropped(mirrors: Mirrors, tmp_path: Path) -> None:
+    git = mirrors.serve("http://dated/debian", "git")
+    pool(tmp_path, "http://one/debian", "http://dated/debian").fetch([git])
+    assert [url for url, _ in mirrors.asked] == [f"http://one/debian/{git.path}", f"http://dated/debian/{git.path}"]
+
+
+def test_a_file_with_another_hash_is_refused(mirrors: Mirrors, tmp_path: Path) -> None:
+    git = mirrors.serve("http://one/debian", "git")
+    mirrors.files = dict.fromkeys(mirrors.files, b"another")
+    with pytest.raises(BuildError, match=r"git 1\.0-1 cannot be fetched: .*another hash"):
+        pool(tmp_path, "http://one/debian").context({"system": [git]}, tmp_path)
+    assert not [*tmp_path.rglob("*.deb")]
+
+
+def test_a_damaged_file_of_the_pool_is_fetched_again(mirrors: Mirrors, tmp_path: Path) -> None:
+    git = mirrors.serve("http://one/debian", "git")
+    one = pool(tmp_path, "http://one/debian")
+    one.fetch([git])
+    one.path(git).write_bytes(b"damaged")
+    folder = one.context({"system": [git]}, tmp_path)
+    assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
+
+
+def test_a_snapshot_is_the_last_archive() -> None:
+    apt = AptConfig(mirror="http://one/debian", security_mirror="http://one/debian-security")
+    base = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
+    day = "https://dated.example/archive/debian/20261101T000000Z"
+    places = [(one.mirror, one.security) for one in pool_of(replace(base, snapshot=day), PipConfig(), apt).archives]
+    security = "https://dated.example/archive/debian-security/20261101T000000Z"
+    assert places == [("http://one/debian", "http://one/debian-security"), (day, security)]
+    assert len(pool_of(base, PipConfig(), apt).archives) == 1

@@ -1,0 +1,90 @@
+"""`lock --debian`: the locks of the Debian packages of the selected images' bases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torchbake.build.backend import Backend, backend_of
+from torchbake.build.base_image import find_base, make_base
+from torchbake.build.base_script import output_on_base
+from torchbake.core.files import write_text
+from torchbake.debian.lockfile import (
+    DebianLock,
+    changes_of,
+    debian_lock_path,
+    find_debian_lock,
+    format_debian_lock,
+)
+from torchbake.debian.solve import SCRIPT, lock_of, words_of
+from torchbake.debian.steps import AptStep, apt_steps
+from torchbake.engine.client import connect
+from torchbake.errors import LockError
+from torchbake.hostconfig.apt_archives import archive_of
+from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
+from torchbake.matrix.project import Project
+from torchbake.matrix.spec import BaseSpec, Spec, bases_of
+from torchbake.ui import console
+from torchbake.ui.command import Command
+from torchbake.ui.steps import step
+
+
+def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> None:
+    """Lock the packages of each base of these images, for all images of the matrix on it.
+
+    With ``upgrade`` the bases are made again, of the newest packages or by the newest digest.
+    """
+    resolver = debian_resolver(project)
+    for spec in bases_of(specs):
+        old, path = find_debian_lock(project.root, spec), debian_lock_path(project.root, spec)
+        lock = resolver.resolve(spec, None if upgrade else old, upgrade=upgrade)
+        write_text(path, format_debian_lock(spec, lock))
+        changes = changes_of(old, lock)
+        for line in changes if old else ():
+            console.say(f"{spec.name}: {line}")
+        console.say(f"{spec.name}: {'locked' if changes else 'unchanged'} ({len(lock.packages)} packages)")
+
+
+def check_debian(project: Project, specs: Sequence[Spec]) -> None:
+    """Check that each base has a lock with the packages of all its images. Raises LockError."""
+    for spec in bases_of(specs):
+        lock = find_debian_lock(project.root, spec)
+        if lock is None:
+            hint = f"Run: {Command('lock', 'all --debian')}"
+            raise LockError(f"{spec.name}: has no lock of Debian packages.", hint=hint)
+        lock.of(_steps(project, spec))
+        console.say(f"{spec.name}: {len(lock.packages)} packages")
+
+
+def debian_resolver(project: Project) -> "DebianResolver":
+    """Return the resolver that uses this machine's engine. Raises EngineError."""
+    backend = backend_of(project, connect(), "auto", None, {})
+    return DebianResolver(project=project, backend=backend, apt=read_apt_config())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebianResolver:
+    """Resolves the Debian packages of bases by apt, in containers of these bases."""
+
+    project: Project
+    backend: Backend
+    apt: AptConfig
+
+    def resolve(self, spec: BaseSpec, old: DebianLock | None, *, upgrade: bool) -> DebianLock:
+        """Resolve the packages of the images on a base: the one of an ``old`` lock, or with ``upgrade`` a new one."""
+        state = self.project.state
+        known = None if upgrade else find_base(spec, state, old, hashed=True)
+        base = known or make_base(
+            spec, state, self.apt, source="auto", say=console.say, buildkit=self.backend.executor == "buildx", lock=old
+        )
+        bootstrapped, steps = base.source == "bootstrap", _steps(self.project, spec)
+        words = words_of(steps, bootstrapped=bootstrapped and old is None)
+        with step(f"{spec.name}: resolving its Debian packages"):
+            output = output_on_base(self.backend, spec, base, apt=self.apt, script=SCRIPT, words=words)
+        lock = lock_of(spec, steps, output, [archive_of(spec.distribution, self.apt), archive_of(spec.distribution)])
+        return replace(lock, digest=base.digest, base=old.base if old else lock.base)
+
+
+def _steps(project: Project, base: BaseSpec) -> list[AptStep]:
+    """Return the steps of all images of the matrix on a base, each once."""
+    images = (spec for spec in project.expansion.specs if spec.base.name == base.name)
+    steps = {step.key: step for spec in images for step in apt_steps(spec).values()}
+    return [steps[key] for key in sorted(steps)]

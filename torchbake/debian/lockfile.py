@@ -1,0 +1,180 @@
+"""``images/<base>.lock``: the Debian packages of all images on a base, with versions, paths and hashes. Pure."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from torchbake.core.digest import digest
+from torchbake.debian.steps import AptStep, apt_steps
+from torchbake.errors import LockError
+from torchbake.lock.lockfile import read_lock_text
+from torchbake.matrix.spec import BaseSpec, Spec
+from torchbake.oci.manifest import DIGEST
+from torchbake.ui.command import Command
+
+_FIELDS = ("name", "version", "architecture", "archive", "path", "size", "sha256")
+_NAME, _VERSION = r"[a-z0-9][a-z0-9+.-]+", r"[A-Za-z0-9.+:~-]+"  # Debian policy 5.6.1 and 5.6.12
+_LINE = re.compile(rf"{_NAME} {_VERSION} [a-z0-9-]+ (main|security) pool/[^\s]+\.deb \d+ [0-9a-f]{{64}}")
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class DebianPackage:
+    """A package file of an archive: ``main``, which has the suite and its updates, or ``security``.
+
+    ``path`` is relative to the archive's mirror, ``size`` is in bytes, and ``sha256`` is in hex.
+    """
+
+    name: str
+    version: str
+    architecture: str
+    archive: str
+    path: str
+    size: int
+    sha256: str
+
+    @property
+    def line(self) -> str:
+        """The package on one line of the lock."""
+        return " ".join(str(getattr(self, field)) for field in _FIELDS)
+
+    @classmethod
+    def from_line(cls, line: str) -> Self:
+        """Parse a line of the lock. Raises ValueError."""
+        if not _LINE.fullmatch(line) or ".." in line:
+            raise ValueError(line)
+        values = dict(zip(_FIELDS, line.split(" "), strict=True))
+        return cls(**values | {"size": int(values["size"])})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebianLock:
+    """The packages of one base: of a bootstrapped ``base`` itself, and those of the steps, by `AptStep.key`.
+
+    ``upgrade`` replaces packages of the base. ``digest`` is the base's own; a base of a registry is taken by it.
+    """
+
+    suite: str
+    digest: str = ""
+    base: tuple[DebianPackage, ...] = ()
+    upgrade: tuple[DebianPackage, ...] = ()
+    installs: Mapping[str, tuple[DebianPackage, ...]]
+
+    @property
+    def packages(self) -> dict[str, DebianPackage]:
+        """Every package by name and architecture, such as ``git:amd64``."""
+        steps = (self.base, self.upgrade, *self.installs.values())
+        return {f"{one.name}:{one.architecture}": one for packages in steps for one in packages}
+
+    def python(self, base: BaseSpec) -> str:
+        """Return the version of the Python that images on the base get, such as ``3.11``; "" if it is no package."""
+        one = next((each for each in self.packages.values() if each.name == base.python_package), None)
+        match = re.match(r"(?:\d+:)?(\d+\.\d+)", one.version) if one else None
+        return match[1] if match else ""
+
+    @property
+    def base_digest(self) -> str:
+        """The digest of what makes the base, to compare it with the base of an earlier run."""
+        return digest(package.line for package in self.base) if self.base else self.digest
+
+    def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> list[str]:
+        """Return a line for each package of an image's steps that has another version in a ``new`` lock."""
+        before, after = (lock.part(steps) for lock in (self, new))
+        return changes_of(before, after)
+
+    def part(self, steps: Sequence[AptStep]) -> "DebianLock":
+        """Return the lock for an image's steps alone. Raises LockError."""
+        self.of(steps)
+        return replace(self, installs={step.key: self.installs[step.key] for step in steps})
+
+    def of(self, steps: Iterable[AptStep]) -> dict[str, tuple[DebianPackage, ...]]:
+        """Return the packages of an image's steps, by name. The first step installs the upgrades. Raises LockError."""
+        result = {}
+        for step in steps:
+            if step.key not in self.installs:
+                raise LockError(
+                    f"The lock of Debian packages lacks these: {' '.join(step.packages)}.",
+                    hint=f"Lock again: {Command('lock', 'all --debian')}",
+                )
+            first = () if step.below else self.upgrade
+            result[step.name] = tuple(sorted({*first, *self.installs[step.key]}))
+        return result
+
+
+def debian_lock_path(root: Path, base: BaseSpec) -> Path:
+    """Return the path of a base's lock."""
+    return root / "images" / f"{base.name}.lock"
+
+
+def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
+    """Read the lock of a base; None if it has none. Raises LockError."""
+    path = debian_lock_path(root, base)
+    return parse_debian_lock(read_lock_text(path, "all --debian"), str(path)) if path.exists() else None
+
+
+def locked_lines(root: Path, spec: Spec) -> list[str]:
+    """Return the lines of a base's lock for an image; [] if the base has none. Raises LockError."""
+    lock = find_debian_lock(root, spec.base)
+    if lock is None:
+        return []
+    steps = lock.of(apt_steps(spec).values())
+    return [f"{name} {package.line}" for name, packages in steps.items() for package in packages]
+
+
+def format_debian_lock(base: BaseSpec, lock: DebianLock) -> str:
+    """Return the text of a lock: TOML with a package on each line."""
+    lines = [
+        f"# The Debian packages of images on {base.name}, by `torchbake lock --debian`. apt installs exactly these.",
+        "# Name, version, architecture, archive, path below the mirror, bytes, SHA-256.",
+        f'suite = "{lock.suite}"',
+        f'digest = "{lock.digest}"',
+        *_array("base", lock.base),
+        *_array("upgrade", lock.upgrade),
+        "",
+        "[install]",
+    ]
+    for key, packages in sorted(lock.installs.items()):
+        lines += _array(f'"{key}"', packages)
+    return "\n".join(lines) + "\n"
+
+
+def _array(key: str, packages: Iterable[DebianPackage]) -> list[str]:
+    return [f"{key} = [", *(f'    "{package.line}",' for package in sorted(packages)), "]"]
+
+
+def parse_debian_lock(text: str, path: str) -> DebianLock:
+    """Parse a lock. Raises LockError."""
+    try:
+        raw = tomllib.loads(text)
+        return DebianLock(
+            suite=str(raw["suite"]),
+            digest=_digest(raw["digest"]),
+            base=tuple(map(DebianPackage.from_line, raw["base"])),
+            upgrade=tuple(map(DebianPackage.from_line, raw["upgrade"])),
+            installs={key: tuple(map(DebianPackage.from_line, lines)) for key, lines in raw["install"].items()},
+        )
+    except (tomllib.TOMLDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LockError(
+            f"{path}: is no lock of Debian packages: {error}", hint=f"Make it again: {Command('lock', 'all --debian')}"
+        ) from None
+
+
+def _digest(text: str) -> str:
+    if text and not DIGEST.fullmatch(text):
+        raise ValueError(f"{text!r} is no digest")
+    return text
+
+
+def changes_of(old: DebianLock | None, new: DebianLock) -> list[str]:
+    """Return a line for each package with another version: ``libssl3 3.0.17-1 -> 3.0.18-1 (security)``."""
+    before, after = old.packages if old else {}, new.packages
+    lines = []
+    for key in sorted(before.keys() | after.keys()):
+        one, other = before.get(key), after.get(key)
+        if one == other:
+            continue
+        name, marker = key.partition(":")[0], " (security)" if other and other.archive == "security" else ""
+        lines.append(f"{name} {one.version if one else '(new)'} -> {other.version if other else '(gone)'}{marker}")
+    return lines
