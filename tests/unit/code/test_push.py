@@ -1,5 +1,6 @@
 """The push of an image with code: what is sent, and what remains after a refusal or a kill at any request."""
 
+import contextlib
 import json
 from datetime import date
 from pathlib import Path
@@ -106,6 +107,29 @@ def test_the_next_run_finishes_after_a_kill_at_any_request(tmp_path: Path) -> No
         expected = str(push(store, tmp_path, base).reference)
         at += 1
     assert at == 3  # the layer, the config, the tag
+
+
+def test_a_kill_leaves_no_image_without_its_code_alone(tmp_path: Path) -> None:
+    """A launcher that finds the image with code can pull the code alone too."""
+    tags, at = list[int](), 0
+    while not tags or tags[-1] < 3:
+        store, count = Store(), 0
+        base = stored(store, *image())
+
+        def message(method: str, _: str, at: int = at) -> None:
+            nonlocal count
+            count += method in ("PUT", "POST")
+            if count > at:
+                raise KeyboardInterrupt
+
+        with contextlib.suppress(KeyboardInterrupt):
+            registry = MemoryRegistry(store, message=message)
+            push(store, tmp_path, base, registry, to=CodeTarget(registry=registry, alone=True))
+        tags.append(len(store.tags))
+        whole = [manifest for manifest in store.manifests.values() if len(manifest.layers) > 2]
+        assert not whole or len(store.tags) == 3
+        at += 1
+    assert tags == [1, 1, 1, 1, 2, 3]  # the layer, two configs, the code alone, the image
 
 
 def test_two_edits_at_once_are_two_images(store: Store, tmp_path: Path) -> None:
