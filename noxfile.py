@@ -101,7 +101,7 @@ def unit(session: nox.Session) -> None:
             "pytest", *pytest_paths(session.posargs, "tests/unit")
         )  # a few tests end before workers have started
     else:
-        run_all(session, ["-n", "auto"], ["tests/unit"])
+        run_all(session, ["-n", "auto", "--dist", "worksteal"], ["tests/unit"])  # a file's tests share caches
 
 
 @nox.session

@@ -34,8 +34,8 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by duration, the longest first: when files run in parallel, no long file is left to run alone at the end.
 LONGEST = (
-    "broken_images", "layers", "payloads", "package", "project_images", "hosts", "newcomer", "hosts_links",
-    "tutorial", "reproduce", "make_own", "images", "publish", "ci", "hosts_door", "mirrors", "extending", "own_bases",
+    "broken_images", "layers", "payloads", "package", "example_projects", "hosts", "newcomer", "hosts_links",
+    "reproduce", "make_own", "images", "publish", "ci", "hosts_door", "mirrors", "extending", "own_bases",
     "examples", "dialects", "signature", "derived_projects", "derived", "ladder",
     "test_command", "job", "chart", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",
     "bench", "benchmark",

@@ -68,6 +68,7 @@ def differences(run: Callable[..., str], *refs: str) -> list[str]:
     return sorted({*ours} ^ {*theirs})
 
 
+@pytest.mark.long  # test_project_images.py compares an image with a small torch
 def test_an_image_built_by_hand_has_the_same_files(run: Callable[..., str], tmp_path: Path) -> None:
     process = torchbake("build", CPU, "--format", "json")
     assert process.returncode == 0, process.stderr

@@ -96,7 +96,7 @@ FILES = {
 def matrix(project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A matrix with two projects: one has two packages and a large wheel, and the other has only scripts.
 
-    A small wheel replaces torch: `build` by torchbake and by hand give torch the same files in `test_by_hand.py`.
+    A small wheel replaces torch. `test_by_hand.py` compares the image with the real one.
     """
     torch = torch_files("2.99.0+cpu", library())
     write_wheel(tmp_path / "wheels", "torch", "2.99.0+cpu", torch)

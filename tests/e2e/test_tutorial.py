@@ -27,6 +27,7 @@ MARK = "@@ block"
 
 pytestmark = [
     pytest.mark.doors,
+    pytest.mark.long,  # its time counts only if no other test runs
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare system; apt has it"),
     pytest.mark.skipif(not SOCKET.exists(), reason=f"not run: the bare Debian is given the engine at {SOCKET}"),
 ]
@@ -81,7 +82,7 @@ def test_the_tutorial_runs_to_the_letter_in_its_time(
                 *options({**mirror, "PIP_CONSTRAINT": "/dist/constraint.txt"}),
                 *(bare_root("bookworm", ()), "bash", "-ec", script),
             ],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1500, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=3000, check=False,
         )  # fmt: skip
     finally:
         subprocess.run(["docker", "rm", "-fv", name], capture_output=True, check=False)

@@ -62,9 +62,9 @@ def test_a_python_of_the_image_comes_in_no_package() -> None:
 def test_a_python_of_another_package_is_called_python3() -> None:
     lines = added(replace(DEBIAN12, interpreter="python3.11"))
     name = "ln -sf /usr/bin/python3.11 /usr/local/bin/python3 && /run/apt-install "
-    assert lines[0] == SYSTEM.replace("/run/apt-install ", name).replace(
-        "python3 python3-pip-whl", "python3-pip-whl python3.11"
-    )
+    system = SYSTEM.replace("/run/apt-install ", name).replace("python3 python3-pip-whl", "python3-pip-whl python3.11")
+    assert system in lines
+    assert "WORKDIR /builder" in lines, "a place for the locked packages of this step"
     assert f"{APT}--scratch python3.11-venv \\" in lines
     assert UV.replace("    python3", "    && python3.11") in lines
 

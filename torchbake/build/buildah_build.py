@@ -25,6 +25,7 @@ from torchbake.build.processes import BuildProcesses
 from torchbake.core.files import write_text
 from torchbake.errors import BuildError, TorchbakeError
 from torchbake.oci.reference import parse_reference
+from torchbake.render.template_effect import WHOLE
 from torchbake.store.layout import Layout
 
 OnStep: TypeAlias = Callable[[Progress, list[BuildStep]], None]
@@ -155,6 +156,8 @@ class _Run:
                 layout = Layout(folder=Path(folder))
                 image_ref = self.builder.once(value, partial(self.builder.bring, layout, digest))
                 images[name] = image_ref.removeprefix("sha256:")
+                if name == WHOLE:  # an image of this build, and no base of others
+                    self.builder.image_ids.append(images[name])
             else:
                 folders[name] = Path(value)
         return images, folders

@@ -21,9 +21,9 @@ def is_ours(labels: Mapping[str, str]) -> bool:
 def lacks_run(image: str) -> str:
     """The message for a script in an image without `run`."""
     return (
-        f"{image} has no label {ID}, so it is no image of torchbake and has no `run` to start a script: name an "
-        f"image of torchbake, or write a command in place of the script, such as `{EXAMPLE}` (torchrun finds nodes, "
-        "ranks and master in the PET_ variables that each launcher gets)"
+        f"{image} has no label {ID}, so it is no image of torchbake and has no `run` to start a script. Name an image "
+        f"of torchbake, or write a command in place of the script, such as `{EXAMPLE}`. There torchrun finds nodes, "
+        "ranks and master in the PET_ variables that each launcher gets"
     )
 
 

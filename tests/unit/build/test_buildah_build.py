@@ -182,6 +182,20 @@ def test_the_cache_is_used_if_it_compares_mounted_files(program: Program, root: 
         assert removed == ([ID, "123456789ab"] if version < "1.38" else [])
 
 
+def test_an_image_below_a_template_is_removed_with_the_others(program: Program, root: Path, tmp_path: Path) -> None:
+    (root / "Dockerfile").write_text("FROM debian:12 AS whole\nRUN one\nFROM whole\nRUN two\n")
+    building = builder()
+    contexts = {"whole": f"oci-layout://{tmp_path}/whole@{DIGEST}"}
+    path = bake(tmp_path, root, contexts=contexts)
+    assert building.build(path, "image", tmp_path / "image.log", lambda *_: None).ok
+    ((_, matches, _),) = program.calls("build")
+    dockerfile = matches[".torchbake-build/Dockerfile"]
+    assert dockerfile.startswith(f"FROM {BASE_ID.removeprefix('sha256:')} AS whole\nFROM whole AS stage-1\nRUN two")
+    assert "RUN one" not in dockerfile
+    building.close()
+    assert [words[1] for words, *_ in program.calls("rmi")] == [ID, BASE_ID.removeprefix("sha256:")]
+
+
 def test_steps_and_lines_are_shown_and_logged(program: Program, root: Path, tmp_path: Path) -> None:
     program.set(
         says=f"[1/2] STEP 1/2: FROM x AS y\n[1/2] STEP 2/2: RUN make\nmade\n--> Using cache 12\n--> 12\n{ID}"

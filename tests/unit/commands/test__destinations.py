@@ -122,6 +122,8 @@ def test_a_dry_run_and_immutable_only_move_nothing(registries: Registries) -> No
     assert all(each.published and len(each.published.decision.due) > 1 for each in (one, two))
     registries.publish("--immutable-only")
     assert registries.rolling(ONE) == registries.rolling(TWO) == {None}
+    registries.publish("--dry-run")
+    assert registries.rolling(ONE) == registries.rolling(TWO) == {None}
 
 
 def test_tags_move_and_go_back_in_every_registry(registries: Registries, capsys: Streams) -> None:

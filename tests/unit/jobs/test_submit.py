@@ -135,6 +135,16 @@ def test_it_is_followed_to_its_end_with_its_code_and_cleaned_up() -> None:
     assert all(follower.is_ended for follower in shell.followers)
 
 
+def test_a_launcher_is_asked_often_at_first_and_seldom_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = list[float]()
+    monkeypatch.setattr(submit, "_LOOK", 2.0)
+    monkeypatch.setattr("torchbake.jobs.submit.time.sleep", pauses.append)
+    run(Report(), *[JobStatus()] * 40, JobStatus(code=0))
+    assert pauses[0] == 0.2
+    assert pauses == sorted(pauses)
+    assert (len([pause for pause in pauses if pause < 2]), pauses[-1]) == (13, 2.0)
+
+
 def test_a_missing_tool_is_one_sentence() -> None:
     for shell in (Report(missing=True), Report(answers={"tool": CommandResult(code=1, stdout="")})):
         with pytest.raises(JobError, match="the tool is not installed here"):

@@ -32,8 +32,8 @@ once() {
         flock 9 2> /dev/null && rm -rf "$1".part-*
         [ -e "$1" ] || { "$2" "$part" 9>&- && sync "$part" && mv "$part" "$1"; }
     ) 9> "$1.lock" && rm -f "$1.lock" && return
-    rm -rf "$part"
     free=$(df -h --output=avail "${1%/*}" | tail -n 1 | tr -d ' ') || free=unknown
+    rm -rf "$part"
     echo mnist": $1 cannot be made: the reason is above. Free there: $free." >&2
     exit 1
 }
