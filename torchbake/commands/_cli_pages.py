@@ -62,8 +62,8 @@ def with_overview(page: str) -> str:
 
 def page_of(group: CommandGroup) -> str:
     """Return the page of a group."""
-    others = "Words that select images, options of every command and other commands are in [the command line](cli.md)."
-    intro = f"# {group.title}\n\n{group.summary} {others}\n\n"
+    others = "Words that select images, and options of every command, are in [the command line](cli.md)."
+    intro = f"# {group.title}\n\n{group.summary}\n{others}\n\n"
     return page_with(intro, MARK, [part for name in group.commands for part in _command(name)])
 
 

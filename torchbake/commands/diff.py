@@ -39,7 +39,7 @@ class Arguments(ReadsImages):
     first: str = opt.argument(f"the image before. {IMAGE_HELP[0].upper()}{IMAGE_HELP[1:]}", metavar="A")
     second: str = opt.argument("the image after, named in the same ways", metavar="B")
     places: tuple[Place, ...] = opt.option(
-        f"read images from there; give it twice for a place of each image ({PLACE_DEFAULT})",
+        f"read images from there. Give it twice for a place of each image ({PLACE_DEFAULT})",
         "--from",
         group=PLACE_GROUP,
     )
