@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.conftest import NIGHTLY
 from torchbake.benchmark import estimate
 from torchbake.benchmark.compare import ROUNDS
 from torchbake.benchmark.estimate import Round, SpeedEstimate, judge, median_of, noise_of
 
 TIMES = st.lists(st.floats(min_value=1e-6, max_value=1e4), min_size=1, max_size=30)
-SEEDS = range(20)
+SEEDS = range(20 if NIGHTLY else 10)
 
 
 class Machine:
@@ -52,7 +53,7 @@ def test_drift_is_no_difference_and_a_tenth_is_with_every_seed(slower: float, ve
 
 def test_too_noisy_a_machine_decides_no_difference() -> None:
     verdicts = [compared(seed, 1.1, noise=40).verdict for seed in SEEDS]
-    assert verdicts.count("too noisy") >= 18
+    assert verdicts.count("too noisy") >= 0.9 * len(SEEDS)
     assert "faster" not in verdicts
     assert "slower" not in [compared(seed, 1.0, noise=40).verdict for seed in SEEDS]
 

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import yaml
 
-from tests.unit.conftest import check_golden
+from tests.unit.conftest import NIGHTLY, check_golden
 from tests.unit.jobs.cases import LEAST, task_of, text_of
 from torchbake.errors import JobError
 from torchbake.jobs.expressible import Target, keys_of, known_keys, unsupported_keys
@@ -206,9 +206,10 @@ WHOLE = yaml.safe_load(text_of("everything"))
 
 @written_by_libyaml()
 def test_any_value_is_written_or_reported_and_no_traceback() -> None:
-    """At each place of a file two values, and each value at many places."""
+    """At each place of a file one value or two, and each value at many places."""
+    halves = (0, 9) if NIGHTLY else (0,)
     cases = [
-        (place, JUNK[(number + half) % len(JUNK)]) for half in (0, 9) for number, place in enumerate(places(WHOLE))
+        (place, JUNK[(number + half) % len(JUNK)]) for half in halves for number, place in enumerate(places(WHOLE))
     ]
     count = 0
     for place, junk in cases:
@@ -225,4 +226,4 @@ def test_any_value_is_written_or_reported_and_no_traceback() -> None:
         for target in TARGETS.values():
             assert target.render(task), (place, junk)
             unsupported_keys(task.job, target)
-    assert count > 30
+    assert count > 15
