@@ -257,7 +257,7 @@ def documented() -> dict[str, str]:
 def write(folder: Path) -> None:
     """Each block as a script of its own, each file of `init` as a release writes it, and those of the page.
 
-    What an earlier time has left is removed.
+    Files of an earlier run are removed.
     """
     for old in (*folder.glob("*.sh"), *folder.glob("*.yml")):
         old.unlink()

@@ -101,7 +101,7 @@ def remove_containers(engine: docker.DockerClient, **filters: Any) -> None:
 
 @pytest.fixture
 def claim(engine: docker.DockerClient) -> Iterator[str]:
-    """A volume that docker makes, and that goes with what still uses it."""
+    """A volume that docker makes. It is removed with the last container that uses it."""
     name = "torchbake-test-checkpoints"
     yield name
     remove_containers(engine, volume=name)

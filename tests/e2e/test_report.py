@@ -121,7 +121,7 @@ def test_a_silent_registry_is_reported_and_nothing_is_written(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES, ids=["phone", "desk"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
 def test_it_fits_it_can_be_read_and_it_asks_nobody(
     browser: Any, page: Path, tmp_path: Path, size: tuple[int, int], scheme: Scheme
 ) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for what another process brings about."""
+"""Wait for a change that another process makes."""
 
 import time
 from collections.abc import Callable

@@ -47,7 +47,7 @@ def releases() -> list[str]:
 
 @pytest.fixture(scope="session")
 def configs() -> set[str]:
-    """The digests of the configs of what the engines so far have released."""
+    """The config digests of the images that the engines have released so far."""
     return set()
 
 

@@ -44,7 +44,7 @@ class KilledEngine:
         return self._running.variables
 
     def start(self) -> None:
-        """Start the engine on what the last one left, and wait until it answers."""
+        """Start the engine on the data of the last one, and wait until it answers."""
         self._holder.close()
         self._running = self._holder.enter_context(running(KIND, self.folder, self._tools, "127.0.0.1:5000"))
 

@@ -615,7 +615,7 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_processes: None) ->
     return Pip(tmp_path, monkeypatch)
 
 
-def test_a_build_fetches_locked_wheels_alone_and_keeps_them(pip: Pip) -> None:
+def test_a_build_fetches_locked_wheels_alone_and_keeps_them(pip: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = write_wheel(pip.wheels, "torch", "2.13.0", {"torch/__init__.py": b""})
     write_wheel(pip.wheels, "torch", "2.13.0+cpu", {"torch/__init__.py": b""})  # sorts above it
     assert pip.locked(digest).download() == ["torch-2.13.0-py3-none-manylinux2014_x86_64.whl"]
@@ -624,6 +624,14 @@ def test_a_build_fetches_locked_wheels_alone_and_keeps_them(pip: Pip) -> None:
     assert pip.download() == [path.name]
     assert path.stat().st_mtime == EPOCH
     shutil.copy(path, path.with_name("torch-2.13.0-py3-none-any.whl"))  # pip's choice of another day
+
+    def fetch(words: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        folder = Path(words[words.index("--dest") + 1])
+        folder.mkdir(exist_ok=True)
+        shutil.copy(pip.wheels / path.name, folder)
+        return subprocess.CompletedProcess([*words], 0)
+
+    monkeypatch.setattr(subprocess, "run", fetch)
     assert pip.download() == [path.name]
 
 

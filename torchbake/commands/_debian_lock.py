@@ -71,8 +71,8 @@ class DebianResolver:
     def resolve(self, spec: BaseSpec, old: DebianLock | None, *, upgrade: bool) -> DebianLock:
         """Resolve the packages of the images on a base: the one of an ``old`` lock, or with ``upgrade`` a new one."""
         state = self.project.state
-        known = None if upgrade else find_base(spec, state, old, hashed=True)
-        base = known or make_base(
+        earlier = None if upgrade else find_base(spec, state, old, hashed=True)
+        base = earlier or make_base(
             spec, state, self.apt, source="auto", say=console.say, buildkit=self.backend.executor == "buildx", lock=old
         )
         bootstrapped, steps = base.source == "bootstrap", _steps(self.project, spec)

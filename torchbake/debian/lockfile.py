@@ -76,7 +76,7 @@ class DebianLock:
 
     @property
     def base_digest(self) -> str:
-        """The digest of what makes the base, to compare it with the base of an earlier run."""
+        """The digest of the base's packages, or its own, to compare it with the base of an earlier run."""
         return digest(package.line for package in self.base) if self.base else self.digest
 
     def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> list[str]:

@@ -39,11 +39,11 @@ class DebianPool:
 
         The same packages have the same folder.
         """
-        named = {name: sorted(packages) for name, packages in steps.items()}
-        self.fetch({package for packages in named.values() for package in packages})
-        lines = [f"{name}/{package.line}" for name, packages in named.items() for package in packages]
+        sections = {name: sorted(packages) for name, packages in steps.items()}
+        self.fetch({package for packages in sections.values() for package in packages})
+        lines = [f"{name}/{package.line}" for name, packages in sections.items() for package in packages]
         target = state / "debs" / digest(lines).removeprefix("sha256:")[:16]
-        for name, packages in named.items():
+        for name, packages in sections.items():
             (target / name).mkdir(parents=True, exist_ok=True)
             for package in packages:
                 link_or_copy(self.path(package), target / name / f"{package.name}_{package.architecture}.deb")

@@ -1,6 +1,6 @@
 """Resolve the Debian packages of images on a base by apt itself, in a container of the base.
 
-With `--print-uris`, apt-get prints the address, the size and the hash of each file that it would fetch. apt verifies
+The option --print-uris shows the address, the size and the hash of each file that apt-get would fetch. apt verifies
 the signatures of its lists, so the hashes are as trustworthy as the archive.
 """
 

@@ -23,10 +23,10 @@ class Mirrors:
     """In place of the network: files by address, and the requests that were made."""
 
     def __init__(self) -> None:
-        self.files, self.asked = dict[str, bytes](), list[tuple[str, object]]()
+        self.files, self.requests = dict[str, bytes](), list[tuple[str, object]]()
 
     def get(self, url: str, **options: object) -> requests.Response:
-        self.asked.append((url, options["proxies"]))
+        self.requests.append((url, options["proxies"]))
         answer = requests.Response()
         answer.status_code = 200 if url in self.files else 404
         answer.url = url
@@ -60,8 +60,8 @@ def test_a_package_comes_from_its_archive_once(mirrors: Mirrors, tmp_path: Path)
     assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
     assert (folder / "added/libssl3_amd64.deb").read_bytes() == b"libssl3"
     assert pool(tmp_path, "http://one/debian").context({"system": [git], "added": [fix]}, tmp_path) == folder
-    assert len(mirrors.asked) == 2
-    assert {str(proxies) for _, proxies in mirrors.asked} == {"{'http': 'http://proxy:3142'}"}
+    assert len(mirrors.requests) == 2
+    assert {str(proxies) for _, proxies in mirrors.requests} == {"{'http': 'http://proxy:3142'}"}
 
 
 def test_another_lock_has_another_folder(mirrors: Mirrors, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_another_lock_has_another_folder(mirrors: Mirrors, tmp_path: Path) -> No
 def test_the_next_archive_has_what_a_mirror_dropped(mirrors: Mirrors, tmp_path: Path) -> None:
     git = mirrors.serve("http://dated/debian", "git")
     pool(tmp_path, "http://one/debian", "http://dated/debian").fetch([git])
-    assert [url for url, _ in mirrors.asked] == [f"http://one/debian/{git.path}", f"http://dated/debian/{git.path}"]
+    assert [url for url, _ in mirrors.requests] == [f"http://one/debian/{git.path}", f"http://dated/debian/{git.path}"]
 
 
 def test_a_file_with_another_hash_is_refused(mirrors: Mirrors, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def random_tree(random: Random, root: FileNode = FOLDER) -> dict[str, FileNode]:
 
 def test_the_changes_between_two_trees_make_one_of_the_other() -> None:
     random, replaced = Random(7), 0
-    for _ in range(3000):
+    for _ in range(1500):
         before, after = (random_tree(random, random.choice((FOLDER, OTHERS[0]))) for _ in range(2))
         changes = difference(before, after)
         assert apply(before, changes) == after
