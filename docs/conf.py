@@ -25,6 +25,7 @@ root_doc = INDEX
 myst_heading_anchors = 6
 myst_fence_as_directive = ["mermaid"]
 mermaid_fullscreen = False
+mermaid_height = "auto"
 highlight_language = "text"
 html_theme = "furo"
 html_theme_options = {"source_repository": SOURCES, "source_branch": "main", "source_directory": "docs/"}
