@@ -136,7 +136,7 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "",
         "Each was built reproducibly, tested, and released to a registry by",
         f"`{_COMMAND}`, which writes this page.",
-        "A row shows the code of the day that it names, so it may be older than the code beside it.",
+        "A row shows the code of the day that it names, so it may be older than the code in this repository.",
         "`nox -s prove -- --check` lists the images that have changed since, have failed or are missing.",
         "Before a release of the toolkit all images are built, tested and released again.",
         "",
