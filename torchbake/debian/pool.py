@@ -45,6 +45,7 @@ class DebianPool:
         target = state / "debs" / digest(lines).removeprefix("sha256:")[:16]
         for name, packages in named.items():
             (target / name).mkdir(parents=True, exist_ok=True)
+            (target / name / "locked").touch()  # layers/apt-install asks no mirror then, also without a package
             for package in packages:
                 link_or_copy(self.path(package), target / name / f"{package.name}_{package.architecture}.deb")
         return target

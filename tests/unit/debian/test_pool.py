@@ -64,6 +64,11 @@ def test_a_package_comes_from_its_archive_once(mirrors: Mirrors, tmp_path: Path)
     assert {str(proxies) for _, proxies in mirrors.asked} == {"{'http': 'http://proxy:3142'}"}
 
 
+def test_a_step_without_a_package_is_locked_too(mirrors: Mirrors, tmp_path: Path) -> None:
+    folder = pool(tmp_path, "http://one/debian").context({"system": [], "added": []}, tmp_path)
+    assert {path.parent.name for path in folder.rglob("locked")} == {"system", "added"}
+
+
 def test_another_lock_has_another_folder(mirrors: Mirrors, tmp_path: Path) -> None:
     git, tini = mirrors.serve("http://one/debian", "git"), mirrors.serve("http://one/debian", "tini")
     one = pool(tmp_path, "http://one/debian")
