@@ -20,10 +20,20 @@ set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q -o Acquire::Languages=none -o APT::Update::Error-Mode=any >&2
 addresses() { apt-get -yqq --print-uris --no-install-recommends -o Acquire::ForceHash=SHA256 "$@"; }
+# apt leaves out a package that no mirror has any more, and reports no error.
+base() {
+    installed=$(dpkg-query --show --showformat '${Package}=${Version}\n')
+    files=$(addresses --reinstall install $installed)
+    [ "$(echo "$files" | wc -l)" -eq "$(echo "$installed" | wc -l)" ] || {
+        echo "E: the mirror lacks packages of the base: lock with --upgrade" >&2
+        exit 1
+    }
+    echo "$files"
+}
 {
     read -r source
     echo '[base]'
-    [ -z "$source" ] || addresses --reinstall install $(dpkg-query --show --showformat '${Package}=${Version} ')
+    [ -z "$source" ] || base
     echo '[upgrade]'
     addresses upgrade --with-new-pkgs
     while read -r packages; do
