@@ -34,13 +34,21 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
     """
     resolver = debian_resolver(project)
     for spec in bases_of(specs):
-        old, path = find_debian_lock(project.root, spec), debian_lock_path(project.root, spec)
+        old, path = _readable_lock(project, spec), debian_lock_path(project.root, spec)
         lock = resolver.resolve(spec, None if upgrade else old, upgrade=upgrade)
         write_text(path, format_debian_lock(spec, lock))
-        changes = changes_of(old, lock)
-        for line in changes if old else ():
+        for line in changes_of(old, lock) if old else ():
             console.say(f"{spec.name}: {line}")
-        console.say(f"{spec.name}: {'locked' if changes else 'unchanged'} ({len(lock.packages)} packages)")
+        console.say(f"{spec.name}: {'unchanged' if lock == old else 'locked'} ({len(lock.packages)} packages)")
+
+
+def _readable_lock(project: Project, spec: BaseSpec) -> DebianLock | None:
+    """Return the lock of a base; None if it cannot be used, since it is made again."""
+    try:
+        return find_debian_lock(project.root, spec)
+    except LockError as error:
+        console.say(f"{error.message} It is made again.", style="yellow")
+        return None
 
 
 def check_debian(project: Project, specs: Sequence[Spec]) -> None:
@@ -72,6 +80,8 @@ class DebianResolver:
         """Resolve the packages of the images on a base: the one of an ``old`` lock, or with ``upgrade`` a new one."""
         state = self.project.state
         known = None if upgrade else find_base(spec, state, old, hashed=True)
+        if known and known.source == "bootstrap" and old is None:
+            known = None  # a mirror may have dropped packages of a base of another day
         base = known or make_base(
             spec, state, self.apt, source="auto", say=console.say, buildkit=self.backend.executor == "buildx", lock=old
         )
