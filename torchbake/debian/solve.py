@@ -12,6 +12,7 @@ from torchbake.debian.lockfile import DebianLock, DebianPackage
 from torchbake.debian.steps import AptStep
 from torchbake.errors import LockError
 from torchbake.hostconfig.apt_archives import AptArchive
+from torchbake.hostconfig.pip_config import without_login
 from torchbake.matrix.spec import BaseSpec
 
 # $1 is a file: a line that is `bootstrapped` or empty, then the packages of each request, one request on a line.
@@ -85,6 +86,6 @@ def _package(base: BaseSpec, line: str, archives: Iterable[AptArchive]) -> Debia
                     path=unquote(url.removeprefix(mirror.rstrip("/") + "/")), size=int(size), sha256=sha256,
                 )  # fmt: skip
     raise LockError(
-        f"{base.name}: {name} comes from {url}, which is no archive of {base.distribution} {base.suite}.",
+        f"{base.name}: {name} comes from {without_login(url)}, which is no archive of {base.distribution} {base.suite}.",
         hint="Remove that source from the base's image, or install the package by a block of a template.",
     )

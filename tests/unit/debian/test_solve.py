@@ -42,7 +42,7 @@ def test_a_step_has_what_the_steps_below_it_lack() -> None:
 
 
 def test_an_address_of_the_hosts_mirror_is_relative_too() -> None:
-    output = answer(base=[], upgrade=[FIX], python3=[]).replace(SECURITY, "http://mirror.example/security")
+    output = answer(base=[], upgrade=[FIX], python3=[]).replace(SECURITY, "http://me:pw@mirror.example/security")
     from_mirror = archive_of("debian")
     with pytest.raises(LockError, match=r"libssl3 comes from http://mirror\.example"):
         lock_of(BASE, [SYSTEM], output, [from_mirror])
