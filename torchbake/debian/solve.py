@@ -79,13 +79,15 @@ def _package(base: BaseSpec, line: str, archives: Iterable[AptArchive]) -> Debia
         raise LockError(f"{base.name}: apt printed a line that is no address of a package: {line}")
     url, name, version, architecture, size, sha256 = match.groups()
     for archive in archives:
-        for place, mirror in (("security", archive.security), ("main", archive.mirror)):
+        # Main first: a mirror of Ubuntu has both at one address, and its pool does not tell them apart.
+        for place, mirror in (("main", archive.mirror), ("security", archive.security)):
             if url.startswith(f"{mirror.rstrip('/')}/pool/"):
                 return DebianPackage(
                     name=name, version=unquote(version), architecture=architecture, archive=place,
                     path=unquote(url.removeprefix(mirror.rstrip("/") + "/")), size=int(size), sha256=sha256,
                 )  # fmt: skip
+    suite = f"{base.distribution} {base.suite}"
     raise LockError(
-        f"{base.name}: {name} comes from {without_login(url)}, which is no archive of {base.distribution} {base.suite}.",
+        f"{base.name}: {name} comes from {without_login(url)}, which is no archive of {suite}.",
         hint="Remove that source from the base's image, or install the package by a block of a template.",
     )

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.debian.packages import SECURITY, address, package
+from tests.unit.debian.packages import MIRROR, SECURITY, address, package
 from torchbake.debian.lockfile import DebianPackage
 from torchbake.debian.solve import SCRIPT, lock_of, words_of
 from torchbake.debian.steps import AptStep
 from torchbake.errors import LockError
 from torchbake.hostconfig.apt_archives import archive_of
+from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.spec import BaseSpec
 
 BASE = BaseSpec(name="debian12", image="debian:bookworm-slim", suite="bookworm", python="3.11")
@@ -46,6 +47,14 @@ def test_an_address_of_the_hosts_mirror_is_relative_too() -> None:
     from_mirror = archive_of("debian")
     with pytest.raises(LockError, match=r"libssl3 comes from http://mirror\.example"):
         lock_of(BASE, [SYSTEM], output, [from_mirror])
+
+
+def test_no_package_of_a_mirror_with_one_address_is_a_fix() -> None:
+    ubuntu = archive_of("ubuntu", AptConfig(ubuntu_mirror="http://mirror.example/ubuntu"))
+    output = answer(base=[], upgrade=[PERL], python3=[PYTHON]).replace(MIRROR, ubuntu.mirror)
+    assert lock_of(BASE, [SYSTEM], output, [ubuntu]).upgrade == (PERL,)
+    security = answer(base=[], upgrade=[FIX], python3=[PYTHON])
+    assert lock_of(BASE, [SYSTEM], security, [archive_of("debian")]).upgrade == (FIX,)
 
 
 @pytest.mark.parametrize(
