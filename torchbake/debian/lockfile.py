@@ -98,8 +98,10 @@ class DebianLock:
                     f"The lock of Debian packages lacks these: {' '.join(step.packages)}.",
                     hint=f"Lock again: {Command('lock', 'all --debian')}",
                 )
-            first = () if step.below else self.upgrade
-            result[step.name] = tuple(sorted({*first, *self.installs[step.key]}))
+            own = self.installs[step.key]
+            names = {package.name for package in own}  # a version of the matrix, in place of the newest
+            first = () if step.below else [package for package in self.upgrade if package.name not in names]
+            result[step.name] = tuple(sorted({*first, *own}))
         return result
 
 

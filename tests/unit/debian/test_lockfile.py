@@ -48,6 +48,13 @@ def test_the_first_step_installs_the_upgrades() -> None:
     }
 
 
+def test_a_version_of_the_matrix_wins_over_an_upgrade() -> None:
+    step = AptStep(name="system", packages=("libssl3=3.0.18-1", "tini"))
+    own = (package("libssl3", "3.0.18-1"), package("tini"))
+    lock = replace(OLD, upgrade=(package("libssl3", "3.0.19-1"),), installs={step.key: own})
+    assert lock.of([step]) == {"system": own}
+
+
 def test_a_step_that_no_lock_has_is_an_error() -> None:
     with pytest.raises(LockError, match="libgl1"):
         OLD.of([AptStep(name="packages", packages=("libgl1",), below=STEP.packages)])
