@@ -47,7 +47,7 @@ def _readable_lock(project: Project, spec: BaseSpec) -> DebianLock | None:
     try:
         return find_debian_lock(project.root, spec)
     except LockError as error:
-        console.say(f"{error.message} It is made again.", style="yellow")
+        console.say(f"{error.message.rstrip('.')}: making it again", style="yellow")
         return None
 
 
