@@ -180,12 +180,14 @@ class ImagePreparation:
         return lock
 
     def _inputs(self, spec: Spec, dockerfile: str, base: BaseImage) -> str:
+        lock = find_debian_lock(self.project.root, spec.base)
         return inputs_digest(
             spec,
             dockerfile=dockerfile,
             lock_text=lock_text(self.project.root, spec),
             builder_lock=self._builder_lock if spec.has_torch else "",
-            base_digest=base.digest,
+            # Versions of mmdebstrap make other bytes of the same packages.
+            base_digest=lock.base_digest if lock else base.digest,
             own=own_inputs(self.project.root, own_sources(dockerfile)),
             debian_packages=locked_lines(self.project.root, spec),
         )

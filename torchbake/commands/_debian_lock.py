@@ -18,7 +18,7 @@ from torchbake.debian.solve import SCRIPT, lock_of, words_of
 from torchbake.debian.steps import AptStep, apt_steps
 from torchbake.engine.client import connect
 from torchbake.errors import LockError
-from torchbake.hostconfig.apt_archives import archive_of
+from torchbake.hostconfig.apt_archives import known_archives
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, Spec, bases_of
@@ -34,13 +34,21 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
     """
     resolver = debian_resolver(project)
     for spec in bases_of(specs):
-        old, path = find_debian_lock(project.root, spec), debian_lock_path(project.root, spec)
+        old, path = _readable_lock(project, spec), debian_lock_path(project.root, spec)
         lock = resolver.resolve(spec, None if upgrade else old, upgrade=upgrade)
         write_text(path, format_debian_lock(spec, lock))
-        changes = changes_of(old, lock)
-        for line in changes if old else ():
+        for line in changes_of(old, lock) if old else ():
             console.say(f"{spec.name}: {line}")
-        console.say(f"{spec.name}: {'locked' if changes else 'unchanged'} ({len(lock.packages)} packages)")
+        console.say(f"{spec.name}: {'unchanged' if lock == old else 'locked'} ({len(lock.packages)} packages)")
+
+
+def _readable_lock(project: Project, spec: BaseSpec) -> DebianLock | None:
+    """Return the lock of a base; None if it cannot be used, since it is made again."""
+    try:
+        return find_debian_lock(project.root, spec)
+    except LockError as error:
+        console.say(f"{error.message.rstrip('.')}: making it again", style="yellow")
+        return None
 
 
 def check_debian(project: Project, specs: Sequence[Spec]) -> None:
@@ -72,6 +80,8 @@ class DebianResolver:
         """Resolve the packages of the images on a base: the one of an ``old`` lock, or with ``upgrade`` a new one."""
         state = self.project.state
         earlier = None if upgrade else find_base(spec, state, old, hashed=True)
+        if earlier and earlier.source == "bootstrap" and old is None:
+            earlier = None  # a mirror may have dropped packages of a base of another day
         base = earlier or make_base(
             spec, state, self.apt, source="auto", say=console.say, buildkit=self.backend.executor == "buildx", lock=old
         )
@@ -79,7 +89,7 @@ class DebianResolver:
         words = words_of(steps, bootstrapped=bootstrapped and old is None)
         with step(f"{spec.name}: resolving its Debian packages"):
             output = output_on_base(self.backend, spec, base, apt=self.apt, script=SCRIPT, words=words)
-        lock = lock_of(spec, steps, output, [archive_of(spec.distribution, self.apt), archive_of(spec.distribution)])
+        lock = lock_of(spec, steps, output, known_archives(spec.distribution, self.apt))
         return replace(lock, digest=base.digest, base=old.base if old else lock.base)
 
 

@@ -1,10 +1,11 @@
 """The repositories of an image's releases: registries with their namespaces, and the names of PyTorch images there."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from torchbake.core.digest import short_digest
 from torchbake.oci.reference import Repository, parse_registry
 
 if TYPE_CHECKING:
@@ -38,3 +39,13 @@ def distinct_names(places: Sequence[tuple[str, Repository]]) -> list[str]:
     """Name each image by its id, and an image in several repositories also by the repository."""
     counts = Counter(name for name, _ in places)
     return [name if counts[name] == 1 else f"{name} in {repository}" for name, repository in places]
+
+
+def differing_digests(images: Iterable[tuple[str, Repository, str]]) -> Iterator[str]:
+    """Yield a text for each image id that has several digests: the repositories with their digests."""
+    digests: dict[str, dict[str, Repository]] = {}
+    for name, repository, digest in images:
+        digests.setdefault(name, {}).setdefault(digest, repository)
+    for name, builds in digests.items():
+        if len(builds) > 1:
+            yield f"{name}: " + ", ".join(f"{place} has {short_digest(digest)}" for digest, place in builds.items())

@@ -10,7 +10,6 @@ from torchbake.errors import TorchbakeError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, Spec, bases_of
 from torchbake.release.due import DueFinding
-from torchbake.ui import console
 
 _MOST_CHANGES = 3  # packages that a reason names
 
@@ -44,13 +43,16 @@ def newer_locks(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerL
 
 
 def with_fixes(project: Project, specs: Sequence[Spec], findings: Mapping[str, DueFinding]) -> dict[str, DueFinding]:
-    """Add the images whose base has newer Debian packages to the due ones. A base that cannot be asked adds none."""
-    newer = dict[str, NewerLock]()
-    for base in bases_of(specs):
-        try:
-            newer |= newer_locks(project, [base])
-        except TorchbakeError as error:
-            console.say(f"{base.name}: not asked for newer Debian packages: {error.message}", style="yellow")
+    """Add the images whose base has newer Debian packages to the due ones.
+
+    Raises a TorchbakeError if apt cannot be asked, since the answer would lack fixes.
+    """
+    try:
+        newer = newer_locks(project, bases_of(specs))
+    except TorchbakeError as error:
+        hint = f"{error.hint} " if error.hint else ""
+        error.hint = f"{hint}To leave out newer Debian packages and bases: --bases keep"
+        raise
     result = dict(findings)
     for spec in specs:
         lock = newer.get(spec.base.name)

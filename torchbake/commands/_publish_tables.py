@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from torchbake.commands._destinations import distinct_names
-from torchbake.core.digest import short_digest
+from torchbake.commands._destinations import differing_digests, distinct_names
 from torchbake.core.sizes import human
 from torchbake.oci.reference import Repository
 from torchbake.release.candidate import Publication
@@ -72,14 +71,9 @@ def show_publications(results: Sequence[PublishResult], form: str, *, dry: bool)
 
 def _warn_of_two_builds(results: Sequence[PublishResult]) -> None:
     """Warn if the repositories of an image have two builds of the same inputs: each keeps the build it had first."""
-    digests: dict[str, dict[str, Repository]] = {}
-    for one in results:
-        if one.published and one.published.decision.digest:
-            digests.setdefault(one.id, {}).setdefault(one.published.decision.digest, one.repository)
-    for name, builds in digests.items():
-        if len(builds) > 1:
-            where = ", ".join(f"{repository} has {short_digest(digest)}" for digest, repository in builds.items())
-            console.say(f"{name}: {where}: two builds of the same inputs.", style="yellow")
+    published = [(one.id, one.repository, one.published.decision.digest) for one in results if one.published]
+    for text in differing_digests(each for each in published if each[-1]):
+        console.say(f"{text}: two builds of the same inputs.", style="yellow")
 
 
 def _append_summary(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torchbake.commands import _options as opt
-from torchbake.commands._destinations import Destination, distinct_names, repositories_of
+from torchbake.commands._destinations import Destination, differing_digests, distinct_names, repositories_of
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection
 from torchbake.commands._signing import Signing, Verifying, mover_of, signer_of, trust_of
@@ -106,6 +106,9 @@ def _finish(args: Promoting, project: Project, spec: Spec, result: ShiftResult, 
 
 def _conclude(args: Shifting, results: Sequence[ShiftResult]) -> int:
     _show(results, args.format, dry=args.dry_run)
+    targets = [(image.id, image.repository, image.shift.digest) for image in results if image.shift]
+    for text in differing_digests(targets):
+        console.say(f"{text}: the tags name different images. Each repository has its own releases.", style="yellow")
     bad = [(name, image.problem) for name, image in zip(_names(results), results, strict=True) if image.problem]
     if bad:
         raise PublishError(

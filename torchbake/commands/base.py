@@ -6,7 +6,8 @@ from functools import cache
 from torchbake.build.base_image import Source, find_base, make_base
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
-from torchbake.debian.lockfile import find_debian_lock
+from torchbake.debian.lockfile import debian_lock_path, find_debian_lock
+from torchbake.errors import UsageError
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.matrix.spec import bases_of
 from torchbake.ui import console
@@ -26,6 +27,12 @@ def run(args: Arguments) -> int:
     apt = cache(read_apt_config)  # read once, and only if a base is made
     for spec in bases_of(selection.specs):
         lock = find_debian_lock(project.root, spec)
+        locked = ("bootstrap" if lock.base else "registry") if lock else args.source
+        if args.source not in ("auto", locked):
+            raise UsageError(
+                f"{spec.name}: the source in its lock of Debian packages is {locked}, not {args.source}.",
+                hint=f"Leave --source out, or remove {debian_lock_path(project.root, spec)}.",
+            )
         base = find_base(spec, project.state, lock)
         fits = base is not None and args.source in ("auto", base.source)
         if base and fits and not args.refresh:

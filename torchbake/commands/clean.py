@@ -87,6 +87,7 @@ def _parts(project: Project, keep: int) -> Iterator[_RemovableFiles]:
     else:
         yield _folder("layers of wheels and the builder's uv, of all projects", layers.folder, layers)
     yield _folder("wheels of this host's folders", project.state / "wheels")
+    yield _folder("locked Debian packages of images", project.state / "debs")
     yield _folder("images as they were built", images.folder, images)
     yield _folder("the same images, compressed by gzip for publish", gzip.folder, gzip)
     yield _folder("logs and plans of runs", project.state / "runs")

@@ -98,8 +98,10 @@ class DebianLock:
                     f"The lock of Debian packages lacks these: {' '.join(step.packages)}.",
                     hint=f"Lock again: {Command('lock', 'all --debian')}",
                 )
-            first = () if step.below else self.upgrade
-            result[step.name] = tuple(sorted({*first, *self.installs[step.key]}))
+            own = self.installs[step.key]
+            names = {package.name for package in own}  # a version of the matrix, in place of the newest
+            first = () if step.below else [package for package in self.upgrade if package.name not in names]
+            result[step.name] = tuple(sorted({*first, *own}))
         return result
 
 
@@ -109,9 +111,17 @@ def debian_lock_path(root: Path, base: BaseSpec) -> Path:
 
 
 def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
-    """Read the lock of a base; None if it has none. Raises LockError."""
+    """Read the lock of a base; None if it has none. Raises LockError, also for a lock of another suite."""
     path = debian_lock_path(root, base)
-    return parse_debian_lock(read_lock_text(path, "all --debian"), str(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    lock = parse_debian_lock(read_lock_text(path, "all --debian"), str(path))
+    if lock.suite != base.suite:
+        raise LockError(
+            f"{path}: has packages of {lock.suite}, and the matrix has {base.suite}.",
+            hint=f"Make it again: {Command('lock', 'all --debian')}",
+        )
+    return lock
 
 
 def locked_lines(root: Path, spec: Spec) -> list[str]:
@@ -150,7 +160,7 @@ def parse_debian_lock(text: str, path: str) -> DebianLock:
         raw = tomllib.loads(text)
         return DebianLock(
             suite=str(raw["suite"]),
-            digest=_digest(raw["digest"]),
+            digest=_digest(raw["digest"], required=not raw["base"]),
             base=tuple(map(DebianPackage.from_line, raw["base"])),
             upgrade=tuple(map(DebianPackage.from_line, raw["upgrade"])),
             installs={key: tuple(map(DebianPackage.from_line, lines)) for key, lines in raw["install"].items()},
@@ -161,8 +171,8 @@ def parse_debian_lock(text: str, path: str) -> DebianLock:
         ) from None
 
 
-def _digest(text: str) -> str:
-    if text and not DIGEST.fullmatch(text):
+def _digest(text: str, *, required: bool) -> str:
+    if (text or required) and not DIGEST.fullmatch(text):
         raise ValueError(f"{text!r} is no digest")
     return text
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import requests
 
@@ -17,11 +18,10 @@ from torchbake.errors import BuildError
 from torchbake.hostconfig.apt_archives import AptArchive, archive_of
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.http_session import CHUNK, PATIENCE
-from torchbake.hostconfig.pip_config import PipConfig
+from torchbake.hostconfig.pip_config import PipConfig, without_logins
 from torchbake.matrix.spec import BaseSpec
 from torchbake.ui.steps import step
 
-_PROXIES = {"acquire::http::proxy": "http", "acquire::https::proxy": "https"}
 _AT_ONCE = 4
 
 
@@ -45,8 +45,9 @@ class DebianPool:
         target = state / "debs" / digest(lines).removeprefix("sha256:")[:16]
         for name, packages in sections.items():
             (target / name).mkdir(parents=True, exist_ok=True)
+            (target / name / "locked").touch()  # layers/apt-install asks no mirror then, also without a package
             for package in packages:
-                link_or_copy(self.path(package), target / name / f"{package.name}_{package.architecture}.deb")
+                self._give(package, target / name / f"{package.name}_{package.architecture}.deb")
         return target
 
     def fetch(self, packages: Iterable[DebianPackage]) -> None:
@@ -64,8 +65,13 @@ class DebianPool:
         return self.folder / f"{package.sha256}.deb"
 
     def _has(self, package: DebianPackage) -> bool:
-        path = self.path(package)
-        return path.is_file() and file_digest(path) == f"sha256:{package.sha256}"
+        return _is_file_of(package, self.path(package))
+
+    def _give(self, package: DebianPackage, target: Path) -> None:
+        source = self.path(package)
+        if target.exists() and not target.samefile(source) and not _is_file_of(package, target):
+            target.unlink(missing_ok=True)  # a link to a file that was damaged, and that the pool has replaced
+        link_or_copy(source, target)
 
     def _fetch(self, package: DebianPackage) -> None:
         reasons = []
@@ -75,7 +81,7 @@ class DebianPool:
             try:
                 self._download(url, package)
             except (requests.RequestException, OSError, BuildError) as error:
-                reasons.append(f"{url}: {error}")
+                reasons.append(without_logins(f"{url}: {error}"))
             else:
                 return
         raise BuildError(
@@ -84,20 +90,42 @@ class DebianPool:
         )
 
     def _download(self, url: str, package: DebianPackage) -> None:
-        own = {_PROXIES[key.lower()]: value for key, value in self.apt.proxies if key.lower() in _PROXIES}
+        proxies, verify = _proxies(self.apt, url), self.certificates or True
         with (
-            requests.get(url, stream=True, timeout=PATIENCE, proxies=own, verify=self.certificates or True) as answer,
+            requests.get(url, stream=True, timeout=PATIENCE, proxies=proxies, verify=verify) as answer,
             replacing(self.path(package)) as beside,
         ):
             answer.raise_for_status()
             content = hashlib.sha256()
+            size = 0
             with beside.open("wb") as file:
                 for data in answer.iter_content(CHUNK):
                     content.update(data)
                     file.write(data)
+                    size += len(data)
+                    if size > package.size:
+                        raise BuildError("longer than in the lock")
             if content.hexdigest() != package.sha256:
                 raise BuildError("another hash than in the lock")
             beside.chmod(0o644)  # mmdebstrap reads it as another user
+
+
+def _is_file_of(package: DebianPackage, path: Path) -> bool:
+    return path.is_file() and file_digest(path) == f"sha256:{package.sha256}"
+
+
+def _proxies(apt: AptConfig, url: str) -> dict[str, str]:
+    """Return the proxy of an address for requests; {} if apt has no setting, so that the environment's proxy counts.
+
+    As in apt, a host's own setting comes first, and the settings of http are the defaults of https.
+    """
+    parts, values = urlsplit(url), {key.lower(): value for key, value in apt.proxies}
+    schemes = dict.fromkeys((parts.scheme, "http"))
+    keys = [f"acquire::{scheme}::proxy{host}" for host in (f"::{parts.hostname}", "") for scheme in schemes]
+    proxy = next((values[key] for key in keys if values.get(key)), None)
+    if proxy is None:
+        return {}
+    return {parts.scheme: "" if proxy.upper() == "DIRECT" else proxy}
 
 
 def pool_of(base: BaseSpec, pip: PipConfig, apt: AptConfig) -> DebianPool:

@@ -12,6 +12,7 @@ from torchbake.debian.lockfile import DebianLock, DebianPackage
 from torchbake.debian.steps import AptStep
 from torchbake.errors import LockError
 from torchbake.hostconfig.apt_archives import AptArchive
+from torchbake.hostconfig.pip_config import without_login
 from torchbake.matrix.spec import BaseSpec
 
 # $1 is a file: a line that is `bootstrapped` or empty, then the packages of each request, one request on a line.
@@ -20,10 +21,20 @@ set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q -o Acquire::Languages=none -o APT::Update::Error-Mode=any >&2
 addresses() { apt-get -yqq --print-uris --no-install-recommends -o Acquire::ForceHash=SHA256 "$@"; }
+# apt leaves out a package that no mirror has any more, and reports no error.
+base() {
+    installed=$(dpkg-query --show --showformat '${Package}=${Version}\n')
+    files=$(addresses --reinstall install $installed)
+    [ "$(echo "$files" | wc -l)" -eq "$(echo "$installed" | wc -l)" ] || {
+        echo "E: the mirror lacks packages of the base: lock with --upgrade" >&2
+        exit 1
+    }
+    echo "$files"
+}
 {
     read -r source
     echo '[base]'
-    [ -z "$source" ] || addresses --reinstall install $(dpkg-query --show --showformat '${Package}=${Version} ')
+    [ -z "$source" ] || base
     echo '[upgrade]'
     addresses upgrade --with-new-pkgs
     while read -r packages; do
@@ -68,13 +79,16 @@ def _package(base: BaseSpec, line: str, archives: Iterable[AptArchive]) -> Debia
         raise LockError(f"{base.name}: apt printed a line that is no address of a package: {line}")
     url, name, version, architecture, size, sha256 = match.groups()
     for archive in archives:
-        for place, mirror in (("security", archive.security), ("main", archive.mirror)):
-            if url.startswith(f"{mirror.rstrip('/')}/pool/"):
+        # Main first: a mirror of Ubuntu has both at one address, and its pool does not tell them apart.
+        for place, mirror in (("main", archive.mirror), ("security", archive.security)):
+            path = url.partition("://")[2].removeprefix(mirror.partition("://")[2].rstrip("/") + "/")
+            if path.startswith("pool/"):
                 return DebianPackage(
-                    name=name, version=unquote(version), architecture=architecture, archive=place,
-                    path=unquote(url.removeprefix(mirror.rstrip("/") + "/")), size=int(size), sha256=sha256,
+                    name=name, version=unquote(version), architecture=architecture, archive=place, path=unquote(path),
+                    size=int(size), sha256=sha256,
                 )  # fmt: skip
+    suite = f"{base.distribution} {base.suite}"
     raise LockError(
-        f"{base.name}: {name} comes from {url}, which is no archive of {base.distribution} {base.suite}.",
+        f"{base.name}: {name} comes from {without_login(url)}, which is no archive of {suite}.",
         hint="Remove that source from the base's image, or install the package by a block of a template.",
     )

@@ -1,6 +1,6 @@
 """The package archives of a distribution, at the public mirrors or the host's, in apt's formats."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchbake.hostconfig.apt_config import AptConfig
 
@@ -47,3 +47,12 @@ def archive_of(distribution: str, apt: AptConfig | None = None) -> AptArchive:
         components="main universe",  # tini, git's helpers and other Pythons are in universe
         keys=UBUNTU_KEYS,
     )
+
+
+def known_archives(distribution: str, apt: AptConfig) -> list[AptArchive]:
+    """Return the archives from which a base's packages may come: the host's mirrors, and the public ones."""
+    public = archive_of(distribution)
+    archives = [archive_of(distribution, apt), public]
+    if distribution == "debian":  # the older name of its security updates
+        archives.append(replace(public, security="http://security.debian.org/debian-security"))
+    return archives

@@ -18,6 +18,7 @@ from torchbake.commands._destinations import Destination, repositories_of
 from torchbake.commands._options import arguments_of
 from torchbake.commands._publish_tables import PublishResult, problems_of, show_publications
 from torchbake.commands._registry_choice import with_registry
+from torchbake.core.digest import short_digest
 from torchbake.errors import PublishError, RegistryError
 from torchbake.matrix.project import Project
 from torchbake.oci.reference import Repository
@@ -145,6 +146,20 @@ def test_tags_move_and_go_back_in_every_registry(registries: Registries, capsys:
     assert cli.main(["promote", *WORDS]) == PublishError.exit_code
     assert f"{CPU} in {ONE}/pytorch: no luck" in " ".join(capsys.readouterr().err.split())
     assert (registries.rolling(ONE), registries.rolling(TWO)) == ({first}, {second})
+
+
+def test_another_image_under_one_revision_is_a_warning(registries: Registries, capsys: Streams) -> None:
+    """The second registry has one release less, so its r1 is the first's r2."""
+    registries.publish()
+    registries.stores[f"{TWO}/pytorch"] = Store()
+    for inputs in ("b", "c"):
+        registries.publish(inputs=inputs)
+    assert cli.main(["promote", *WORDS]) == 0
+    assert "different images" not in capsys.readouterr().err
+    assert cli.main(["rollback", *WORDS, "--to", "r1", "--dry-run"]) == 0
+    text = " ".join(capsys.readouterr().err.split())
+    assert f"{ONE}/pytorch has {short_digest(registries.candidate('b').digest)}" in text
+    assert f"{TWO}/pytorch has {short_digest(registries.candidate('c').digest)}: the tags name different" in text
 
 
 def test_validate_judges_the_images_of_every_registry() -> None:

@@ -24,7 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "cache/layers/blobs/sha256/a": 1000, ".torchbake/stand-ins/a/b": 10, ".torchbake/layout/blobs/sha256/c": 500,
         ".torchbake/exports/blobs/sha256/d": 30, ".torchbake/layers/blobs/sha256/f": 200,
         ".torchbake/unchanged/a.json": 3, ".torchbake/runs/one/d.log": 7, ".torchbake/bases/debian12.json": 3,
-        ".torchbake/contents/a.zst": 40, "reports/e": 5,
+        ".torchbake/contents/a.zst": 40, ".torchbake/debs/a/system/git_amd64.deb": 60, "reports/e": 5,
     }.items():  # fmt: skip
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def test_it_says_what_it_frees_and_frees_that_alone(project: Path, capsys: pytes
     assert freed(project, capsys) == {
         f"{project}/cache/layers": 1000, f"{project}/.torchbake/stand-ins": 10, f"{project}/.torchbake/wheels": 0,
         f"{project}/.torchbake/layout": 500, f"{project}/.torchbake/layout-gzip": 0,
-        f"{project}/.torchbake/exports": 30, f"{project}/.torchbake/runs": 7,
+        f"{project}/.torchbake/debs": 60, f"{project}/.torchbake/exports": 30, f"{project}/.torchbake/runs": 7,
         f"{project}/.torchbake/contents": 40, f"{project}/.torchbake/layers": 200, f"{project}/.torchbake/unchanged": 3,
     }  # fmt: skip
     assert files(project) == {"matrix.yaml", ".torchbake/bases/debian12.json", "reports/e"}
@@ -61,7 +61,7 @@ def test_a_dry_run_says_the_same_and_frees_nothing(project: Path, capsys: pytest
 
 def test_people_are_told_the_sum(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["clean", "--matrix", str(project / "matrix.yaml")]) == 0
-    assert "freed 1.79 kB; the engine's images are as they were" in capsys.readouterr().err
+    assert "freed 1.85 kB; the engine's images are as they were" in capsys.readouterr().err
 
 
 def test_the_layers_that_were_used_last_can_stay(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

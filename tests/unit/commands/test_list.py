@@ -15,6 +15,7 @@ from tests.unit.release.test_publisher import judged
 from tests.unit.test_cli import MATRIX, err, out
 from torchbake.build.base_image import BaseImage
 from torchbake.commands import _narrow
+from torchbake.debian.lockfile import DebianLock
 from torchbake.engine.mirrors import RegistryMirror
 from torchbake.errors import RegistryError, UsageError
 from torchbake.matrix.project import Project
@@ -118,6 +119,20 @@ def test_a_recorded_base_is_the_one_that_a_build_here_takes(
     assert set(due(capsys, CPU)) == {CPU}
     monkeypatch.setattr(_narrow, "find_base", lambda *_: base(digest=OLD))
     monkeypatch.setattr(_narrow, "_served_base", lambda image: pytest.fail("no registry need be asked"))
+    assert due(capsys, CPU) == {}
+
+
+def test_a_locked_base_is_not_asked_for(
+    released: Released, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """It is the recorded one, which another version of mmdebstrap may have made of the locked packages."""
+    released.release(CPU)
+    lock = DebianLock(suite="bookworm", digest=NEW, installs={})
+    monkeypatch.setattr(_narrow, "find_debian_lock", lambda *_: lock)
+    monkeypatch.setattr(_narrow, "_served_base", lambda image: pytest.fail("no registry need be asked"))
+    assert set(due(capsys, CPU)) == {CPU}
+    base = BaseImage(name="debian12", image="", source="bootstrap", created="", digest=OLD, locked=NEW)
+    monkeypatch.setattr(_narrow, "find_base", lambda _, __, given=None: base if given == lock else None)
     assert due(capsys, CPU) == {}
 
 

@@ -62,17 +62,15 @@ def test_a_fix_makes_the_images_due_that_have_it(project: Project) -> None:
     assert result[INIT] == findings[INIT]
 
 
-def test_a_base_that_cannot_be_asked_makes_no_image_due(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_base_that_cannot_be_asked_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerLock]:
         raise BaseError("no mirror answers")
 
     monkeypatch.setattr(_fixes, "newer_locks", fail)
-    specs = [spec_of(project, RUNTIME)]
     findings = {RUNTIME: DueFinding(due=False, reason="released")}
-    assert with_fixes(project, specs, findings) == findings
-    assert "no mirror answers" in capsys.readouterr().err
+    with pytest.raises(BaseError, match="no mirror answers") as caught:
+        with_fixes(project, [spec_of(project, RUNTIME)], findings)
+    assert "--bases keep" in (caught.value.hint or "")
 
 
 def test_update_writes_the_newer_lock(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The lock of Debian packages: it is read as it was written, and a damaged lock is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from torchbake.matrix.spec import BaseSpec
 
 STEP = AptStep(name="system", packages=("python3", "tini"))
 ABOVE = AptStep(name="added", packages=("git",), below=STEP.packages)
+DIGEST = f"sha256:{'1' * 64}"
 OLD = DebianLock(
     suite="bookworm",
     base=(package("libc6"), package("libssl3", "3.0.17-1")),
@@ -44,6 +46,13 @@ def test_the_first_step_installs_the_upgrades() -> None:
         "system": (package("libc6", "1.0-2", archive="security"), package("python3", "3.11.2-1+b1"), package("tini")),
         "added": (package("git", "1:2.39"),),
     }
+
+
+def test_a_version_of_the_matrix_wins_over_an_upgrade() -> None:
+    step = AptStep(name="system", packages=("libssl3=3.0.18-1", "tini"))
+    own = (package("libssl3", "3.0.18-1"), package("tini"))
+    lock = replace(OLD, upgrade=(package("libssl3", "3.0.19-1"),), installs={step.key: own})
+    assert lock.of([step]) == {"system": own}
 
 
 def test_a_step_that_no_lock_has_is_an_error() -> None:
@@ -72,6 +81,19 @@ def test_a_damaged_lock_names_its_file(project: Project, old: str, new: str) -> 
         parse_debian_lock(damaged, "images/debian12.lock")
 
 
+def test_a_base_has_packages_or_a_digest(project: Project) -> None:
+    text = format_debian_lock(spec_of(project, RUNTIME).base, replace(OLD, base=()))
+    with pytest.raises(LockError, match="is no digest"):
+        parse_debian_lock(text, "images/debian12.lock")
+
+
+def test_a_lock_of_another_suite_is_refused(project: Project, tmp_path: Path) -> None:
+    base = spec_of(project, RUNTIME).base
+    write(debian_lock_path(tmp_path, base), replace(OLD, suite="trixie"), base.name)
+    with pytest.raises(LockError, match=r"debian12\.lock: has packages of trixie, and the matrix has bookworm"):
+        find_debian_lock(tmp_path, base)
+
+
 def test_a_change_names_versions_and_the_archive() -> None:
     fixed = package("libssl3", "3.0.18-1", archive="security")
     new = DebianLock(suite="bookworm", base=OLD.base, upgrade=(fixed,), installs={STEP.key: OLD.installs[STEP.key]})
@@ -89,13 +111,17 @@ def test_an_image_depends_on_its_own_packages_alone(tmp_path: Path) -> None:
     assert locked_lines(project.root, spec) == []
     path = debian_lock_path(project.root, spec.base)
     installs = {step.key: (package(step.packages[0]),) for step in apt_steps(spec).values()}
-    write(path, DebianLock(suite="bookworm", installs=installs), spec.base.name)
+    write(path, DebianLock(suite="bookworm", digest=DIGEST, installs=installs), spec.base.name)
     lines = locked_lines(project.root, spec)
     assert len(lines) == len(installs)
-    write(path, DebianLock(suite="bookworm", installs={**installs, "other": (package("other"),)}), spec.base.name)
+    write(
+        path,
+        DebianLock(suite="bookworm", digest=DIGEST, installs={**installs, "other": (package("other"),)}),
+        spec.base.name,
+    )
     assert locked_lines(project.root, spec) == lines
     first = {**installs, next(iter(installs)): (package("ca-certificates", "2.0-1"),)}
-    write(path, DebianLock(suite="bookworm", installs=first), spec.base.name)
+    write(path, DebianLock(suite="bookworm", digest=DIGEST, installs=first), spec.base.name)
     assert locked_lines(project.root, spec) != lines
     assert find_debian_lock(project.root, spec.base)
 

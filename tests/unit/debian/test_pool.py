@@ -64,6 +64,11 @@ def test_a_package_comes_from_its_archive_once(mirrors: Mirrors, tmp_path: Path)
     assert {str(proxies) for _, proxies in mirrors.requests} == {"{'http': 'http://proxy:3142'}"}
 
 
+def test_a_step_without_a_package_is_locked_too(mirrors: Mirrors, tmp_path: Path) -> None:
+    folder = pool(tmp_path, "http://one/debian").context({"system": [], "added": []}, tmp_path)
+    assert {path.parent.name for path in folder.rglob("locked")} == {"system", "added"}
+
+
 def test_another_lock_has_another_folder(mirrors: Mirrors, tmp_path: Path) -> None:
     git, tini = mirrors.serve("http://one/debian", "git"), mirrors.serve("http://one/debian", "tini")
     one = pool(tmp_path, "http://one/debian")
@@ -92,6 +97,35 @@ def test_a_damaged_file_of_the_pool_is_fetched_again(mirrors: Mirrors, tmp_path:
     one.path(git).write_bytes(b"damaged")
     folder = one.context({"system": [git]}, tmp_path)
     assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
+    one.path(git).write_bytes(b"damaged")  # the folder of the build has the same file
+    assert one.context({"system": [git]}, tmp_path) == folder
+    assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
+
+
+def test_an_error_shows_no_login(mirrors: Mirrors, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="//one/debian") as error:
+        pool(tmp_path, "http://me:secret@one/debian").fetch([package("git")])
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "proxies"),
+    [
+        ("http://one/debian", {"http": "http://proxy:3142"}),
+        ("https://one/debian", {"https": "http://proxy:3142"}),
+        ("http://inner:8080/debian", {"http": ""}),
+        ("https://outer/debian", {"https": "http://other:1"}),
+        ("http://outer/debian", {"http": "http://proxy:3142"}),
+    ],
+)
+def test_the_proxy_is_apts_proxy_for_the_host(
+    mirrors: Mirrors, tmp_path: Path, url: str, proxies: dict[str, str]
+) -> None:  # fmt: skip
+    git, one = mirrors.serve(url, "git"), pool(tmp_path, url)
+    names = [("http::Proxy::inner", "DIRECT"), ("https::Proxy::outer", "http://other:1")]
+    own = tuple((f"Acquire::{key}", value) for key, value in names)
+    replace(one, apt=AptConfig(proxies=(*one.apt.proxies, *own))).fetch([git])
+    assert [asked for _, asked in mirrors.requests] == [proxies]
 
 
 def test_a_snapshot_is_the_last_archive() -> None:
