@@ -41,7 +41,7 @@ os.environ.setdefault("GOGC", "1600")
 # No deadline: the first call of a property pays for imports. Derandomised, so that a run is the same everywhere. CI
 # tries more examples every night.
 EXAMPLES = int(os.environ.get("TORCHBAKE_TEST_EXAMPLES") or 25)
-NIGHTLY = EXAMPLES > 25  # tries all of what takes seconds, in place of a half
+NIGHTLY = EXAMPLES > 25  # runs every case of slow tests, in place of half of them
 settings.register_profile("unit", deadline=None, max_examples=EXAMPLES, derandomize=True)
 settings.load_profile("unit")
 

@@ -21,18 +21,18 @@ TRIXIE = f'suite = "trixie"\ndigest = "{BASE.digest}"\nbase = []\nupgrade = []\n
 
 
 class Engine:
-    """In place of an engine and a mirror: the base that is recorded, and the bases that are made."""
+    """In place of an engine and a mirror: the base that is recorded, and the base that is new."""
 
     def __init__(self) -> None:
         self.recorded: BaseImage | None = BASE
-        self.made = replace(BASE, digest=f"sha256:{'e' * 64}")
+        self.new_base = replace(BASE, digest=f"sha256:{'e' * 64}")
         self.versions = "1.0-1"
 
     def find_base(self, *_: Any, **__: Any) -> BaseImage | None:
         return self.recorded
 
     def make_base(self, *_: Any, **__: Any) -> BaseImage:
-        return self.made
+        return self.new_base
 
     def output(self, *_: Any, words: str, script: str, **__: Any) -> str:
         assert script == SCRIPT
@@ -72,17 +72,17 @@ def lock(project: Project, *, upgrade: bool = False) -> str:
 
 def test_a_bootstrapped_base_of_another_day_is_made_again(engine: Engine, project: Project) -> None:
     """A mirror may have dropped its packages. The next lock is on the base that is recorded."""
-    engine.made = replace(engine.made, source="bootstrap")
+    engine.new_base = replace(engine.new_base, source="bootstrap")
     engine.recorded = replace(BASE, source="bootstrap")
-    assert lock(project) == engine.made.digest
-    engine.recorded = engine.made
-    engine.made = BASE
+    assert lock(project) == engine.new_base.digest
+    engine.recorded = engine.new_base
+    engine.new_base = BASE
     assert lock(project) == engine.recorded.digest
 
 
 def test_a_base_of_a_registry_stays_without_upgrade(engine: Engine, project: Project) -> None:
     assert lock(project) == BASE.digest
-    assert lock(project, upgrade=True) == engine.made.digest
+    assert lock(project, upgrade=True) == engine.new_base.digest
 
 
 @pytest.mark.parametrize("text", ["<<<<<<< HEAD\n", TRIXIE])

@@ -17,7 +17,7 @@ DIGEST = f"sha256:{'1' * 64}"
 
 
 @pytest.mark.parametrize(
-    ("locked", "source", "made"),
+    ("locked", "source", "results"),
     [
         ("registry", "auto", True),
         ("registry", "registry", True),
@@ -28,7 +28,7 @@ DIGEST = f"sha256:{'1' * 64}"
     ],
 )
 def test_a_base_has_the_source_of_its_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str, source: str, made: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str, source: str, results: bool
 ) -> None:  # fmt: skip
     project, calls = small_project(tmp_path), list[Any]()
     monkeypatch.setattr(base, "make_base", lambda spec, *_, lock, **__: calls.append((spec, lock)))
@@ -39,5 +39,5 @@ def test_a_base_has_the_source_of_its_lock(
         lock = DebianLock(suite=spec.suite, digest=DIGEST, base=packages, installs={})
         debian_lock_path(project.root, spec).write_text(format_debian_lock(spec, lock))
     code = main(["base", "cpu", "--source", source, "--matrix", str(project.root / "matrix.yaml")])
-    assert (code == 0, bool(calls)) == (made, made)
-    assert made or code == UsageError.exit_code
+    assert (code == 0, bool(calls)) == (results, results)
+    assert results or code == UsageError.exit_code

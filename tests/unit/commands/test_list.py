@@ -132,7 +132,7 @@ def test_a_locked_base_is_not_asked_for(
     monkeypatch.setattr(_narrow, "_served_base", lambda image: pytest.fail("no registry need be asked"))
     assert set(due(capsys, CPU)) == {CPU}
     base = BaseImage(name="debian12", image="", source="bootstrap", created="", digest=OLD, locked=NEW)
-    monkeypatch.setattr(_narrow, "find_base", lambda _, __, given=None: base if given == lock else None)
+    monkeypatch.setattr(_narrow, "find_base", lambda _, __, options=None: base if options == lock else None)
     assert due(capsys, CPU) == {}
 
 

@@ -125,7 +125,7 @@ def test_the_proxy_is_apts_proxy_for_the_host(
     names = [("http::Proxy::inner", "DIRECT"), ("https::Proxy::outer", "http://other:1")]
     own = tuple((f"Acquire::{key}", value) for key, value in names)
     replace(one, apt=AptConfig(proxies=(*one.apt.proxies, *own))).fetch([git])
-    assert [asked for _, asked in mirrors.requests] == [proxies]
+    assert [proxy for _, proxy in mirrors.requests] == [proxies]
 
 
 def test_a_snapshot_is_the_last_archive() -> None:
