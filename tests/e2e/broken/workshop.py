@@ -56,7 +56,7 @@ def judge(ref: str, row: str, only: str = "", matrix: Path = TOOLKIT / "matrix.y
         words += ["-p", "no:hypothesispytest", "--assert=plain"]  # a second for each image
         words += ["--image", ref, "--row", row, "--results", str(results), "--matrix", str(matrix)]
         words += ["--only", only, "--nodes", "1"] if only else ["--skip", "smoke.*"]
-        process = run_forked("pytest", *words, cwd=TOOLKIT, env=_ENV, timeout=300)
+        process = run_forked("pytest", *words, cwd=TOOLKIT, env=_ENV, timeout=900)
         checks = read_results(results.read_text()) if results.exists() else ()
     return Report(checks=checks, log=(process.stdout + process.stderr)[-3000:])
 
