@@ -228,7 +228,7 @@ def _looked_up(node: ast.expr, contexts: Contexts) -> Any:
         case ast.Name(id=name):
             return contexts[name]
         case ast.Attribute(value=ast.Name(id=name), attr=key) if name in _OPEN:
-            return contexts[name].get(key, "")
+            return contexts.get(name, {}).get(key, "")  # GitHub has each of them, perhaps empty
         case ast.Attribute(value=inner, attr=key):
             return _looked_up(inner, contexts)[key]
     raise ValueError(f"an expression that is not known here: {ast.unparse(node)}")
