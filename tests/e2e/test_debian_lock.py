@@ -119,6 +119,7 @@ def test_a_dropped_package_comes_from_the_dated_mirror(
         assert process.returncode != 0
         assert TOOL in process.stdout + process.stderr
         text = locked.path.read_text()
+        shutil.rmtree(record.parent)
         locked.path.write_text(text.replace("suite: bookworm", f"suite: bookworm, snapshot: '{dated.address}'"))
         process = locked.build(tmp_path / "second", today.address)
         assert images_of(process)[INIT]["status"] == "built", process.stderr

@@ -150,6 +150,13 @@ def make_base(
     return base
 
 
+def record_lock(spec: BaseSpec, state: Path, lock: DebianLock) -> None:
+    """Record that the base, from which a lock was made, is the base of that lock: no build has to make it again."""
+    base = find_base(spec, state)
+    if base and base.digest == lock.digest:
+        write_text(_record(state, spec), json.dumps(asdict(replace(base, locked=lock.base_digest)), indent=2) + "\n")
+
+
 def _look_by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]) -> Look | None:
     with step(f"{spec.name}: looking into {spec.image}"):
         return by_buildkit(spec, context, apt, say)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torchbake.build.backend import Backend, backend_of
-from torchbake.build.base_image import find_base, make_base
+from torchbake.build.base_image import find_base, make_base, record_lock
 from torchbake.build.base_script import output_on_base
 from torchbake.core.files import write_text
 from torchbake.debian.lockfile import (
@@ -37,6 +37,7 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
         old, path = _readable_lock(project, spec), debian_lock_path(project.root, spec)
         lock = resolver.resolve(spec, None if upgrade else old, upgrade=upgrade)
         write_text(path, format_debian_lock(spec, lock))
+        record_lock(spec, project.state, lock)
         for line in changes_of(old, lock) if old else ():
             console.say(f"{spec.name}: {line}")
         console.say(f"{spec.name}: {'unchanged' if lock == old else 'locked'} ({len(lock.packages)} packages)")

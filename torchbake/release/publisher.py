@@ -80,6 +80,8 @@ class Publisher:
         planner = Planner(self._registry, self._signer)
         with locked(self._registry):
             decision = planner.plan(candidate)
+            if decision.action == "release":
+                raise RegistryError(f"{self._registry.repository} changed during this run.", hint="Publish again.")
             if decision.action == "finish":
                 self._writer.promote(decision, tell)
         return decision

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from torchbake.build import base_image
-from torchbake.build.base_image import BaseImage, Source, find_base, make_base
+from torchbake.build.base_image import BaseImage, Source, find_base, make_base, record_lock
 from torchbake.build.base_look import Look, parse_look
+from torchbake.debian.lockfile import DebianLock
 from torchbake.engine.mirrors import RegistryMirror
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
@@ -110,6 +111,18 @@ def test_one_who_asks_anew_gets_another(registry: Registry, tmp_path: Path) -> N
     registry.open.set()
     assert [Run(tmp_path).end() for _ in range(2)][1] == find_base(SPEC, tmp_path)
     assert registry.count == 2
+
+
+def test_the_base_of_a_new_lock_is_not_made_again(registry: Registry, tmp_path: Path) -> None:
+    registry.open.set()
+    item = Run(tmp_path).end()
+    assert isinstance(item, BaseImage)
+    lock = DebianLock(suite="bookworm", digest=item.digest, installs={})
+    assert find_base(SPEC, tmp_path, lock) is None
+    record_lock(SPEC, tmp_path, replace(lock, digest=f"sha256:{9:064}"))
+    assert find_base(SPEC, tmp_path, lock) is None, "it is another base"
+    record_lock(SPEC, tmp_path, lock)
+    assert find_base(SPEC, tmp_path, lock) == replace(item, locked=lock.base_digest)
 
 
 BOOKWORM = "distribution debian\nsuite bookworm\napt yes\nlists yes\npython 3.11\n"
