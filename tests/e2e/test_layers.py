@@ -195,81 +195,6 @@ class _Pieces:
         return whole
 
 
-# A template with a step that needs torch's program. It copies a file of the project.
-TEMPLATE = """\
-{% extends "pytorch.Dockerfile.j2" %}
-{% block before_user %}COPY src /opt/acme
-ENV PATH=/opt/acme:$PATH
-RUN command -v torchrun && echo {{ spec.id }} > /opt/acme/id{% endblock %}
-"""
-
-
-@pytest.fixture
-def own(empty: Site) -> Iterator[Site]:
-    """The project with a template, which the test writes."""
-    yield empty
-    for name in ("templates", "src"):
-        shutil.rmtree(empty.folder / name, ignore_errors=True)
-
-
-def test_the_files_of_an_own_template_are_packed(
-    own: Site, engine: docker.DockerClient, run: Callable[..., str]
-) -> None:
-    ours = trees_of(engine, own.build(RUNTIME, DEVEL))
-    for name, content in (
-        ("templates/pytorch.Dockerfile.j2", TEMPLATE),
-        ("src/acme-info", "#!/bin/sh\ncat /opt/acme/id\n"),
-    ):
-        (own.folder / name).parent.mkdir()
-        (own.folder / name).write_text(content)
-    (own.folder / "src/acme-info").chmod(0o755)
-    process = own.build(RUNTIME, DEVEL)
-    theirs = trees_of(engine, process)
-    for name, files in ours.items():
-        assert sorted(files) == sorted(theirs[name]), name
-        assert [path for path in files if files[path] != theirs[name][path]] == [], name
-        for file in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
-            assert any(file in path for path in files), (name, file)
-        assert run(images_of(process)[name]["ref"], "acme-info") == name
-    for text, status in (("#!/bin/sh\ncat /opt/acme/id\n", "up-to-date"), ("#!/bin/sh\n", "planned")):
-        (own.folder / "src/acme-info").write_text(text)
-        again = images_of(own.build(RUNTIME, DEVEL, "--dry-run"))
-        assert {image["status"] for image in again.values()} == {status}
-
-
-def test_a_change_makes_only_layers_that_depend_on_it(own: Site) -> None:
-    """Another user, a setting or a block of a template installs no Debian package and packs no wheel again."""
-    matrix, template = own.folder / "matrix.yaml", own.folder / "templates/pytorch.Dockerfile.j2"
-    text = matrix.read_text()
-
-    def changed(defaults: str = "", block: str = "") -> dict[str, str]:
-        """Build the image with these keys and this block, and return its layers with their steps."""
-        matrix.write_text(text.replace("defaults: {", f"defaults: {{packages: {{apt: [tree]}}, {defaults}"))
-        template.parent.mkdir(exist_ok=True)
-        content = f'{{% extends "pytorch.Dockerfile.j2" %}}{{% block before_user %}}\n{block}\n{{% endblock %}}'
-        template.write_text(content) if block else shutil.rmtree(template.parent)
-        return steps_of(own, own.built(RUNTIME))
-
-    try:
-        before, packed = changed(), own.keep()
-        assert [step for step in before.values() if "apt-install tree" in step]
-        for defaults, block, words in (
-            ("user: {uid: 2000}, ", "", "2000"),
-            ("env: {A: b}, labels: {com.acme.a: b}, ", "", ""),
-            ("", "ENV A=b", ""),
-            ("", "RUN command -v torchrun > /torchrun", "torchrun"),
-            ("labels: {com.acme.a: b}, ", "RUN command -v torchrun > /torchrun", "torchrun"),
-        ):
-            after = changed(defaults, block)
-            new = [step for layer, step in after.items() if layer not in before]
-            assert len(new) == bool(words), (defaults, block, new)
-            assert words in "".join(new)
-            assert "apt-install" not in "".join(new)
-            assert own.keep() == packed, "a wheel was packed again"
-    finally:
-        matrix.write_text(text)
-
-
 def steps_of(site: Site, image: dict[str, Any]) -> dict[str, str]:
     """Return the layers of a built image by their diff IDs, each with the step that made it."""
     layout = Layout(folder=site.folder / ".torchbake/layout")
@@ -363,3 +288,81 @@ def test_layers_above_the_limit_are_removed_after_a_build(empty: Site, engine: d
     refused = empty.build(DEVEL, TORCHBAKE_LAYERS_MAX="much")
     assert refused.returncode == UsageError.exit_code
     assert "TORCHBAKE_LAYERS_MAX" in refused.stderr
+
+
+# The tests of templates come last. Their images are based on composed ones, whose layers BuildKit keeps in the engine,
+# so that the engine would not read a damaged layer of the store.
+
+# A template with a step that needs torch's program. It copies a file of the project.
+TEMPLATE = """\
+{% extends "pytorch.Dockerfile.j2" %}
+{% block before_user %}COPY src /opt/acme
+ENV PATH=/opt/acme:$PATH
+RUN command -v torchrun && echo {{ spec.id }} > /opt/acme/id{% endblock %}
+"""
+
+
+@pytest.fixture
+def own(empty: Site) -> Iterator[Site]:
+    """The project with a template, which the test writes."""
+    yield empty
+    for name in ("templates", "src"):
+        shutil.rmtree(empty.folder / name, ignore_errors=True)
+
+
+def test_the_files_of_an_own_template_are_packed(
+    own: Site, engine: docker.DockerClient, run: Callable[..., str]
+) -> None:
+    ours = trees_of(engine, own.build(RUNTIME, DEVEL))
+    for name, content in (
+        ("templates/pytorch.Dockerfile.j2", TEMPLATE),
+        ("src/acme-info", "#!/bin/sh\ncat /opt/acme/id\n"),
+    ):
+        (own.folder / name).parent.mkdir()
+        (own.folder / name).write_text(content)
+    (own.folder / "src/acme-info").chmod(0o755)
+    process = own.build(RUNTIME, DEVEL)
+    theirs = trees_of(engine, process)
+    for name, files in ours.items():
+        assert sorted(files) == sorted(theirs[name]), name
+        assert [path for path in files if files[path] != theirs[name][path]] == [], name
+        for file in ("libcublas", "libtriton", "run.cpython-311.pyc", "bin/torchrun"):
+            assert any(file in path for path in files), (name, file)
+        assert run(images_of(process)[name]["ref"], "acme-info") == name
+    for text, status in (("#!/bin/sh\ncat /opt/acme/id\n", "up-to-date"), ("#!/bin/sh\n", "planned")):
+        (own.folder / "src/acme-info").write_text(text)
+        again = images_of(own.build(RUNTIME, DEVEL, "--dry-run"))
+        assert {image["status"] for image in again.values()} == {status}
+
+
+def test_a_change_makes_only_layers_that_depend_on_it(own: Site) -> None:
+    """Another user, a setting or a block of a template installs no Debian package and packs no wheel again."""
+    matrix, template = own.folder / "matrix.yaml", own.folder / "templates/pytorch.Dockerfile.j2"
+    text = matrix.read_text()
+
+    def changed(defaults: str = "", block: str = "") -> dict[str, str]:
+        """Build the image with these keys and this block, and return its layers with their steps."""
+        matrix.write_text(text.replace("defaults: {", f"defaults: {{packages: {{apt: [tree]}}, {defaults}"))
+        template.parent.mkdir(exist_ok=True)
+        content = f'{{% extends "pytorch.Dockerfile.j2" %}}{{% block before_user %}}\n{block}\n{{% endblock %}}'
+        template.write_text(content) if block else shutil.rmtree(template.parent)
+        return steps_of(own, own.built(RUNTIME))
+
+    try:
+        before, packed = changed(), own.keep()
+        assert [step for step in before.values() if "apt-install tree" in step]
+        for defaults, block, words in (
+            ("user: {uid: 2000}, ", "", "2000"),
+            ("env: {A: b}, labels: {com.acme.a: b}, ", "", ""),
+            ("", "ENV A=b", ""),
+            ("", "RUN command -v torchrun > /torchrun", "torchrun"),
+            ("labels: {com.acme.a: b}, ", "RUN command -v torchrun > /torchrun", "torchrun"),
+        ):
+            after = changed(defaults, block)
+            new = [step for layer, step in after.items() if layer not in before]
+            assert len(new) == bool(words), (defaults, block, new)
+            assert words in "".join(new)
+            assert "apt-install" not in "".join(new)
+            assert own.keep() == packed, "a wheel was packed again"
+    finally:
+        matrix.write_text(text)
