@@ -129,7 +129,7 @@ def make_base(
         base = None
         if lock and not lock.base:
             base = BaseImage(name=spec.name, image=spec.image, source="registry", digest=lock.digest, created=_now())
-        elif source != "bootstrap" and not (lock and lock.base):
+        elif lock is None and source != "bootstrap":
             base = _from_registry(spec, say, required=source == "registry")
         if base:
             look = _look_by_buildkit(spec, base.context(state), apt, say) if buildkit else None
@@ -145,7 +145,7 @@ def make_base(
             check_look(spec, look)
             base = replace(base, python=look.python, looked_for=_looked_for(spec))
         base = replace(base, locked=lock.base_digest if lock else "")
-        write_text(_record(state, spec), json.dumps(asdict(base), indent=2) + "\n")
+        _write_record(spec, state, base)
     check_version(spec, base.python)
     return base
 
@@ -154,7 +154,11 @@ def record_lock(spec: BaseSpec, state: Path, lock: DebianLock) -> None:
     """Record that the base, from which a lock was made, is the base of that lock: no build has to make it again."""
     base = find_base(spec, state)
     if base and base.digest == lock.digest:
-        write_text(_record(state, spec), json.dumps(asdict(replace(base, locked=lock.base_digest)), indent=2) + "\n")
+        _write_record(spec, state, replace(base, locked=lock.base_digest))
+
+
+def _write_record(spec: BaseSpec, state: Path, base: BaseImage) -> None:
+    write_text(_record(state, spec), json.dumps(asdict(base), indent=2) + "\n")
 
 
 def _look_by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]) -> Look | None:

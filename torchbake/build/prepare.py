@@ -15,7 +15,7 @@ from torchbake.build.project_files import own_inputs
 from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
-from torchbake.debian.lockfile import find_debian_lock, locked_lines
+from torchbake.debian.lockfile import find_debian_lock
 from torchbake.debian.pool import pool_of
 from torchbake.debian.steps import apt_steps
 from torchbake.engine.image import EngineImage
@@ -189,7 +189,7 @@ class ImagePreparation:
             # Versions of mmdebstrap make other bytes of the same packages.
             base_digest=lock.base_digest if lock else base.digest,
             own=own_inputs(self.project.root, own_sources(dockerfile)),
-            debian_packages=locked_lines(self.project.root, spec),
+            debian_packages=lock.lines(spec) if lock else (),
         )
 
     @cached_property

@@ -56,7 +56,7 @@ def pages() -> list[Path]:
 
 
 def _kind(page: Path) -> str:
-    """Return the kind of a page, which is its folder's name, or "" for a page of the first folder."""
+    """Return the kind of a page, which is its folder's name, or "" for a page in `docs` itself."""
     return "" if page.parent == _PAGES else page.parent.name
 
 

@@ -104,6 +104,11 @@ class DebianLock:
             result[step.name] = tuple(sorted({*first, *own}))
         return result
 
+    def lines(self, spec: Spec) -> list[str]:
+        """Return the lines of the lock for an image, each with the name of its step. Raises LockError."""
+        steps = self.of(apt_steps(spec).values())
+        return [f"{name} {package.line}" for name, packages in steps.items() for package in packages]
+
 
 def debian_lock_path(root: Path, base: BaseSpec) -> Path:
     """Return the path of a base's lock."""
@@ -122,15 +127,6 @@ def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
             hint=f"Make it again: {Command('lock', 'all --debian')}",
         )
     return lock
-
-
-def locked_lines(root: Path, spec: Spec) -> list[str]:
-    """Return the lines of a base's lock for an image; [] if the base has none. Raises LockError."""
-    lock = find_debian_lock(root, spec.base)
-    if lock is None:
-        return []
-    steps = lock.of(apt_steps(spec).values())
-    return [f"{name} {package.line}" for name, packages in steps.items() for package in packages]
 
 
 def format_debian_lock(base: BaseSpec, lock: DebianLock) -> str:
@@ -177,9 +173,9 @@ def _digest(text: str, *, required: bool) -> str:
     return text
 
 
-def changes_of(old: DebianLock | None, new: DebianLock) -> list[str]:
+def changes_of(old: DebianLock, new: DebianLock) -> list[str]:
     """Return a line for each package with another version: ``libssl3 3.0.17-1 -> 3.0.18-1 (security)``."""
-    before, after = old.packages if old else {}, new.packages
+    before, after = old.packages, new.packages
     lines = []
     for key in sorted(before.keys() | after.keys()):
         one, other = before.get(key), after.get(key)

@@ -1,7 +1,8 @@
 """Resolve the Debian packages of images on a base by apt itself, in a container of the base.
 
-The option --print-uris shows the address, the size and the hash of each file that apt-get would fetch. apt verifies
-the signatures of its lists, so the hashes are as trustworthy as the archive.
+The option --print-uris shows the address, the size and the hash of each file that apt-get would fetch.
+
+apt verifies the signatures of its lists, so the hashes are as trustworthy as the archive.
 """
 
 import re

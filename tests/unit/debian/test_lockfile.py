@@ -13,13 +13,12 @@ from torchbake.debian.lockfile import (
     debian_lock_path,
     find_debian_lock,
     format_debian_lock,
-    locked_lines,
     parse_debian_lock,
 )
 from torchbake.debian.steps import AptStep, apt_steps
 from torchbake.errors import LockError
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import BaseSpec
+from torchbake.matrix.spec import BaseSpec, Spec
 
 STEP = AptStep(name="system", packages=("python3", "tini"))
 ABOVE = AptStep(name="added", packages=("git",), below=STEP.packages)
@@ -108,22 +107,28 @@ def test_a_change_names_versions_and_the_archive() -> None:
 def test_an_image_depends_on_its_own_packages_alone(tmp_path: Path) -> None:
     project = small_project(tmp_path)
     spec = spec_of(project, RUNTIME)
-    assert locked_lines(project.root, spec) == []
+    assert find_debian_lock(project.root, spec.base) is None
     path = debian_lock_path(project.root, spec.base)
     installs = {step.key: (package(step.packages[0]),) for step in apt_steps(spec).values()}
     write(path, DebianLock(suite="bookworm", digest=DIGEST, installs=installs), spec.base.name)
-    lines = locked_lines(project.root, spec)
+    lines = lines_of(project, spec)
     assert len(lines) == len(installs)
     write(
         path,
         DebianLock(suite="bookworm", digest=DIGEST, installs={**installs, "other": (package("other"),)}),
         spec.base.name,
     )
-    assert locked_lines(project.root, spec) == lines
+    assert lines_of(project, spec) == lines
     first = {**installs, next(iter(installs)): (package("ca-certificates", "2.0-1"),)}
     write(path, DebianLock(suite="bookworm", digest=DIGEST, installs=first), spec.base.name)
-    assert locked_lines(project.root, spec) != lines
+    assert lines_of(project, spec) != lines
     assert find_debian_lock(project.root, spec.base)
+
+
+def lines_of(project: Project, spec: Spec) -> list[str]:
+    lock = find_debian_lock(project.root, spec.base)
+    assert lock
+    return lock.lines(spec)
 
 
 def write(path: Path, lock: DebianLock, name: str) -> None:
