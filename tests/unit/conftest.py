@@ -239,7 +239,7 @@ def image(torch: str = "2.10.0", accelerator: str = "cuda12.8", **changes: Any) 
 
 def init_image(name: str = "volume-permissions", release: str = "1.0.0", own: Additions | None = None) -> InitSpec:
     return InitSpec(
-        id=name,
+        name=name,
         release=release,
         base=DEBIAN12,
         repository=f"acme/{name}",

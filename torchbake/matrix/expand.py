@@ -126,7 +126,7 @@ class _Expander:
         if init.user.name:
             self.problems.append((("init", name, "user", "name"), "an init image has no account; give its uid alone"))
         return InitSpec(
-            id=name,
+            name=name,
             release=init.version,
             base=self.bases[init.base],
             repository=f"{owner}/{name}" if owner else name,

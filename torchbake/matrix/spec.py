@@ -9,6 +9,7 @@ from packaging.version import Version
 from torchbake.matrix.accelerator import Accelerator
 
 VENV = "/opt/venv"
+AMD64, ARM64 = "linux/amd64", "linux/arm64"  # platforms, as OCI names them
 SIZES = ("small", "large")  # of images, for the choice of a machine that builds them
 TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 
@@ -123,6 +124,7 @@ class ImageSpec:
     ``pip_of_all``, which are in a layer that many images share.
     If ``constraints`` is true, pip and uv in the image keep torch. ``indexes`` have wheels of its accelerator.
     With a ``compiler``, torch.compile works in the image; with ``headers``, extensions can be built there too.
+    Images that differ by their ``platform`` alone share their tags.
     ``waivers`` are checks that it may fail, each with the reason. With a ``project``, its lock decides all wheels.
     """
 
@@ -147,6 +149,7 @@ class ImageSpec:
     source: str
     licenses: str
     line: int
+    platform: str = AMD64
 
     kind = "pytorch"
     template = "pytorch"
@@ -155,14 +158,14 @@ class ImageSpec:
 
     @property
     def id(self) -> str:
-        """The id, such as ``2.10.0-cuda12.8-cudnn9-runtime-debian12``; for the CPU without cuDNN."""
-        parts = (self.torch, str(self.accelerator), f"cudnn{self.cudnn}", self.flavor, self.base.name)
-        return "-".join(part for part in parts if part != "cudnnNone")
+        """The id, such as ``2.10.0-cuda12.8-cudnn9-runtime-debian12``: the tag, and ``-arm64`` for that platform."""
+        return self.own_tag + suffix_of(self.platform)
 
     @property
     def own_tag(self) -> str:
-        """The most specific of its tags."""
-        return self.id
+        """The most specific of its tags; for the CPU without cuDNN."""
+        parts = (self.torch, str(self.accelerator), f"cudnn{self.cudnn}", self.flavor, self.base.name)
+        return "-".join(part for part in parts if part != "cudnnNone")
 
     @property
     def title(self) -> str:
@@ -199,12 +202,12 @@ class ImageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class InitSpec:
-    """An init container image, such as ``volume-permissions``. Id, name and template are the same text.
+    """An init container image, such as ``volume-permissions``. Name and template are the same text.
 
     The image is built from scratch, without torch and without a lock. ``own`` has only labels and a uid.
     """
 
-    id: str
+    name: str
     release: str
     base: BaseSpec
     repository: str
@@ -213,6 +216,7 @@ class InitSpec:
     line: int
     waivers: tuple[tuple[str, str], ...] = ()
     own: Additions = Additions()
+    platform: str = AMD64
 
     kind = "init"
     family = "cpu"
@@ -223,8 +227,13 @@ class InitSpec:
     title = "Init containers"
 
     @property
+    def id(self) -> str:
+        """The name, and ``-arm64`` for that platform."""
+        return self.name + suffix_of(self.platform)
+
+    @property
     def template(self) -> str:
-        return self.id
+        return self.name
 
     @property
     def own_tag(self) -> str:
@@ -241,6 +250,11 @@ class InitSpec:
 
 
 Spec: TypeAlias = ImageSpec | InitSpec
+
+
+def suffix_of(platform: str) -> str:
+    """Return the end of an id for a platform: empty for amd64, else ``-arm64``."""
+    return "" if platform == AMD64 else f"-{platform.partition('/')[2].replace('/', '')}"
 
 
 def pytorch_of(specs: Iterable[Spec]) -> list[ImageSpec]:

@@ -1,0 +1,1 @@
+"""Known vulnerabilities of packages, from files of Debian, OSV and scanners."""

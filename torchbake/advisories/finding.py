@@ -1,0 +1,38 @@
+"""Known vulnerabilities of the packages of an image."""
+
+from dataclasses import dataclass
+from datetime import date
+from enum import IntEnum
+from typing import Literal
+
+
+class Severity(IntEnum):
+    """The severity of a vulnerability, ordered; ``UNKNOWN`` is the lowest."""
+
+    UNKNOWN = 0
+    NEGLIGIBLE = 1
+    LOW = 2
+    MEDIUM = 3
+    HIGH = 4
+    CRITICAL = 5
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Finding:
+    """A vulnerability of one package of an image.
+
+    ``name`` is of a package as installed, of which ``version`` is in the image: a binary package of Debian, or a Python
+    distribution. ``id`` is CVE-… if it has such a number, else the source's own; ``aliases`` are its other numbers.
+    ``fixed`` is the first version with a fix, or empty if there is none. ``published`` is the day on which the source
+    published it, or None. ``source`` is the file that named it.
+    """
+
+    kind: Literal["debian", "python"]
+    name: str
+    version: str
+    id: str
+    severity: Severity = Severity.UNKNOWN
+    fixed: str = ""
+    published: date | None = None
+    aliases: tuple[str, ...] = ()
+    source: str = ""
