@@ -16,7 +16,6 @@ from torchbake.errors import JobError
 
 GIT = {"cloneFilesFromGit": {"enabled": True, "repository": "https://example.com/job.git"}}
 OWN_GIT = merged(GIT, {"git": {"repository": "team/git"}})
-SSH = {"sshSecret": "deploy-key"}
 SCRIPT = {"entrypoint": {"file": "train.py"}}
 GROUP = {"mode": "distributed", "worldSize": 2, **SCRIPT}
 FIX = {"volumePermissions": {"enabled": True}, **SCRIPT}
