@@ -140,9 +140,10 @@ def test_a_launcher_is_asked_often_at_first_and_seldom_later(monkeypatch: pytest
     monkeypatch.setattr(submit, "_LOOK", 2.0)
     monkeypatch.setattr("torchbake.jobs.submit.time.sleep", pauses.append)
     run(Report(), *[JobStatus()] * 40, JobStatus(code=0))
-    assert pauses[0] == 0.2
+    assert (pauses[0], pauses[-1]) == (0.2, 2.0)
     assert pauses == sorted(pauses)
-    assert (len([pause for pause in pauses if pause < 2]), pauses[-1]) == (13, 2.0)
+    assert max(pauses[:8]) < 0.5
+    assert pauses.index(2.0) < 30
 
 
 def test_a_missing_tool_is_one_sentence() -> None:
