@@ -152,6 +152,15 @@ CHOICES: dict[str, tuple[Sample, dict[str, Any], tuple[Any, ...], tuple[str, ...
         ("2.10.0", "cuda12.8", "", "debian12", ()),
         (),
     ),
+    "a later Python has more wheels": (
+        Sample(
+            packages=(*FROM_PYPI, package("antlr4", "4.9", source=Sdist(url="a.tar.gz"))),
+            only_on={"3.11": (package("scipy", "2.0", source=Sdist(url="scipy.tar.gz")),)},
+        ),
+        {},
+        ("2.10.0", "cuda12.8", "", "debian13", ()),
+        ("Python 3.11 does not fit: scipy 2.0 has no wheel (trainer/uv.lock:60)",),
+    ),
     "a base by name": (
         Sample(rules=(AT_3_12, FROM_3_10)),
         {"base": "debian12"},
