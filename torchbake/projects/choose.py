@@ -21,6 +21,7 @@ from torchbake.matrix.spec import BaseSpec, ProjectSpec
 from torchbake.matrix.starter import ProjectRow
 from torchbake.matrix.validators import index, torch_version
 from torchbake.projects.choose_python import bases_for
+from torchbake.projects.debian_needs import debian_needs
 from torchbake.projects.files import choose_files
 from torchbake.projects.folder import ProjectFolder
 from torchbake.projects.package_files import table_of
@@ -65,6 +66,7 @@ def choose(
     version = _public_version(torch, lock)
     accelerator, why = _accelerator_of(torch, lock)
     indexes, remarks = _indexes_of(torch, lock, own_sources)
+    apt, needs = debian_needs(lock.by_name, base_spec.suite)
     files = choose_files(folder.pyprojects, folder.sizes, lock.folders, member=bool(place.member))
     row = ProjectRow(
         torch=version,
@@ -72,9 +74,12 @@ def choose(
         cudnn=_cudnn_of(lock),
         base=base_spec,
         indexes=indexes,
+        apt=apt,
         project=replace(spec, files=files.files),
     )
     first = (f"torch {version} ({_origin(lock)})", f"{accelerator}: {why}")
+    if apt:
+        remarks.append(f"apt {', '.join(apt)}: {needs} ({lock.place(needs)}) needs their libraries")
     return ProjectChoice(row=row, reasons=(*first, *reasons, *remarks, *files.reasons))
 
 
