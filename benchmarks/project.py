@@ -147,30 +147,36 @@ def project(args: argparse.Namespace) -> None:
                 empty(bench.engine)
                 if name == GUIDE:
                     bench.python()
+                before = Build(seconds=0, layers={})
                 for state in bench.states:
-                    results[state][name].append(way(state))
-                    console.say(f"{name}, {state}: {results[state][name][-1].seconds:.1f} s")
+                    build = way(state)
+                    console.say(f"{name}, {state}: {build.seconds:.1f} s, {human(new_bytes(build, before))} are new")
+                    results[state][name].append(build)
+                    before = build
     console.show_table(_HEAD, rows(results), title=f"{Path(args.selectors[0]).name}, {args.rounds} rounds")
 
 
 def rows(results: Mapping[str, Mapping[str, Sequence[Build]]]) -> list[tuple[str, ...]]:
     """Return a row for each state and way; layers count as new if the state before does not have them."""
-    table, before = list[tuple[str, ...]](), dict[str, Mapping[str, int]]()
+    table, before = list[tuple[str, ...]](), dict[str, Build]()
     for state, ways in results.items():
         middle = {way: sorted(build.seconds for build in builds)[len(builds) // 2] for way, builds in ways.items()}
-        layers = {way: builds[-1].layers for way, builds in ways.items()}
-        new = {
-            way: sum(size for digest, size in layers[way].items() if digest not in before.get(way, {})) for way in ways
-        }
+        last = {way: builds[-1] for way, builds in ways.items()}
+        new = {way: new_bytes(build, before.get(way, Build(seconds=0, layers={}))) for way, build in last.items()}
         table += [
             (
                 state, way, f"{middle[way]:.1f} s", f"{middle[way] / middle[GUIDE]:.2f}", human(new[way]),
-                f"{new[way] / new[GUIDE]:.3f}", human(sum(layers[way].values())),
+                f"{new[way] / new[GUIDE]:.3f}", human(sum(last[way].layers.values())),
             )
             for way in ways
         ]  # fmt: skip
-        before = layers
+        before = last
     return [*table, (f"goal, {MORE}", OURS, "", GOAL, "", "", "")]
+
+
+def new_bytes(build: Build, before: Build) -> int:
+    """Return the bytes of a build's layers that the build before does not have."""
+    return sum(size for digest, size in build.layers.items() if digest not in before.layers)
 
 
 def source_file(folder: Path) -> str:
