@@ -112,6 +112,11 @@ class Row(Model):
     )
     base: fields.Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
     flavor: fields.Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
+    reason: Annotated[str, AfterValidator(validators.one_line)] = Field(
+        "",
+        description="the purpose of the row, which `list --explain` shows",
+        examples=["drivers before 580 do not run CUDA 13"],
+    )
     cudnn: fields.Cudnn | None = Field(
         None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]
     )
