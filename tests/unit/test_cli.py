@@ -337,7 +337,7 @@ def test_the_reasons_of_rows_are_explained_once_for_each_row(tmp_path: Path, cap
     path.write_text(edited("  - torch: 2.13.0\n", "  - torch: 2.13.0\n    reason: no GPU\n"))
     explained = out(capsys, "list", "all", "--explain", "--matrix", str(path))
     (row,) = [line.split() for line in explained.splitlines() if "no GPU" in line]
-    assert row == ["matrix.yaml:19", "2", "no", "GPU"]
+    assert row == ["matrix.yaml:18", "2", "no", "GPU"]
     listed = json.loads(out(capsys, "list", "all", "--format", "json", "--matrix", str(path)))["images"]
     assert {image["row_reason"] for image in listed if image.get("accelerator") == "cpu"} == {"no GPU"}
 
