@@ -150,7 +150,7 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "Each was built reproducibly, tested, and released to a registry by",
         f"`{_COMMAND}`, which writes this page.",
         "A row shows the code of its day, which may be older than the code in this repository.",
-        "`nox -s prove -- --check` lists the images that have changed since that day, have failed or are missing.",
+        "The command `nox -s prove -- --check` lists the images that have changed since, have failed or are missing.",
         "Before a release of the toolkit all images are built, tested and released again.",
         "",
         *_table(_COLUMNS, map(_row, known_proofs)),

@@ -202,7 +202,7 @@ def test_a_run_needs_a_registry(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "--registry" in capsys.readouterr().err
 
 
-def test_no_image_of_this_matrix_has_failed_and_the_page_names_the_missing() -> None:
+def test_no_image_has_failed_and_the_page_names_the_missing() -> None:
     """Rows may be older than the code. A release of the toolkit needs a row for each image (`prove --check`)."""
     project = load_project(TOOLKIT / "matrix.yaml")
     proofs = _read(project)
