@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from torchbake.core.digest import digest
+from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.debian.steps import AptStep, apt_steps
 from torchbake.errors import LockError
 from torchbake.lock.lockfile import read_lock_text
@@ -154,6 +155,8 @@ def parse_debian_lock(text: str, path: str) -> DebianLock:
     """Parse a lock. Raises LockError."""
     try:
         raw = tomllib.loads(text)
+        if newer := why_too_new("Debian lock", raw.get("format")):
+            raise LockError(f"{path}: {newer}.", hint=UPGRADE)
         return DebianLock(
             suite=str(raw["suite"]),
             digest=_digest(raw["digest"], required=not raw["base"]),

@@ -150,7 +150,7 @@ def _scalar(text: str) -> str:
 
 
 def _row(choice: Choice, rows: str) -> str:
-    """Return a row with the packages of the model's row for this torch and accelerator."""
+    """Return a row with the packages of the model's first row for this torch and accelerator."""
     text = f"  - torch: {choice.torch}\n    accelerator: {choice.accelerator}\n    base: debian12\n"
     text += "    flavor: [runtime, devel]\n"
     for row in re.split(r"^(?=  - )", rows, flags=re.MULTILINE):
@@ -158,7 +158,7 @@ def _row(choice: Choice, rows: str) -> str:
         same = re.search(rf"^    accelerator: {re.escape(choice.accelerator)}$", row, flags=re.MULTILINE)
         if versions and same and choice.torch in re.findall(r"[\w.]+", versions[1]):
             packages = re.search(r"^    packages:.*\n(?:      .*\n)*", row, flags=re.MULTILINE)
-            text += packages[0] if packages else ""
+            return text + (packages[0] if packages else "")
     return text
 
 

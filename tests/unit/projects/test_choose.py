@@ -249,7 +249,7 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
         ("trainer/uv.lock:10", "Linux"),
     ),
     "no wheel of torch at all": (
-        Sample(only_on=dict.fromkeys(("3.11", "3.12", "3.13"), "trainer/uv.lock:10: only macOS wheels")),
+        Sample(only_on=dict.fromkeys(("3.11", "3.12", "3.13", "3.14"), "trainer/uv.lock:10: only macOS wheels")),
         {},
         LockError,
         ("only macOS wheels",),
@@ -261,10 +261,10 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
         ("no wheel",),
     ),
     "no Python": (
-        Sample(only_on={"3.11": "b", "3.12": "c", "3.13": "d"}),
+        Sample(only_on={"3.11": "b", "3.12": "c", "3.13": "d", "3.14": "e"}),
         {},
         LockError,
-        ("Python 3.11: b", "Python 3.13: d"),
+        ("Python 3.11: b", "Python 3.14: e"),
     ),
     "rocm": (Sample(packages=(torch("2.10.0+rocm6.4"),)), {}, LockError, ("+rocm6.4", "trainer/uv.lock:10")),
     "unknown accelerator": (Sample(packages=(torch("2.10.0"),)), {}, LockError, ("nothing says the accelerator",)),
@@ -319,7 +319,7 @@ def test_a_reason_says_only_true_things() -> None:
     assert "Python 3.12: that of --base ubuntu24.04\n" in reasons
     assert "resolved" not in reasons
     assert "resolved" in Sample(lock="pyproject.toml").choose().reasons[0]
-    assert "no file names another, and 3.12, 3.13 would do" in "\n".join(Sample().choose().reasons)
+    assert "no file names another, and 3.12, 3.13, 3.14 would do" in "\n".join(Sample().choose().reasons)
 
 
 def test_debian_packages_have_the_names_of_the_base() -> None:
