@@ -1,6 +1,7 @@
 """The severity of a vulnerability by its CVSS vectors. Pure."""
 
 from collections.abc import Iterable
+from functools import cache
 
 from torchbake.advisories.finding import Severity
 
@@ -19,6 +20,7 @@ def severity_of_vectors(vectors: Iterable[str]) -> Severity:
     return Severity.UNKNOWN
 
 
+@cache
 def _severity_word(vector: str) -> str:
     """Return the severity of a vector's base score; empty for an invalid vector."""
     from cvss import CVSS2, CVSS3, CVSS4  # noqa: PLC0415 - only files with vectors need it

@@ -5,6 +5,8 @@ from datetime import date
 from enum import IntEnum
 from typing import Literal
 
+Kind = Literal["debian", "python", "other"]  # of a package: other kinds are in the reports of scanners alone
+
 
 class Severity(IntEnum):
     """The severity of a vulnerability, ordered; ``UNKNOWN`` is the lowest."""
@@ -26,15 +28,15 @@ class Severity(IntEnum):
 class Finding:
     """A vulnerability of one package of an image.
 
-    ``name`` is of a package as installed, of which ``version`` is in the image: a binary package of Debian, or a Python
-    distribution. ``id`` is CVE-… if it has such a number, else the source's own; ``aliases`` are its other numbers.
+    ``name`` is of a package as installed, of which ``version`` is in the image: a binary package of Debian or Ubuntu, or a
+    Python distribution. ``id`` is CVE-… if it has such a number, else the source's own; ``aliases`` are its other numbers.
     ``fixed`` is the first version with a fix, or empty if there is none; of a Debian package it is the version of its
     source package. ``published`` is the day on which the source published the vulnerability, and ``fixed_on`` the day
     on which the distribution published the fix; None if no source has that day. ``note`` is the source's remark, such
     as the reason why Debian postpones a fix. ``source`` is the file that named it, or several, joined by commas.
     """
 
-    kind: Literal["debian", "python"]
+    kind: Kind
     name: str
     version: str
     id: str

@@ -66,15 +66,16 @@ def _advisories(
 ) -> Iterator[Advisory]:
     name, day = affected["package"]["name"], _day(record.get("published"))
     of_fix = bool(_OF_FIXES.match(record["id"]))
+    ranges, severity = tuple(_ranges(affected, distribution)), _severity(record, affected)
     for number, aliases in _numbers(record, several=of_fix):
         yield Advisory(
             distribution=distribution,
             package=canonicalize_name(name) if distribution == PYPI else name,
             id=number,
             aliases=aliases,
-            ranges=tuple(_ranges(affected, distribution)),
+            ranges=ranges,
             versions=tuple(affected.get("versions") or ()),
-            severity=_severity(record, affected),
+            severity=severity,
             published=None if of_fix else day,
             fixed_on=day if of_fix else None,
             source=source,
@@ -139,10 +140,9 @@ def _severity(record: Mapping[str, Any], affected: Mapping[str, Any]) -> Severit
             if isinstance(word, str) and word.lower() in _WORDS:
                 return _WORDS[word.lower()]
     entries = [*(affected.get("severity") or ()), *(record.get("severity") or ())]
-    words = [str(one["score"]).lower() for one in entries if one.get("type") == "Ubuntu"]
-    return max((_WORDS.get(word, Severity.UNKNOWN) for word in words), default=Severity.UNKNOWN) or severity_of_vectors(
-        str(one["score"]) for one in entries if str(one.get("type", "")).startswith("CVSS_")
-    )
+    scores = [(str(one.get("type", "")), str(one["score"])) for one in entries]
+    words = [_WORDS.get(score.lower(), Severity.UNKNOWN) for kind, score in scores if kind == "Ubuntu"]
+    return max(words) if words else severity_of_vectors(score for kind, score in scores if kind.startswith("CVSS_"))
 
 
 def _day(moment: str | None) -> date | None:

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchbake.advisories.advisory import Advisory, AdvisoryFormError, AffectedRange
+from torchbake.advisories.codenames import DEBIAN
 from torchbake.advisories.finding import Severity
 
-# The tracker names releases by codename, and an image by the number in its /etc/os-release.
-RELEASES = {"buster": "10", "bullseye": "11", "bookworm": "12", "trixie": "13", "forky": "14", "duke": "15"}
 _URGENCIES = {
     "unimportant": Severity.NEGLIGIBLE,
     "low": Severity.LOW,
@@ -33,7 +32,7 @@ def is_tracker(value: Any) -> bool:
 
 
 def tracker_advisories(value: Mapping[str, Any], source: str) -> Iterator[Advisory]:
-    """Yield the advisories of the tracker's data for the releases in `RELEASES`. Raises AdvisoryFormError."""
+    """Yield the advisories of the tracker's data for the releases that have a number. Raises AdvisoryFormError."""
     for package, entries in value.items():
         try:
             for number, entry in entries.items():
@@ -48,20 +47,20 @@ def tracker_advisories(value: Mapping[str, Any], source: str) -> Iterator[Adviso
 def tracker_releases(value: Mapping[str, Any]) -> set[str]:
     """Return the distributions that the data covers."""
     codenames = {name for entries in value.values() for entry in entries.values() for name in entry["releases"]}
-    return {f"debian:{RELEASES[name]}" for name in codenames if name in RELEASES}
+    return {f"debian:{DEBIAN[name]}" for name in codenames if name in DEBIAN}
 
 
 def _advisory(
     package: str, number: str, codename: str, release: Mapping[str, Any], source: str
 ) -> Advisory | None:  # fmt: skip
-    """Return the advisory of one release; None if the release is not affected, or is none of `RELEASES`."""
+    """Return the advisory of one release; None if the release is not affected, or is none of `DEBIAN`."""
     status, fixed, urgency = release["status"], release.get("fixed_version", ""), release.get("urgency", "")
     if status not in ("resolved", "open", "undetermined"):
         raise ValueError(f"the status {status!r}")
-    if codename not in RELEASES or (status == "resolved" and fixed == _NOT_AFFECTED):
+    if codename not in DEBIAN or (status == "resolved" and fixed == _NOT_AFFECTED):
         return None
     return Advisory(
-        distribution=f"debian:{RELEASES[codename]}",
+        distribution=f"debian:{DEBIAN[codename]}",
         package=package,
         id=number,
         ranges=(AffectedRange(fixed=fixed if status == "resolved" else ""),),
