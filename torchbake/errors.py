@@ -173,6 +173,11 @@ class AdvisoryError(TorchbakeError):
     meaning = "advisories cannot be read, are none, or do not cover the packages of an image that must be judged"
 
 
+class VulnerableError(TorchbakeError):
+    exit_code = 31
+    meaning = "`advisories --fail-on`: an image has a known vulnerability of that severity, or of a higher one"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # These are errors of storage only if they name a file: EACCES can also refuse a connection.
 _FORBIDDEN = {
