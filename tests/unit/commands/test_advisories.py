@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.releases import put_release
 from tests.unit.advisories.feeds import OSV, TRACKER, deb, image, wheel
 from tests.unit.registries import MemoryRegistry, Store
-from tests.unit.release.releases import put_release
 from tests.unit.test_cli import MATRIX, err, out
 from torchbake import cli
 from torchbake.commands import _advisory_images

@@ -4,9 +4,9 @@ from datetime import date
 
 import pytest
 
+from tests.releases import put_release
 from tests.unit.advisories.feeds import deb, image, wheel
 from tests.unit.registries import MemoryRegistry, Store
-from tests.unit.release.releases import put_release
 from torchbake.oci.tag_names import SBOM, artifact_tag, record_tag
 from torchbake.release.history import ReleasedPackages, read_history
 
