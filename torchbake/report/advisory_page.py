@@ -38,7 +38,7 @@ class OpenRow:
 
 @dataclass(frozen=True)
 class AdvisoryReport:
-    """What is open in images, and the history of their releases; ``day`` is the day of the report, by UTC."""
+    """The open vulnerabilities of images, and the history of their releases; ``day`` is that of the report, by UTC."""
 
     images: tuple[JudgedImage, ...]
     histories: tuple[ImageHistory, ...]
