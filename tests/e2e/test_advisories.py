@@ -85,8 +85,8 @@ def findings(*words: str) -> list[dict[str, Any]]:
     process = torchbake("advisories", CPU, *words, "--format", "json")
     assert process.returncode == 0, process.stderr
     (image,) = json.loads(process.stdout)["images"]
-    found: list[dict[str, Any]] = image["findings"]
-    return found
+    result: list[dict[str, Any]] = image["findings"]
+    return result
 
 
 def test_findings_agree_with_dpkg_for_each_package(
@@ -103,8 +103,8 @@ def test_findings_agree_with_dpkg_for_each_package(
     expected = {
         (name, number) for source, number in map(str.split, answer.splitlines()) for name in installed.binaries[source]
     }
-    found = findings("--advisories", str(tracker(tmp_path, fixed)), "--kind", "debian")
-    assert {(one["package"], one["id"]) for one in found} == expected
+    result = findings("--advisories", str(tracker(tmp_path, fixed)), "--kind", "debian")
+    assert {(one["package"], one["id"]) for one in result} == expected
     assert len(expected) > 100
 
 

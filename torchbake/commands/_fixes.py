@@ -8,7 +8,7 @@ from torchbake.advisories.finding import Severity
 from torchbake.advisories.fixes import fixed_by, with_numbers
 from torchbake.advisories.match import Feeds
 from torchbake.commands._debian_lock import debian_resolver
-from torchbake.debian.lockfile import DebianLock, DebianChange, find_debian_lock, package_changes
+from torchbake.debian.lockfile import DebianChange, DebianLock, find_debian_lock, package_changes
 from torchbake.debian.steps import apt_steps
 from torchbake.errors import TorchbakeError
 from torchbake.matrix.project import Project

@@ -20,7 +20,7 @@ class Versions(Frozen):
     exact: bool = False
 
 
-class Finding(Frozen):
+class CheckFinding(Frozen):
     """Checks with the same outcome and reason."""
 
     reason: str
@@ -35,9 +35,9 @@ class VerdictSummary(Frozen):
     started: str
     seconds: float | None = None
     gpu: str = ""
-    failed: tuple[Finding, ...] = ()
-    not_run: tuple[Finding, ...] = ()
-    waived: tuple[Finding, ...] = ()
+    failed: tuple[CheckFinding, ...] = ()
+    not_run: tuple[CheckFinding, ...] = ()
+    waived: tuple[CheckFinding, ...] = ()
 
 
 class ReleaseChange(Frozen):

@@ -15,9 +15,9 @@ from torchbake.advisories.match import Feeds
 from torchbake.commands import _fixes, update
 from torchbake.commands._fixes import NewerLock, with_fixes
 from torchbake.debian.lockfile import (
+    DebianChange,
     DebianLock,
     DebianPackage,
-    DebianChange,
     debian_lock_path,
     find_debian_lock,
     format_debian_lock,
