@@ -158,7 +158,7 @@ def test_the_history_is_of_the_registry_alone(
         str(tmp_path / "osv"), "--page", str(page), "--format", "json",
     )  # fmt: skip
     value = json.loads(process.stdout)
-    history = {one["id"]: (one["days"], one["ended"] and one["ended"]["tag"]) for one in value["history"]}
+    history = {one["id"]: (one["days"], one["end"] and one["end"]["tag"]) for one in value["history"]}
     assert history == {"CVE-2026-1001": (7, f"{CPU}-r1"), "CVE-2026-1002": (17, None)}, process.stderr
     assert value["history"][0]["packages"] == sorted(installed.binaries["glibc"])
     assert f"{CPU}-r1" in page.read_text()

@@ -20,7 +20,7 @@ class Versions(Frozen):
     exact: bool = False
 
 
-class CheckFinding(Frozen):
+class CheckGroup(Frozen):
     """Checks with the same outcome and reason."""
 
     reason: str
@@ -35,9 +35,9 @@ class VerdictSummary(Frozen):
     started: str
     seconds: float | None = None
     gpu: str = ""
-    failed: tuple[CheckFinding, ...] = ()
-    not_run: tuple[CheckFinding, ...] = ()
-    waived: tuple[CheckFinding, ...] = ()
+    failed: tuple[CheckGroup, ...] = ()
+    not_run: tuple[CheckGroup, ...] = ()
+    waived: tuple[CheckGroup, ...] = ()
 
 
 class ReleaseChange(Frozen):
