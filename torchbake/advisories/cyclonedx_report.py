@@ -24,6 +24,7 @@ from torchbake.advisories.scan_report import (
     day_of,
     digests_in,
     numbers_of,
+    package_name,
     severity_of,
     severity_of_score,
 )
@@ -188,8 +189,8 @@ def _findings(one: CdxVulnerability, names: _Names, path: Path) -> Iterator[Find
         kind, name, version = names.package(target.ref)
         installed = next((each.version for each in target.versions if each.version and each.status == "affected"), "")
         yield Finding(
-            kind=kind, name=name or "the image", version=version or installed, id=number, aliases=aliases,
-            severity=_severity(one), fixed=_fixed(target) or (upgrade[1] if upgrade else ""),
+            kind=kind, name=package_name(kind, name) or "the image", version=version or installed, id=number,
+            aliases=aliases, severity=_severity(one), fixed=_fixed(target) or (upgrade[1] if upgrade else ""),
             published=day_of(one.published), source=str(path),
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from torchbake.advisories.scan_report import (
     day_of,
     digests_in,
     numbers_of,
+    package_name,
     severity_of,
 )
 
@@ -121,9 +122,10 @@ def _finding(match: GrypeMatch, path: Path) -> Finding:
     number, aliases = numbers_of(vulnerability.id, others)
     fix = vulnerability.fix
     fixed = ", ".join(fix.versions or ()) if fix.state == "fixed" else ""
+    kind = KINDS.get(package.type, "other")
     days = [day for one in fix.available or () if (day := day_of(one.date))]
     return Finding(
-        kind=KINDS.get(package.type, "other"), name=package.name, version=package.version, id=number, aliases=aliases,
+        kind=kind, name=package_name(kind, package.name), version=package.version, id=number, aliases=aliases,
         severity=severity_of(vulnerability.severity), fixed=fixed, published=day_of(vulnerability.published),
         source=str(path), fixed_on=min(days, default=None) if fixed else None,
     )  # fmt: skip

@@ -21,12 +21,14 @@ from torchbake.advisories.scan_report import (
     ScanReport,
     digests_in,
     numbers_of,
+    package_name,
     severity_of,
     severity_of_score,
 )
 
 _NO_RESULT = "it names no vulnerability, and SARIF does not say if packages were scanned: use the scanner's own JSON"
-_LINES = re.compile(r"(?m)^(Vulnerability|Severity|Package|Installed Version|Version|Fixed Version|Fix Version|Type):? (.*)$")
+_KEYS = "Vulnerability|Severity|Package|Installed Version|Version|Fixed Version|Fix Version|Type"
+_LINES = re.compile(rf"(?m)^({_KEYS}):? (.*)$")
 _IN_IMAGE = re.compile(r" was found in image (\S+) at: ")
 _PACKAGES = ("OsPackageVulnerability", "LanguageSpecificPackageVulnerability")
 _DISTRIBUTION = re.compile(r"\.(dist|egg)-info\b")
@@ -154,8 +156,8 @@ def _finding(number: str, lines: Mapping[str, str], rule: SarifRule, kind: Kind,
         raise ValueError(f"the result {rule.id!r} does not name its package")
     id_, aliases = numbers_of(number, ())
     return Finding(
-        kind=kind, name=lines["Package"], version=lines.get("Installed Version") or lines.get("Version", ""),
-        id=id_, aliases=aliases, severity=_severity(lines, rule), source=str(path),
+        kind=kind, name=package_name(kind, lines["Package"]), id=id_, aliases=aliases, source=str(path),
+        version=lines.get("Installed Version") or lines.get("Version", ""), severity=_severity(lines, rule),
         fixed=lines.get("Fixed Version") or lines.get("Fix Version", ""),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict
 
 from torchbake.advisories.finding import Finding, Kind, Severity
@@ -70,7 +71,10 @@ def severity_of(word: str) -> Severity:
 
 
 def severity_of_score(score: float | None) -> Severity:
-    """Return the severity of a CVSS base score, by https://www.first.org/cvss/v3.1/specification-document, section 5."""
+    """Return the severity of a CVSS base score by section 5 of the specification.
+
+    https://www.first.org/cvss/v3.1/specification-document
+    """
     if score is None or not 0 < score <= 10:
         return Severity.UNKNOWN
     limits = ((9.0, Severity.CRITICAL), (7.0, Severity.HIGH), (4.0, Severity.MEDIUM))
@@ -83,6 +87,11 @@ def numbers_of(own: str, others: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     numbers = [name for name in names if _CVE.fullmatch(name)]
     number = numbers[0] if len(numbers) == 1 else own
     return number, tuple(name for name in names if name and name != number)
+
+
+def package_name(kind: Kind, name: str) -> str:
+    """Return the name of a package as in an SBOM: that of a Python distribution is normalised."""
+    return canonicalize_name(name) if kind == "python" else name
 
 
 def day_of(text: str | None) -> date | None:

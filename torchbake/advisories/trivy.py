@@ -16,6 +16,7 @@ from torchbake.advisories.scan_report import (
     day_of,
     digests_in,
     numbers_of,
+    package_name,
     severity_of,
 )
 
@@ -93,9 +94,10 @@ def _findings(result: TrivyResult, path: Path) -> Iterator[Finding]:
     hidden = [one.finding for one in result.suppressed or () if one.kind == "vulnerability"]
     for one in (*(result.vulnerabilities or ()), *map(TrivyVulnerability.model_validate, hidden)):
         number, aliases = numbers_of(one.id, one.vendor_ids or ())
+        kind = _kind(result)
         yield Finding(
-            kind=_kind(result), name=one.package, version=one.installed, id=number, aliases=aliases, fixed=one.fixed,
-            severity=severity_of(one.severity), published=day_of(one.published), source=str(path),
+            kind=kind, name=package_name(kind, one.package), version=one.installed, id=number, aliases=aliases,
+            fixed=one.fixed, severity=severity_of(one.severity), published=day_of(one.published), source=str(path),
         )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class GateRule(GateMapping):
     )
     since: Literal["advisory", "fix"] = Field(
         "advisory",
-        description="the begin of the days: the publication of the vulnerability, or that of its fix. Without a known "
+        description="the start of the days: the publication of the vulnerability, or that of its fix. Without a known "
         "day of the fix, days count from the vulnerability's publication",
         examples=["fix"],
     )
@@ -85,7 +85,7 @@ class AllowedVulnerability(GateMapping):
         description="the reason, which the results and the VEX document show",
         examples=["no code of the image parses DTLS"],
     )
-    expires: Day = Field(description="the last day; from then on it refuses again", examples=["2027-01-31"])
+    expires: Day = Field(description="the last day; after it the vulnerability refuses again", examples=["2027-01-31"])
     status: Literal["accepted", "not_affected"] = Field(
         "accepted",
         description="not_affected: the image is not vulnerable; accepted: it may be, and the risk is taken",
@@ -93,7 +93,7 @@ class AllowedVulnerability(GateMapping):
     )
     justification: Justification | None = Field(
         None,
-        description="why it is not affected, in CycloneDX' words: " + ", ".join(JUSTIFICATIONS),
+        description="the kind of reason for `not_affected`, in the words of CycloneDX",
         examples=["code_not_reachable"],
     )
 
