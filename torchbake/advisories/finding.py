@@ -28,12 +28,13 @@ class Severity(IntEnum):
 class Finding:
     """A vulnerability of one package of an image.
 
-    ``name`` is of a package as installed, of which ``version`` is in the image: a binary package of Debian or Ubuntu, or a
-    Python distribution. ``id`` is CVE-… if it has such a number, else the source's own; ``aliases`` are its other numbers.
-    ``fixed`` is the first version with a fix, or empty if there is none; of a Debian package it is the version of its
-    source package. ``published`` is the day on which the source published the vulnerability, and ``fixed_on`` the day
-    on which the distribution published the fix; None if no source has that day. ``note`` is the source's remark, such
-    as the reason why Debian postpones a fix. ``source`` is the file that named it, or several, joined by commas.
+    ``name`` is of a package as installed, of which ``version`` is in the image: a binary package of Debian or Ubuntu,
+    or a Python distribution. ``id`` is CVE-… if it has such a number, else the source's own; ``aliases`` are its other
+    numbers. ``fixed`` is the first version with a fix, or empty if there is none; of a Debian package it is the version
+    of its source package. ``published`` is the day on which the source published the vulnerability, and ``fixed_on``
+    the day on which the distribution published the fix; None if no source has that day. ``note`` is the source's
+    remark, such as the reason why Debian postpones a fix. ``source`` is the file that named it, or several, joined by
+    commas.
     """
 
     kind: Kind

@@ -20,6 +20,9 @@ class Feeds:
     advisories: Mapping[tuple[str, str], tuple[Advisory, ...]] = field(default_factory=dict)
     distributions: frozenset[str] = frozenset()
 
+    def __bool__(self) -> bool:
+        return bool(self.distributions)
+
     def of(self, distribution: str, package: str) -> tuple[Advisory, ...]:
         """Return the advisories of a source package, or of a Python distribution."""
         return self.advisories.get((distribution, package), ())
@@ -47,7 +50,7 @@ def uncovered(packages: ImagePackages, feeds: Feeds) -> dict[str, str]:
     """Return each kind of packages that no feed can judge, with the distribution that the feeds lack."""
     missing = {}
     for kind in ("debian", "python"):
-        own = packages.of(kind)  # type: ignore[arg-type]
+        own = packages.of(kind)
         distribution = distribution_of(kind, packages.system)
         if own and distribution not in feeds.distributions:
             missing[kind] = distribution
