@@ -31,6 +31,13 @@ def _words(text: str) -> str:
     return one_line(text)
 
 
+def _one_or_more(rules: tuple[object, ...]) -> tuple[object, ...]:
+    """Refuse an empty list. A limit of the type would also count rules that are not valid as missing."""
+    if not rules:
+        raise ValueError("needs at least one entry")
+    return rules
+
+
 Words = Annotated[str, AfterValidator(_words)]
 Day = Annotated[date, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date"})]
 Days = Annotated[int, Field(ge=1, le=LONGEST_AGE)]
@@ -120,9 +127,9 @@ class GateFile(GateMapping):
         description="files or folders of scanners' reports: each image needs one with its digest",
         examples=[["reports/scans"]],
     )
-    refuse: tuple[GateRule, ...] = Field(
+    refuse: Annotated[tuple[GateRule, ...], AfterValidator(_one_or_more)] = Field(
         description="the rules; one is enough to refuse an image",
-        min_length=1,
+        json_schema_extra={"minItems": 1},
         examples=[[{"severity": "high", "fixed_only": True}, {"severity": "critical"}]],
     )
     unknown_severity: SeverityWord = Field(
