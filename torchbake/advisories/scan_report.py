@@ -82,7 +82,10 @@ def severity_of_score(score: float | None) -> Severity:
 
 
 def numbers_of(own: str, others: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the number of a vulnerability, which is its CVE number if it has exactly one, and its other numbers."""
+    """Return the number of a vulnerability, and its other numbers.
+
+    A vulnerability with exactly one CVE number has that number.
+    """
     names = dict.fromkeys([own, *others])
     numbers = [name for name in names if _CVE.fullmatch(name)]
     number = numbers[0] if len(numbers) == 1 else own

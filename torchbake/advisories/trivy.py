@@ -38,7 +38,7 @@ class TrivyVulnerability(ScannedModel):
 
 
 class TrivySuppressed(ScannedModel):
-    """A finding that Trivy leaves out by a file of its own; `--show-suppressed` writes it."""
+    """A finding that `.trivyignore` or a VEX document hides; it is only written with `--show-suppressed`."""
 
     kind: str = Field("", alias="Type")
     finding: dict[str, Any] = Field(default_factory=dict, alias="Finding")

@@ -28,7 +28,7 @@ from torchbake.sbom.packages import ImagePackages
 from torchbake.ui.steps import step
 
 VEX = "vex"
-_NAMED = 3  # vulnerabilities in the reason of an image
+_MOST_NUMBERS = 3  # vulnerabilities in the reason of an image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class GatedImage:
         if self.result.is_open:
             return candidate
         numbers = list(dict.fromkeys(one.finding.id for one in self.result.refused))
-        more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
-        words = [*self.result.problems, ", ".join(numbers[:_NAMED]) + more if numbers else ""]
+        more = f" and {len(numbers) - _MOST_NUMBERS} more" if len(numbers) > _MOST_NUMBERS else ""
+        words = [*self.result.problems, ", ".join(numbers[:_MOST_NUMBERS]) + more if numbers else ""]
         raise CheckError(
             f"the gate refuses it: {'; '.join(filter(None, words))}.",
             hint=f"Build it with the fixes, or allow a vulnerability with a reason in {self.file}.",

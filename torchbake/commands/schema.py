@@ -1,7 +1,7 @@
 """`schema`: write the keys of matrix.yaml as JSON Schema for editors.
 
-In the toolkit's own checkout it also writes the schemas of job.yaml, of benchmark plans and of gates. There it also updates the
-generated parts of documents: pages in docs/, and the table of values in the chart's README.
+In the toolkit's own checkout it also writes the schemas of job.yaml, of benchmark plans and of gates. There it also
+updates the generated parts of documents: pages in docs/, and the table of values in the chart's README.
 """
 
 from dataclasses import dataclass

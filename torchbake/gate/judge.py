@@ -1,6 +1,6 @@
 """Decide by a gate which vulnerabilities refuse an image. Pure.
 
-Nothing unknown opens the gate: an unknown severity is the file's `unknown_severity`, an unknown day is long ago, and an
+Nothing unknown opens the gate. An unknown severity is the file's `unknown_severity`, and an unknown day is long ago. An
 image without a report, or with packages that no input covers, is refused.
 """
 

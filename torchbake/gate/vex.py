@@ -89,7 +89,7 @@ def _vulnerability(
 
 
 def _analysis(by: AllowedVulnerability | VexStatement) -> VulnerabilityAnalysis:
-    """Return the statement of an entry, or the one that a VEX document of somebody else made."""
+    """Return the statement of an entry, or of somebody else's VEX document."""
     if isinstance(by, VexStatement):
         word = by.justification if by.justification in JUSTIFICATIONS else None
         return VulnerabilityAnalysis(

@@ -35,10 +35,10 @@ def attach_document(registry: Registry, digest: str, artifact: Artifact, signer:
 
 def _same(registry: Registry, digest: str, artifact: Artifact) -> Manifest | None:
     """Find the attached document with the same text."""
-    wanted = (artifact.media_type, digest, [sha256(artifact.text.encode())])
+    expected = (artifact.media_type, digest, [sha256(artifact.text.encode())])
     for one in sorted(referrers_of(registry, digest)):
         manifest = registry.manifest(one)
-        if manifest and (manifest.content.get("artifactType"), subject_of(manifest), _layers(manifest)) == wanted:
+        if manifest and (manifest.content.get("artifactType"), subject_of(manifest), _layers(manifest)) == expected:
             return manifest
     return None
 

@@ -74,8 +74,8 @@ class Publication:
     """The result for a candidate with the digest ``tested``.
 
     A dry run of a release has the registry's ``abilities``. If the released image has the config of the tested image
-    but another digest, its compression is in ``released_by``. ``documents`` are the digests of the documents that
-    are attached without a tag, by name.
+    but another digest, its compression is in ``released_by``. The digests of documents that are attached without a tag
+    are in ``documents``, by name.
     """
 
     decision: Decision

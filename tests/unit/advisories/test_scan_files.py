@@ -117,7 +117,7 @@ def test_cyclonedx_of_grype_has_the_fix_as_a_range(tmp_path: Path) -> None:
     assert (finding.fixed, finding.severity) == ("3.0.18-1", Severity.CRITICAL)
 
 
-def test_cyclonedx_without_packages_of_a_vulnerability_is_of_the_image(tmp_path: Path) -> None:
+def test_cyclonedx_without_a_package_is_about_the_image(tmp_path: Path) -> None:
     one = scans.cyclonedx()["vulnerabilities"][0] | {"affects": []}
     (finding,) = read(scans.cyclonedx(vulnerabilities=[one]), tmp_path).findings
     assert (finding.kind, finding.name, finding.id) == ("other", "the image", SSL.id)

@@ -121,7 +121,7 @@ def test_a_vulnerability_refuses_before_anything_is_written(gated: Gated) -> Non
     assert gated.site.registry.tags == gated.site.registry.manifests == gated.site.registry.blobs == {}
 
 
-def test_an_allowed_vulnerability_is_released_with_a_vex_document(gated: Gated) -> None:
+def test_a_release_has_a_vex_document_of_what_is_allowed(gated: Gated) -> None:
     image = gated.build()
     gated.scan(image)
     code, result, _ = gated.publish(allow=entry(0))

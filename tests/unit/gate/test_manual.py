@@ -13,7 +13,7 @@ from torchbake.gate.model import GateFile
 from torchbake.matrix.schema import editor_schema
 
 TEXT = GATE_PAGE.read_text(encoding="utf-8")
-GUIDE = (TOOLKIT / "docs/how-to/gate.md").read_text(encoding="utf-8")
+GUIDE = (TOOLKIT / "docs/how-to/release-gate.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```$", TEXT + GUIDE)
 
 

@@ -50,7 +50,7 @@ def test_a_document_is_listed_and_has_no_tag(store: Callable[[], Store]) -> None
     assert before == {tag: digest for tag, digest in registry.store.tags.items() if not tag.startswith("sha256-")}
 
 
-def test_the_same_document_is_attached_once_and_a_new_one_is_added() -> None:
+def test_equal_documents_are_attached_once() -> None:
     writes = list[str]()
     registry = MemoryRegistry(Store(), message=lambda method, key: writes.append(key) if method == "PUT" else None)
     digest = released(registry, Small()).tested
