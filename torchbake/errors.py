@@ -178,6 +178,11 @@ class GateError(TorchbakeError):
     meaning = "a gate's file is not valid; each problem is shown with file, line and key"
 
 
+class VulnerableError(TorchbakeError):
+    exit_code = 31
+    meaning = "`advisories --fail-on`: an image has a known vulnerability of that severity, or of a higher one"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # These are errors of storage only if they name a file: EACCES can also refuse a connection.
 _FORBIDDEN = {

@@ -5,7 +5,10 @@ https://manpages.debian.org/bookworm/dpkg-dev/deb-version.7.en.html
 
 import re
 
-_FORM = re.compile(r"(?:(?P<epoch>\d+):)?(?P<upstream>[A-Za-z0-9.+~-]+?)(?:-(?P<revision>[A-Za-z0-9.+~]+))?")
+# Only a version with an epoch may have more colons.
+_FORM = re.compile(
+    r"(?:(?P<epoch>\d+):(?=[^:])|(?!.*:))(?P<upstream>[A-Za-z0-9.+:~-]+?)(?:-(?P<revision>[A-Za-z0-9.+~]+))?"
+)
 _PARTS = re.compile(r"([^0-9]*)([0-9]*)")
 _END = ((0,), 0)  # above a tilde, below any other character
 

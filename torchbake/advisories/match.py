@@ -101,14 +101,15 @@ def _joined(one: Finding, other: Finding) -> Finding:
         one,
         severity=max(one.severity, other.severity),
         fixed=one.fixed or other.fixed,
-        published=_first_day(one.published, other.published),
-        fixed_on=_first_day(one.fixed_on, other.fixed_on),
+        published=first_day(one.published, other.published),
+        fixed_on=first_day(one.fixed_on, other.fixed_on),
         aliases=tuple(sorted({*one.aliases, *other.aliases} - {one.id})),
         note=one.note or other.note,
         source=", ".join(filter(None, sources)),
     )
 
 
-def _first_day(*days: date | None) -> date | None:
+def first_day(*days: date | None) -> date | None:
+    """Return the first of the known days; None if none is known."""
     known = [day for day in days if day]
     return min(known) if known else None

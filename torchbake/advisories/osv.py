@@ -67,6 +67,8 @@ def _advisories(
     name, day = affected["package"]["name"], _day(record.get("published"))
     of_fix = bool(_OF_FIXES.match(record["id"]))
     ranges, severity = tuple(_ranges(affected, distribution)), _severity(record, affected)
+    # Records of distributions list all versions of their ranges, which would take most of the memory.
+    versions = () if ranges and distribution != PYPI else tuple(affected.get("versions") or ())
     for number, aliases in _numbers(record, several=of_fix):
         yield Advisory(
             distribution=distribution,
@@ -74,7 +76,7 @@ def _advisories(
             id=number,
             aliases=aliases,
             ranges=ranges,
-            versions=tuple(affected.get("versions") or ()),
+            versions=versions,
             severity=severity,
             published=None if of_fix else day,
             fixed_on=day if of_fix else None,
@@ -111,6 +113,8 @@ def _ranges(affected: Mapping[str, Any], distribution: str) -> Iterator[Affected
 
 def _in_order(events: Sequence[tuple[str, str]], distribution: str) -> list[tuple[str, str]]:
     """Sort events by version; in the file's order if a version cannot be compared, as of Python before PEP 440."""
+    if sum(version != "0" for _, version in events) < 2 and events[:1] and events[0][1] == "0":
+        return list(events)  # nearly all records, so no version is compared
     key = version_key(distribution)
     try:
         return sorted(events, key=lambda event: (event[1] != "0", key(event[1]), event[0] != "introduced"))

@@ -43,9 +43,7 @@ class Arguments(opt.WithSelectors):
         "--due: an image is due if one of them lacks it", configured=lambda args: args.due
     )
     plain_http: bool = opt.plain_http()
-    advisories: tuple[str, ...] = opt.advisories(
-        "--due: name the vulnerabilities that newer packages fix, by these files"
-    )
+    advisories: tuple[str, ...] = opt.advisories("--due: name the vulnerabilities that newer packages fix")
     changed_since: str | None = opt.option("only what differs from this git commit", metavar="REF")
     size: Literal["small", "large"] | None = opt.option("only what is built on small machines (CPU), or on large ones")
     format: Literal["table", "json", "github", "ids"] = opt.result_format(
