@@ -84,8 +84,7 @@ def _about(finding: Finding) -> dict[str, Any]:
 
 def _reason(one: Allowance) -> dict[str, Any]:
     if isinstance(one.by, AllowedVulnerability):
-        state, justification = one.by.status, one.by.justification or ""
-        expires, reason = one.by.expires.isoformat(), one.by.reason
+        words: tuple[str, ...] = (one.by.status, one.by.justification or "", f"{one.by.expires}", one.by.reason)
     else:
-        state, justification, expires, reason = one.by.state, one.by.justification, "", one.by.detail
-    return {"status": state, "justification": justification, "expires": expires, "reason": reason}
+        words = (one.by.state, one.by.justification, "", one.by.detail)
+    return dict(zip(("status", "justification", "expires", "reason"), words, strict=True))

@@ -39,9 +39,7 @@ class Arguments(opt.WithSelectors):
     registry: str | None = opt.registry(configured=lambda args: args.released or args.history or args.page)
     plain_http: bool = opt.plain_http()
     kind: Literal["debian", "python"] | None = opt.option("only packages of this kind")
-    severity: Level = opt.option(
-        "only this severity and higher ones (default: all)", default="unknown"
-    )
+    severity: Level = opt.option("only this severity and higher ones (default: all)", default="unknown")
     fixable: bool = opt.option("only vulnerabilities with a fix")
     fail_on: Level | None = opt.option("end with exit code 31 if an image has this severity, or a higher one")
     format: opt.Format = opt.result_format()
