@@ -99,7 +99,7 @@ def test_findings_agree_with_dpkg_for_each_package(
     pairs = [(source, number, version) for source, own in fixed.items() for number, version in own.items()]
     lines = [f"{source} {number} {installed.versions[source]} {version}" for source, number, version in pairs]
     script = 'while read -r a b c d; do dpkg --compare-versions "$c" lt "$d" && echo "$a $b"; done; true'
-    answer = run(built[CPU]["ref"], "sh", "-c", f"{script} <<'END'\n" + "\n".join(lines) + "\nEND")
+    answer = run(built[CPU]["ref"], "sh", "-c", f"{{ {script}; }} <<'END'\n" + "\n".join(lines) + "\nEND")
     expected = {
         (name, number) for source, number in map(str.split, answer.splitlines()) for name in installed.binaries[source]
     }
@@ -144,8 +144,8 @@ def test_the_history_is_of_the_registry_alone(
     days = [today - timedelta(days=count) for count in (40, 10)]
     repository = Repository(host=registry, path="team/pytorch")
     client = Registry(RegistryTransport(registry, plain=True), repository)
-    for number, (day, packages) in enumerate(zip(days, (contents, newer), strict=True)):
-        put_release(client, f"{CPU}-r{number}", day, packages)
+    for revision, (day, packages) in enumerate(zip(days, (contents, newer), strict=True)):
+        put_release(client, f"{CPU}-r{revision}", day, packages)
     glibc = {"ecosystem": "Debian:12", "name": "glibc"}
     for name, number, events in (
         ("DSA-9001-1", "CVE-2026-1001", [{"introduced": "0"}, {"fixed": fixed}]),

@@ -25,8 +25,8 @@ class JudgedRelease:
 class Episode:
     """A vulnerability of an image, from the ``first`` release with it to the release without it.
 
-    ``packages`` are the names of the packages that have it in any of these releases. ``ended`` is the first later
-    release without it, or None if the newest release has it.
+    ``packages`` are the names of all packages that have it in these releases. ``ended`` is the first later release
+    without it; None if the newest release has it.
     """
 
     image: str
@@ -61,8 +61,11 @@ class Episode:
 class ServiceLevel:
     """Numbers of the vulnerabilities of one severity. Days are from the publication of a fix in the distribution.
 
-    ``ended`` have a release without them, after ``median`` and at most ``most`` days. ``waiting`` are open and have a
-    fix, for at most ``longest`` days, and ``unfixed`` are open and have none. Days are None if no fix has a day.
+    - ``ended``: have a release without them, after ``median`` and at most ``most`` days
+    - ``waiting``: are open and have a fix, for at most ``longest`` days
+    - ``unfixed``: are open and have no fix
+
+    Days are None if no fix has a day.
     """
 
     severity: Severity

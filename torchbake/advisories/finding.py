@@ -28,13 +28,13 @@ class Severity(IntEnum):
 class Finding:
     """A vulnerability of one package of an image.
 
-    ``name`` is of a package as installed, of which ``version`` is in the image: a binary package of Debian or Ubuntu,
-    or a Python distribution. ``id`` is CVE-… if it has such a number, else the source's own; ``aliases`` are its other
-    numbers. ``fixed`` is the first version with a fix, or empty if there is none; of a Debian package it is the version
-    of its source package. ``published`` is the day on which the source published the vulnerability, and ``fixed_on``
-    the day on which the distribution published the fix; None if no source has that day. ``note`` is the source's
-    remark, such as the reason why Debian postpones a fix. ``source`` is the file that named it, or several, joined by
-    commas.
+    - ``name``, ``version``: of the package as installed: a binary package of Debian or Ubuntu, or a Python distribution
+    - ``id``: the CVE number if the vulnerability has one, else the source's own; ``aliases`` are other numbers
+    - ``fixed``: the first version with a fix, or empty; of a Debian package the version of its source package
+    - ``published``: the day on which the source published the vulnerability, or None
+    - ``fixed_on``: the day on which the distribution published the fix, or None
+    - ``note``: a remark of the source, such as the reason why Debian postpones a fix
+    - ``source``: the file that named the vulnerability, or several files, joined by commas
     """
 
     kind: Kind

@@ -11,17 +11,22 @@ from torchbake.sbom.packages import ImagePackages
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """The findings that count: of packages of a ``kind``, from a severity on, and if ``fixable`` only with a fix."""
+    """The findings that count: of packages of a ``kind``, from a severity on, and if ``fixable`` only with a fix.
+
+    Findings of ``ignored`` packages do not count.
+    """
 
     kind: Kind | None = None
     severity: Severity = Severity.UNKNOWN
     fixable: bool = False
+    ignored: frozenset[str] = frozenset()
 
     def takes(self, finding: Finding) -> bool:
         """Check if a finding counts."""
         return (
             self.kind in (None, finding.kind)
             and finding.severity >= self.severity
+            and finding.name not in self.ignored
             and (bool(finding.fixed) or not self.fixable)
         )
 

@@ -24,6 +24,7 @@ from torchbake.ui.command import Command
 EXAMPLES = (
     "cpu --advisories tracker.json",
     "all --advisories tracker.json --advisories osv --severity high --fixable",
+    "cuda12 devel --ignore linux-libc-dev",
     "all --released --registry ghcr.io/acme --kind debian --fail-on critical --format json",
     "all --registry ghcr.io/acme --page advisories.html",
 )
@@ -41,6 +42,9 @@ class Arguments(opt.WithSelectors):
     kind: Literal["debian", "python"] | None = opt.option("only packages of this kind")
     severity: Level = opt.option("only this severity and higher ones (default: all)", default="unknown")
     fixable: bool = opt.option("only vulnerabilities with a fix")
+    ignore: tuple[str, ...] = opt.option(
+        "leave out this package, such as linux-libc-dev; may be repeated", metavar="PACKAGE"
+    )
     fail_on: Level | None = opt.option("end with exit code 31 if an image has this severity, or a higher one")
     format: opt.Format = opt.result_format()
 
@@ -53,7 +57,9 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     if args.from_registry and not args.registry:
         raise UsageError("Releases are in a registry.", hint="Say which: --registry HOST/NAMESPACE")
-    scope = Scope(kind=args.kind, severity=_severity(args.severity), fixable=args.fixable)
+    scope = Scope(
+        kind=args.kind, severity=_severity(args.severity), fixable=args.fixable, ignored=frozenset(args.ignore)
+    )
     reader = AdvisoryImages(project=project, feeds=required_feeds(args.advisories), scope=scope)
     with interruptible():
         images, histories = _read(args, reader, selection.specs)

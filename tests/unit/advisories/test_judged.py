@@ -18,6 +18,7 @@ def test_a_scope_selects_by_kind_severity_and_fix() -> None:
     assert numbers(Scope()) == ["1001", "1002", "1003", "1004", "2001"]
     assert numbers(Scope(kind="python")) == ["2001"]
     assert numbers(Scope(kind="debian", severity=Severity.LOW)) == ["1001", "1002"]
+    assert numbers(Scope(ignored=frozenset({"sealwax"}))) == ["2001"]
     assert numbers(Scope(fixable=True)) == ["1001", "1004", "2001"]
 
 
