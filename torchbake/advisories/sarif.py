@@ -30,7 +30,7 @@ _NO_RESULT = "it names no vulnerability, and SARIF does not say if packages were
 _KEYS = "Vulnerability|Severity|Package|Installed Version|Version|Fixed Version|Fix Version|Type"
 _LINES = re.compile(rf"(?m)^({_KEYS}):? (.*)$")
 _IN_IMAGE = re.compile(r" was found in image (\S+) at: ")
-_PACKAGES = ("OsPackageVulnerability", "LanguageSpecificPackageVulnerability")
+_OTHER_RULES = ("Misconfiguration", "Secret", "License")  # of Trivy, which are no vulnerabilities of packages
 _DISTRIBUTION = re.compile(r"\.(dist|egg)-info\b")
 
 
@@ -126,7 +126,7 @@ def _trivy_findings(run: SarifRun, path: Path) -> Iterator[Finding]:
     rules = {rule.id: rule for rule in run.tool.driver.rules or ()}
     for result in run.results or ():
         rule = rules.get(result.rule, SarifRule(id=result.rule))
-        if rule.name in _PACKAGES:
+        if rule.name not in _OTHER_RULES:
             place = next((one.message.text for one in result.locations or ()), "")
             yield _finding(result.rule, _lines(result.message.text), rule, _trivy_kind(rule, place), path)
 

@@ -78,7 +78,7 @@ def read_trivy(path: Path, data: dict[str, Any]) -> ScanReport:
     """Read a report. Raises ValidationError."""
     file = TrivyFile.model_validate(data)
     metadata = file.metadata
-    results = [result for result in file.results or () if result.kind in _PACKAGES]
+    results = [result for result in file.results or () if result.kind in _PACKAGES or result.vulnerabilities]
     return ScanReport(
         path=path,
         scanner="Trivy",

@@ -177,6 +177,11 @@ BROKEN = {
     "SARIF of CodeQL": ('{"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "CodeQL"}}}]}', "'CodeQL'"),
     "SARIF 1": ('{"version": "1.0.0", "runs": []}', "version: "),
     "wrong type": ('{"SchemaVersion": 2, "ArtifactName": "a", "Results": [{"Vulnerabilities": 1}]}', "Results.0."),
+    "no package": (
+        '{"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "Trivy"}}, "results": '
+        '[{"ruleId": "CVE-1", "message": {"text": "Severity: HIGH"}}]}]}',
+        "'CVE-1' does not name its package",
+    ),
     "no number": (
         '{"SchemaVersion": 2, "ArtifactName": "a", "Results": [{"Vulnerabilities": [{"PkgName": "a"}]}]}',
         "VulnerabilityID",
