@@ -6,10 +6,11 @@ https://github.com/package-url/purl-spec/blob/main/PURL-TYPES.rst
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from cyclonedx.model import ExternalReference, ExternalReferenceType, XsUri
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.component_evidence import ComponentEvidence, Occurrence
@@ -32,15 +33,47 @@ def sbom_text(contents: ImagePackages, *, name: str, version: str, digest: str, 
 
     ``name`` is the image's repository, ``digest`` that of its manifest, and ``created`` its creation time (RFC 3339).
     """
-    moment = _moment(created)
-    # The purl type `oci`: the last part of the repository's name in lower case, at the manifest's digest.
-    purl = PackageURL(type="oci", name=name.rpartition("/")[2].lower(), version=digest)
+    components = [_component(package, contents.system) for package in contents.packages]
+    return _text(components, name=name, version=version, digest=digest, created=created)
+
+
+def index_sbom_text(
+    platforms: Mapping[str, str], *, name: str, version: str, digest: str, created: str | None
+) -> str:  # fmt: skip
+    """Return the SBOM of an index, which links to the SBOM of the image of each platform, by the image's digest.
+
+    The other arguments are those of `sbom_text`. A link is a BOM-Link: https://cyclonedx.org/capabilities/bomlink/
+    """
+    components = list[Component]()
+    for platform, image in platforms.items():
+        architecture = platform.partition("/")[2]
+        purl = _purl(name, image, {"arch": architecture})
+        link = ExternalReference(type=ExternalReferenceType.BOM, url=XsUri(f"urn:cdx:{_serial_number(image)}/1"))
+        components.append(
+            Component(
+                type=ComponentType.CONTAINER, name=f"{name} for {platform}", version=version or None, purl=purl,
+                bom_ref=purl.to_string(), external_references=[link],
+            )
+        )  # fmt: skip
+    return _text(components, name=name, version=version, digest=digest, created=created)
+
+
+def _serial_number(digest: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_URL, digest)
+
+
+def _purl(name: str, digest: str, qualifiers: Mapping[str, str] = {}) -> PackageURL:
+    """Return the purl of type `oci`: the last part of the repository's name in lower case, at the manifest's digest."""
+    return PackageURL(type="oci", name=name.rpartition("/")[2].lower(), version=digest, qualifiers=dict(qualifiers))
+
+
+def _text(components: Sequence[Component], *, name: str, version: str, digest: str, created: str | None) -> str:
+    moment, purl = _moment(created), _purl(name, digest)
     image = Component(
         type=ComponentType.CONTAINER, name=name, version=version or None, purl=purl, bom_ref=purl.to_string()
     )
-    components = [_component(package, contents.system) for package in contents.packages]
     bom = Bom(
-        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, digest),
+        serial_number=_serial_number(digest),
         components=components,
         metadata=BomMetaData(
             timestamp=moment or _LONG_AGO,
