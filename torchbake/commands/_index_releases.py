@@ -68,14 +68,15 @@ class Platforms:
             lock = find_debian_lock(self.project.root, spec.base)
             digest = labels.get(BASE_DIGEST) or (lock.base_digest if lock else "")
             if digest:
-                return "" if self._inputs(spec, digest) == labels.get(INPUTS) else "its inputs changed"
+                return "" if self.inputs(spec, digest) == labels.get(INPUTS) else "its inputs changed"
             promised = promised_labels(spec, lock_of(self.project, spec))
         except (LockError, RenderError) as error:
             return error.message.partition("\n")[0]
         wrong = next((key for key, value in promised.items() if labels.get(key) != value), "")
         return f"its label {wrong} changed" if wrong else ""
 
-    def _inputs(self, spec: Spec, digest: str) -> str:
+    def inputs(self, spec: Spec, digest: str) -> str:
+        """Return the inputs digest of an image on a base of this digest. Raises LockError and RenderError."""
         base = BaseImage(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
         return self.preparation.job(spec, base).inputs
 
