@@ -30,6 +30,7 @@ from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.projects.lock import lock_image
 from torchbake.projects.outdated import read_or_explain
 from torchbake.render.build_context import own_sources
@@ -90,7 +91,7 @@ class ImagePreparation:
         return BuildJob(
             spec=spec,
             ref=ref_of(spec, self.project.tags[spec.id]),
-            tags=self.project.tags[spec.id],
+            tags=engine_tags(spec, self.project.tags[spec.id]),
             inputs=self._inputs(spec, dockerfile, base),
             base=base,
             contexts=contexts,
