@@ -11,6 +11,7 @@ from torchbake.matrix.accelerator import Accelerator
 VENV = "/opt/venv"
 AMD64, ARM64 = "linux/amd64", "linux/arm64"  # platforms, as OCI names them
 PLATFORMS = (AMD64, ARM64)
+MACHINES = {AMD64: "x86_64", ARM64: "aarch64"}  # as the kernel and wheels name them
 SIZES = ("small", "large")  # of images, for the choice of a machine that builds them
 TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 
