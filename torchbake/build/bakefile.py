@@ -16,6 +16,8 @@ from torchbake.render.template_effect import NO_EFFECT, TemplateEffect
 class BuildJob:
     """One image to build, with its base, named contexts and build arguments. ``ref`` is the name for `docker run`.
 
+    ``tags`` are those in the engine.
+
     ``dockerfile`` is the Dockerfile's text, and ``effect`` is that of the project's template. ``lock`` is None for init
     images. An empty ``below`` (the stage below the image) or ``target`` (the stage to build) means the default.
     """

@@ -109,6 +109,7 @@ class HostLayers:
             python=spec.base.python,
             root=group.root,
             trim=spec.trim and group.trim,
+            platform=spec.platform,
             indexes=self.pip.instead(spec) or spec.indexes,
             modules=group.bytecode,
             stopping=self.stopping,

@@ -12,7 +12,7 @@ from torchbake.build.inputs import inputs_digest
 from torchbake.build.own_wheels_check import check_own_wheels
 from torchbake.build.plan import PreparedImage, ref_of, why_build
 from torchbake.build.project_files import own_inputs
-from torchbake.build.wheelhouse import stage_wheels
+from torchbake.build.wheelhouse import BUILDER, stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.debian.lockfile import find_debian_lock
@@ -30,6 +30,7 @@ from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.projects.lock import lock_image
 from torchbake.projects.outdated import read_or_explain
 from torchbake.render.build_context import own_sources
@@ -90,7 +91,7 @@ class ImagePreparation:
         return BuildJob(
             spec=spec,
             ref=ref_of(spec, self.project.tags[spec.id]),
-            tags=self.project.tags[spec.id],
+            tags=engine_tags(spec, self.project.tags[spec.id]),
             inputs=self._inputs(spec, dockerfile, base),
             base=base,
             contexts=contexts,
@@ -141,11 +142,16 @@ class ImagePreparation:
         if job.spec.project:  # uv in the build would fail minutes later, in the middle of a log
             pins = (pin.name for pin in job.lock.layers["site"])
             check_logins(self.pip.by_project.get(job.spec.project.folder, ()), next(pins, "pip"), self.pip)
-        stages = {"builder": self._builder_pins, **wheels_by_stage(job.spec, job.lock)}
+        stages = {BUILDER: self._builder_pins, **wheels_by_stage(job.spec, job.lock)}
         folders = (*self.pip.local_folders, *self._wheel_folders)
         # The context also replaces the wheels that the Dockerfile of a project copies for a build by hand.
         folder = stage_wheels(
-            stages, folders, job.spec.base.python, self.project.state, always=job.spec.project is not None
+            stages,
+            folders,
+            job.spec.base.python,
+            self.project.state,
+            always=job.spec.project is not None,
+            platform=job.spec.platform,
         )
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
 

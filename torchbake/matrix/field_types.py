@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from torchbake.matrix import added_paths, settings, validators
+from torchbake.matrix.spec import PLATFORMS
 
 CHECK_ID = r"^[a-z][a-z-]*\.\S+$"  # with a dot: an error of the checks themselves has none, and cannot be waived
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
@@ -50,6 +51,13 @@ Accelerators = Annotated[
     one_or_many({"type": "string", "pattern": r"^(cpu|cuda[1-9][0-9]*\.[0-9]+)$"}),
 ]
 Names = Annotated[tuple[str, ...], _AS_LIST, Field(min_length=1), one_or_many(_TEXT)]
+Platforms = Annotated[
+    tuple[Annotated[str, AfterValidator(validators.platform)], ...],
+    _AS_LIST,
+    Field(min_length=1),
+    AfterValidator(validators.once),
+    one_or_many({"type": "string", "enum": list(PLATFORMS)}),
+]
 Indexes = Annotated[
     dict[
         Annotated[str, Field(pattern=r"^(cpu|cuda([1-9][0-9]*(\.[0-9]+)?)?)$")],

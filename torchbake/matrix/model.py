@@ -13,6 +13,7 @@ from torchbake.matrix import field_types as fields
 from torchbake.matrix import validators
 from torchbake.matrix.field_types import Model, Packages
 from torchbake.matrix.problems import explain, problems
+from torchbake.matrix.spec import AMD64, ARM64
 from torchbake.matrix.yaml_source import Document, read_document
 from torchbake.oci.variants import CompressionName
 
@@ -75,6 +76,12 @@ class Flavor(Model):
 class Defaults(Model):
     """Defaults of all rows."""
 
+    platforms: fields.Platforms = Field(
+        (AMD64,),
+        description="the platforms: each has an own image, and the images of all share one tag, an image index",
+        examples=[[AMD64, ARM64]],
+    )
+
     cudnn: fields.Cudnn = Field(
         "9", description="cuDNN's major version on CUDA rows; the lock has the exact version", examples=[9]
     )
@@ -112,6 +119,7 @@ class Row(Model):
     )
     base: fields.Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
     flavor: fields.Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
+    platforms: fields.Platforms | None = Field(None, description="in place of the default", examples=[[AMD64, ARM64]])
     cudnn: fields.Cudnn | None = Field(
         None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]
     )
@@ -142,6 +150,7 @@ class Exclude(Model):
     accelerator: fields.Accelerators | None = Field(None, description="accelerators; else all", examples=["cuda12.8"])
     base: fields.Names | None = Field(None, description="names of `bases:`; else all", examples=["debian13"])
     flavor: fields.Names | None = Field(None, description="names of `flavors:`; else all", examples=["devel"])
+    platform: fields.Platforms | None = Field(None, description="platforms; else all", examples=[ARM64])
     reason: Annotated[str, AfterValidator(validators.one_line)] = Field(
         min_length=8,
         description="the reason, which `list --explain` shows",
@@ -175,6 +184,9 @@ class InitImage(Model):
     base: str = Field(
         description="the name in `bases:` of the base that compiles its program; the image has no file of the base",
         examples=["debian12"],
+    )
+    platforms: fields.Platforms | None = Field(
+        None, description="in place of the default of rows", examples=[[AMD64, ARM64]]
     )
     labels: fields.Labels
     user: fields.Account = Field(

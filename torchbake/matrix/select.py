@@ -38,6 +38,7 @@ FACETS = (
     Facet(name="python", words=lambda spec: (f"py{spec.base.python}",)),
     Facet(name="base", words=lambda spec: (spec.base.name,)),
     Facet(name="flavor", words=lambda spec: (spec.flavor,)),
+    Facet(name="platform", words=lambda spec: (spec.base.architecture, spec.platform)),
     Facet(name="id", words=lambda spec: (spec.id,)),
 )
 

@@ -20,6 +20,7 @@ from torchbake.engine.client import Engine
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.proof.record import Digests, Proof, Seconds
 from torchbake.store.layout import Layout
 from torchbake.ui.command import Command
@@ -138,7 +139,7 @@ class ProofRun:
             return
         self.say(f"{human(free)} are free: dropping finished images and the build cache from the engine")
         for old in [old for old in self.finished if old.title != spec.title]:
-            self.engine.remove(f"{old.repository}:{tag}" for tag in self.project.tags[old.id])
+            self.engine.remove(f"{old.repository}:{tag}" for tag in engine_tags(old, self.project.tags[old.id]))
             self.finished.remove(old)
         Layout(folder=self.project.layout).tidy({image.digest for image in self.engine.images().values()})
         prune(None)

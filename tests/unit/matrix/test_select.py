@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.conftest import expand_text
+from tests.unit.conftest import edited, expand_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import SelectorError
 from torchbake.matrix.project import Project, load_project
@@ -225,3 +225,15 @@ def test_a_word_of_another_kind_is_answered_with_what_was_meant() -> None:
         with pytest.raises(SelectorError) as caught:
             select(SPECS, [word], {CUDA: (CUDA, "latest", "cuda12-runtime")})
         assert suggestion in (caught.value.hint or ""), (word, suggestion)
+
+
+def test_platforms_are_selectors() -> None:
+    text = edited("  cudnn: 9\n", "  cudnn: 9\n  platforms: [linux/amd64, linux/arm64]\n")
+    specs = expand_text(text).specs
+    for word, platform in (("arm64", "linux/arm64"), ("linux/arm64", "linux/arm64"), ("amd64", "linux/amd64")):
+        chosen = select(specs, [word, "cpu"]).specs
+        assert {(spec.platform, spec.family) for spec in chosen} == {(platform, "cpu")}, word
+    assert {spec.platform for spec in select(specs, ["cpu"]).specs} == {"linux/amd64", "linux/arm64"}
+    assert [spec.id for spec in select(specs, ["2.13.0-cpu-devel-debian12-arm64"]).specs] == [
+        "2.13.0-cpu-devel-debian12-arm64"
+    ]
