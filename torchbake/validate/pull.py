@@ -24,6 +24,7 @@ from torchbake.engine.gpu import GpuAccess
 from torchbake.engine.image_check import check_pulled
 from torchbake.engine.runner import ContainerEnd
 from torchbake.errors import EngineError, TorchbakeError
+from torchbake.matrix.spec import AMD64
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import login_for_engine
 from torchbake.validate.expect import Versions
@@ -51,6 +52,7 @@ class InspectionRequest:
     problem: Problem | None = None
     row: str = ""
     waivers: Mapping[str, str] = field(default_factory=dict)
+    platform: str = AMD64
 
 
 class Looker(Protocol):
@@ -142,7 +144,7 @@ class EngineInspection:
             with answering():
                 for event in self.engine.client.api.pull(
                     str(question.repository), tag=question.digest, stream=True, decode=True,
-                    auth_config=login_for_engine(question.repository.host),
+                    auth_config=login_for_engine(question.repository.host), platform=question.platform,
                 ):  # fmt: skip
                     if self.session.stopping.is_set():
                         raise KeyboardInterrupt
