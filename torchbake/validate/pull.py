@@ -16,10 +16,11 @@ from torchbake.checks.smoke_jobs import SmokeJob, nodes_of
 from torchbake.checks.smoke_judge import judge
 from torchbake.checks.smoke_run import InContainers, Session, own_toolbox
 from torchbake.checks.verdict import CheckResult, Outcome, tally
-from torchbake.core.problem import Problem, problem_of
+from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.core.sizes import human
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.containers import Cluster, ContainerNode, ContainerSettings
+from torchbake.engine.emulation import no_emulator
 from torchbake.engine.gpu import GpuAccess
 from torchbake.engine.image_check import check_pulled
 from torchbake.engine.runner import ContainerEnd
@@ -179,7 +180,9 @@ def judge_release(end: ContainerEnd, release: str) -> CheckResult:
     """Check the release of an init image's program: the last word that it prints for --version. Pure."""
     words = end.stdout.split()
     problem = None
-    if not end.good:
+    if end.is_foreign:
+        problem = unknown(no_emulator())
+    elif not end.good:
         problem = Problem(reason=f"--version {end.how}")
     elif words[-1:] != [release]:
         problem = Problem(reason=f"it is {words[-1] if words else 'of no version'}, not {release}")
