@@ -479,6 +479,19 @@ def test_each_size_of_image_has_a_runner() -> None:
             assert fill(job.raw["runs-on"], {"inputs": inputs, "matrix": {"size": size}}) == label, path
 
 
+def test_images_for_arm64_have_a_runner_of_their_own() -> None:
+    for inputs, platform, label in (
+        ({"runner": "mine"}, "linux/arm64", "mine"),
+        ({"runner": "mine", "runner_arm64": "ubuntu-24.04-arm"}, "linux/arm64", "ubuntu-24.04-arm"),
+        ({"runner": "mine", "runner_arm64": "ubuntu-24.04-arm"}, "linux/amd64", "mine"),
+        ({"runner_arm64": '["mine", "arm"]', "runner_large": "big"}, "linux/arm64", "['mine', 'arm']"),
+    ):
+        for path in (CHECK, RELEASE):
+            (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
+            matrix = {"size": "large", "platform": platform}
+            assert fill(job.raw["runs-on"], {"inputs": {"runner_large": "mine", **inputs}, "matrix": matrix}) == label
+
+
 def test_what_runs_a_pull_request_may_write_nothing() -> None:
     contexts = on("pull_request", "refs/pull/1/merge", REGISTRY="ghcr.io/acme", SIGNING="--keyless")
     contexts |= {"needs": {"rooms": {"outputs": {"matrix": '{"include": [1]}'}}}}

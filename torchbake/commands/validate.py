@@ -44,6 +44,7 @@ EXAMPLES = (
     "cuda12 --registry ghcr.io/acme --key cosign.pub",
     "2.7.1 --registry ghcr.io/acme --suite --jobs 1",
     "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
+    "ghcr.io/acme/pytorch:cpu --platform linux/arm64 --expect torch=2.10.0",
 )
 _MOST_LINES = 5
 

@@ -1,14 +1,25 @@
 """The images of the matrix that share their tags, and differ by their platform alone. Pure."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
-from torchbake.matrix.spec import ARM64, Spec, suffix_of
+from torchbake.matrix.spec import ARM64, ImageSpec, InitSpec, Spec, suffix_of
+
+AnySpec = TypeVar("AnySpec", ImageSpec, InitSpec, Spec)
 
 
 def images_of_tag(spec: Spec, specs: Iterable[Spec]) -> tuple[Spec, ...]:
     """Return the images with the own tag of an image, ordered by platform: those that one index joins."""
     key = _key(spec)
     return tuple(sorted((each for each in specs if _key(each) == key), key=lambda each: each.platform))
+
+
+def one_of_each_tag(specs: Iterable[AnySpec]) -> tuple[AnySpec, ...]:
+    """Return the first of the images that share an own tag: a tag of a registry is an index of all of them."""
+    first: dict[tuple[str, str], AnySpec] = {}
+    for spec in specs:
+        first.setdefault(_key(spec), spec)
+    return tuple(first.values())
 
 
 def platform_tag(spec: Spec) -> str:

@@ -252,7 +252,7 @@ def test_another_machine_finishes_a_killed_index(fleet: TwoPlatforms) -> None:
         killed = TwoPlatforms()
         killed.publish(AMD64)
         _publish_alone(killed, ARM64)
-        seen = []
+        seen = list[str]()
 
         def kill(method: str, key: str, seen: list[str] = seen, last: int = last) -> None:
             if method == "PUT":
