@@ -29,7 +29,7 @@ from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import RecordedVerdict, read_record
 from torchbake.render.dockerfile import promised_labels
-from torchbake.validate.judge import promise_of
+from torchbake.validate.promise import promise_of
 from torchbake.validate.pull import NoInspection
 from torchbake.validate.run import MatrixSubject, TagFindings
 

@@ -33,8 +33,8 @@ from torchbake.registry.transport import RegistryTransport
 from torchbake.ui import console
 from torchbake.ui.command import Command
 from torchbake.validate.expect import parse_expected
-from torchbake.validate.judge import Promise, promise_of
 from torchbake.validate.judge_image import SILENT
+from torchbake.validate.promise import Promise, promise_of
 from torchbake.validate.pull import EngineInspection, NoInspection
 from torchbake.validate.run import Foreign, MatrixSubject, ValidateRun, ValidationSubject
 

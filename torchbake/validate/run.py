@@ -22,9 +22,10 @@ from torchbake.ui.progress_board import Board, board
 from torchbake.validate.expect import Versions, most_exact
 from torchbake.validate.facts import ServedImage, ServedTag, Signatures, short
 from torchbake.validate.fetch import Survey
-from torchbake.validate.judge import NOTHING_EXPECTED, Inside, Promise, judge, judge_reference, own_digests
+from torchbake.validate.judge import NOTHING_EXPECTED, Inside, judge, judge_reference, own_digests
 from torchbake.validate.judge_attestations import signed_digests
 from torchbake.validate.judge_image import SILENT
+from torchbake.validate.promise import Promise
 from torchbake.validate.pull import InspectionRequest, Look, Looker
 
 SUITE = "validate"

@@ -1,4 +1,4 @@
-"""Images of two platforms in a small matrix: their names, the rule of today's files, and `publish`, `promote`, `list`."""
+"""Images of two platforms in a small matrix: names, today's files, and `publish`, `promote` and `list`."""
 
 import json
 import tempfile
@@ -30,6 +30,7 @@ repository: acme/pytorch
 bases:
   debian12: {image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}
 flavors: {runtime: {}}
+rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]
 tags: {defaults: {accelerator: cpu, base: debian12}, rolling: [latest]}
 init:
   volume-permissions: {version: 1.0.0, base: debian12, platforms: [linux/amd64, linux/arm64]}
@@ -52,6 +53,10 @@ class Checkout:
         return load_project(self.path)
 
     @property
+    def specs(self) -> list[Spec]:
+        return [spec for spec in self.project.expansion.specs if spec.kind == "init"]
+
+    @property
     def platforms(self) -> Platforms:
         return Platforms(project=self.project, preparation=ImagePreparation.to_ask(self.project, print))
 
@@ -59,7 +64,7 @@ class Checkout:
         return MemoryRegistry(self.store)
 
     def spec(self, platform: str) -> Spec:
-        (spec,) = (each for each in self.project.expansion.specs if each.platform == platform)
+        (spec,) = (each for each in self.specs if each.platform == platform)
         return spec
 
     def publish(self, platform: str, *, dry: bool = False) -> PublishResult:
@@ -163,7 +168,7 @@ def test_another_version_is_not_of_todays_files(checkout: Checkout) -> None:
 
 
 def test_promote_pending_completes_the_index(checkout: Checkout, capsys: Streams) -> None:
-    words = ("promote", "all", "--pending", *WHERE, "--matrix", str(checkout.path), "--format", "json")
+    words = ("promote", ID, "--pending", *WHERE, "--matrix", str(checkout.path), "--format", "json")
     checkout.publish(ARM64)
     (waiting,) = json.loads(out(capsys, *words))["images"]
     assert waiting["lacking"] == {AMD64: f"{ID} is not released yet"}
@@ -190,7 +195,7 @@ def test_rollback_moves_the_tags_of_all_platforms_once(checkout: Checkout, capsy
     )
     checkout.join(PublishResult(id=spec.id, repository=REPOSITORY, published=published))
     assert checkout.rolling() == {checkout.store.tags["1.0.0-r1"]}
-    words = ("rollback", "all", *WHERE, "--matrix", str(checkout.path), "--format", "json")
+    words = ("rollback", ID, f"{ID}-arm64", *WHERE, "--matrix", str(checkout.path), "--format", "json")
     (back,) = json.loads(out(capsys, *words))["images"]
     assert (back["id"], back["from"], back["to"]) == (ID, "1.0.0-r1", "1.0.0-r0")
     assert checkout.rolling() == {first}
@@ -198,7 +203,19 @@ def test_rollback_moves_the_tags_of_all_platforms_once(checkout: Checkout, capsy
 
 def test_list_due_names_a_missing_index(checkout: Checkout, capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     def due() -> dict[str, str]:
-        words = ("list", "all", "--due", *WHERE, "--bases", "keep", "--matrix", str(checkout.path), "--format", "json")
+        words = (
+            "list",
+            ID,
+            f"{ID}-arm64",
+            "--due",
+            *WHERE,
+            "--bases",
+            "keep",
+            "--matrix",
+            str(checkout.path),
+            "--format",
+            "json",
+        )
         return {image["id"]: image["reason"] for image in json.loads(out(capsys, *words))["images"]}
 
     # The inputs of the small images are no digests of files.

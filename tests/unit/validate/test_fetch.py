@@ -24,7 +24,7 @@ from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import RecordedVerdict
 from torchbake.render.dockerfile import promised_labels
-from torchbake.validate.judge import promise_of
+from torchbake.validate.promise import promise_of
 from torchbake.validate.run import Foreign, MatrixSubject, ValidateRun, ValidationSubject
 
 SPECS = (image(), image(platform=ARM64))
