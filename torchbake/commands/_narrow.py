@@ -102,7 +102,7 @@ class DueQuestion:
         todays: Callable[[BaseSpec], tuple[str, str]],
     ) -> Today:
         """Return today's state of an image, with the digests that count as its base if it has a release."""
-        today = Today(id=spec.id, base=spec.base.name, inputs=partial(self._inputs, spec))
+        today = Today(id=spec.id, base=spec.base.id, inputs=partial(self._inputs, spec))
         release = releases.get(self._own(spec))
         if release is None:
             return today
@@ -120,7 +120,7 @@ class DueQuestion:
         return spec.repository, self.project.tags[spec.id][0]
 
     def _inputs(self, spec: Spec, digest: str) -> str:
-        base = BaseImage(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
+        base = BaseImage(name=spec.base.id, image=spec.base.image, source="registry", digest=digest, created="")
         preparation = ImagePreparation.to_ask(self.project, console.say)
         return preparation.job(spec, base).inputs
 
