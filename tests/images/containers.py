@@ -11,8 +11,8 @@ from docker.models.containers import Container
 from docker.models.volumes import Volume
 from testinfra.host import Host
 
+from torchbake.engine.architecture import no_emulator
 from torchbake.engine.client import Engine
-from torchbake.engine.emulation import no_emulator
 from torchbake.engine.runner import ContainerEnd, Runner
 
 _QUIET = {"TORCHBAKE_BANNER": "0"}

@@ -194,7 +194,7 @@ class MemoryEngine(Engine):
         self.daemon = daemon
         self.cli = DockerCli(path="/usr/bin/docker", buildx="0.13.1")
 
-    def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
+    def pull(self, repository: str, key: str, login: dict[str, str] | None, platform: str | None = None) -> None:
         """Pull an image: every registry has every image, but a pull from this machine runs ``daemon.pulls``."""
         from torchbake.errors import EngineError  # noqa: PLC0415
 

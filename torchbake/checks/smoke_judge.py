@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torchbake.checks.smoke_jobs import SmokeJob
 from torchbake.checks.verdict import CheckResult, Outcome
 from torchbake.core.problem import unknown
-from torchbake.engine.emulation import no_emulator
+from torchbake.engine.architecture import no_emulator
 from torchbake.engine.runner import ContainerEnd
 
 # These only need a GPU: if they have one and report that they cannot run, something is broken.

@@ -37,7 +37,7 @@ def newer_locks(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerL
         return {}
     resolver = debian_resolver(project)
     return {
-        base.name: NewerLock(base=base, old=lock, new=resolver.resolve(base, lock, upgrade=False))
+        base.id: NewerLock(base=base, old=lock, new=resolver.resolve(base, lock, upgrade=False))
         for base, lock in locked
     }
 
@@ -55,7 +55,7 @@ def with_fixes(project: Project, specs: Sequence[Spec], findings: Mapping[str, D
         raise
     result = dict(findings)
     for spec in specs:
-        lock = newer.get(spec.base.name)
+        lock = newer.get(spec.base.id)
         changes = lock.changes(spec) if lock else []
         if changes:
             more = f", and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""

@@ -77,7 +77,7 @@ class Platforms:
 
     def inputs(self, spec: Spec, digest: str) -> str:
         """Return the inputs digest of an image on a base of this digest. Raises LockError and RenderError."""
-        base = BaseImage(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
+        base = BaseImage(name=spec.base.id, image=spec.base.image, source="registry", digest=digest, created="")
         return self.preparation.job(spec, base).inputs
 
 

@@ -120,7 +120,7 @@ class DueQuestion:
         todays: Callable[[BaseSpec], tuple[str, str]],
     ) -> Today:
         """Return today's state of an image, with the digests that count as its base if it has a release."""
-        today = Today(id=spec.id, base=spec.base.name, inputs=partial(self._inputs, spec))
+        today = Today(id=spec.id, base=spec.base.id, inputs=partial(self._inputs, spec))
         release = releases.get(self._own(spec))
         if release is None:
             return today

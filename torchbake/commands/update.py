@@ -40,7 +40,7 @@ def run(args: Arguments) -> int:
                 hint=f"Lock them: {Command('lock', 'all --debian')}",
             )
         changes = {name: changes_of(lock.old, lock.new) for name, lock in newer.items()}
-        changed = [spec for spec in selection.specs if spec.base.name in newer and newer[spec.base.name].changes(spec)]
+        changed = [spec for spec in selection.specs if spec.base.id in newer and newer[spec.base.id].changes(spec)]
         results = list[BuildResult]()
         if not args.dry_run:
             for name in (name for name, lines in changes.items() if lines):

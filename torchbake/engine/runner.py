@@ -18,8 +18,8 @@ from docker.types import LogConfig
 from torchbake.core.plain_text import last_line
 from torchbake.core.processes import ProcessResult
 from torchbake.core.signals import signal_name, to_its_end
+from torchbake.engine.architecture import NO_FORMAT, foreign_platform
 from torchbake.engine.client import Engine, answering
-from torchbake.engine.emulation import NO_FORMAT, foreign_platform
 from torchbake.engine.owner import owner_label
 from torchbake.errors import EngineError
 from torchbake.oci.labels import LABEL

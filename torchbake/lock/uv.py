@@ -17,6 +17,7 @@ from torchbake.matrix.spec import AMD64, MACHINES
 from torchbake.ui.tool_environment import environment_of
 
 OLDEST_GLIBC = 28  # 2.28, the oldest C library that torch's wheels accept: such a lock fits every base
+NEWEST_GLIBC = 40  # 2.40, the newest one that uv knows as a platform
 _NO_WHEEL = re.compile(r"^\s*hint: Wheels are required for `([^`]+)`", flags=re.MULTILINE)  # uv's message
 _OWN_INDEXES = (
     *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),

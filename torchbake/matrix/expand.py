@@ -1,7 +1,7 @@
 """Expansion of rows to images: every combination of a row's axes, without the excluded ones."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -124,26 +124,20 @@ class _Expander:
             line=self.document.line(at),
             platform=platform,
         )
-        if acc.kind == "cpu" and row.cudnn:
-            self.problems.append(((*at, "cudnn"), "cuDNN belongs to CUDA; a cpu row has none"))
-        if row.project and platform != AMD64:
-            text = f"a project's lock is read for {AMD64} alone; write `platforms: [{AMD64}]` in this row"
-            self.problems.append(((*at, "platforms"), text))
-        if acc.kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
-            text = f"torch {torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split"
-            self.problems.append(((*at, "torch"), text))
         spec = self.additions.apply(spec)
-        self.problems += [((*at, key), text) for key, text in clashes_in(spec)]
+        self.problems += [((*at, key), text) for key, text in (*_contradictions(row, spec), *clashes_in(spec))]
         return spec
 
     def _init(self, name: str, platform: str) -> InitSpec:
         init, owner = self.matrix.init[name], self.matrix.repository[0].rpartition("/")[0]
         if init.user.name:
             self.problems.append((("init", name, "user", "name"), "an init image has no account; give its uid alone"))
+        base = self.bases[platform][init.base]
+        self.problems += [(("init", name, key), text) for key, text in _no_packages(base)]
         return InitSpec(
             name=name,
             release=init.version,
-            base=self.bases[platform][init.base],
+            base=base,
             repository=f"{owner}/{name}" if owner else name,
             source=self.matrix.source,
             licenses="Apache-2.0",  # of its only file, which belongs to this project
@@ -208,6 +202,26 @@ class _Additions:
         pip = tuple(text.replace("{torch}", spec.torch).replace("{cuda}", cuda) for text in packages.pip)
         fields = dict(vars(spec), apt=packages.apt, pip=pip, own=add(spec.own, additions))
         return ImageSpec(**fields | switches | {"waivers": tuple(waivers.items())})
+
+
+def _contradictions(row: Row, spec: ImageSpec) -> Iterator[tuple[str, str]]:
+    """Yield the values of a row that contradict each other: the key, and the reason."""
+    kind = spec.accelerator.kind
+    if kind == "cpu" and row.cudnn:
+        yield "cudnn", "cuDNN belongs to CUDA; a cpu row has none"
+    if kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
+        yield "torch", f"torch {spec.torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split"
+    if spec.platform != AMD64 and row.project:
+        yield "platforms", f"a project's lock is read for {AMD64} alone; write `platforms: [{AMD64}]` in this row"
+    yield from _no_packages(spec.base)
+
+
+def _no_packages(base: BaseSpec) -> Iterator[tuple[str, str]]:
+    if base.platform != AMD64 and base.distribution == "ubuntu":
+        yield (
+            "platforms",
+            f"{base.name} is Ubuntu, whose mirrors have packages for {AMD64} alone; name a base of Debian",
+        )
 
 
 def expand(matrix: Matrix, document: Document) -> Expansion:

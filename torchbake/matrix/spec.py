@@ -12,6 +12,7 @@ VENV = "/opt/venv"
 AMD64, ARM64 = "linux/amd64", "linux/arm64"  # platforms, as OCI names them
 PLATFORMS = (AMD64, ARM64)
 MACHINES = {AMD64: "x86_64", ARM64: "aarch64"}  # as the kernel and wheels name them
+NATIVE = "native"  # the stage with the base on the platform of the machine that builds
 SIZES = ("small", "large")  # of images, for the choice of a machine that builds them
 TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 
@@ -180,6 +181,15 @@ class ImageSpec:
         """The most specific of its tags; for the CPU without cuDNN."""
         parts = (self.torch, str(self.accelerator), f"cudnn{self.cudnn}", self.flavor, self.base.name)
         return "-".join(part for part in parts if part != "cudnnNone")
+
+    @property
+    def interpreter_stage(self) -> str:
+        """The stage of the Dockerfile with the Python that installs wheels and compiles bytecode.
+
+        For arm64 it is on the platform of the machine that builds: a wheel is only unpacked, bytecode is the same on
+        all platforms, and emulated programs are slow.
+        """
+        return "interpreter" if self.platform == AMD64 else f"{NATIVE}-interpreter"
 
     @property
     def title(self) -> str:

@@ -18,9 +18,9 @@ from torchbake.checks.smoke_run import InContainers, Session, own_toolbox
 from torchbake.checks.verdict import CheckResult, Outcome, tally
 from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.core.sizes import human
+from torchbake.engine.architecture import no_emulator
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.containers import Cluster, ContainerNode, ContainerSettings
-from torchbake.engine.emulation import no_emulator
 from torchbake.engine.gpu import GpuAccess
 from torchbake.engine.image_check import check_pulled
 from torchbake.engine.runner import ContainerEnd

@@ -1,58 +1,46 @@
-"""Images for another architecture: who needs an emulator, and an engine's machine that has none."""
+"""Whether this machine runs programs of a platform, by files as the kernel's binfmt_misc shows them."""
+
+from pathlib import Path
 
 import pytest
 
-from tests.unit.engines import Daemon
-from torchbake.engine.containers import Cluster, ContainerNode
-from torchbake.engine.emulation import NO_FORMAT, foreign_platform
-from torchbake.engine.runner import ContainerEnd, Runner
-from torchbake.errors import EngineError
+from torchbake.engine.emulation import no_emulation, runs
 
-OURS, THEIRS = "sha256:ours", "sha256:theirs"
-
-
-@pytest.fixture
-def daemon() -> Daemon:
-    daemon = Daemon()
-    daemon.hold(OURS, "ours:latest")
-    daemon.hold(THEIRS, "theirs:latest", architecture="arm64")
-    return daemon
+QEMU = """\
+enabled
+interpreter /usr/libexec/qemu-binfmt/aarch64-binfmt-P
+flags: POCF
+offset 0
+magic 7f454c460201010000000000000000000200b700
+mask ffffffffffffff00fffffffffffffffffeffffff
+"""
 
 
-def test_only_another_architecture_needs_an_emulator(daemon: Daemon) -> None:
-    assert foreign_platform(daemon.engine, OURS) == ""
-    assert foreign_platform(daemon.engine, "theirs:latest") == "linux/arm64"
-
-
-def test_an_engine_on_arm_runs_its_own_images(daemon: Daemon) -> None:
-    daemon.info()["Architecture"] = "aarch64"
-    assert foreign_platform(daemon.engine, THEIRS) == ""
-    assert foreign_platform(daemon.engine, OURS) == "linux/amd64"
-
-
-def test_a_missing_image_is_an_error(daemon: Daemon) -> None:
-    with pytest.raises(EngineError, match="nobody is not in the engine"):
-        Runner(daemon.engine).container("nobody")
-
-
-def test_containers_of_another_architecture_name_their_platform(daemon: Daemon) -> None:
-    for image, options in ((OURS, {}), (THEIRS, {"platform": "linux/arm64"})):
-        with Cluster(daemon.engine, image) as cluster:
-            cluster.run([ContainerNode(command=("true",)), ContainerNode(command=("true",))])
-        boxes = daemon.started[-2:]
-        assert [{key: box.options[key] for key in ("platform",) if key in box.options} for box in boxes] == [
-            options
-        ] * 2
+@pytest.fixture(autouse=True)
+def _amd64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchbake.engine.emulation.host_platform", lambda: "linux/amd64")
 
 
 @pytest.mark.parametrize(
-    ("end", "foreign"),
+    ("text", "expected"),
     [
-        (ContainerEnd(name="a", code=1, stderr="exec /usr/bin/tini: exec format error"), True),
-        (ContainerEnd(name="a", code=125, problem=f"runc create failed: {NO_FORMAT.capitalize()}"), True),
-        (ContainerEnd(name="a", code=1, stderr="no space left on device"), False),
-        (ContainerEnd(name="a", code=0, stderr="it read the words exec format error"), False),
+        (QEMU, True),
+        (QEMU.replace("enabled", "disabled"), False),
+        (QEMU.replace("POCF", "PO"), False),
+        (QEMU.replace("b700", "f300"), False),
+        ("enabled\ninterpreter /usr/bin/python3\nflags: F\noffset 0\nextension .pyc\n", False),
+        ("", False),
     ],
+    ids=["qemu", "disabled", "not in containers", "riscv", "by extension", "empty"],
 )
-def test_the_kernel_says_that_it_does_not_run_a_program(end: ContainerEnd, foreign: bool) -> None:
-    assert end.is_foreign is foreign
+def test_an_entry_must_serve_the_platform_in_containers(text: str, expected: bool, tmp_path: Path) -> None:
+    (tmp_path / "status").write_text("enabled\n")
+    (tmp_path / "any-name").write_text(text)
+    assert runs("linux/arm64", tmp_path) is expected
+    assert runs("linux/amd64", tmp_path), "the machine's own"
+
+
+def test_a_machine_without_binfmt_runs_its_own_platform_alone(tmp_path: Path) -> None:
+    assert runs("linux/amd64", tmp_path / "nowhere")
+    assert not runs("linux/arm64", tmp_path / "nowhere")
+    assert "setup" in no_emulation("linux/arm64").remedy

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.unit.conftest import SMALL, edited, expand_text, image
+from torchbake.errors import MatrixError
 from torchbake.matrix.expand import Expansion
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, InitSpec, User
@@ -144,7 +145,7 @@ def test_an_image_knows_the_line_of_its_row() -> None:
 def test_the_repositorys_own_ids_are_unique_and_of_one_form(project: Project) -> None:
     ids = [spec.id for spec in project.expansion.specs if isinstance(spec, ImageSpec)]
     assert len(set(ids)) == len(ids)
-    form = r"\d+\.\d+\.\d+-(cpu|cuda\d+\.\d+-cudnn\d+)-(runtime|devel)-debian\d+"
+    form = r"\d+\.\d+\.\d+-(cpu|cuda\d+\.\d+-cudnn\d+)-(runtime|devel)-debian\d+(-arm64)?"
     assert [name for name in ids if not re.fullmatch(form, name)] == []
 
 
@@ -304,3 +305,11 @@ def test_a_platform_can_be_excluded() -> None:
 def test_the_lock_for_arm64_may_have_either_wheel_of_the_cpu() -> None:
     assert the(arm64(), "2.13.0-cpu-runtime-debian12").torch_requirement == "torch==2.13.0+cpu"
     assert the(arm64(), "2.13.0-cpu-runtime-debian12-arm64").torch_requirement == "torch==2.13.0"
+
+
+def test_ubuntus_mirrors_have_no_packages_for_arm64() -> None:
+    line = '  debian12: {image: "debian:bookworm-slim", suite: bookworm, python: "3.11"'
+    with pytest.raises(MatrixError) as caught:
+        arm64((f"{line}}}", f"{line}, distribution: ubuntu}}"))
+    assert "rows.0.platforms: debian12 is Ubuntu" in caught.value.message
+    assert "init.volume-permissions.platforms: debian12 is Ubuntu" in caught.value.message
