@@ -88,14 +88,13 @@ class DueQuestion:
         registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
         todays = cache(self._base)
         releases, refused = newest_releases(registries, self._names(specs))
-        return {
-            spec.id: DueFinding(due=True, reason=refused[spec.repository])
-            if spec.repository in refused
-            else self._with_index(
-                spec, releases, judge(self._today(spec, specs, releases, todays), releases.get(self._own(spec)))
-            )
-            for spec in specs
-        }
+
+        def find(spec: Spec) -> DueFinding:
+            if spec.repository in refused:
+                return DueFinding(due=True, reason=refused[spec.repository])
+            return judge(self._today(spec, specs, releases, todays), releases.get(self._own(spec)))
+
+        return {spec.id: self._with_index(spec, releases, find) for spec in specs}
 
     def _names(self, specs: Sequence[Spec]) -> list[tuple[str, str]]:
         """Return the keys of the releases of images, and of the indexes and their other platforms."""
@@ -103,13 +102,14 @@ class DueQuestion:
         return list(dict.fromkeys([*map(self._own, images), *map(self._index, specs)]))
 
     def _with_index(
-        self, spec: Spec, releases: Mapping[tuple[str, str], NewestRelease], finding: DueFinding
-    ) -> DueFinding:  # fmt: skip
-        """Let an image of several platforms be due if all platforms are released, and their index is not."""
-        parts = {image.platform: releases.get(self._own(image)) for image in self._platforms.of(spec)}
-        if finding.due or not all(parts.values()):  # a platform that is not released is due itself
+        self, spec: Spec, releases: Mapping[tuple[str, str], NewestRelease], find: Callable[[Spec], DueFinding]
+    ) -> DueFinding:
+        """Let an image of several platforms be due, too, if no platform is, and the index does not have all of them."""
+        finding, images = find(spec), self._platforms.of(spec)
+        if not images or finding.due or any(find(image).due for image in images if image != spec):
             return finding
-        reason = index_flaw(parts, releases.get(self._index(spec))) if parts else ""
+        parts = {image.platform: releases.get(self._own(image)) for image in images}
+        reason = index_flaw(parts, releases.get(self._index(spec)))
         return DueFinding(due=True, reason=reason) if reason else finding
 
     def _today(

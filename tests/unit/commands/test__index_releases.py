@@ -229,6 +229,14 @@ def test_list_due_names_a_missing_index(checkout: Checkout, capsys: Streams, mon
     assert due() == dict.fromkeys((ID, f"{ID}-arm64"), "the index of its platforms is not released")
     checkout.join(*results)
     assert due() == {}
+    monkeypatch.setattr(_narrow.DueQuestion, "_inputs", lambda self, spec, digest: f"{spec.platform} of 2")
+    assert set(due()) == {ID, f"{ID}-arm64"}
+    two = {AMD64: "2", ARM64: "1"}  # arm64 is as it was: its index follows, when amd64 is released
+    monkeypatch.setattr(
+        _narrow.DueQuestion, "_inputs", lambda self, spec, digest: f"{spec.platform} of {two[spec.platform]}"
+    )
+    assert set(due()) == {ID}
+    monkeypatch.setattr(_narrow.DueQuestion, "_inputs", lambda self, spec, digest: f"{spec.platform} of 1")
     del checkout.store.tags["1.0.0-r0.release"]
     assert set(due().values()) == {"the release of the index 1.0.0-r0 was interrupted"}
 
