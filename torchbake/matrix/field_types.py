@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from torchbake.matrix import added_paths, settings, validators
-from torchbake.matrix.spec import PLATFORMS
+from torchbake.matrix.spec import AMD64, PLATFORMS
 
 CHECK_ID = r"^[a-z][a-z-]*\.\S+$"  # with a dot: an error of the checks themselves has none, and cannot be waived
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
@@ -57,6 +57,17 @@ Platforms = Annotated[
     Field(min_length=1),
     AfterValidator(validators.once),
     one_or_many({"type": "string", "enum": list(PLATFORMS)}),
+]
+DefaultPlatforms = Annotated[
+    Platforms,
+    Field(
+        (AMD64,),
+        description="the platforms: each has an own image, and the images of all share one tag, an image index",
+        examples=[list(PLATFORMS)],
+    ),
+]
+OwnPlatforms = Annotated[
+    Platforms | None, Field(None, description="in place of those in `defaults:`", examples=[list(PLATFORMS)])
 ]
 Indexes = Annotated[
     dict[

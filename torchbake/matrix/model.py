@@ -13,7 +13,7 @@ from torchbake.matrix import field_types as fields
 from torchbake.matrix import validators
 from torchbake.matrix.field_types import Model, Packages
 from torchbake.matrix.problems import explain, problems
-from torchbake.matrix.spec import AMD64, ARM64
+from torchbake.matrix.spec import ARM64
 from torchbake.matrix.yaml_source import Document, read_document
 from torchbake.oci.variants import CompressionName
 
@@ -76,11 +76,7 @@ class Flavor(Model):
 class Defaults(Model):
     """Defaults of all rows."""
 
-    platforms: fields.Platforms = Field(
-        (AMD64,),
-        description="the platforms: each has an own image, and the images of all share one tag, an image index",
-        examples=[[AMD64, ARM64]],
-    )
+    platforms: fields.DefaultPlatforms
 
     cudnn: fields.Cudnn = Field(
         "9", description="cuDNN's major version on CUDA rows; the lock has the exact version", examples=[9]
@@ -119,7 +115,7 @@ class Row(Model):
     )
     base: fields.Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
     flavor: fields.Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
-    platforms: fields.Platforms | None = Field(None, description="in place of the default", examples=[[AMD64, ARM64]])
+    platforms: fields.OwnPlatforms
     cudnn: fields.Cudnn | None = Field(
         None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]
     )
@@ -185,9 +181,7 @@ class InitImage(Model):
         description="the name in `bases:` of the base that compiles its program; the image has no file of the base",
         examples=["debian12"],
     )
-    platforms: fields.Platforms | None = Field(
-        None, description="in place of the default of rows", examples=[[AMD64, ARM64]]
-    )
+    platforms: fields.OwnPlatforms
     labels: fields.Labels
     user: fields.Account = Field(
         fields.Account(), description="the uid that can write to volumes afterwards", examples=[{"uid": 2000}]
