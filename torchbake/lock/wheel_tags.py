@@ -9,7 +9,7 @@ from packaging.utils import parse_wheel_filename
 from torchbake.lock.uv import OLDEST_GLIBC
 from torchbake.matrix.spec import AMD64, ARM64, MACHINES
 
-# The names before PEP 600, and the first C library with a name of its own: https://peps.python.org/pep-0599/
+# The names before PEP 600, and the oldest C library of each platform: https://peps.python.org/pep-0599/
 _BEFORE = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _FIRST = {AMD64: 5, ARM64: 17}
 

@@ -89,8 +89,8 @@ class _Expander:
 
     def _platforms(self, place: Row | InitImage) -> list[str]:
         """Return the platforms of a row or an init image, amd64 first: commands take the first holder of a tag."""
-        chosen = place.platforms or self.matrix.defaults.platforms
-        return [platform for platform in PLATFORMS if platform in chosen]
+        platforms = place.platforms or self.matrix.defaults.platforms
+        return [platform for platform in PLATFORMS if platform in platforms]
 
     def _spec(self, at: Location, row: Row, axes: tuple[str, str, str, str, str]) -> ImageSpec:
         torch, accelerator, base, flavor, platform = axes

@@ -67,7 +67,7 @@ DefaultPlatforms = Annotated[
     ),
 ]
 OwnPlatforms = Annotated[
-    Platforms | None, Field(None, description="in place of those in `defaults:`", examples=[list(PLATFORMS)])
+    Platforms | None, Field(None, description="in place of the platforms in `defaults:`", examples=[list(PLATFORMS)])
 ]
 Indexes = Annotated[
     dict[
