@@ -67,6 +67,7 @@ SAMPLES = {
     "IMAGES": "cpu volume-permissions '!devel' 2.10.0-*",
     "SIGNING": "--keyless --require-signature",
     "IMAGE": "volume-permissions",
+    "PLATFORM": "linux/arm64",
     "CHART": "cpu runtime",
     "REGISTRY": "ghcr.io/acme",
     "GPU": "require",
