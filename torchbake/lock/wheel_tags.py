@@ -14,7 +14,7 @@ _BEFORE = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _FIRST = {AMD64: 5, ARM64: 17}
 
 # The C library of each suite, 2.N. Sources: https://packages.debian.org/libc6 and https://packages.ubuntu.com/libc6
-_GLIBC = {"bookworm": 36, "trixie": 41, "jammy": 35, "noble": 39}
+_GLIBC = {"bookworm": 36, "trixie": 41, "jammy": 35, "noble": 39, "resolute": 43}
 
 
 def wheel_platforms(platform: str) -> tuple[str, ...]:

@@ -28,6 +28,13 @@ Interpreter = Annotated[str, Field(pattern=r"^(python3\.[0-9]+|(/[A-Za-z0-9_][A-
 Cudnn = Annotated[
     str, Field(pattern=_NUMBER), WithJsonSchema({"type": ["string", "integer"], "pattern": _NUMBER, "minimum": 0})
 ]
+DefaultCudnn = Annotated[
+    Cudnn, Field("9", description="cuDNN's major version on CUDA rows; the lock has the exact version", examples=[9])
+]
+RowCudnn = Annotated[
+    Cudnn | None,
+    Field(None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]),
+]
 Name = Annotated[str, Field(pattern=_NAME), AfterValidator(validators.name)]
 LabelText = Annotated[str, AfterValidator(validators.quote)]
 Repositories = Annotated[
@@ -127,6 +134,23 @@ class Model(BaseModel):
 
     # A validator of an inner model is built only if it is used, since inner models never validate by themselves.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+RowReason = Annotated[
+    str,
+    AfterValidator(validators.one_line),
+    Field(
+        "",
+        description="the purpose of the row, which `list --explain` shows",
+        examples=["drivers before 580 do not run CUDA 13"],
+    ),
+]
+Format = Annotated[
+    int,
+    Field(
+        1, ge=1, description="the format of this file; a torchbake refuses a newer format than it knows", examples=[1]
+    ),
+]
 
 
 class Packages(Model):

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from torchbake.core.file_format import UPGRADE
 from torchbake.errors import MatrixError
 from torchbake.matrix import field_types as fields
 from torchbake.matrix import validators
@@ -78,9 +79,7 @@ class Defaults(Model):
 
     platforms: fields.DefaultPlatforms
 
-    cudnn: fields.Cudnn = Field(
-        "9", description="cuDNN's major version on CUDA rows; the lock has the exact version", examples=[9]
-    )
+    cudnn: fields.DefaultCudnn
     trim: bool = Field(True, description="remove the files that layers/trim.toml lists from wheels", examples=[False])
     constraints: bool = Field(
         True,
@@ -116,9 +115,8 @@ class Row(Model):
     base: fields.Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
     flavor: fields.Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
     platforms: fields.OwnPlatforms
-    cudnn: fields.Cudnn | None = Field(
-        None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]
-    )
+    reason: fields.RowReason
+    cudnn: fields.RowCudnn
     trim: bool | None = Field(None, description="in place of the default", examples=[False])
     constraints: bool | None = Field(None, description="in place of the default", examples=[False])
     compiler: bool | None = Field(None, description="in place of the default", examples=[False])
@@ -215,6 +213,7 @@ class Tags(Model):
 class Matrix(Model):
     """The whole of matrix.yaml."""
 
+    format: fields.Format
     repository: fields.Repositories = Field(
         description="the images' repository; with a host, as ghcr.io/acme/pytorch, it also names the registry. Of a "
         "list, the first is the name in the engine, and a release goes to all: one image under several names",
@@ -291,6 +290,8 @@ def validate_matrix(document: Document) -> Matrix:
     """Return the model of a document. Raises MatrixError."""
     if document.shape_problem:
         raise MatrixError(document.shape_problem, hint="It needs at least: repository, bases, flavors, rows and tags.")
+    if newer := document.newer_format("matrix.yaml"):
+        raise MatrixError(newer, hint=UPGRADE)
     try:
         return Matrix.model_validate(document.data)
     except ValidationError as error:
