@@ -13,7 +13,7 @@
 - `entries VENV FOLDER ROOT=LOCK...`: list the wheels of a lock, whose files are below ROOT, as installed in VENV. Copy
     FOLDER into VENV.
 - `layers` and `site` take `[--trim FILE]`: leave out the files that the rules in FILE drop.
-    - `[--platform NAME]`: wheels of another platform than this one's, such as aarch64-manylinux_2_36.
+    - `[--platform NAME]`: the wheels' platform, if Python's is another, such as aarch64-manylinux_2_36.
 - These two and `venv` take `[--index VARIABLE URL...]`: indexes for wheels that the host's indexes and folders lack.
 - `bytecode SOURCES FOLDER ROOT`: compile modules for ROOT, without a copy of the modules.
 - `beside FOLDER FINAL TREE...`: link the packages of wheels into the folder of torch.

@@ -47,8 +47,8 @@ def install(lock: Path, index: Sequence[str], *target: str) -> None:
 def download(lock: Path, index: Sequence[str], folder: Path, platform: str = "") -> list[Path]:
     """Download the wheels of a list by pip, with hashes, from the same sources, and return their files.
 
-    ``folder`` may be a cache: pip downloads no wheel that is there already. ``platform`` is another one than this
-    one's, such as ``aarch64-manylinux_2_36``.
+    ``folder`` may be a cache: pip downloads no wheel that is there already. ``platform`` is the wheels',
+    such as ``aarch64-manylinux_2_36``, if Python's is another.
     """
     text = lock.read_text()
     if not text.strip():

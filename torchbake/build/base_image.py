@@ -46,9 +46,10 @@ _REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)
 class BaseImage:
     """A recorded base, with the digest of the manifest. ``created`` has the form of RFC 3339.
 
-    ``name`` is the `BaseSpec.id`, which differs for each platform. ``python`` is the version of its Python; empty if
-    not known. ``looked_for`` is the system and the Python that the matrix named when the base was inspected.
-    ``locked`` is the `DebianLock.base_digest` of the lock that decided it.
+    ``name`` is the `BaseSpec.id`, which differs for each platform.
+
+    ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
+    matrix named when the base was inspected. ``locked`` is the `DebianLock.base_digest` of the lock that decided it.
     """
 
     name: str

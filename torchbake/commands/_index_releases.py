@@ -96,17 +96,22 @@ def release_indexes(
 ) -> list[PublishResult]:
     """Release the index of each place that got an image of a platform; a failure is a result.
 
-    In a dry run the platforms that this run would release count as released.
+    If a platform was refused in this run, no index joins an earlier release of it. In a dry run the platforms that this
+    run would release count as released.
     """
-    good = [place for place in places if any(map(partial(_is_released_part, place), results))]
+    good = []
+    for place in places:
+        published = {one.id for one in results if _is_part(place, one) and not one.problem}
+        # An image that is refused has one result, whatever its repositories.
+        if published and published == {part.id for part in place.image.parts} & {one.id for one in results}:
+            good.append(place)
     outcomes = [_release(place, results, tell, dry=dry) for place in good]
     pairs = zip(good, outcomes, strict=True)
     return [_promoted(place, outcome, tell) if place.later else outcome for place, outcome in pairs]
 
 
-def _is_released_part(place: IndexPlace, result: PublishResult) -> bool:
-    ids = {part.id for part in place.image.parts}
-    return result.id in ids and result.repository == place.repository and result.published is not None
+def _is_part(place: IndexPlace, result: PublishResult) -> bool:
+    return result.repository == place.repository and result.id in {part.id for part in place.image.parts}
 
 
 def _release(place: IndexPlace, results: Sequence[PublishResult], tell: Tell, *, dry: bool) -> PublishResult:
@@ -120,7 +125,7 @@ def _release(place: IndexPlace, results: Sequence[PublishResult], tell: Tell, *,
         return replace(result, problem=sentence_of(error))
     if index.decision:
         return replace(result, published=Publication(decision=index.decision, tested=index.decision.digest))
-    planned = {one.id for one in results if dry and _is_released_part(place, one)}
+    planned = {one.id for one in results if dry and _is_part(place, one)}
     ids = {part.platform: part.id for part in image.parts}
     lacking = {key: reason for key, reason in index.lacking.items() if ids[key] not in planned}
     return replace(result, lacking=lacking)

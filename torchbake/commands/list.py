@@ -1,6 +1,7 @@
 """`list`: show the selected images, for people, programs and CI."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -24,6 +25,7 @@ EXAMPLES = (
     "all --format github --shard 1/4",
     "all --due --registry ghcr.io/acme",
     "cuda12 --due --registry ghcr.io/acme --bases keep --format json | jq -r '.images[].reason'",
+    "all --due --registry ghcr.io/acme --advisories tracker.json",
     "all --changed-since origin/main",
     "all --changed-since HEAD~1 --size large --format ids > large.txt",
 )
@@ -42,16 +44,20 @@ class Arguments(opt.WithSelectors):
         "--due: an image is due if one of them lacks it", configured=lambda args: args.due
     )
     plain_http: bool = opt.plain_http()
+    advisories: tuple[str, ...] = opt.advisories("--due: name the vulnerabilities that newer packages fix")
     changed_since: str | None = opt.option("only what differs from this git commit", metavar="REF")
     size: Literal["small", "large"] | None = opt.option("only what is built on small machines (CPU), or on large ones")
     format: Literal["table", "json", "github", "ids"] = opt.result_format(
         text="json; a matrix of GitHub; ids, one a line, which any command takes as @FILE"
     )
-    explain: bool = opt.option("also show what is left out, and why")
+    explain: bool = opt.option("also show the purpose of each row, and what is left out, and why")
 
 
 def run(args: Arguments) -> int:
-    of_due = {"--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http}
+    of_due = {
+        "--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http,
+        "--advisories": args.advisories,
+    }  # fmt: skip
     idle = [name for name, argument in of_due.items() if argument]
     if idle and not args.due:
         raise UsageError(f"{idle[0]} needs --due: without it no registry is asked.", hint="Give --due with it.")
@@ -83,7 +89,7 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
     selection = replace(selection, specs=fit, left_out=(*selection.left_out, *others))
     if not args.due and args.changed_since is None:
         return selection, reasons
-    from torchbake.commands import _fixes, _narrow  # noqa: PLC0415 - a plain list needs no HTTP
+    from torchbake.commands import _advisories, _fixes, _narrow  # noqa: PLC0415 - a plain list needs no HTTP
 
     if args.changed_since is not None:
         selection, reasons = _narrow.narrow(
@@ -93,10 +99,11 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         question = _narrow.DueQuestion(
             project=project, destinations=args.registry, plain=args.plain_http, bases=args.bases
         )
+        feeds = _advisories.feeds_of_option(args.advisories)
         with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
             findings = question.findings(selection.specs)
         if args.bases == "ask":
-            findings = _fixes.with_fixes(project, selection.specs, findings)
+            findings = _fixes.with_fixes(project, selection.specs, findings, feeds)
         selection, reasons = _narrow.narrow(selection, findings, reasons)
     return selection, reasons
 
@@ -117,6 +124,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
         "constraints": spec.constraints,
         "compiler": spec.compiler,
         "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
+        "row_reason": project.expansion.reasons.get(spec.id, ""),
         "tags": tags,
     }
 
@@ -133,9 +141,17 @@ def _table(
     more = ("reason",) if reasons else ()
     console.show_table(("id", "torch", "accelerator", "python", "base", "flavor", "rolling tags", *more), rows)
     if explain:
+        console.show_table(("row", "images", "reason"), _row_reasons(project, specs))
         left_out = [(item["id"], item["reason"]) for item in _excluded_images(project, selection)]
         console.show_table(("left out", "reason"), left_out)
     console.say(f"{len(specs)} of {len(project.expansion.specs)} images", style="dim")
+
+
+def _row_reasons(project: Project, specs: list[Spec]) -> list[tuple[str, str, str]]:
+    """Return the line of each row that has a reason, the number of its selected images, and the reason."""
+    counted = Counter((spec.line, project.expansion.reasons.get(spec.id, "")) for spec in specs)
+    name = project.document.path.name
+    return [(f"{name}:{line}", str(count), reason) for (line, reason), count in counted.items() if reason]
 
 
 def _row(project: Project, spec: Spec) -> tuple[Text | str, ...]:

@@ -9,12 +9,12 @@ from packaging.utils import parse_wheel_filename
 from torchbake.lock.uv import OLDEST_GLIBC
 from torchbake.matrix.spec import AMD64, ARM64, MACHINES
 
-# The names before PEP 600, and the first C library with a name of its own: https://peps.python.org/pep-0599/
+# The names before PEP 600, and the oldest C library of each platform: https://peps.python.org/pep-0599/
 _BEFORE = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _FIRST = {AMD64: 5, ARM64: 17}
 
 # The C library of each suite, 2.N. Sources: https://packages.debian.org/libc6 and https://packages.ubuntu.com/libc6
-_GLIBC = {"bookworm": 36, "trixie": 41, "jammy": 35, "noble": 39}
+_GLIBC = {"bookworm": 36, "trixie": 41, "jammy": 35, "noble": 39, "resolute": 43}
 
 
 def wheel_platforms(platform: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Expansion of rows to images: every combination of a row's axes, without the excluded ones."""
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -30,10 +30,11 @@ class ExcludedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """All images of a matrix in the file's order, and the excluded combinations."""
+    """All images of a matrix in the file's order, the reasons of their rows by id, and the excluded combinations."""
 
     specs: tuple[Spec, ...]
     excluded: tuple[ExcludedImage, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Expander:
@@ -52,6 +53,7 @@ class _Expander:
         self.problems: list[tuple[Location, str]] = []
         self.specs: dict[str, Spec] = {}
         self.excluded: list[ExcludedImage] = []
+        self.reasons: dict[str, str] = {}
         self.used: set[int] = set()
 
     def run(self) -> Expansion:
@@ -70,7 +72,7 @@ class _Expander:
             self._check_use()
         if self.problems:
             raise problems(self.document, self.problems)
-        return Expansion(specs=tuple(self.specs.values()), excluded=tuple(self.excluded))
+        return Expansion(specs=tuple(self.specs.values()), excluded=tuple(self.excluded), reasons=self.reasons)
 
     def _expand(self, at: Location, row: Row) -> None:
         count = 0
@@ -81,6 +83,8 @@ class _Expander:
             if number is None:
                 count += 1
                 self._add(at, spec)
+                if row.reason:
+                    self.reasons[spec.id] = row.reason
             else:
                 self.used.add(number)
                 self.excluded.append(ExcludedImage(id=spec.id, reason=self.matrix.exclude[number].reason))
@@ -89,8 +93,8 @@ class _Expander:
 
     def _platforms(self, place: Row | InitImage) -> list[str]:
         """Return the platforms of a row or an init image, amd64 first: commands take the first holder of a tag."""
-        chosen = place.platforms or self.matrix.defaults.platforms
-        return [platform for platform in PLATFORMS if platform in chosen]
+        platforms = place.platforms or self.matrix.defaults.platforms
+        return [platform for platform in PLATFORMS if platform in platforms]
 
     def _spec(self, at: Location, row: Row, axes: tuple[str, str, str, str, str]) -> ImageSpec:
         torch, accelerator, base, flavor, platform = axes

@@ -25,7 +25,7 @@ from torchbake.sbom.package_metadata import System
 from torchbake.sbom.packages import ImagePackages, Package
 
 _DECLARED = LicenseAcknowledgement.DECLARED  # by the package; no license texts were compared
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # the library's default is the current time, which is not reproducible
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # the library's default is the current time, which is not reproducible
 
 
 def sbom_text(contents: ImagePackages, *, name: str, version: str, digest: str, created: str | None) -> str:
@@ -44,39 +44,23 @@ def index_sbom_text(
 
     The other arguments are those of `sbom_text`. A link is a BOM-Link: https://cyclonedx.org/capabilities/bomlink/
     """
-    components = list[Component]()
+    components = []
     for platform, image in platforms.items():
-        architecture = platform.partition("/")[2]
-        purl = _purl(name, image, {"arch": architecture})
-        link = ExternalReference(type=ExternalReferenceType.BOM, url=XsUri(f"urn:cdx:{_serial_number(image)}/1"))
-        components.append(
-            Component(
-                type=ComponentType.CONTAINER, name=f"{name} for {platform}", version=version or None, purl=purl,
-                bom_ref=purl.to_string(), external_references=[link],
-            )
-        )  # fmt: skip
+        component = image_component(name, version, image)
+        component.description = f"the image for {platform}"
+        url = XsUri(f"urn:cdx:{serial_number(image)}/1")
+        component.external_references.add(ExternalReference(type=ExternalReferenceType.BOM, url=url))
+        components.append(component)
     return _text(components, name=name, version=version, digest=digest, created=created)
 
 
-def _serial_number(digest: str) -> uuid.UUID:
-    return uuid.uuid5(uuid.NAMESPACE_URL, digest)
-
-
-def _purl(name: str, digest: str, qualifiers: Mapping[str, str] = {}) -> PackageURL:
-    """Return the purl of type `oci`: the last part of the repository's name in lower case, at the manifest's digest."""
-    return PackageURL(type="oci", name=name.rpartition("/")[2].lower(), version=digest, qualifiers=dict(qualifiers))
-
-
 def _text(components: Sequence[Component], *, name: str, version: str, digest: str, created: str | None) -> str:
-    moment, purl = _moment(created), _purl(name, digest)
-    image = Component(
-        type=ComponentType.CONTAINER, name=name, version=version or None, purl=purl, bom_ref=purl.to_string()
-    )
+    moment, image = _moment(created), image_component(name, version, digest)
     bom = Bom(
-        serial_number=_serial_number(digest),
+        serial_number=serial_number(digest),
         components=components,
         metadata=BomMetaData(
-            timestamp=moment or _LONG_AGO,
+            timestamp=moment or LONG_AGO,
             component=image,
             tools=ToolRepository(components=[Component(type=ComponentType.APPLICATION, name="torchbake")]),
         ),
@@ -86,15 +70,29 @@ def _text(components: Sequence[Component], *, name: str, version: str, digest: s
     data.setdefault("components", [])
     if moment is None:
         del data["metadata"]["timestamp"]
-    return json.dumps(_order(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(ordered(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _order(value: Any) -> Any:
+def serial_number(digest: str) -> uuid.UUID:
+    """Return the serial number of the SBOM of an image with this digest of its manifest."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, digest)
+
+
+def image_component(name: str, version: str, digest: str) -> Component:
+    """Describe an image by its repository ``name``, its version and the digest of its manifest."""
+    # The purl type `oci`: the last part of the repository's name in lower case, at the manifest's digest.
+    purl = PackageURL(type="oci", name=name.rpartition("/")[2].lower(), version=digest)
+    return Component(
+        type=ComponentType.CONTAINER, name=name, version=version or None, purl=purl, bom_ref=purl.to_string()
+    )
+
+
+def ordered(value: Any) -> Any:
     """Sort every list: all of them are sets here, and the library's order is not deterministic."""
     if isinstance(value, dict):
-        return {key: _order(part) for key, part in value.items()}
+        return {key: ordered(part) for key, part in value.items()}
     if isinstance(value, list):
-        return sorted(map(_order, value), key=lambda part: json.dumps(part, sort_keys=True))
+        return sorted(map(ordered, value), key=lambda part: json.dumps(part, sort_keys=True))
     return value
 
 

@@ -1,4 +1,4 @@
-"""Whether this machine runs programs of a platform, by files as the kernel's binfmt_misc shows them."""
+"""The platforms whose programs this machine runs, by files as the kernel's binfmt_misc shows them."""
 
 from pathlib import Path
 

@@ -331,7 +331,7 @@ def test_a_failed_install_shows_what_apt_said(monkeypatch: pytest.MonkeyPatch) -
 ARM = ("linux/arm64",)
 
 
-def test_emulation_is_installed_on_a_ready_machine_and_a_bare_one() -> None:
+def test_qemu_is_installed_on_ready_and_on_bare_machines() -> None:
     assert plan(READY).ready
     item = plan(change(READY, foreign=ARM))
     assert "linux/arm64" in str(item.problem)
