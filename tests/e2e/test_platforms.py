@@ -98,20 +98,21 @@ class Fleet:
         publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
         return publisher.publish_index(self.both, lambda _: None)
 
+    def why_old(self, platform: str, labels: Mapping[str, str]) -> str:
+        is_same = labels["org.torchbake.inputs"] == f"{platform} {self.today[platform]}"
+        return "" if is_same else "its inputs changed"
+
     @property
     def both(self) -> PlatformSet:
-        def why_old(platform: str, labels: Mapping[str, str]) -> str:
-            return (
-                "" if labels["org.torchbake.inputs"] == f"{platform} {self.today[platform]}" else "its inputs changed"
-            )
-
         parts = [
             PlatformPart(
-                platform=spec.platform, id=spec.id, name=platform_tag(spec),
-                why_old=lambda labels, platform=spec.platform: why_old(platform, labels),
+                platform=spec.platform,
+                id=spec.id,
+                name=platform_tag(spec),
+                why_old=partial(self.why_old, spec.platform),
             )
             for spec in SPECS
-        ]  # fmt: skip
+        ]
         return PlatformSet(id="volume-permissions", repository=self.path, tags=TAGS, parts=tuple(parts))
 
     def digests(self) -> set[str | None]:

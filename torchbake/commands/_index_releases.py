@@ -69,10 +69,10 @@ class Platforms:
             digest = labels.get(BASE_DIGEST) or (lock.base_digest if lock else "")
             if digest:
                 return "" if self.inputs(spec, digest) == labels.get(INPUTS) else "its inputs changed"
-            promised = promised_labels(spec, lock_of(self.project, spec))
+            expected = promised_labels(spec, lock_of(self.project, spec))
         except (LockError, RenderError) as error:
             return error.message.partition("\n")[0]
-        wrong = next((key for key, value in promised.items() if labels.get(key) != value), "")
+        wrong = next((key for key, value in expected.items() if labels.get(key) != value), "")
         return f"its label {wrong} changed" if wrong else ""
 
     def inputs(self, spec: Spec, digest: str) -> str:

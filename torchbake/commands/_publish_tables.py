@@ -26,7 +26,7 @@ class PublishResult:
 
     The ``problem`` is why the image was not released, or why the rolling tags of its release were not moved. The image
     of one platform of several has the name ``index`` of the index that joins them. An index has its ``platforms``, and
-    waits for those that are ``lacking``, for the reasons.
+    waits for the ``lacking`` platforms, for the reasons.
     """
 
     id: str

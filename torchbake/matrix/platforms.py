@@ -9,7 +9,7 @@ AnySpec = TypeVar("AnySpec", ImageSpec, InitSpec, Spec)
 
 
 def images_of_tag(spec: Spec, specs: Iterable[Spec]) -> tuple[Spec, ...]:
-    """Return the images with the own tag of an image, ordered by platform: those that one index joins."""
+    """Return the images with the own tag of an image, ordered by platform. One index joins them."""
     key = _key(spec)
     return tuple(sorted((each for each in specs if _key(each) == key), key=lambda each: each.platform))
 

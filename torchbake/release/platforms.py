@@ -1,6 +1,6 @@
 """A release of several platforms: the names of its parts, and the labels of the index that joins them. Pure.
 
-Each platform has releases of its own, under ``<own tag>-<architecture>-r<N>`` and under no rolling tag. The release of
+The image of a platform is released under ``<own tag>-<architecture>-r<N>`` and under no rolling tag. The release of
 all platforms is an index of their images, under ``<own tag>-r<N>`` and the rolling tags.
 """
 
