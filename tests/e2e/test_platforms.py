@@ -4,15 +4,19 @@ import gzip
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import ROOT, torchbake
 from tests.e2e.registries import Running, registry
 from tests.small import Small
 from tests.unit.conftest import init_image
@@ -197,3 +201,73 @@ def test_a_new_image_of_one_platform_and_back(fleet: Fleet, engine: docker.Docke
     assert fleet.digests() == {second.digest}
     failed = [(one.ref, check) for one in fleet.validate() for check in one.checks if check.outcome is Outcome.FAILED]
     assert failed == []
+
+
+INIT_ROWS = """
+rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]
+init:
+  volume-permissions: {version: 1.0.0, base: debian12, platforms: [linux/amd64, linux/arm64]}
+"""
+IDS = ("volume-permissions", "volume-permissions-arm64")
+
+
+@pytest.mark.long
+def test_the_command_line_releases_what_runs_on_both(
+    project: Callable[..., Path], running: Running, engine: docker.DockerClient
+) -> None:
+    """arm64 is emulated here: the build takes minutes, if no build cache has its compiler."""
+    path = project(INIT_ROWS, repository="torchbake-test/platforms/pytorch")
+    (path.parent / ".gitignore").write_text(".torchbake\nreports\n")
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], cwd=path.parent, check=True)
+    where, of = ("--registry", f"{running.host}/both"), ("--matrix", str(path))
+
+    def run(*words: str) -> dict[str, Any]:
+        process = torchbake(*words, *of, "--format", "json")
+        assert process.returncode == 0, process.stderr[-2000:]
+        result: dict[str, Any] = json.loads(process.stdout)
+        return result
+
+    run("build", *IDS)
+    tested = {image["name"]: image["checks"] for image in run("test", *IDS)["images"]}
+    assert all({check["outcome"] for check in checks} == {"passed"} for checks in tested.values())
+    assert len(tested[IDS[0]]) == len(tested[IDS[1]])
+    _, waiting = run("publish", IDS[1], *where)["images"]
+    assert list(waiting["lacking"]) == [AMD64]
+    _, index = run("publish", IDS[0], *where)["images"]
+    assert (index["action"], index["tag"], index["lacking"]) == ("release", "1.0.0-r0", {})
+    repository = f"{running.host}/both/volume-permissions"
+    for platform in (AMD64, ARM64):
+        engine.api.pull(repository, tag="latest", platform=platform)
+        words = engine.containers.run(f"{repository}:latest", ["--version"], remove=True, platform=platform)
+        assert words.decode().split() == ["volume-permissions", "1.0.0"]
+        engine.images.remove(f"{repository}:latest", force=True)
+    verdicts = run("validate", *IDS, *where)["images"]
+    assert len(verdicts) == 12
+    outcomes = {check["id"]: check["outcome"] for one in verdicts for check in one["checks"]}
+    assert {name for name, outcome in outcomes.items() if outcome != "passed"} == {"registry.signature"}
+    assert run("list", *IDS, "--due", "--bases", "keep", *where)["images"] == []
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize(
+    ("machine", "wheels", "folder"),
+    [("aarch64", "", "X-arm64"), ("aarch64", "/wheels", "X"), ("x86_64", "", "X"), ("aarch64", "none", "Y")],
+)
+def test_a_host_takes_the_lock_of_its_processor(machine: str, wheels: str, folder: str, tmp_path: Path) -> None:
+    """A folder of wheels is for one processor, and not every image has a lock for arm64."""
+    (tmp_path / "X-arm64").mkdir()
+    (tmp_path / "X-arm64/requirements.lock").touch()
+    given = {
+        "ansible_facts": {"architecture": machine}, "pytorch_locks": str(tmp_path), "pytorch_image": folder[0],
+        "pytorch_wheelhouse": wheels.removeprefix("none"),
+    }  # fmt: skip
+    role = ROOT / "ansible/roles/pytorch"
+    files = [f"-e@{role}/{name}/main.yml" for name in ("defaults", "vars")]
+    words = ["localhost", "-i", "localhost,", "-c", "local", "-m", "debug", "-a", "msg={{ pytorch_lock }}"]
+    process = subprocess.run(
+        [Path(sys.executable).with_name("ansible"), *words, *files, "-e", json.dumps(given)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert f'"msg": "{tmp_path}/{folder}/requirements.lock"' in process.stdout
