@@ -70,6 +70,7 @@ SAMPLES = {
     "IMAGES": "cpu volume-permissions '!devel' 2.10.0-*",
     "SIGNING": "--keyless --require-signature",
     "IMAGE": "volume-permissions",
+    "PLATFORM": "linux/arm64",
     "CHART": "cpu runtime",
     "REGISTRY": "ghcr.io/acme",
     "GPU": "require",
@@ -490,7 +491,21 @@ def test_each_size_of_image_has_a_runner() -> None:
     ):
         for path in (CHECK, RELEASE):
             (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
-            assert fill(job.raw["runs-on"], {"inputs": inputs, "matrix": {"size": size}}) == label, path
+            matrix = {"size": size, "platform": "linux/amd64"}
+            assert fill(job.raw["runs-on"], {"inputs": inputs, "matrix": matrix}) == label, path
+
+
+def test_images_for_arm64_have_a_runner_of_their_own() -> None:
+    for inputs, platform, label in (
+        ({"runner": "mine"}, "linux/arm64", "mine"),
+        ({"runner": "mine", "runner_arm64": "ubuntu-24.04-arm"}, "linux/arm64", "ubuntu-24.04-arm"),
+        ({"runner": "mine", "runner_arm64": "ubuntu-24.04-arm"}, "linux/amd64", "mine"),
+        ({"runner_arm64": '["mine", "arm"]', "runner_large": "big"}, "linux/arm64", "['mine', 'arm']"),
+    ):
+        for path in (CHECK, RELEASE):
+            (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
+            matrix = {"size": "large", "platform": platform}
+            assert fill(job.raw["runs-on"], {"inputs": {"runner_large": "mine", **inputs}, "matrix": matrix}) == label
 
 
 def test_what_runs_a_pull_request_may_write_nothing() -> None:

@@ -158,6 +158,7 @@ COPY --from=base /looked /looked
 def _command(spec: BaseSpec, context: str, folder: Path, secrets: Mapping[str, Path]) -> list[str]:
     # Without the cache: an index that apt could not reach last time may be reachable now.
     command = docker_command("buildx", "build", "--no-cache", "--progress=plain", "--provenance=false")
+    command += [f"--platform={spec.platform}"]
     command += [f"--build-context={spec.image}={context}", f"--output=type=local,dest={folder / 'out'}"]
     command += [f"--secret=id={name},src={path}" for name, path in secrets.items()]
     command += [f"--build-arg={name}" for name in proxy_variables(os.environ)]

@@ -75,5 +75,6 @@ def _target(spec: BaseSpec, context: str, folder: Path, arguments: Mapping[str, 
         "contexts": {spec.image: context},
         "args": dict(arguments),
         "output": [f"type=local,dest={folder / 'out'}"],
+        "platforms": [spec.platform],
         "no-cache": True,
     }

@@ -68,7 +68,7 @@ def newer_locks(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerL
         return {}
     resolver = debian_resolver(project)
     return {
-        base.name: NewerLock(base=base, old=lock, new=resolver.resolve(base, lock, upgrade=False))
+        base.id: NewerLock(base=base, old=lock, new=resolver.resolve(base, lock, upgrade=False))
         for base, lock in locked
     }
 
@@ -89,7 +89,7 @@ def with_fixes(
     say_uncovered([lock.base for lock in newer.values()], feeds)
     result = dict(findings)
     for spec in specs:
-        lock = newer.get(spec.base.name)
+        lock = newer.get(spec.base.id)
         changes = [lock.fixed(change, feeds) for change in lock.changes(spec)] if lock else []
         if changes:
             earlier = f"{findings[spec.id].reason}; " if findings[spec.id].due else ""

@@ -30,15 +30,15 @@ def run(args: Arguments) -> int:
         locked = ("bootstrap" if lock.base else "registry") if lock else args.source
         if args.source not in ("auto", locked):
             raise UsageError(
-                f"{spec.name}: the source in its lock of Debian packages is {locked}, not {args.source}.",
+                f"{spec.id}: the source in its lock of Debian packages is {locked}, not {args.source}.",
                 hint=f"Leave --source out, or remove {debian_lock_path(project.root, spec)}.",
             )
         base = find_base(spec, project.state, lock)
         fits = base is not None and args.source in ("auto", base.source)
         if base and fits and not args.refresh:
-            console.say(f"{spec.name}: {base.source}, {base.digest}, since {base.created}")
+            console.say(f"{spec.id}: {base.source}, {base.digest}, since {base.created}")
         elif args.dry_run:
-            console.say(f"{spec.name}: would be made ({args.source})")
+            console.say(f"{spec.id}: would be made ({args.source})")
         else:
             make_base(spec, project.state, apt(), source=args.source, say=console.say, lock=lock)
     return 0

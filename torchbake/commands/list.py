@@ -69,7 +69,10 @@ def run(args: Arguments) -> int:
         images = [_entry(project, spec) | ({"reason": reasons[spec.id]} if reasons else {}) for spec in specs]
         console.show_json({"images": images, "excluded": _excluded_images(project, selection)})
     elif args.format == "github":
-        jobs = [{"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size} for spec in specs]
+        jobs = [
+            {"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size, "platform": spec.platform}
+            for spec in specs
+        ]
         print(json.dumps({"include": jobs}))
     elif args.format == "ids":
         print("".join(f"{spec.id}\n" for spec in specs), end="")

@@ -51,7 +51,7 @@ def run(args: Arguments) -> int:
             )
         say_uncovered(bases_of(selection.specs), feeds)
         fixed = {name: lock.all_changes(feeds) for name, lock in newer.items()}
-        changed = [spec for spec in selection.specs if spec.base.name in newer and newer[spec.base.name].changes(spec)]
+        changed = [spec for spec in selection.specs if spec.base.id in newer and newer[spec.base.id].changes(spec)]
         results = list[BuildResult]()
         if not args.dry_run:
             for name in (name for name, changes in fixed.items() if changes):

@@ -118,7 +118,7 @@ class DebianLock:
 
 def debian_lock_path(root: Path, base: BaseSpec) -> Path:
     """Return the path of a base's lock."""
-    return root / "images" / f"{base.name}.lock"
+    return root / "images" / f"{base.id}.lock"
 
 
 def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
@@ -138,7 +138,7 @@ def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
 def format_debian_lock(base: BaseSpec, lock: DebianLock) -> str:
     """Return the text of a lock: TOML with a package on each line."""
     lines = [
-        f"# The Debian packages of images on {base.name}, by `torchbake lock --debian`. apt installs exactly these.",
+        f"# The Debian packages of images on {base.id}, by `torchbake lock --debian`. apt installs exactly these.",
         "# Name, version, architecture, archive, path below the mirror, bytes, SHA-256.",
         f'suite = "{lock.suite}"',
         f'digest = "{lock.digest}"',

@@ -34,6 +34,7 @@ _ENGINE_PACKAGES = {"docker.io", "docker-ce", "docker-ce-cli"}
 FROM_TRIXIE = ("docker.io", "docker-cli", "docker-buildx")
 
 _DOCS = "Install Docker Engine 23.0 or later with buildx 0.13 or later (https://docs.docker.com/engine/install/)"
+_BINFMT = "https://docs.docker.com/build/building/multi-platform/#qemu"
 _DESKTOP = "Install Docker Desktop (https://docs.docker.com/desktop/)"
 _ELSEWHERE = {
     "Darwin": f"{_DESKTOP} or `brew install colima docker docker-buildx` and `colima start`",
@@ -70,6 +71,7 @@ class SetupHost:
     mmdebstrap: bool = False
     used_before: bool = False  # an engine has stored images in /var/lib/docker
     socket: Literal["answers", "forbidden", "hangs", "dead"] = "dead"
+    foreign: tuple[str, ...] = ()  # platforms that setup was asked for, and whose programs this machine does not run
 
     @property
     def supported(self) -> bool:
@@ -119,7 +121,14 @@ class StartDaemon:
         return f"start dockerd: socket {paths.socket}, data in {paths.data_root}, log {paths.log}"
 
 
-Step = WriteFile | Install | StartUnit | StartDaemon
+@dataclass(frozen=True, kw_only=True)
+class RegisterEmulation:
+    """The kernel starts programs of other platforms by qemu, also in containers."""
+
+    title: str = "update-binfmts --enable: register qemu in the kernel (binfmt_misc)"
+
+
+Step = WriteFile | Install | StartUnit | StartDaemon | RegisterEmulation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +151,7 @@ def make_plan(host: SetupHost, paths: EnginePaths) -> SetupPlan:
     remedy = _for_a_person(host)
     if remedy:
         return SetupPlan(problem=Problem(reason=reason, remedy=remedy))
-    steps = tuple(_steps(host, paths))
+    steps = (*_steps(host, paths), *_emulation_steps(host))
     if steps and host.root != "no":
         return SetupPlan(problem=Problem(reason=reason), steps=steps)
     titles = "; ".join(step.title for step in steps)
@@ -160,6 +169,8 @@ def _problem(host: SetupHost) -> str | None:
     if host.engine is None:
         return f"No engine answers at {host.address.text}: {host.engine_error or 'nothing listens there'}"
     engine_problems = problems(replace(host.engine, docker=host.docker, buildx=host.buildx), Need.BUILD)
+    if not engine_problems and host.foreign:
+        return f"This machine does not run programs for {' and '.join(host.foreign)}."
     return engine_problems[0].reason if engine_problems else None
 
 
@@ -181,6 +192,7 @@ def _for_a_person(host: SetupHost) -> str | None:
             "An engine runs, but your user may not use it: sudo usermod -aG docker $USER, then log in again.",
         ),
         (silent and host.socket == "hangs", f"Stop what holds {host.address.host} without answering."),
+        (host.foreign and host.engine and host.engine.remote, f"Register qemu on the engine's machine: {_BINFMT}"),
         (second or not host.supported, _elsewhere(host)),
     )
     return next((advice for applies, advice in cases if applies), None)
@@ -196,6 +208,8 @@ def _unfit(engine: Capabilities | None) -> str:
 
 def _elsewhere(host: SetupHost) -> str:
     """Return the remedy for a host whose packages setup does not know."""
+    if host.foreign:
+        return f"Register qemu in the kernel: {_BINFMT}"
     if host.engine:
         return "Install buildx 0.13 or later: https://github.com/docker/buildx#installing"
     if host.dockerd and host.docker and host.buildx:
@@ -255,6 +269,16 @@ def _steps(host: SetupHost, paths: EnginePaths) -> Iterator[Step]:
         yield StartUnit()
     elif host.starts_engine:
         yield StartDaemon(paths=paths, config=engine_config(host.files.get(DAEMON_JSON, "")))
+
+
+def _emulation_steps(host: SetupHost) -> Iterator[Step]:
+    """Yield the steps for programs of other platforms. With systemd the package registers qemu itself."""
+    if host.foreign:
+        newer = host.distro == "debian" and number(host.release) >= (13,)
+        qemu = "qemu-user-binfmt" if newer else "qemu-user-static"
+        yield Install(packages=(qemu,) if host.systemd else (qemu, "binfmt-support"))
+        if not host.systemd:
+            yield RegisterEmulation()
 
 
 def engine_config(daemon_json: str) -> str:
