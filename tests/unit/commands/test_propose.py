@@ -64,11 +64,11 @@ def test_json_has_each_release_with_its_reason(matrix: Path, capsys: Streams) ->
 def test_a_patch_that_does_not_resolve_leaves_the_one_before(
     matrix: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = propose.with_cuda
-
-    def with_cuda(release: TorchRelease, config: PipConfig) -> TorchRelease:
-        broken = release.version == Version("2.11.1")
-        return replace(release, problem="its wheels do not resolve") if broken else known(release, config)
+    def with_cuda(release: TorchRelease, _: PipConfig) -> TorchRelease:
+        if release.version == Version("2.11.1"):
+            return replace(release, problem="its wheels do not resolve")
+        name = "cuda13.0" if release.version == Version("2.11.0") else "cuda12.8"
+        return replace(release, accelerator=parse_accelerator(name))
 
     newest = TorchRelease(version=Version("2.11.1"), pythons=("3.11",))
     monkeypatch.setattr(propose, "read_releases", lambda *_: ([*RELEASES, newest], []))
