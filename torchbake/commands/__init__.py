@@ -21,6 +21,7 @@ COMMANDS = {
     "smoke": "run short training jobs only, in N containers or on a host's Python; `test` runs all checks of an image",
     "benchmark": "measure models on images and hosts by a plan, or compare two images; results are kept",
     "sbom": "write a CycloneDX SBOM of each built image, or show licenses",
+    "advisories": "show the known vulnerabilities of images, and how soon releases had the fixes",
     "waste": "show what an image holds for nothing, for any image: hidden files, caches, copies, GPU code",
     "diff": "compare any two images: layers, packages, files and configuration, to the byte",
     "publish": "release tested images: an immutable tag each, then their rolling tags",

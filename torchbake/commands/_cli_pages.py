@@ -36,7 +36,7 @@ GROUPS = {
     ),
     "cli-checks": CommandGroup(
         title="Commands that check and measure images", summary="Check, measure and compare images.",
-        commands=("test", "smoke", "benchmark", "sbom", "waste", "diff", "report"),
+        commands=("test", "smoke", "benchmark", "sbom", "advisories", "waste", "diff", "report"),
     ),
     "cli-releases": CommandGroup(
         title="Commands for releases", summary="From tested images to tags in a registry.",

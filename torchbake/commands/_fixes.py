@@ -3,13 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from torchbake.advisories.codenames import distribution_of_suite
+from torchbake.advisories.finding import Severity
+from torchbake.advisories.fixes import fixed_by, with_numbers
+from torchbake.advisories.match import Feeds
 from torchbake.commands._debian_lock import debian_resolver
-from torchbake.debian.lockfile import DebianLock, find_debian_lock
+from torchbake.debian.lockfile import DebianChange, DebianLock, find_debian_lock, package_changes
 from torchbake.debian.steps import apt_steps
 from torchbake.errors import TorchbakeError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, Spec, bases_of
 from torchbake.release.due import DueFinding
+from torchbake.ui import console
 
 _MOST_CHANGES = 3  # packages that a reason names
 
@@ -22,9 +27,35 @@ class NewerLock:
     old: DebianLock
     new: DebianLock
 
-    def changes(self, spec: Spec) -> list[str]:
-        """Return a line for each package of an image that has another version today. Raises LockError."""
+    def changes(self, spec: Spec) -> list[DebianChange]:
+        """Return each package of an image that has another version today. Raises LockError."""
         return self.old.changes(self.new, [*apt_steps(spec).values()])
+
+    def all_changes(self, feeds: Feeds) -> list["FixedChange"]:
+        """Return each package of the lock that has another version today."""
+        return [self.fixed(change, feeds) for change in package_changes(self.old, self.new)]
+
+    def fixed(self, change: DebianChange, feeds: Feeds) -> "FixedChange":
+        distribution = distribution_of_suite(self.base.distribution, self.base.suite)
+        return FixedChange(change=change, vulnerabilities=fixed_by(change, distribution, feeds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedChange:
+    """A package with another version, and the known vulnerabilities that the old version alone has."""
+
+    change: DebianChange
+    vulnerabilities: Mapping[str, Severity]
+
+    @property
+    def line(self) -> str:
+        """The change on one line: ``libssl3 3.0.17-1 -> 3.0.18-1 (security): CVE-2025-1234 high``."""
+        return with_numbers(self.change.line, self.vulnerabilities)
+
+    @property
+    def urgency(self) -> Severity:
+        """The highest severity."""
+        return max(self.vulnerabilities.values(), default=Severity.UNKNOWN)
 
 
 def newer_locks(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerLock]:
@@ -42,8 +73,10 @@ def newer_locks(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerL
     }
 
 
-def with_fixes(project: Project, specs: Sequence[Spec], findings: Mapping[str, DueFinding]) -> dict[str, DueFinding]:
-    """Add the images whose base has newer Debian packages to the due ones.
+def with_fixes(
+    project: Project, specs: Sequence[Spec], findings: Mapping[str, DueFinding], feeds: Feeds
+) -> dict[str, DueFinding]:
+    """Add the images whose base has newer Debian packages to the due ones, with the fixed vulnerabilities of ``feeds``.
 
     Raises a TorchbakeError if apt cannot be asked, since the answer would lack fixes.
     """
@@ -53,13 +86,29 @@ def with_fixes(project: Project, specs: Sequence[Spec], findings: Mapping[str, D
         hint = f"{error.hint} " if error.hint else ""
         error.hint = f"{hint}To leave out newer Debian packages and bases: --bases keep"
         raise
+    say_uncovered([lock.base for lock in newer.values()], feeds)
     result = dict(findings)
     for spec in specs:
         lock = newer.get(spec.base.name)
-        changes = lock.changes(spec) if lock else []
+        changes = [lock.fixed(change, feeds) for change in lock.changes(spec)] if lock else []
         if changes:
-            more = f", and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
-            reason = ", ".join(changes[:_MOST_CHANGES]) + more
             earlier = f"{findings[spec.id].reason}; " if findings[spec.id].due else ""
-            result[spec.id] = DueFinding(due=True, reason=earlier + reason)
+            result[spec.id] = DueFinding(due=True, reason=earlier + _reason(changes))
     return result
+
+
+def say_uncovered(bases: Iterable[BaseSpec], feeds: Feeds) -> None:
+    """Say for which bases the advisories have no vulnerabilities, as a line without a number means nothing there."""
+    distributions = {one.name: distribution_of_suite(one.distribution, one.suite) for one in bases}
+    missing = [name for name, distribution in distributions.items() if distribution not in feeds.distributions]
+    if feeds and missing:
+        console.say(f"The advisories are of other releases than {', '.join(missing)}.", style="yellow")
+
+
+def _reason(changes: Sequence[FixedChange]) -> str:
+    """Name the most urgent changes."""
+    urgent = sorted(changes, key=lambda one: (-one.urgency, not one.vulnerabilities))  # else by name, as they are
+    lines = [one.line for one in urgent[:_MOST_CHANGES]]
+    more = f", and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
+    joint = "; " if any(one.vulnerabilities for one in urgent[:_MOST_CHANGES]) else ", "
+    return joint.join(lines) + more

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from torchbake.commands._destinations import differing_digests, distinct_names
+from torchbake.commands._gate_tables import gate_entry
 from torchbake.core.sizes import human
+from torchbake.gate.judge import GateResult
 from torchbake.oci.reference import Repository
 from torchbake.release.candidate import Publication
 from torchbake.release.decide import as_json as decision_json
@@ -20,7 +22,7 @@ _WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "
 
 @dataclass(frozen=True, kw_only=True)
 class PublishResult:
-    """The result of one image in one repository, and the checks that may fail (``waived``).
+    """The result of one image in one repository, the checks that may fail (``waived``), and the decision of a gate.
 
     The ``problem`` is why the image was not released, or why the rolling tags of its release were not moved.
     """
@@ -30,6 +32,7 @@ class PublishResult:
     published: Publication | None = None
     problem: str = ""
     waived: Mapping[str, str] = field(default_factory=dict)
+    gate: GateResult | None = None
 
 
 def problems_of(results: Sequence[PublishResult]) -> list[tuple[str, str]]:
@@ -102,8 +105,9 @@ def _row(image: PublishResult, *, dry: bool) -> tuple[str, str, str, str]:
         return image.id, "failed", tag, f"not moved: {image.problem}"
     state = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
     waived = [f"waived: {check} ({reason})" for check, reason in image.waived.items()]
+    documents = [f"{name} attached ({digest})" for name, digest in image.published.documents.items()]
     packing = [] if decision.digest else ["its layers would be compressed by gzip first"]
-    return image.id, state, tag, "; ".join([_moves(image.published), *packing, *waived])
+    return image.id, state, tag, "; ".join([_moves(image.published), *packing, *waived, *documents])
 
 
 def _moves(publication: Publication) -> str:
@@ -122,9 +126,11 @@ def _moves(publication: Publication) -> str:
 def _entry(image: PublishResult, *, dry: bool) -> dict[str, object]:
     entry: dict[str, object] = {"id": image.id, "repository": str(image.repository), "problem": image.problem}
     entry |= {"dry_run": dry, "waived": dict(image.waived)}
+    entry |= {"gate": gate_entry(image.gate)} if image.gate else {}
     if image.published:
         transfer = image.published.transfer
         entry |= decision_json(image.published.decision) | {"tested": image.published.tested}
+        entry |= {"attached": dict(image.published.documents)} if image.gate else {}
         entry["same_image"] = image.published.tested == entry["digest"] or bool(image.published.released_by)
         abilities = image.published.abilities
         entry |= {"registry": asdict(abilities)} if abilities else {}

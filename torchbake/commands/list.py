@@ -25,6 +25,7 @@ EXAMPLES = (
     "all --format github --shard 1/4",
     "all --due --registry ghcr.io/acme",
     "cuda12 --due --registry ghcr.io/acme --bases keep --format json | jq -r '.images[].reason'",
+    "all --due --registry ghcr.io/acme --advisories tracker.json",
     "all --changed-since origin/main",
     "all --changed-since HEAD~1 --size large --format ids > large.txt",
 )
@@ -43,6 +44,7 @@ class Arguments(opt.WithSelectors):
         "--due: an image is due if one of them lacks it", configured=lambda args: args.due
     )
     plain_http: bool = opt.plain_http()
+    advisories: tuple[str, ...] = opt.advisories("--due: name the vulnerabilities that newer packages fix")
     changed_since: str | None = opt.option("only what differs from this git commit", metavar="REF")
     size: Literal["small", "large"] | None = opt.option("only what is built on small machines (CPU), or on large ones")
     format: Literal["table", "json", "github", "ids"] = opt.result_format(
@@ -52,7 +54,10 @@ class Arguments(opt.WithSelectors):
 
 
 def run(args: Arguments) -> int:
-    of_due = {"--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http}
+    of_due = {
+        "--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http,
+        "--advisories": args.advisories,
+    }  # fmt: skip
     idle = [name for name, argument in of_due.items() if argument]
     if idle and not args.due:
         raise UsageError(f"{idle[0]} needs --due: without it no registry is asked.", hint="Give --due with it.")
@@ -81,7 +86,7 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
     selection = replace(selection, specs=fit, left_out=(*selection.left_out, *others))
     if not args.due and args.changed_since is None:
         return selection, reasons
-    from torchbake.commands import _fixes, _narrow  # noqa: PLC0415 - a plain list needs no HTTP
+    from torchbake.commands import _advisories, _fixes, _narrow  # noqa: PLC0415 - a plain list needs no HTTP
 
     if args.changed_since is not None:
         selection, reasons = _narrow.narrow(
@@ -91,10 +96,11 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         question = _narrow.DueQuestion(
             project=project, destinations=args.registry, plain=args.plain_http, bases=args.bases
         )
+        feeds = _advisories.feeds_of_option(args.advisories)
         with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
             findings = question.findings(selection.specs)
         if args.bases == "ask":
-            findings = _fixes.with_fixes(project, selection.specs, findings)
+            findings = _fixes.with_fixes(project, selection.specs, findings, feeds)
         selection, reasons = _narrow.narrow(selection, findings, reasons)
     return selection, reasons
 

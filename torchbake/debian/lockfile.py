@@ -41,6 +41,11 @@ class DebianPackage:
         """The package on one line of the lock."""
         return " ".join(str(getattr(self, field)) for field in _FIELDS)
 
+    @property
+    def source(self) -> str:
+        """The name of the source package: a pool has a folder for each, as in pool/main/o/openssl/libssl3_….deb."""
+        return self.path.split("/")[-2]
+
     @classmethod
     def from_line(cls, line: str) -> Self:
         """Parse a line of the lock. Raises ValueError."""
@@ -80,10 +85,10 @@ class DebianLock:
         """The digest of the base's packages, or its own, to compare it with the base of an earlier run."""
         return digest(package.line for package in self.base) if self.base else self.digest
 
-    def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> list[str]:
-        """Return a line for each package of an image's steps that has another version in a ``new`` lock."""
+    def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> "list[DebianChange]":
+        """Return each package of an image's steps that has another version in a ``new`` lock."""
         before, after = (lock.part(steps) for lock in (self, new))
-        return changes_of(before, after)
+        return package_changes(before, after)
 
     def part(self, steps: Sequence[AptStep]) -> "DebianLock":
         """Return the lock for an image's steps alone. Raises LockError."""
@@ -176,14 +181,29 @@ def _digest(text: str, *, required: bool) -> str:
     return text
 
 
-def changes_of(old: DebianLock, new: DebianLock) -> list[str]:
-    """Return a line for each package with another version: ``libssl3 3.0.17-1 -> 3.0.18-1 (security)``."""
+@dataclass(frozen=True, kw_only=True)
+class DebianChange:
+    """A package whose version differs in two locks; the ``old`` or the ``new`` one is None if a lock lacks it."""
+
+    old: DebianPackage | None
+    new: DebianPackage | None
+
+    @property
+    def line(self) -> str:
+        """The change on one line: ``libssl3 3.0.17-1 -> 3.0.18-1 (security)``."""
+        name = next(one.name for one in (self.old, self.new) if one)
+        marker = " (security)" if self.new and self.new.archive == "security" else ""
+        old, new = (self.old.version if self.old else "(new)"), (self.new.version if self.new else "(gone)")
+        return f"{name} {old} -> {new}{marker}"
+
+
+def package_changes(old: DebianLock, new: DebianLock) -> list[DebianChange]:
+    """Return each package with another version, by name."""
     before, after = old.packages, new.packages
-    lines = []
-    for key in sorted(before.keys() | after.keys()):
-        one, other = before.get(key), after.get(key)
-        if one == other:
-            continue
-        name, marker = key.partition(":")[0], " (security)" if other and other.archive == "security" else ""
-        lines.append(f"{name} {one.version if one else '(new)'} -> {other.version if other else '(gone)'}{marker}")
-    return lines
+    pairs = [(before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())]
+    return [DebianChange(old=one, new=other) for one, other in pairs if one != other]
+
+
+def changes_of(old: DebianLock, new: DebianLock) -> list[str]:
+    """Return a line for each package with another version, as `DebianChange.line`."""
+    return [change.line for change in package_changes(old, new)]

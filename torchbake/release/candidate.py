@@ -74,7 +74,8 @@ class Publication:
     """The result for a candidate with the digest ``tested``.
 
     A dry run of a release has the registry's ``abilities``. If the released image has the config of the tested image
-    but another digest, its compression is in ``released_by``.
+    but another digest, its compression is in ``released_by``. The digests of documents that are attached without a tag
+    are in ``documents``, by name.
     """
 
     decision: Decision
@@ -82,3 +83,4 @@ class Publication:
     transfer: TransferCount | None = None
     abilities: Abilities | None = None
     released_by: str = ""
+    documents: Mapping[str, str] = field(default_factory=dict)

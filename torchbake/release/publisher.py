@@ -11,9 +11,11 @@ from dataclasses import replace
 from functools import cached_property
 
 from torchbake.errors import RegistryError
+from torchbake.registry.artifact import Artifact
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
 from torchbake.registry.probe import Abilities, probe
+from torchbake.release.attached_document import attach_document
 from torchbake.release.candidate import Candidate, Parcel, Publication, Supply
 from torchbake.release.decide import Decision
 from torchbake.release.mutex import locked
@@ -85,6 +87,16 @@ class Publisher:
             if decision.action == "finish":
                 self._writer.promote(decision, tell)
         return decision
+
+    def attach(self, publication: Publication, artifact: Artifact, tell: Tell) -> Publication:
+        """Attach a document to the released image, if it is the tested one, which the document is about."""
+        decision = publication.decision
+        if decision.digest != publication.tested and not publication.released_by:
+            return publication
+        tell(f"attaching {artifact.name}")
+        with locked(self._registry):
+            digest = attach_document(self._registry, decision.digest, artifact, self._signer)
+        return replace(publication, documents={**publication.documents, artifact.name: digest})
 
     def finish(self, tags: Sequence[str], tell: Tell, *, dry: bool = False) -> Decision | None:
         """Finish the newest release of the image with these tags, its own tag first; None if it has no release.
