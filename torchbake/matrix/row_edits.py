@@ -39,7 +39,7 @@ def with_proposals(text: str, path: Path, proposals: Iterable[Proposal]) -> str:
 
 
 def _check(text: str, path: Path, before: Expansion, proposal: Proposal) -> None:
-    """Check that the edit has made the images of the proposal, and has removed only those that it replaces."""
+    """Check that the edit has made the images of the proposal, and has removed only images of the replaced version."""
     try:
         document = parse_document(text, path)
         after = expand(validate_matrix(document), document)

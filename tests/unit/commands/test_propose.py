@@ -41,13 +41,13 @@ def matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_dry_run_shows_the_change_and_writes_nothing(matrix: Path, capsys: Streams) -> None:
-    shown = out(capsys, "propose", "--dry-run", "--matrix", str(matrix))
+    output = out(capsys, "propose", "--dry-run", "--matrix", str(matrix))
     assert matrix.read_text() == SMALL
-    assert "-  - torch: [2.10.0, 2.9.1]" in shown
-    assert "+  - torch: [2.10.0, 2.9.2]" in shown
-    assert "+    accelerator: cuda13.0" in shown
-    assert "2.8.0" not in shown, "a release that is older than all is counted alone"
-    assert "2.12.0rc1" in shown
+    assert "-  - torch: [2.10.0, 2.9.1]" in output
+    assert "+  - torch: [2.10.0, 2.9.2]" in output
+    assert "+    accelerator: cuda13.0" in output
+    assert "2.8.0" not in output, "a release that is older than all is counted alone"
+    assert "2.12.0rc1" in output
 
 
 def test_json_has_each_release_with_its_reason(matrix: Path, capsys: Streams) -> None:
@@ -78,11 +78,11 @@ def test_a_patch_that_does_not_resolve_leaves_the_one_before(
     assert {"release": "2.11.1", "reason": "its wheels do not resolve"} in report["not_proposed"]
 
 
-def test_what_is_written_is_not_proposed_again(matrix: Path, capsys: Streams) -> None:
+def test_a_written_release_is_not_proposed_again(matrix: Path, capsys: Streams) -> None:
     out(capsys, "propose", "--matrix", str(matrix))
-    written = matrix.read_text()
-    assert "2.9.2]" in written
-    assert "  - torch: 2.11.0\n" in written
+    text = matrix.read_text()
+    assert "2.9.2]" in text
+    assert "  - torch: 2.11.0\n" in text
     report = json.loads(out(capsys, "propose", "--format", "json", "--matrix", str(matrix)))
     assert (report["proposals"], report["diff"]) == ([], "")
-    assert matrix.read_text() == written
+    assert matrix.read_text() == text
