@@ -72,7 +72,7 @@ class BaseImage:
     def context(self, state: Path) -> str:
         """Return the named context for the Dockerfile's ``FROM``."""
         if self.source == "registry":
-            return f"docker-image://{self.image}@{self.digest}"
+            return f"docker-image://{self.image.partition('@')[0]}@{self.digest}"
         return f"oci-layout://{self.layout(state).absolute()}@{self.digest}"
 
     def layout(self, state: Path) -> Path:
@@ -83,7 +83,8 @@ class BaseImage:
 def find_base(spec: BaseSpec, state: Path, lock: DebianLock | None = None, *, hashed: bool = False) -> BaseImage | None:
     """Return the recorded base, if it still fits the matrix and the ``lock``. No registry is asked.
 
-    The blobs of a bootstrapped base are checked: their sizes, and with ``hashed``, for a build, their digests.
+    A base that the matrix names by a digest may have been bootstrapped here, before it was pushed. The blobs of another
+    bootstrapped base are checked: their sizes, and with ``hashed``, for a build, their digests.
     """
     try:
         base = BaseImage(**json.loads(_record(state, spec).read_text()))
@@ -93,6 +94,8 @@ def find_base(spec: BaseSpec, state: Path, lock: DebianLock | None = None, *, ha
         return None
     if lock and base.locked != lock.base_digest:
         return None
+    if spec.digest:
+        return replace(base, image=spec.image, source="registry")
     if base.source == "bootstrap" and not _is_whole(_layout(state, spec), base.digest, hashed=hashed):
         return None
     return base
@@ -101,7 +104,8 @@ def find_base(spec: BaseSpec, state: Path, lock: DebianLock | None = None, *, ha
 def _is_record_of(base: BaseImage, spec: BaseSpec) -> bool:
     """Return whether a record is one that `make_base` could have written: the file may be damaged or forged."""
     texts = all(isinstance(value, str) for value in asdict(base).values())
-    ours = (base.name, base.image) == (spec.name, spec.image) and base.source in ("registry", "bootstrap")
+    same = base.digest == spec.digest if spec.digest else base.image == spec.image
+    ours = base.name == spec.name and same and base.source in ("registry", "bootstrap")
     return texts and ours and bool(DIGEST.fullmatch(base.digest)) and bool(_VERSION.fullmatch(base.python))
 
 
@@ -127,7 +131,9 @@ def make_base(
         if existing and source in ("auto", existing.source):
             return existing
         base = None
-        if lock and not lock.base:
+        if spec.digest:
+            base = _pinned(spec, say, source)
+        elif lock and not lock.base:
             base = BaseImage(name=spec.name, image=spec.image, source="registry", digest=lock.digest, created=_now())
         elif lock is None and source != "bootstrap":
             base = _from_registry(spec, say, required=source == "registry")
@@ -203,7 +209,7 @@ def _from_mirror(spec: BaseSpec, say: Callable[[str], None]) -> BaseImage | None
         with step(f"{spec.name}: looking for {copy}, in the engine's mirror"):
             digest, reason = served_digest(copy, plain=mirror.plain)
         if digest:
-            say(f"{spec.name}: {spec.image}@{digest} from the engine's mirror {copy.repository.host}")
+            say(f"{spec.name}: {spec.image_name}@{digest} from the engine's mirror {copy.repository.host}")
             return BaseImage(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
         say(f"{spec.name}: the engine's mirror {copy.repository.host} does not serve it: {reason}")
     return None
@@ -227,7 +233,7 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
     except (FileNotFoundError, ValueError, KeyError) as error:
         failure, digest = [str(error)], ""
     if digest:
-        say(f"{spec.name}: {spec.image}@{digest} from its registry")
+        say(f"{spec.name}: {spec.image_name}@{digest} from its registry")
         return BaseImage(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
     reason = "; ".join(failure) or "no digest in the answer"
     _check_replaceable(spec, reason, required=required)
@@ -236,9 +242,20 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
     return None
 
 
+def _pinned(spec: BaseSpec, say: Callable[[str], None], source: Source) -> BaseImage | None:
+    """Return the base of a digest, after a look whether a registry serves it. Raises BaseError."""
+    if source == "bootstrap":
+        raise BaseError(
+            f"{spec.name}: {spec.image} is named by its digest, so it cannot be bootstrapped.",
+            hint="Name it by a tag in matrix.yaml, or push another base: `torchbake base --help` shows how.",
+        )
+    return _from_registry(spec, say, required=True)
+
+
 def _check_replaceable(spec: BaseSpec, reason: str, *, required: bool) -> None:
     """Raise BaseError unless a bootstrapped base can replace an image that no registry serves."""
     repository = parse_reference(spec.image).repository
+    required = required or bool(spec.digest)
     if repository.host != "docker.io" and _REFUSED.search(reason):
         raise BaseError(
             f"{spec.name}: the registry {repository.host} does not serve {spec.image} to you: {reason}",
@@ -247,7 +264,9 @@ def _check_replaceable(spec: BaseSpec, reason: str, *, required: bool) -> None:
     if required or repository.path.rpartition("/")[2] != spec.distribution:
         raise BaseError(
             f"{spec.name}: {spec.image} is not available from its registry: {reason}",
-            hint=f"Check the network and `docker login`, or bootstrap {spec.suite} in its place: --source bootstrap.",
+            hint=f"Check the digest, the network and `docker login {repository.host}`."
+            if spec.digest
+            else f"Check the network and `docker login`, or bootstrap {spec.suite} in its place: --source bootstrap.",
         )
 
 

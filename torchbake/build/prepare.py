@@ -84,7 +84,8 @@ class ImagePreparation:
         path = dockerfile_path(self.project.root, spec)
         if not self.dry_run:
             write(stale(path, dockerfile))
-        contexts: dict[str, str] = {spec.base.image: base.context(self.project.state)}
+        # The Dockerfile's FROM names a digest itself.
+        contexts = {} if spec.base.digest else {spec.base.image: base.context(self.project.state)}
         if self.project.root != TOOLKIT:
             contexts["toolkit"] = str(TOOLKIT)
         return BuildJob(

@@ -20,6 +20,7 @@ from torchbake.engine.client import connect
 from torchbake.errors import LockError
 from torchbake.hostconfig.apt_archives import known_archives
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
+from torchbake.matrix.base_lock import base_lock_path, read_base_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, Spec, bases_of
 from torchbake.ui import console
@@ -32,7 +33,7 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
 
     With ``upgrade`` the bases are made again, of the newest packages or by the newest digest.
     """
-    resolver = debian_resolver(project)
+    resolver, pushed = debian_resolver(project), read_base_lock(project.root)
     for spec in bases_of(specs):
         old, path = _readable_lock(project, spec), debian_lock_path(project.root, spec)
         lock = resolver.resolve(spec, None if upgrade else old, upgrade=upgrade)
@@ -40,6 +41,9 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
         record_lock(spec, project.state, lock)
         for line in changes_of(old, lock) if old else ():
             console.say(f"{spec.name}: {line}")
+        if spec.name in pushed and pushed[spec.name].reference.digest != lock.digest:
+            say = f"{spec.name}: its base in {base_lock_path(project.root)} is older; push it: "
+            console.say(f"{say}{Command('base', f'{spec.name} --push HOST/NAMESPACE')}", style="yellow")
         console.say(f"{spec.name}: {'unchanged' if lock == old else 'locked'} ({len(lock.packages)} packages)")
 
 

@@ -126,6 +126,8 @@ class DueQuestion:
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
+        if spec.digest:
+            return spec.digest, ""
         lock = find_debian_lock(self.project.root, spec)
         # Another version of mmdebstrap may have made the recorded base of the locked packages.
         known = find_base(spec, self.project.state, lock) or lock

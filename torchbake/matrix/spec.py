@@ -19,7 +19,8 @@ class BaseSpec:
     """A base: its name in the matrix, its image reference, the suite of its packages and its Python (``3.11``).
 
     ``interpreter`` is set if the Python is not the suite's own: to a path in the image, or to a package of the suite.
-    ``snapshot`` is the address of a mirror of one day, or empty.
+    ``snapshot`` is the address of a mirror of one day, or empty. ``image`` may be that of the
+    lock of the bases.
     """
 
     name: str
@@ -29,6 +30,16 @@ class BaseSpec:
     distribution: str = "debian"
     interpreter: str = ""
     snapshot: str = ""
+
+    @property
+    def image_name(self) -> str:
+        """The image without its digest."""
+        return self.image.partition("@")[0]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the image; empty if it is named by a tag alone."""
+        return self.image.partition("@")[2]
 
     @property
     def brings_python(self) -> bool:

@@ -186,6 +186,58 @@ def test_a_bootstrapped_base_is_believed_with_all_its_blobs(tmp_path: Path) -> N
         write()
 
 
+PINNED = replace(SPEC, image=f"ghcr.io/acme/debian12:bookworm@sha256:{5:064}")
+
+
+def test_a_base_of_a_digest_is_the_recorded_one_of_it(registry: Registry, tmp_path: Path) -> None:
+    registry.open.set()
+    item = Run(tmp_path).end()
+    assert isinstance(item, BaseImage)
+    assert find_base(PINNED, tmp_path) is None
+    pinned = replace(SPEC, image=f"ghcr.io/acme/debian12:bookworm@{item.digest}")
+    base = find_base(pinned, tmp_path)
+    assert base
+    assert (base.source, base.image, base.digest) == ("registry", pinned.image, item.digest)
+    assert base.context(tmp_path) == f"docker-image://ghcr.io/acme/debian12:bookworm@{item.digest}"
+
+
+def test_a_pushed_base_is_used_where_it_was_made(tmp_path: Path) -> None:
+    """Its layout may be gone by then: builds read the registry."""
+    base = BaseImage(
+        name="debian12", image=SPEC.image, source="bootstrap", digest=PINNED.digest, created="", python="3.11"
+    )
+    (tmp_path / "bases").mkdir()
+    (tmp_path / "bases/debian12.json").write_text(json.dumps(asdict(base)))
+    assert find_base(SPEC, tmp_path) is None
+    assert find_base(PINNED, tmp_path) == replace(base, image=PINNED.image, source="registry")
+
+
+def test_a_base_of_a_digest_is_never_bootstrapped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hint = answer_of(monkeypatch, PINNED.image, UNREACHABLE)
+    assert hint == "Check the digest, the network and `docker login ghcr.io`."
+    with pytest.raises(BaseError, match="cannot be bootstrapped"):
+        make_base(PINNED, tmp_path, APT, source="bootstrap", say=lambda _: None)
+
+
+def test_a_mirror_is_asked_for_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = list[str]()
+
+    def served(reference: Reference, *, plain: bool) -> tuple[str, str]:
+        del plain
+        queries.append(reference.key)
+        return reference.digest, ""
+
+    mirrors = [RegistryMirror(prefix="docker.io", location="mirror.example:5000")]
+    monkeypatch.setattr(base_image, "engine_mirrors", lambda _: mirrors)
+    monkeypatch.setattr(base_image, "served_digest", served)
+    spec = replace(SPEC, image=f"debian@{PINNED.digest}")
+    base = base_image._from_registry(spec, lambda _: None, required=True)
+    assert base
+    assert (base.digest, base.context(Path()), queries) == (
+        PINNED.digest, f"docker-image://debian@{PINNED.digest}", [PINNED.digest],
+    )  # fmt: skip
+
+
 def test_another_python_is_recorded_and_refused(registry: Registry, tmp_path: Path) -> None:
     """A second request for the base finds the recorded base."""
     registry.open.set()
