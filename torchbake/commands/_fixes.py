@@ -53,13 +53,17 @@ def with_fixes(project: Project, specs: Sequence[Spec], findings: Mapping[str, D
         hint = f"{error.hint} " if error.hint else ""
         error.hint = f"{hint}To leave out newer Debian packages and bases: --bases keep"
         raise
+    locks = {spec.id: newer[spec.base.name] for spec in specs if spec.base.name in newer}
+    return with_changes(findings, {spec.id: locks[spec.id].changes(spec) for spec in specs if spec.id in locks})
+
+
+def with_changes(findings: Mapping[str, DueFinding], changes: Mapping[str, Sequence[str]]) -> dict[str, DueFinding]:
+    """Add the images with changed packages, by lines for each image, to the due ones."""
     result = dict(findings)
-    for spec in specs:
-        lock = newer.get(spec.base.name)
-        changes = lock.changes(spec) if lock else []
-        if changes:
-            more = f", and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
-            reason = ", ".join(changes[:_MOST_CHANGES]) + more
-            earlier = f"{findings[spec.id].reason}; " if findings[spec.id].due else ""
-            result[spec.id] = DueFinding(due=True, reason=earlier + reason)
+    for name, lines in changes.items():
+        if lines:
+            more = f", and {len(lines) - _MOST_CHANGES} more" if len(lines) > _MOST_CHANGES else ""
+            reason = ", ".join(lines[:_MOST_CHANGES]) + more
+            earlier = f"{findings[name].reason}; " if findings[name].due else ""
+            result[name] = DueFinding(due=True, reason=earlier + reason)
     return result

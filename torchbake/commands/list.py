@@ -1,7 +1,7 @@
 """`list`: show the selected images, for people, programs and CI."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ EXAMPLES = (
     "cuda12 --format json | jq -r '.images[].id'",
     "all --format github --shard 1/4",
     "all --due --registry ghcr.io/acme",
+    "all --due --wheels --registry ghcr.io/acme",
     "cuda12 --due --registry ghcr.io/acme --bases keep --format json | jq -r '.images[].reason'",
     "all --changed-since origin/main",
     "all --changed-since HEAD~1 --size large --format ids > large.txt",
@@ -38,6 +39,7 @@ class Arguments(opt.WithSelectors):
         "--due: ask registries for newer bases, or keep the bases of the releases (default: ask)",
         default="ask",
     )
+    wheels: bool = opt.option("--due: also images for which the indexes have newer wheels, or have withdrawn some")
     registry: tuple[Destination, ...] = opt.registries(
         "--due: an image is due if one of them lacks it", configured=lambda args: args.due
     )
@@ -51,7 +53,12 @@ class Arguments(opt.WithSelectors):
 
 
 def run(args: Arguments) -> int:
-    of_due = {"--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http}
+    of_due = {
+        "--wheels": args.wheels,
+        "--registry": args.registry,
+        "--bases": args.bases != "ask",
+        "--plain-http": args.plain_http,
+    }
     idle = [name for name, argument in of_due.items() if argument]
     if idle and not args.due:
         raise UsageError(f"{idle[0]} needs --due: without it no registry is asked.", hint="Give --due with it.")
@@ -94,8 +101,20 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
             findings = question.findings(selection.specs)
         if args.bases == "ask":
             findings = _fixes.with_fixes(project, selection.specs, findings)
+        if args.wheels:
+            findings = _fixes.with_changes(findings, _newer_wheels(project, selection.specs))
         selection, reasons = _narrow.narrow(selection, findings, reasons)
     return selection, reasons
+
+
+def _newer_wheels(project: Project, specs: Sequence[Spec]) -> dict[str, list[str]]:
+    """Return the changes of each image's wheels, and name withdrawn wheels that no other version replaces."""
+    from torchbake.commands._wheel_updates import newer_wheels  # noqa: PLC0415 - a plain list needs no resolver
+
+    found = newer_wheels(project, specs)
+    for line in found.warnings:
+        console.say(line, style="yellow")
+    return {name: one.changes for name, one in found.images.items()}
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:
