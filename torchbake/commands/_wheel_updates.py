@@ -47,8 +47,8 @@ class NewerWheels:
     def withdrawn(self) -> list[str]:
         """A line for each yanked version that stays, because no other one fits the matrix or the project's lock."""
         old, new = self.old.pins, (self.new or self.old).pins
-        kept = (name for name in sorted(self.yanked) if name in new and new[name].version == old[name].version)
-        return [f"{name} {old[name].version} is yanked: {self.yanked[name]}" for name in kept]
+        names = (name for name in sorted(self.yanked) if name in new and new[name].version == old[name].version)
+        return [f"{name} {old[name].version} is yanked: {self.yanked[name]}" for name in names]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,13 +93,13 @@ def newer_wheels(project: Project, specs: Sequence[Spec]) -> WheelFindings:
         )
     with step("asking for withdrawn wheels"):
         yanked, unknown = _yanked(images, locks, config)
-    found = {
+    wheels = {
         spec.id: NewerWheels(
             old=locks[spec.id], new=answers[spec.id][0], odd=answers[spec.id][1], yanked=yanked[spec.id]
         )
         for spec in images
     }
-    return WheelFindings(images=found, unknown=unknown)
+    return WheelFindings(images=wheels, unknown=unknown)
 
 
 def _renewed(project: Project, spec: ImageSpec, old: Lock, config: PipConfig) -> tuple[Lock | None, list[str]]:

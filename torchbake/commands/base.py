@@ -91,8 +91,8 @@ def _push(
         there = registry.digest(reference.tag) == reference.digest
         console.say(f"{spec.name}: {'is there already' if there else 'would be pushed'}: {reference}")
         return reference
-    sent = push_base(base, reference, project.state, registry)
-    console.say(f"{spec.name}: pushed {reference} ({human(sent)} sent)")
+    size = push_base(base, reference, project.state, registry)
+    console.say(f"{spec.name}: pushed {reference} ({human(size)} sent)")
     _write_locks(project, spec, base, reference)
     return reference
 

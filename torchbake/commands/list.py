@@ -111,10 +111,10 @@ def _newer_wheels(project: Project, specs: Sequence[Spec]) -> dict[str, list[str
     """Return the changes of each image's wheels, and name withdrawn wheels that no other version replaces."""
     from torchbake.commands._wheel_updates import newer_wheels  # noqa: PLC0415 - a plain list needs no resolver
 
-    found = newer_wheels(project, specs)
-    for line in found.warnings:
+    findings = newer_wheels(project, specs)
+    for line in findings.warnings:
         console.say(line, style="yellow")
-    return {name: one.changes for name, one in found.images.items()}
+    return {name: one.changes for name, one in findings.images.items()}
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:
