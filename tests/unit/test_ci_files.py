@@ -685,7 +685,7 @@ def renewed(scope: Mapping[str, Any], subject: str) -> dict[str, Job]:
     return jobs
 
 
-def test_renewed_locks_are_released_or_checked_for_a_pull_request() -> None:
+def test_renewed_locks_are_released_or_checked() -> None:
     for variables, jobs in (
         ({"REGISTRY": "ghcr.io/acme"}, ["update", "release"]),
         ({"REGISTRY": "ghcr.io/acme", "UPDATE_BRANCH": "updates"}, ["update", "check"]),

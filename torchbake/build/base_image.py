@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from torchbake.build.base_look import Look, by_buildkit, check_look, check_version
+from torchbake.build.base_look import Look, check_look, check_version, look_into
+from torchbake.build.base_mirrors import answers_of_mirrors
+from torchbake.build.base_script import ScriptBuilder
 from torchbake.build.bootstrap import bootstrap
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
@@ -21,14 +23,12 @@ from torchbake.core.ownership import check_links
 from torchbake.debian.lockfile import DebianLock
 from torchbake.debian.pool import pool_of
 from torchbake.engine.address import docker_command
-from torchbake.engine.mirrors import copies_of, engine_mirrors
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import parse_reference
-from torchbake.registry.served import served_digest
 from torchbake.store.layout import Layout
 from torchbake.ui.steps import step
 from torchbake.ui.tool_environment import environment_of
@@ -118,12 +118,13 @@ def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
 
 
 def make_base(
-    spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None], buildkit: bool = True,
-    lock: DebianLock | None = None,
+    spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None],
+    start: Callable[[], ScriptBuilder] | None = None, lock: DebianLock | None = None,
 ) -> BaseImage:  # fmt: skip
     """Choose and record a base, the one of the ``lock`` if there is one. Of several runs at a time, one makes it.
 
-    Without ``buildkit`` a base of a registry is not inspected; if it does not fit the matrix, the build fails. Raises
+    ``start`` starts the builder that inspects a base of a registry. Without it, or if it fails, a build of a base that
+    does not fit the matrix fails. Raises
     BaseError if no source has the base, or if it does not fit the matrix.
     """
     with _lock(spec, state, say) as waited:
@@ -138,7 +139,7 @@ def make_base(
         elif lock is None and source != "bootstrap":
             base = _from_registry(spec, say, required=source == "registry")
         if base:
-            look = _look_by_buildkit(spec, base.context(state), apt, say) if buildkit else None
+            look = _look_into(spec, base.context(state), start, apt, say)
         else:
             packages = pool_of(spec, read_pip_config(), apt).context({"base": lock.base}, state) if lock else None
             digest, look = bootstrap(spec, _layout(state, spec), apt, say, packages and packages / "base")
@@ -167,9 +168,13 @@ def _write_record(spec: BaseSpec, state: Path, base: BaseImage) -> None:
     write_text(_record(state, spec), json.dumps(asdict(base), indent=2) + "\n")
 
 
-def _look_by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]) -> Look | None:
+def _look_into(
+    spec: BaseSpec, context: str, start: Callable[[], ScriptBuilder] | None, apt: AptConfig, say: Callable[[str], None]
+) -> Look | None:
+    if start is None:
+        return None
     with step(f"{spec.name}: looking into {spec.image}"):
-        return by_buildkit(spec, context, apt, say)
+        return look_into(start(), spec, context, apt, say)
 
 
 @contextmanager
@@ -204,14 +209,11 @@ def _layout(state: Path, spec: BaseSpec) -> Path:
 
 def _from_mirror(spec: BaseSpec, say: Callable[[str], None]) -> BaseImage | None:
     """Return the base that the first of the engine's mirrors serves now, by digest; None if none of them has it."""
-    reference = parse_reference(spec.image)
-    for mirror, copy in copies_of(reference, engine_mirrors(environment_of("docker"))):
-        with step(f"{spec.name}: looking for {copy}, in the engine's mirror"):
-            digest, reason = served_digest(copy, plain=mirror.plain)
-        if digest:
-            say(f"{spec.name}: {spec.image_name}@{digest} from the engine's mirror {copy.repository.host}")
-            return BaseImage(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
-        say(f"{spec.name}: the engine's mirror {copy.repository.host} does not serve it: {reason}")
+    for answer in answers_of_mirrors(spec.image):
+        if answer.digest:
+            say(f"{spec.name}: {spec.image_name}@{answer.digest} from the engine's mirror {answer.host}")
+            return BaseImage(name=spec.name, image=spec.image, source="registry", digest=answer.digest, created=_now())
+        say(f"{spec.name}: the engine's mirror {answer.host} does not serve it: {answer.reason}")
     return None
 
 

@@ -16,11 +16,11 @@ from torchbake.build.wheelhouse import stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.debian.lockfile import find_debian_lock
-from torchbake.debian.pool import pool_of
+from torchbake.debian.pool import DebianPool, pool_of
 from torchbake.debian.steps import apt_steps
 from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, RenderError, TorchbakeError
-from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.index_logins import check_logins
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
@@ -29,7 +29,7 @@ from torchbake.lock.lockfile import Lock, Pin
 from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
 from torchbake.projects.lock import lock_image
 from torchbake.projects.outdated import read_or_explain
 from torchbake.render.build_context import own_sources
@@ -131,9 +131,23 @@ class ImagePreparation:
         lock = find_debian_lock(self.project.root, job.spec.base)
         if lock:
             packages = lock.of(apt_steps(job.spec).values())
-            folder = pool_of(job.spec.base, self.pip, read_apt_config()).context(packages, self.project.state)
+            folder = self._pool(job.spec.base).context(packages, self.project.state)
             job = replace(job, contexts={**job.contexts, "debs": str(folder)})
         return self._with_wheels(job)
+
+    def _pool(self, base: BaseSpec) -> DebianPool:
+        """Return the pool of a base, the same one for all images of a run."""
+        if base not in self._pools:
+            self._pools[base] = pool_of(base, self.pip, self._apt)
+        return self._pools[base]
+
+    @cached_property
+    def _pools(self) -> dict[BaseSpec, DebianPool]:
+        return {}
+
+    @cached_property
+    def _apt(self) -> AptConfig:
+        return read_apt_config()
 
     def _with_wheels(self, job: BuildJob) -> BuildJob:
         """Return a job with a context of its wheels in folders of this host, and of the builder's wheels."""

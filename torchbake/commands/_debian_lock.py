@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torchbake.build.backend import Backend, backend_of
 from torchbake.build.base_image import find_base, make_base, record_lock
@@ -87,13 +88,13 @@ class DebianResolver:
         earlier = None if upgrade else find_base(spec, state, old, hashed=True)
         if earlier and earlier.source == "bootstrap" and old is None:
             earlier = None  # a mirror may have dropped packages of a base of another day
-        base = earlier or make_base(
-            spec, state, self.apt, source="auto", say=console.say, buildkit=self.backend.executor == "buildx", lock=old
-        )
+        start = partial(self.backend.start, cached=False)
+        base = earlier or make_base(spec, state, self.apt, source="auto", say=console.say, start=start, lock=old)
         bootstrapped, steps = base.source == "bootstrap", _steps(self.project, spec)
         words = words_of(steps, bootstrapped=bootstrapped and old is None)
         with step(f"{spec.name}: resolving its Debian packages"):
-            output = output_on_base(self.backend, spec, base, apt=self.apt, script=SCRIPT, words=words)
+            context = self.backend.base_context(base)
+            output = output_on_base(start(), spec, context, apt=self.apt, script=SCRIPT, words=words)
         lock = lock_of(spec, steps, output, known_archives(spec.distribution, self.apt))
         return replace(lock, digest=base.digest, base=old.base if old else lock.base)
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from torchbake.build.base_image import BaseImage, find_base
+from torchbake.build.base_mirrors import answers_of_mirrors
 from torchbake.build.changes import changed_below, describe, files_of, read_earlier, read_now, why_changed
 from torchbake.build.prepare import ImagePreparation
 from torchbake.commands._destinations import Destination
 from torchbake.commands._selection import lock_of
 from torchbake.debian.lockfile import find_debian_lock
-from torchbake.engine.mirrors import copies_of, engine_mirrors
 from torchbake.errors import LockError, RenderError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
@@ -23,7 +23,6 @@ from torchbake.release.due import DueFinding, NewestRelease, Today, judge, newes
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.ui import console
-from torchbake.ui.tool_environment import environment_of
 
 
 def narrow(
@@ -145,10 +144,9 @@ def _merge(findings: Mapping[Repository, DueFinding]) -> DueFinding:
 @cache
 def _served_base(image: str) -> tuple[str, str]:
     """Return the digest that a mirror of the engine or the registry serves for a base, and the reason for none."""
+    for answer in answers_of_mirrors(image):
+        if answer.digest:
+            return answer.digest, ""
     reference = parse_reference(image)
-    for mirror, copy in copies_of(reference, engine_mirrors(environment_of("docker"))):
-        digest, _ = served_digest(copy, plain=mirror.plain)
-        if digest:
-            return digest, ""
     digest, reason = served_digest(reference)
     return digest, reason.replace(str(reference), image)

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 from torchbake.build.base_image import BaseImage, Source, find_base, make_base
 from torchbake.build.base_push import push_base, pushed_name
+from torchbake.build.buildx import Builder
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
 from torchbake.core.files import write_text
@@ -75,7 +76,9 @@ def _base(args: Arguments, project: Project, spec: BaseSpec, apt: Callable[[], A
     if args.dry_run:
         console.say(f"{spec.name}: would be made ({args.source})")
         return None
-    return make_base(spec, project.state, apt(), source=args.source, say=console.say, lock=lock)
+    return make_base(
+        spec, project.state, apt(), source=args.source, say=console.say, start=partial(Builder, None), lock=lock
+    )
 
 
 def _push(
