@@ -60,6 +60,7 @@ PLAIN = (
     r"(matrix=\$\()?nox -s [^;&|()<>]*\)?(?: > (small|large)\.txt)?",
     r'echo "matrix=\$matrix" >> "\$GITHUB_OUTPUT"',
     r'echo "\$\w*PASSWORD" \| docker login --username "\$\w*USERNAME" --password-stdin "\$\{REGISTRY%%/\*\}"',
+    r'aws "\$ECR" get-login-password \| docker login --username AWS --password-stdin "\$\{REGISTRY%%/\*\}"',
     r'python3 -m venv "\$RUNNER_TEMP/torchbake"',
     r'echo "\$RUNNER_TEMP/torchbake/bin" >> "\$GITHUB_PATH"',
     r'echo "(NETRC=\$RUNNER_TEMP/netrc|PIP_INDEX_URL=\$TEXT)" >> "\$GITHUB_ENV"',
@@ -105,7 +106,7 @@ TO_PYPI = "pypa/gh-action-pypi-publish@"
 # Logins by OpenID Connect and keyless signatures need the identity.
 WRITING = {"contents": "read", "packages": "write", "id-token": "write"}
 LOOKING = {"contents": "read", "packages": "read", "id-token": "write"}  # read access to ghcr.io
-PUSHING = {"contents": "write"}
+PUSHING = {**LOOKING, "contents": "write"}
 INDEX = {"index_url": "${{ secrets.INDEX_URL }}", "netrc": "${{ secrets.NETRC }}"}
 NOTHING = '{"include": []}'
 OPTIONAL = re.compile(r"\$\{(\w+):\+((?:[^{}]|\{id\})*)\}")  # `${NAME:+words}`: these words where NAME is set
@@ -567,8 +568,8 @@ def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, passwo
         "inputs": called(contexts)[1]["inputs"],
         "secrets": {"REGISTRY_PASSWORD": "s3cret", "password": "s3cret"},
     }
-    logins = [step for _, job in JOBS for step in job.steps if "docker login" in step.run]
-    assert len(logins) == 5  # to plan, for the build cache, to release, to promote; to validate
+    logins = [step for _, job in JOBS for step in job.steps if 'echo "$PASSWORD" | docker login' in step.run]
+    assert len(logins) == 6  # to plan, for the build cache, to release, to promote; to update; to validate
     for step in logins:
         assert {key: fill(value, contexts) for key, value in step.env.items()} == {
             "USERNAME": name,

@@ -53,8 +53,8 @@ def output_on_base(
     ):
         folder = Path(name)
         (folder / "context").mkdir()
-        for file, text in (("script", script), ("words", words)):
-            (folder / "context" / file).write_text(text)
+        for place, text in (("script", script), ("words", words)):
+            (folder / "context" / place).write_text(text)
         target = {
             "context": str(folder / "context"),
             "dockerfile-inline": _DOCKERFILE.format(image=spec.image, distribution=spec.distribution),

@@ -49,8 +49,7 @@ def _grouped(changes: Changes) -> Iterator[tuple[list[str], list[str]]]:
     groups = dict[tuple[str, ...], list[str]]()
     for line, names in _by_line(changes).items():
         groups.setdefault(tuple(names), []).append(line)
-    for names, lines in groups.items():
-        yield lines, list(names)
+    yield from ((lines, [*images]) for images, lines in groups.items())
 
 
 def _images(names: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ class Exchange:
     def __init__(self, name: str, *, verify: bool = True) -> None:
         self._name = name
         # A False for the session would give way to REQUESTS_CA_BUNDLE.
-        self._verification = {} if verify else {"verify": False}
+        self._verify = None if verify else False
         if not verify:
             urllib3.disable_warnings(InsecureRequestWarning)
         self._idle: deque[requests.Session] = deque()  # sessions whose open connections any thread can use
@@ -119,7 +119,7 @@ class Exchange:
         """Check if any HTTPS server answers."""
         try:
             with self._session() as session:
-                session.get(url, timeout=_TIMEOUT, stream=True, **self._verification).close()
+                session.get(url, timeout=_TIMEOUT, stream=True, verify=self._verify).close()
         except requests.exceptions.SSLError as error:
             return "WRONG_VERSION_NUMBER" not in str(error) and "RECORD_LAYER" not in str(error)
         except requests.RequestException:
@@ -134,7 +134,7 @@ class Exchange:
         try:
             with self._session() as session, session.request(
                 request.method, request.url, headers=headers, data=body, timeout=_TIMEOUT, stream=True,
-                allow_redirects=False, **self._verification,
+                allow_redirects=False, verify=self._verify,
             ) as answer:  # fmt: skip
                 return HttpResponse(
                     url=request.url, status=answer.status_code, reason=answer.reason or "", headers=answer.headers,

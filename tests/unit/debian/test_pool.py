@@ -149,7 +149,12 @@ def test_a_pool_hashes_a_file_once(mirrors: Mirrors, tmp_path: Path, monkeypatch
     git = mirrors.serve("http://one/debian", "git")
     pool(tmp_path, "http://one/debian").fetch([git])
     hashed = list[Path]()
-    monkeypatch.setattr(debian_pool, "file_digest", lambda path: hashed.append(path) or f"sha256:{git.sha256}")
+
+    def file_digest(path: Path) -> str:
+        hashed.append(path)
+        return f"sha256:{git.sha256}"
+
+    monkeypatch.setattr(debian_pool, "file_digest", file_digest)
     one = pool(tmp_path, "http://one/debian")
     for name in ("system", "added"):
         one.context({name: [git]}, tmp_path)
