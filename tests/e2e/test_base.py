@@ -15,6 +15,7 @@ from tests.e2e import registries
 from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
 from tests.e2e.pushed_bases import push_base
 from torchbake.errors import RegistryError
+from torchbake.oci.labels import INPUTS
 
 pytestmark = pytest.mark.build
 
@@ -61,7 +62,7 @@ def test_a_base_by_its_digest_is_the_one_that_is_built_on(
         built = images_of(torchbake("build", INIT, "--matrix", str(path), "--format", "json"))[INIT]
         assert built["status"] == "built", built
         record = json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())
-        assert (record["source"], record["image"], record["digest"]) == ("registry", name, digest)
+        assert (record["source"], record["digest"]) == ("registry", digest)
         assert f"FROM {name} AS base" in (path.parent / f"images/{INIT}/Dockerfile").read_text()
         by_hand(path.parent)
     assert (
@@ -111,7 +112,8 @@ def test_a_pushed_base_serves_machines_without_mmdebstrap(
     )
     second = images_of(process)[INIT]
     assert second["status"] == "built", process.stderr
-    assert second["digest"] == first["digest"], "one base, one image"
+    one, two = (engine.images.get(built["ref"]) for built in (first, second))
+    assert (two.labels[INPUTS], two.attrs["RootFS"]) == (one.labels[INPUTS], one.attrs["RootFS"]), "one base, one image"
     record = json.loads((other.parent / ".torchbake/bases/debian12.json").read_text())
     assert (record["source"], record["image"]) == ("registry", base["image"])
     other.write_text(other.read_text().replace('python: "3.11"', 'python: "3.12"'))
