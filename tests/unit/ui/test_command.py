@@ -11,8 +11,8 @@ from torchbake.ui.command import Command
 # Files that are committed or run by nox, and comments: they do not depend on the reader's door.
 OF_NOX = {
     "commands/_cli_pages.py",
-    "__main__.py", "benchmark/manual.py", "charts/manual.py", "cli.py", "gate/manual.py", "commands/help.py", "commands/setup.py",
-    "jobs/manual.py", "lock/lockfile.py", "matrix/manual.py", "proof/record.py", "render/dockerfile.py",
+    "__main__.py", "benchmark/manual.py", "charts/manual.py", "cli.py", "commands/help.py", "commands/setup.py",
+    "gate/manual.py", "jobs/manual.py", "lock/lockfile.py", "matrix/manual.py", "proof/record.py", "render/dockerfile.py",
     "ui/command.py",
 }  # fmt: skip
 
