@@ -89,7 +89,9 @@ class Outcome(NamedTuple):
     skipped: int
 
 
-def run_command(command: Sequence[str | Path], *, cwd: Path | None = None, uid: int | None = None) -> Outcome:
+def run_command(
+    command: Sequence[str | Path], *, cwd: Path | None = None, uid: int | None = None, seconds: float = 60
+) -> Outcome:
     process = subprocess.run(
         command,
         cwd=cwd,
@@ -98,7 +100,7 @@ def run_command(command: Sequence[str | Path], *, cwd: Path | None = None, uid: 
         extra_groups=None if uid is None else [],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds,
         check=False,
     )
     match = SUMMARY.search(process.stderr)
@@ -117,7 +119,8 @@ class Tool:
 
     def repeat(self, count: int, *arguments: str | Path) -> Outcome:
         """Run it once for each of ``count`` owners. The output is the exit codes, a line each."""
-        return run_command([*self.wrapper, "sh", "-c", _FOR_EACH_OWNER, "sh", str(count), self.binary, *arguments])
+        words = ["sh", "-c", _FOR_EACH_OWNER, "sh", str(count)]
+        return run_command([*self.wrapper, *words, self.binary, *arguments], seconds=300)
 
     def under(self, *wrapper: str | Path, arguments: Sequence[str | Path]) -> Outcome:
         return run_command([*self.wrapper, *wrapper, self.binary, *arguments])
@@ -406,8 +409,11 @@ def test_a_directory_swapped_for_a_symlink_leads_nowhere(any_kernel: Tool, place
 
 @contextlib.contextmanager
 def exchanging(one: Path, other: Path) -> Iterator[None]:
+    """Exchange two names all the time, from the first exchange on."""
+    first = one.lstat().st_ino
     with subprocess.Popen([sys.executable, "-S", "-c", _EXCHANGE, one, other], stderr=subprocess.PIPE) as attacker:
         try:
+            until(lambda: attacker.poll() is not None or one.lstat().st_ino != first)
             yield
             assert attacker.poll() is None, attacker.stderr and attacker.stderr.read()
         finally:
@@ -443,7 +449,7 @@ def test_a_mount_that_is_exchanged_is_not_entered(any_kernel: Tool, place: Path,
     with exchanging(*names[:2]), exchanging(*names[2:]):
         paths = [outside, volume, any_kernel.binary]
         words = ["unshare", "--mount", "--propagation=private", "sh", "-c", _MOUNT_AND_RUN, "sh"]
-        finished = run_command([*any_kernel.wrapper, *words, *paths])
+        finished = run_command([*any_kernel.wrapper, *words, *paths], seconds=300)
     assert snapshot(outside) == before
     skipped = [int(value[4]) for value in SUMMARY.findall(finished.stderr)]
     assert (finished.code, len(skipped)) == (0, 300), finished.stderr
