@@ -11,8 +11,9 @@ from torchbake.commands._debian_lock import debian_resolver
 from torchbake.debian.lockfile import DebianChange, DebianLock, find_debian_lock, package_changes
 from torchbake.debian.steps import apt_steps
 from torchbake.errors import TorchbakeError
+from torchbake.matrix.platforms import bases_of
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import BaseSpec, Spec, bases_of
+from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.release.due import DueFinding
 from torchbake.ui import console
 

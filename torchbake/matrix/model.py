@@ -19,8 +19,7 @@ from torchbake.matrix.yaml_source import Document, read_document
 from torchbake.oci.variants import CompressionName
 
 _REMOVED = {
-    "gpus": "this key is gone, because NVIDIA's licenses allow redistribution of unmodified object code only; "
-    "remove the line"
+    "gpus": "this key is gone: NVIDIA's licenses allow redistribution of unmodified files only; remove the line"
 }
 
 
