@@ -85,7 +85,7 @@ def by_hand(root: Path) -> None:
 def test_a_pushed_base_serves_machines_without_mmdebstrap(
     project: Project, registry: str, engine: docker.DockerClient, bases: Path, tmp_path: Path
 ) -> None:
-    """The lock of the bases is all that another machine gets."""
+    """Another machine gets the lock of the bases alone."""
     if json.loads((bases / "debian12.json").read_text())["source"] != "bootstrap":
         pytest.fail("this test needs a bootstrapped base: run it where no registry serves debian")
     path, other = project(ROWS, repository="torchbake-test/pusher/pytorch"), tmp_path / "fleet/matrix.yaml"

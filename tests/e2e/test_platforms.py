@@ -159,9 +159,9 @@ def test_two_machines_release_one_tag_for_two_platforms(fleet: Fleet, engine: do
     waiting = fleet.publish(SPECS[1])
     assert waiting.lacking == {AMD64: "volume-permissions is not released yet"}
     assert fleet.digests() == {None}
-    done = fleet.publish(SPECS[0])
-    assert done.decision
-    assert fleet.digests() == {done.decision.digest} == {fleet.registry.digest("1.0.0-r0")}
+    one_release = fleet.publish(SPECS[0])
+    assert one_release.decision
+    assert fleet.digests() == {one_release.decision.digest} == {fleet.registry.digest("1.0.0-r0")}
     index = fleet.registry.manifest("latest")
     assert index
     assert index.media_type == INDEX
@@ -194,9 +194,9 @@ def test_a_new_image_of_one_platform_and_back(fleet: Fleet, engine: docker.Docke
     shift(fleet.registry, TAGS, to=None, back=True)
     assert fleet.digests() == {first}
     assert pulled(engine, fleet, "1", ARM64)["Config"]["Labels"]["org.torchbake.inputs"] == f"{ARM64} a"
-    held = fleet.publish(SPECS[1]).decision
-    assert held
-    assert held.action == "held"
+    waiting = fleet.publish(SPECS[1]).decision
+    assert waiting
+    assert waiting.action == "held"
     shift(fleet.registry, TAGS, to=None, back=False)
     assert fleet.digests() == {second.digest}
     failed = [(one.ref, check) for one in fleet.validate() for check in one.checks if check.outcome is Outcome.FAILED]
@@ -258,7 +258,7 @@ def test_a_host_takes_the_lock_of_its_processor(machine: str, wheels: str, folde
     """A folder of wheels is for one processor, and not every image has a lock for arm64."""
     (tmp_path / "X-arm64").mkdir()
     (tmp_path / "X-arm64/requirements.lock").touch()
-    given = {
+    extra_vars = {
         "ansible_facts": {"architecture": machine}, "pytorch_locks": str(tmp_path), "pytorch_image": folder[0],
         "pytorch_wheelhouse": wheels.removeprefix("none"),
     }  # fmt: skip
@@ -266,7 +266,7 @@ def test_a_host_takes_the_lock_of_its_processor(machine: str, wheels: str, folde
     files = [f"-e@{role}/{name}/main.yml" for name in ("defaults", "vars")]
     words = ["localhost", "-i", "localhost,", "-c", "local", "-m", "debug", "-a", "msg={{ pytorch_lock }}"]
     process = subprocess.run(
-        [Path(sys.executable).with_name("ansible"), *words, *files, "-e", json.dumps(given)],
+        [Path(sys.executable).with_name("ansible"), *words, *files, "-e", json.dumps(extra_vars)],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr

@@ -12,7 +12,8 @@ from tests.unit.render.test_dockerfile import lock
 from torchbake.core.paths import TOOLKIT
 from torchbake.matrix.expand import expand
 from torchbake.matrix.model import validate_matrix
-from torchbake.matrix.spec import BaseSpec, bases_of
+from torchbake.matrix.platforms import bases_of
+from torchbake.matrix.spec import BaseSpec
 from torchbake.matrix.yaml_source import parse_document
 from torchbake.render.dockerfile import render
 

@@ -22,8 +22,9 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.apt_archives import known_archives
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.matrix.base_lock import base_lock_path, read_base_lock
+from torchbake.matrix.platforms import bases_of
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import BaseSpec, Spec, bases_of
+from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.ui import console
 from torchbake.ui.command import Command
 from torchbake.ui.steps import step

@@ -11,8 +11,9 @@ from torchbake.commands._debian_lock import debian_resolver
 from torchbake.debian.lockfile import DebianChange, DebianLock, find_debian_lock, package_changes
 from torchbake.debian.steps import apt_steps
 from torchbake.errors import TorchbakeError
+from torchbake.matrix.platforms import bases_of
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import BaseSpec, Spec, bases_of
+from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.release.due import DueFinding
 from torchbake.ui import console
 
@@ -116,8 +117,8 @@ def say_uncovered(bases: Iterable[BaseSpec], feeds: Feeds) -> None:
 def _reason(changes: Sequence[FixedChange]) -> str:
     """Name the most urgent changes."""
     urgent = sorted(changes, key=lambda one: (-one.urgency, not one.vulnerabilities))  # else by name, as they are
-    named = any(one.vulnerabilities for one in urgent[:_MOST_CHANGES])
-    return first_of([one.line for one in urgent], "; " if named else ", ")
+    with_names = any(one.vulnerabilities for one in urgent[:_MOST_CHANGES])
+    return first_of([one.line for one in urgent], "; " if with_names else ", ")
 
 
 def first_of(lines: Sequence[str], joint: str = ", ") -> str:

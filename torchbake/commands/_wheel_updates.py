@@ -123,7 +123,7 @@ def _yanked(
         groups.setdefault((spec.project, spec.indexes), []).append(spec)
     result, unknown = dict[str, dict[str, str]](), set[str]()
     for group in groups.values():
-        pins = {spec.id: _asked(locks[spec.id]) for spec in group}
+        pins = {spec.id: _pins_of_indexes(locks[spec.id]) for spec in group}
         every = list(dict.fromkeys(pin for own in pins.values() for pin in own))
         reasons, silent = yank_reasons(group[0], every, config)
         unknown |= {*silent}
@@ -132,7 +132,7 @@ def _yanked(
     return result, sorted(unknown)
 
 
-def _asked(lock: Lock) -> list[Pin]:
+def _pins_of_indexes(lock: Lock) -> list[Pin]:
     """Return the pins of an index, without the project's own wheels. Equal files have equal pins."""
     own = {*map(wheel_package, lock.wheels)}
     return [

@@ -15,8 +15,9 @@ from torchbake.debian.lockfile import debian_lock_path, find_debian_lock, format
 from torchbake.errors import UsageError
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.matrix.base_lock import base_lock_path, format_base_lock, pushed_base, read_base_lock
+from torchbake.matrix.platforms import bases_of
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import BaseSpec, bases_of
+from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.reference import Reference, Repository, parse_registry
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import RegistryTransport

@@ -22,8 +22,9 @@ from torchbake.debian.lockfile import debian_lock_path, format_debian_lock
 from torchbake.engine.client import connect
 from torchbake.errors import LockError
 from torchbake.lock.image_lock import format_checked, lock_path
+from torchbake.matrix.platforms import bases_of
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import Spec, bases_of, pytorch_of
+from torchbake.matrix.spec import Spec, pytorch_of
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.render.rendered_files import stale
 from torchbake.ui import console

@@ -13,9 +13,10 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, parse_pins
-from torchbake.matrix.spec import AMD64, MACHINES
+from torchbake.matrix.spec import AMD64, ARM64
 from torchbake.ui.tool_environment import environment_of
 
+MACHINES = {AMD64: "x86_64", ARM64: "aarch64"}  # as the kernel and wheels name them
 OLDEST_GLIBC = 28  # 2.28, the oldest C library that torch's wheels accept: such a lock fits every base
 NEWEST_GLIBC = 40  # 2.40, the newest one that uv knows as a platform
 _NO_WHEEL = re.compile(r"^\s*hint: Wheels are required for `([^`]+)`", flags=re.MULTILINE)  # uv's message

@@ -6,8 +6,8 @@ from functools import cache
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-from torchbake.lock.uv import OLDEST_GLIBC
-from torchbake.matrix.spec import AMD64, ARM64, MACHINES
+from torchbake.lock.uv import MACHINES, OLDEST_GLIBC
+from torchbake.matrix.spec import AMD64, ARM64
 
 # The names before PEP 600, and the oldest C library of each platform: https://peps.python.org/pep-0599/
 _BEFORE = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}

@@ -115,7 +115,7 @@ def _locked(base: BaseSpec, bases: Mapping[str, PushedBase], path: Path) -> Base
                 f"{path}: {base.id} is of {locked}, and the matrix says {now}.",
                 hint=f"Push the base again: {_push(base.name)}. Or remove [{base.id}] from the file.",
             )
-    return replace(base, image=pushed.image, native_image=native)
+    return replace(base, image=pushed.image, native_image="" if native == pushed.image else native)
 
 
 def _system(base: BaseSpec) -> str:

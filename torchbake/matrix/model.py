@@ -18,10 +18,7 @@ from torchbake.matrix.spec import ARM64
 from torchbake.matrix.yaml_source import Document, read_document
 from torchbake.oci.variants import CompressionName
 
-_REMOVED = {
-    "gpus": "this key is gone, because NVIDIA's licenses allow redistribution of unmodified object code only; "
-    "remove the line"
-}
+_REMOVED = {"gpus": "gone: NVIDIA's licenses allow redistribution of unmodified object code only; remove the line"}
 
 
 class Base(Model):

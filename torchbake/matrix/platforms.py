@@ -1,11 +1,16 @@
-"""The images of the matrix that share their tags, and differ by their platform alone. Pure."""
+"""The images of the matrix that share their tags, and differ by their platform alone, and all bases. Pure."""
 
 from collections.abc import Iterable
 from typing import TypeVar
 
-from torchbake.matrix.spec import ARM64, ImageSpec, InitSpec, Spec, suffix_of
+from torchbake.matrix.spec import ARM64, BaseSpec, ImageSpec, InitSpec, Spec, suffix_of
 
 AnySpec = TypeVar("AnySpec", ImageSpec, InitSpec, Spec)
+
+
+def bases_of(specs: Iterable[Spec]) -> list[BaseSpec]:
+    """Return the bases of images, each once for a platform."""
+    return list({spec.base.id: spec.base for spec in specs}.values())
 
 
 def images_of_tag(spec: Spec, specs: Iterable[Spec]) -> tuple[Spec, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from torchbake.matrix.accelerator import Accelerator
-from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
+from torchbake.matrix.spec import AMD64, ImageSpec, Spec, pytorch_of
 
 _TOO_OLD = "older than the oldest of the matrix, "
 
@@ -48,8 +48,8 @@ class Proposal:
 
 
 def judged_alone(spec: Spec) -> bool:
-    """Return whether the matrix, and no project's lock, decides the torch of an image."""
-    return isinstance(spec, ImageSpec) and spec.project is None
+    """Return whether the matrix, and no project's lock, decides the torch of an image for amd64."""
+    return isinstance(spec, ImageSpec) and spec.project is None and spec.platform == AMD64
 
 
 def proposal_of(release: TorchRelease, specs: Iterable[Spec], releases: Sequence[TorchRelease]) -> Proposal | str:

@@ -11,7 +11,7 @@ from torchbake.errors import MatrixError
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Exclude, Matrix, Row, validate_matrix
 from torchbake.matrix.proposals import Proposal, judged_alone
-from torchbake.matrix.spec import ImageSpec, pytorch_of
+from torchbake.matrix.spec import AMD64, ImageSpec, pytorch_of
 from torchbake.matrix.yaml_source import Document, Location, parse_document
 
 _BY_HAND = "Change the file by hand: docs/reference/matrix.md has every key."
@@ -71,7 +71,9 @@ def _places(document: Document, matrix: Matrix, proposal: Proposal) -> Iterator[
     """Yield the location of each version that the proposal replaces."""
     accelerator = str(proposal.release.accelerator)
     places: list[tuple[Location, Row | Exclude]] = [
-        (("rows", number), row) for number, row in enumerate(matrix.rows) if row.project is None
+        (("rows", number), row)
+        for number, row in enumerate(matrix.rows)
+        if row.project is None and AMD64 in (row.platforms or matrix.defaults.platforms)
     ]
     places += [(("exclude", number), exclude) for number, exclude in enumerate(matrix.exclude)]
     for at, axes in places:

@@ -11,7 +11,6 @@ from torchbake.matrix.accelerator import Accelerator
 VENV = "/opt/venv"
 AMD64, ARM64 = "linux/amd64", "linux/arm64"  # platforms, as OCI names them
 PLATFORMS = (AMD64, ARM64)
-MACHINES = {AMD64: "x86_64", ARM64: "aarch64"}  # as the kernel and wheels name them
 NATIVE = "native"  # the stage with the base on the platform of the machine that builds
 SIZES = ("small", "large")  # of images, for the choice of a machine that builds them
 TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
@@ -21,9 +20,8 @@ TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 class BaseSpec:
     """A base: its name in the matrix, its image reference, the suite of its packages and its Python (``3.11``).
 
-    A base of each ``platform`` has its own record and its own lock of Debian packages.
+    A base of each ``platform`` has its own record and lock of Debian packages. ``snapshot`` is a mirror of one day.
     ``interpreter`` is empty if the Python is the suite's own. Else it is a path in the image or a package of the suite.
-    ``snapshot`` is the address of a mirror of one day, or empty.
     ``image`` may be that of the lock of the bases; then ``native_image`` is the image of this base for amd64.
     """
 
@@ -300,8 +298,3 @@ def suffix_of(platform: str) -> str:
 def pytorch_of(specs: Iterable[Spec]) -> list[ImageSpec]:
     """Return the PyTorch images."""
     return [spec for spec in specs if isinstance(spec, ImageSpec)]
-
-
-def bases_of(specs: Iterable[Spec]) -> list[BaseSpec]:
-    """Return the bases of images, each once for a platform."""
-    return list({spec.base.id: spec.base for spec in specs}.values())

@@ -35,12 +35,12 @@ GROUPS = (NVIDIA, TORCH, DEVEL, HEAVY)
 
 
 # Rules of layers/trim.toml that do not hold for wheels of a platform.
-_KEPT = {ARM64: ("libgfortran",)}  # OpenBLAS, which torch's wheels for arm64 contain, links it
+_RULES_WITHOUT_EFFECT = {ARM64: ("libgfortran",)}  # OpenBLAS, which torch's wheels for arm64 contain, links it
 
 
 def kept_rules(platform: str) -> tuple[str, ...]:
     """Return the names of the rules of layers/trim.toml whose files stay in the wheels of a platform."""
-    return _KEPT.get(platform, ())
+    return _RULES_WITHOUT_EFFECT.get(platform, ())
 
 
 def wheel_groups(lock: Lock) -> list[WheelGroup]:

@@ -31,9 +31,9 @@ Platforms: linux/arm64*, linux/arm/v7
 @pytest.fixture
 def _inspected(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
-        known = command[-1] == "farm"
-        text, error = (TWO_NODES, "") if known else ("", 'ERROR: no builder "x" found')
-        return subprocess.CompletedProcess(command, not known, text, error)
+        is_farm = command[-1] == "farm"
+        text, error = (TWO_NODES, "") if is_farm else ("", 'ERROR: no builder "x" found')
+        return subprocess.CompletedProcess(command, not is_farm, text, error)
 
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(buildx, "environment_of", lambda tool: {})

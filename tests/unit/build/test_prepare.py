@@ -264,14 +264,14 @@ def test_locked_debian_packages_are_those_of_each_platform(
     two_platforms: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = spec_of(two_platforms, ARM)
-    given = dict[str, list[str]]()
+    steps_of = dict[str, list[str]]()
 
     class Pool:
         def __init__(self, base: BaseSpec) -> None:
             self.base = base
 
         def context(self, steps: Mapping[str, Any], state: Path) -> Path:
-            given[self.base.id] = [*steps]
+            steps_of[self.base.id] = [*steps]
             return tmp_path / self.base.id
 
     monkeypatch.setattr(prepare, "read_apt_config", AptConfig)
@@ -288,4 +288,4 @@ def test_locked_debian_packages_are_those_of_each_platform(
     assert {name: Path(place).name for name, place in contexts.items() if "debs" in name} == {
         "debs": "debian12-arm64", "native-debs::linux/amd64": "debian12", "native-debs::linux/arm64": "debian12-arm64",
     }  # fmt: skip
-    assert given == {"debian12-arm64": [*apt_steps(spec)], "debian12": ["system"]}
+    assert steps_of == {"debian12-arm64": [*apt_steps(spec)], "debian12": ["system"]}

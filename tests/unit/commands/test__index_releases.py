@@ -130,9 +130,9 @@ def test_an_index_waits_and_is_shown(checkout: Checkout) -> None:
     assert waiting.lacking == {ARM64: f"{ID}-arm64 is not released yet"}
     assert (waiting.published, waiting.problem, waiting.name) == (None, "", f"{ID} (index)")
     assert checkout.rolling() == {None}
-    (done,) = checkout.join(checkout.publish(ARM64))
-    assert done.published
-    assert checkout.rolling() == {done.published.decision.digest}
+    (joint,) = checkout.join(checkout.publish(ARM64))
+    assert joint.published
+    assert checkout.rolling() == {joint.published.decision.digest}
 
 
 def test_a_failed_platform_writes_no_index(checkout: Checkout) -> None:
@@ -153,10 +153,10 @@ def test_a_dry_run_counts_the_platforms_of_this_run(checkout: Checkout) -> None:
 
 
 def test_with_several_registries_rolling_tags_move_last(checkout: Checkout) -> None:
-    (done,) = checkout.join(checkout.publish(AMD64), checkout.publish(ARM64), later=True)
-    assert done.published
-    assert (done.published.decision.action, done.published.decision.left) == ("release", False)
-    assert checkout.rolling() == {done.published.decision.digest}
+    (joint,) = checkout.join(checkout.publish(AMD64), checkout.publish(ARM64), later=True)
+    assert joint.published
+    assert (joint.published.decision.action, joint.published.decision.left) == ("release", False)
+    assert checkout.rolling() == {joint.published.decision.digest}
 
 
 def test_another_version_is_not_of_todays_files(checkout: Checkout) -> None:
@@ -175,8 +175,8 @@ def test_promote_pending_completes_the_index(checkout: Checkout, capsys: Streams
     checkout.publish(AMD64)
     json.loads(out(capsys, *words, "--dry-run"))
     assert checkout.rolling() == {None}
-    (done,) = json.loads(out(capsys, *words))["images"]
-    assert (done["id"], done["to"], "lacking" in done) == (ID, "1.0.0-r0", False)
+    (joint,) = json.loads(out(capsys, *words))["images"]
+    assert (joint["id"], joint["to"], "lacking" in joint) == (ID, "1.0.0-r0", False)
     assert checkout.rolling() == {checkout.store.tags["1.0.0-r0"]}
 
 

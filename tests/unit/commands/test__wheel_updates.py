@@ -28,7 +28,7 @@ class Indexes:
         self.newer = dict[str, str]()
         self.missing = set[str]()
         self.silent = list[str]()
-        self.asked = list[list[Pin]]()
+        self.questions = list[list[Pin]]()
 
     def lock(self, root: Path, spec: ImageSpec, config: PipConfig, *, previous: str, upgrade: bool) -> Lock:
         assert upgrade
@@ -42,7 +42,7 @@ class Indexes:
         )
 
     def reasons(self, spec: ImageSpec, pins: Sequence[Pin], config: PipConfig) -> tuple[dict[Pin, str], list[str]]:
-        self.asked.append([*pins])
+        self.questions.append([*pins])
         return {one: YANKED[one.name] for one in pins if one.name in YANKED}, self.silent
 
 
@@ -67,9 +67,9 @@ def specs_of(project: Project) -> list[Any]:
 
 def test_a_newer_version_keeps_the_hashes_of_the_others(project: Project, indexes: Indexes) -> None:
     indexes.newer = {"numpy": "2.5.0"}
-    found = newer_wheels(project, specs_of(project))
-    assert {*found.images} == {RUNTIME, DEVEL}
-    one = found.images[RUNTIME]
+    findings = newer_wheels(project, specs_of(project))
+    assert {*findings.images} == {RUNTIME, DEVEL}
+    one = findings.images[RUNTIME]
     assert one.new
     assert one.changes == ["numpy 2.4.6 -> 2.5.0 (2.4.6 is yanked: breaks)"]
     assert one.withdrawn == ["torch 2.13.0+cpu is yanked: burns"]
@@ -87,12 +87,12 @@ def test_more_files_of_the_same_versions_change_nothing(project: Project, indexe
 
 def test_a_version_is_asked_for_once_for_all_images(project: Project, indexes: Indexes) -> None:
     indexes.silent = ["ninja"]
-    found = newer_wheels(project, specs_of(project))
-    (asked,) = indexes.asked
-    names = [one.name for one in asked]
+    findings = newer_wheels(project, specs_of(project))
+    (questions,) = indexes.questions
+    names = [one.name for one in questions]
     assert len(names) == len({*names})
     assert {"ninja", "torch"} < {*names}
-    assert any("ninja" in line for line in found.warnings)
+    assert any("ninja" in line for line in findings.warnings)
 
 
 def test_one_image_that_fails_ends_the_whole_search(project: Project, indexes: Indexes) -> None:

@@ -164,15 +164,15 @@ def test_update_without_a_lock_is_an_error(
 
 def newer_numpy(project: Project) -> WheelFindings:
     """Findings in which the CPU images get a newer numpy, and keep a yanked torch."""
-    found = {}
+    wheels = {}
     for name in (RUNTIME, DEVEL):
         spec = spec_of(project, name)
         assert isinstance(spec, ImageSpec)
         old = read_lock(project.root, spec)
         pins = {**old.pins, "numpy": pin("numpy", "2.4.7")}
         new = lock_for(spec, pins.values())
-        found[name] = NewerWheels(old=old, new=new, yanked={"numpy": "breaks", "torch": "burns"})
-    return WheelFindings(images=found)
+        wheels[name] = NewerWheels(old=old, new=new, yanked={"numpy": "breaks", "torch": "burns"})
+    return WheelFindings(images=wheels)
 
 
 def test_update_writes_newer_wheels_and_dockerfiles(

@@ -1,13 +1,15 @@
 """Releases of torch that deserve a row, and the reasons against the others."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from packaging.version import Version
 
-from tests.unit.conftest import expand_text
+from tests.unit.conftest import expand_text, image
 from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.proposals import Proposal, TorchRelease, is_too_old, proposal_of
+from torchbake.matrix.spec import ARM64
 
 SPECS = expand_text().specs  # 2.13.0 for the CPU; 2.10.0 and 2.9.1 for CUDA 12.8, on Python 3.11 and 3.13
 
@@ -82,6 +84,14 @@ def test_a_gap_in_the_matrix_is_left_to_people() -> None:
     answer = proposal_of(release("2.12.0", "cpu"), SPECS, [])
     assert isinstance(answer, str)
     assert is_too_old(answer)
+
+
+def test_images_for_arm64_are_not_judged() -> None:
+    arm = replace(image("2.1.0", "cpu"), platform=ARM64)
+    assert proposal_of(release("2.12.0", "cpu"), [*SPECS, arm], []) == "older than the oldest of the matrix, 2.13.0"
+    answer = proposal_of(release("2.14.0", "cpu"), [arm], [])
+    assert isinstance(answer, str)
+    assert "no row for the CPU" in answer
 
 
 def test_a_matrix_without_cuda_gets_none() -> None:

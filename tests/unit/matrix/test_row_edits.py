@@ -49,6 +49,13 @@ def test_a_version_of_another_accelerator_stays() -> None:
     assert after == text.replace("torch: 2.9.1", "torch: 2.9.2")
 
 
+def test_rows_for_arm64_alone_stay() -> None:
+    row = "  - {torch: 2.9.1, accelerator: cuda12.8, base: debian12, platforms: linux/arm64}\n"
+    text = edited("    base: [debian12, debian13]\n", "    base: debian13\n").replace("exclude:\n", f"{row}exclude:\n")
+    after = with_proposals(text, PATH, [proposal("2.9.2", "cuda12.8", "2.9.1")])
+    assert after == text.replace("2.9.1]", "2.9.2]")
+
+
 def test_a_new_row_has_the_keys_of_the_newest_row() -> None:
     row = "    packages:                # a comment\n"
     row += "      pip: [torchvision, 'nvidia-nvjitlink==12.8.*', 'x=={cuda}.*']\n"

@@ -232,8 +232,8 @@ def test_platforms_are_selectors() -> None:
     text = edited("  cudnn: 9\n", "  cudnn: 9\n  platforms: [linux/amd64, linux/arm64]\n")
     specs = expand_text(text).specs
     for word, platform in (("arm64", "linux/arm64"), ("linux/arm64", "linux/arm64"), ("amd64", "linux/amd64")):
-        chosen = select(specs, [word, "cpu"]).specs
-        assert {(spec.platform, spec.family) for spec in chosen} == {(platform, "cpu")}, word
+        picks = select(specs, [word, "cpu"]).specs
+        assert {(spec.platform, spec.family) for spec in picks} == {(platform, "cpu")}, word
     assert {spec.platform for spec in select(specs, ["cpu"]).specs} == {"linux/amd64"}, "nobody named another one"
     for words in (["cpu", "amd64", "arm64"], ["all"], ["2.13.0-cpu-*"], ["!devel"]):
         assert {spec.platform for spec in select(specs, words).specs} == {"linux/amd64", "linux/arm64"}, words

@@ -110,11 +110,11 @@ def test_the_last_platform_completes_the_index(fleet: TwoPlatforms) -> None:
     assert first.decision is None
     assert first.lacking == {AMD64: f"{OWN} is not released yet"}
     assert not set(TAGS) & set(fleet.store.tags)
-    done = fleet.publish(AMD64)
-    assert done.lacking == {}
-    assert done.decision
-    assert (done.decision.action, str(done.decision.tag)) == ("release", f"{OWN}-r0")
-    assert fleet.rolling() == {done.decision.digest} == {fleet.store.tags[f"{OWN}-r0"]}
+    one_release = fleet.publish(AMD64)
+    assert one_release.lacking == {}
+    assert one_release.decision
+    assert (one_release.decision.action, str(one_release.decision.tag)) == ("release", f"{OWN}-r0")
+    assert fleet.rolling() == {one_release.decision.digest} == {fleet.store.tags[f"{OWN}-r0"]}
 
 
 def test_a_client_gets_the_image_of_its_platform(fleet: TwoPlatforms) -> None:
@@ -205,9 +205,9 @@ def test_a_rollback_moves_the_index_and_stays(fleet: TwoPlatforms) -> None:
     fleet.today[ARM64] = "b2"
     fleet.publish(ARM64)
     assert fleet.back().digest == first
-    held = fleet.publish(AMD64, ARM64)
-    assert held.decision
-    assert held.decision.action == "held"
+    waiting = fleet.publish(AMD64, ARM64)
+    assert waiting.decision
+    assert waiting.decision.action == "held"
     assert fleet.rolling() == {first}
 
 
@@ -252,13 +252,13 @@ def test_another_machine_finishes_a_killed_index(fleet: TwoPlatforms) -> None:
         killed = TwoPlatforms()
         killed.publish(AMD64)
         _publish_alone(killed, ARM64)
-        seen = list[str]()
+        requests_log = list[str]()
 
-        def kill(method: str, key: str, seen: list[str] = seen, last: int = last) -> None:
+        def kill(method: str, key: str, requests_log: list[str] = requests_log, last: int = last) -> None:
             if method == "PUT":
-                if len(seen) >= last:  # a dead process also restores nothing
+                if len(requests_log) >= last:  # a dead process also restores nothing
                     raise RegistryError("killed")
-                seen.append(key)
+                requests_log.append(key)
 
         with pytest.raises(RegistryError, match="killed"):
             killed.join(message=kill)
@@ -284,9 +284,9 @@ def _publish_alone(fleet: TwoPlatforms, platform: str, signer: Signer = UNSIGNED
 def test_the_rolling_tags_of_an_index_can_move_later(fleet: TwoPlatforms) -> None:
     _publish_alone(fleet, AMD64)
     _publish_alone(fleet, ARM64)
-    done = fleet.join(later=True)
-    assert done.decision
-    assert done.decision.left
+    one_release = fleet.join(later=True)
+    assert one_release.decision
+    assert one_release.decision.left
     assert fleet.rolling() == {None}
     assert f"{OWN}-r0" in fleet.store.tags
     Publisher(fleet.registry()).finish(TAGS, lambda _: None)
