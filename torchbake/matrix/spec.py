@@ -18,8 +18,8 @@ TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 class BaseSpec:
     """A base: its name in the matrix, its image reference, the suite of its packages and its Python (``3.11``).
 
-    The image may be that of the lock of the bases. ``interpreter`` is set if the Python is not the suite's own: to a path
-    in the image, or to a package of the suite. ``snapshot`` is the address of a mirror of one day, or empty.
+    The image may be that of the lock of the bases. ``interpreter`` is set if the Python is not the suite's own. It is a
+    path in the image, or a package of the suite. ``snapshot`` is the address of a mirror of one day, or empty.
     """
 
     name: str
