@@ -168,6 +168,21 @@ class WasteError(TorchbakeError):
     meaning = "`waste --fail-over`: more of the image could go than the option allows"
 
 
+class AdvisoryError(TorchbakeError):
+    exit_code = 29
+    meaning = "advisories cannot be read, are none, or do not cover the packages of an image that must be judged"
+
+
+class GateError(TorchbakeError):
+    exit_code = 30
+    meaning = "a gate's file is not valid; each problem is shown with file, line and key"
+
+
+class VulnerableError(TorchbakeError):
+    exit_code = 31
+    meaning = "`advisories --fail-on`: an image has a known vulnerability of that severity, or of a higher one"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # These are errors of storage only if they name a file: EACCES can also refuse a connection.
 _FORBIDDEN = {

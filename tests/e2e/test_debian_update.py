@@ -111,6 +111,12 @@ def test_a_fix_changes_one_package_and_its_images(fleet: Fleet, engine: docker.D
     line = f"musl-tools {old.version} -> {fixed} (security)"
     due = fleet.run("list", INIT, "--due", "--registry", fleet.registry, "--plain-http", "--format", "json")
     assert [image["reason"] for image in json.loads(due.stdout)["images"]] == [line], due.stderr
+    feed = ("--advisories", str(_tracker(tmp_path, old, fixed)))
+    due = fleet.run("list", INIT, "--due", "--registry", fleet.registry, "--plain-http", "--format", "json", *feed)
+    reason = f"{line}: CVE-2026-1001 high"
+    assert [image["reason"] for image in json.loads(due.stdout)["images"]] == [reason], due.stderr
+    value = json.loads(fleet.run("update", INIT, "--dry-run", "--format", "json", *feed).stdout)
+    assert value["vulnerabilities"] == {"debian12": {"CVE-2026-1001": "high"}}
     assert json.loads(fleet.run("update", INIT, "--dry-run", "--format", "json").stdout)["changes"] == {
         "debian12": [line]
     }
@@ -126,3 +132,16 @@ def test_a_fix_changes_one_package_and_its_images(fleet: Fleet, engine: docker.D
     assert re.search(rf"musl-tools {re.escape(fixed)} ", changed[0])
     log = "".join(path.read_text() for path in (fleet.path.parent / ".torchbake/runs").glob(f"*/{INIT}.log"))
     assert f"Setting up musl-tools ({fixed})" in log
+
+
+def _tracker(folder: Path, old: DebianPackage, fixed: str) -> Path:
+    """Write the tracker's data: the fix ends one vulnerability of musl, and another one ended before."""
+    versions = {"CVE-2026-1001": fixed, "CVE-2026-1002": old.version}
+    release = {"status": "resolved", "urgency": "high"}
+    entries = {
+        number: {"releases": {"bookworm": {**release, "fixed_version": version}}}
+        for number, version in versions.items()
+    }
+    path = folder / "tracker.json"
+    path.write_text(json.dumps({"musl": entries}))
+    return path

@@ -5,6 +5,8 @@ from datetime import date
 from enum import IntEnum
 from typing import Literal
 
+Kind = Literal["debian", "python", "other"]  # of a package: other kinds are in the reports of scanners alone
+
 
 class Severity(IntEnum):
     """The severity of a vulnerability, ordered; ``UNKNOWN`` is the lowest."""
@@ -16,23 +18,33 @@ class Severity(IntEnum):
     HIGH = 4
     CRITICAL = 5
 
+    @property
+    def word(self) -> str:
+        """The severity in lower case, as results show it and as options take it."""
+        return self.name.lower()
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Finding:
     """A vulnerability of one package of an image.
 
-    ``name`` is of a package as installed, of which ``version`` is in the image: a binary package of Debian, or a Python
-    distribution. ``id`` is CVE-… if it has such a number, else the source's own; ``aliases`` are its other numbers.
-    ``fixed`` is the first version with a fix, or empty if there is none. ``published`` is the day on which the source
-    published it, or None. ``source`` is the file that named it.
+    - ``name``, ``version``: of the package as installed: a binary package of Debian or Ubuntu, or a Python distribution
+    - ``id``: the CVE number if the vulnerability has one, else the source's own; ``aliases`` are other numbers
+    - ``fixed``: the first version with a fix, or empty; of a Debian package the version of its source package
+    - ``published``: the day on which the source published the vulnerability, or None
+    - ``fixed_on``: the day on which the distribution published the fix, or None
+    - ``note``: a remark of the source, such as the reason why Debian postpones a fix
+    - ``source``: the file that named the vulnerability, or several files, joined by commas
     """
 
-    kind: Literal["debian", "python"]
+    kind: Kind
     name: str
     version: str
     id: str
     severity: Severity = Severity.UNKNOWN
     fixed: str = ""
     published: date | None = None
+    fixed_on: date | None = None
     aliases: tuple[str, ...] = ()
+    note: str = ""
     source: str = ""

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torchbake.build.bake_variables import bake_frame
 from torchbake.build.base_image import BaseImage
 from torchbake.core.paths import TOOLKIT
 from torchbake.lock.lockfile import Lock
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.render.template_effect import NO_EFFECT, TemplateEffect
 
 
@@ -17,8 +17,11 @@ from torchbake.render.template_effect import NO_EFFECT, TemplateEffect
 class BuildJob:
     """One image to build, with its base, named contexts and build arguments. ``ref`` is the name for `docker run`.
 
+    ``tags`` are those in the engine.
+
     ``dockerfile`` is the Dockerfile's text, and ``effect`` is that of the project's template. ``lock`` is None for init
-    images. An empty ``below`` (the stage below the image) or ``target`` (the stage to build) means the default.
+    images. ``native`` is the base of stages on the builder's own platform; None if there are none. An empty ``below``
+    (the stage below the image) or ``target`` (the stage to build) means the default.
     """
 
     spec: Spec
@@ -29,6 +32,7 @@ class BuildJob:
     contexts: Mapping[str, str]
     dockerfile: str
     lock: Lock | None
+    native: BaseImage | None = None
     effect: TemplateEffect = NO_EFFECT
     below: str = ""
     target: str = ""
@@ -126,12 +130,15 @@ def python_file(
 
 
 def _by_interpreter(
-    job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[str, Path], *, word: str, own: Mapping[str, Any],
+    job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[str, Path], *, word: str, own: dict[str, Any],
     folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """Return a bake file with one target that is based on an image's Python and writes into a folder."""
     name = target_name(job.spec)
-    interpreter = _inner(_target(job, options, root, secrets)) | {"target": "interpreter"}
+    interpreter = _inner(_target(job, options, root, secrets)) | {"target": cast(ImageSpec, job.spec).interpreter_stage}
+    platforms = interpreter.pop("platforms")
+    if job.native is None:  # else that of the machine that builds
+        interpreter["platforms"] = own["platforms"] = platforms
     target = {
         **own,
         "contexts": {"interpreter": f"target:{name}-interpreter", **own.get("contexts", {})},
@@ -185,6 +192,7 @@ def _target(job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[s
         "dockerfile": f"images/{job.spec.id}/Dockerfile",
         "contexts": dict(job.contexts),
         "args": build_arguments(job, options),
+        "platforms": [job.spec.platform],
         **({"target": job.target} if job.target else {}),
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
         # Without tags: an image gets all its tags at once, after its build.

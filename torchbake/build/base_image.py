@@ -1,6 +1,6 @@
 """Bases: images of a registry, or bootstrapped from packages of Debian or Ubuntu if no registry answers.
 
-The source of a base and its digest are recorded in ``.torchbake/bases/<name>.json``, and reused until `--pull`.
+The source of a base and its digest are recorded in ``.torchbake/bases/<id>.json``, and reused until `--pull`.
 """
 
 import json
@@ -45,6 +45,8 @@ _REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)
 @dataclass(frozen=True, kw_only=True)
 class BaseImage:
     """A recorded base, with the digest of the manifest. ``created`` has the form of RFC 3339.
+
+    ``name`` is the `BaseSpec.id`, which differs for each platform.
 
     ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
     matrix named when the base was inspected. ``locked`` is the `DebianLock.base_digest` of the lock that decided it.
@@ -105,7 +107,7 @@ def _is_record_of(base: BaseImage, spec: BaseSpec) -> bool:
     """Return whether a record is one that `make_base` could have written: the file may be damaged or forged."""
     texts = all(isinstance(value, str) for value in asdict(base).values())
     same = base.digest == spec.digest if spec.digest else base.image == spec.image
-    ours = base.name == spec.name and same and base.source in ("registry", "bootstrap")
+    ours = base.name == spec.id and same and base.source in ("registry", "bootstrap")
     return texts and ours and bool(DIGEST.fullmatch(base.digest)) and bool(_VERSION.fullmatch(base.python))
 
 
@@ -135,7 +137,7 @@ def make_base(
         if spec.digest:
             base = _pinned(spec, say, source)
         elif lock and not lock.base:
-            base = BaseImage(name=spec.name, image=spec.image, source="registry", digest=lock.digest, created=_now())
+            base = BaseImage(name=spec.id, image=spec.image, source="registry", digest=lock.digest, created=_now())
         elif lock is None and source != "bootstrap":
             base = _from_registry(spec, say, required=source == "registry")
         if base:
@@ -146,8 +148,8 @@ def make_base(
             if lock:
                 look = replace(look, python=lock.python(spec), lists=True)
                 if digest != lock.digest:
-                    say(f"{spec.name}: another version of mmdebstrap made its lock: the base then was {lock.digest}")
-            base = BaseImage(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())
+                    say(f"{spec.id}: another version of mmdebstrap made its lock: the base then was {lock.digest}")
+            base = BaseImage(name=spec.id, image=spec.image, source="bootstrap", digest=digest, created=_now())
         if look:
             check_look(spec, look)
             base = replace(base, python=look.python, looked_for=_looked_for(spec))
@@ -173,7 +175,7 @@ def _look_into(
 ) -> Look | None:
     if start is None:
         return None
-    with step(f"{spec.name}: looking into {spec.image}"):
+    with step(f"{spec.id}: looking into {spec.image}"):
         return look_into(start(), spec, context, apt, say)
 
 
@@ -182,15 +184,15 @@ def _lock(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[b
     """Hold the lock of a base. Yield True if another run had it before."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - it imports asyncio, and bases are rarely made
 
-    path = state / "bases" / f"{spec.name}.lock"
+    path = state / "bases" / f"{spec.id}.lock"
     check_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock, waited = FileLock(path), False
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        say(f"{spec.name}: another run is making it; waiting for it")
-        with step(f"{spec.name}: waiting for the other run"):
+        say(f"{spec.id}: another run is making it; waiting for it")
+        with step(f"{spec.id}: waiting for the other run"):
             lock.acquire()
         waited = True
     try:
@@ -200,20 +202,20 @@ def _lock(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[b
 
 
 def _record(state: Path, spec: BaseSpec) -> Path:
-    return state / "bases" / f"{spec.name}.json"
+    return state / "bases" / f"{spec.id}.json"
 
 
 def _layout(state: Path, spec: BaseSpec) -> Path:
-    return state / "bases" / spec.name
+    return state / "bases" / spec.id
 
 
 def _from_mirror(spec: BaseSpec, say: Callable[[str], None]) -> BaseImage | None:
     """Return the base that the first of the engine's mirrors serves now, by digest; None if none of them has it."""
     for answer in answers_of_mirrors(spec.image):
         if answer.digest:
-            say(f"{spec.name}: {spec.image_name}@{answer.digest} from the engine's mirror {answer.host}")
-            return BaseImage(name=spec.name, image=spec.image, source="registry", digest=answer.digest, created=_now())
-        say(f"{spec.name}: the engine's mirror {answer.host} does not serve it: {answer.reason}")
+            say(f"{spec.id}: {spec.image_name}@{answer.digest} from the engine's mirror {answer.host}")
+            return BaseImage(name=spec.id, image=spec.image, source="registry", digest=answer.digest, created=_now())
+        say(f"{spec.id}: the engine's mirror {answer.host} does not serve it: {answer.reason}")
     return None
 
 
@@ -223,7 +225,7 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
         return base
     command = docker_command("buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}")
     try:
-        with step(f"{spec.name}: looking for {spec.image} in its registry"):
+        with step(f"{spec.id}: looking for {spec.image} in its registry"):
             process = subprocess.run(
                 command, env=environment_of("docker"), capture_output=True, text=True, timeout=REGISTRY_TIMEOUT,
                 check=False,
@@ -235,12 +237,12 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
     except (FileNotFoundError, ValueError, KeyError) as error:
         failure, digest = [str(error)], ""
     if digest:
-        say(f"{spec.name}: {spec.image_name}@{digest} from its registry")
-        return BaseImage(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
+        say(f"{spec.id}: {spec.image_name}@{digest} from its registry")
+        return BaseImage(name=spec.id, image=spec.image, source="registry", digest=digest, created=_now())
     reason = "; ".join(failure) or "no digest in the answer"
     _check_replaceable(spec, reason, required=required)
     distribution = spec.distribution.capitalize()
-    say(f"{spec.name}: no registry serves {spec.image} ({reason}): bootstrapping it from {distribution} packages")
+    say(f"{spec.id}: no registry serves {spec.image} ({reason}): bootstrapping it from {distribution} packages")
     return None
 
 

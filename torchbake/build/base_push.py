@@ -24,12 +24,12 @@ def pushed_name(spec: BaseSpec, base: BaseImage, namespace: Repository) -> Refer
     """
     if base.source != "bootstrap":
         raise BaseError(
-            f"{spec.name}: {spec.image} comes from its registry, so there is nothing to push.",
+            f"{spec.id}: {spec.image} comes from its registry, so there is nothing to push.",
             hint=f"Write its digest into matrix.yaml: {spec.image_name}@{base.digest}. "
             f"Or make it of packages: {Command('base', f'{spec.name} --source bootstrap --refresh')}",
         )
     tag = f"{spec.suite}-{short_digest(base.digest)}"
-    return Reference(repository=namespace / spec.name, tag=tag, digest=base.digest)
+    return Reference(repository=namespace / spec.id, tag=tag, digest=base.digest)
 
 
 def push_base(base: BaseImage, reference: Reference, state: Path, registry: Registry) -> int:

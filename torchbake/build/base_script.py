@@ -61,6 +61,7 @@ def output_on_base(
             "contexts": {} if spec.digest else {spec.image: context},
             "secret": [f"id={secret},src={path}" for secret, path in sorted(secrets.items())],
             "output": [f"type=local,dest={folder / 'out'}"],
+            "platforms": [spec.platform],
             "no-cache": True,
         }
         file = bake_frame({"base": target}, ["base"], proxy_variables(os.environ))

@@ -32,11 +32,11 @@ GROUPS = {
     ),
     "cli-images": CommandGroup(
         title="Commands that make images", summary="From the matrix to images in the engine.",
-        commands=("list", "tags", "lock", "update", "base", "render", "build", "reproduce"),
+        commands=("list", "tags", "lock", "propose", "update", "base", "render", "build", "reproduce"),
     ),
     "cli-checks": CommandGroup(
         title="Commands that check and measure images", summary="Check, measure and compare images.",
-        commands=("test", "smoke", "benchmark", "sbom", "waste", "diff", "report"),
+        commands=("test", "smoke", "benchmark", "sbom", "advisories", "waste", "diff", "report"),
     ),
     "cli-releases": CommandGroup(
         title="Commands for releases", summary="From tested images to tags in a registry.",

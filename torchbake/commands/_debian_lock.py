@@ -41,11 +41,11 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
         write_text(path, format_debian_lock(spec, lock))
         record_lock(spec, project.state, lock)
         for line in changes_of(old, lock) if old else ():
-            console.say(f"{spec.name}: {line}")
-        if spec.name in pushed and pushed[spec.name].reference.digest != lock.digest:
-            say = f"{spec.name}: its base in {base_lock_path(project.root)} is older; push it: "
-            console.say(f"{say}{Command('base', f'{spec.name} --push HOST/NAMESPACE')}", style="yellow")
-        console.say(f"{spec.name}: {'unchanged' if lock == old else 'locked'} ({len(lock.packages)} packages)")
+            console.say(f"{spec.id}: {line}")
+        if spec.id in pushed and pushed[spec.id].reference.digest != lock.digest:
+            say = f"{spec.id}: its base in {base_lock_path(project.root)} is older; push it: "
+            console.say(f"{say}{Command('base', f'{spec.id} --push HOST/NAMESPACE')}", style="yellow")
+        console.say(f"{spec.id}: {'unchanged' if lock == old else 'locked'} ({len(lock.packages)} packages)")
 
 
 def _readable_lock(project: Project, spec: BaseSpec) -> DebianLock | None:
@@ -63,9 +63,9 @@ def check_debian(project: Project, specs: Sequence[Spec]) -> None:
         lock = find_debian_lock(project.root, spec)
         if lock is None:
             hint = f"Run: {Command('lock', 'all --debian')}"
-            raise LockError(f"{spec.name}: has no lock of Debian packages.", hint=hint)
+            raise LockError(f"{spec.id}: has no lock of Debian packages.", hint=hint)
         lock.of(_steps(project, spec))
-        console.say(f"{spec.name}: {len(lock.packages)} packages")
+        console.say(f"{spec.id}: {len(lock.packages)} packages")
 
 
 def debian_resolver(project: Project) -> "DebianResolver":
@@ -92,7 +92,7 @@ class DebianResolver:
         base = earlier or make_base(spec, state, self.apt, source="auto", say=console.say, start=start, lock=old)
         bootstrapped, steps = base.source == "bootstrap", _steps(self.project, spec)
         words = words_of(steps, bootstrapped=bootstrapped and old is None)
-        with step(f"{spec.name}: resolving its Debian packages"):
+        with step(f"{spec.id}: resolving its Debian packages"):
             context = self.backend.base_context(base)
             output = output_on_base(start(), spec, context, apt=self.apt, script=SCRIPT, words=words)
         lock = lock_of(spec, steps, output, known_archives(spec.distribution, self.apt))
@@ -101,6 +101,6 @@ class DebianResolver:
 
 def _steps(project: Project, base: BaseSpec) -> list[AptStep]:
     """Return the steps of all images of the matrix on a base, each once."""
-    images = (spec for spec in project.expansion.specs if spec.base.name == base.name)
+    images = (spec for spec in project.expansion.specs if spec.base.id == base.id)
     steps = {step.key: step for spec in images for step in apt_steps(spec).values()}
     return [steps[key] for key in sorted(steps)]

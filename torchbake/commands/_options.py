@@ -13,7 +13,7 @@ from inspect import get_annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
-from torchbake import REGISTRY_VARIABLE
+from torchbake import ADVISORIES_VARIABLE, REGISTRY_VARIABLE
 from torchbake.commands._destinations import Destination
 from torchbake.errors import UsageError
 from torchbake.ui.output_mode import ProgressForm
@@ -216,6 +216,15 @@ def registries(text: str, *, required: bool = False, configured: Callable[[Any],
     )  # fmt: skip
     use = RegistryUse(required=required, configured=configured, several=True)
     return field(metadata={**declared.metadata, "registry_use": use})
+
+
+def advisories(text: str = "known vulnerabilities", *, of: Sequence[str] = ()) -> Any:
+    """Declare `--advisories`, which `_advisories` reads."""
+    return option(
+        f"{text}: Debian's tracker data, or records of OSV; a file, a zip, a folder or an http address; may be "
+        f"repeated (default: ${ADVISORIES_VARIABLE})",
+        metavar="PLACE", of=of,
+    )  # fmt: skip
 
 
 def plain_http(*, group: str = "", of: Sequence[str] = ()) -> Any:

@@ -53,7 +53,7 @@ def run(args: Arguments) -> int:
         base = _base(args, project, spec, apt)
         pushed = _push(args, project, spec, base, namespace) if namespace else None
         if base:
-            bases[spec.name] = {"source": base.source, "digest": base.digest, "image": str(pushed or base.image)}
+            bases[spec.id] = {"source": base.source, "digest": base.digest, "image": str(pushed or base.image)}
     if args.format == "json":
         console.show_json({"bases": bases})
     return 0
@@ -65,16 +65,16 @@ def _base(args: Arguments, project: Project, spec: BaseSpec, apt: Callable[[], A
     locked = ("bootstrap" if lock.base and not spec.digest else "registry") if lock else args.source
     if args.source not in ("auto", locked):
         raise UsageError(
-            f"{spec.name}: the source in its lock of Debian packages is {locked}, not {args.source}.",
+            f"{spec.id}: the source in its lock of Debian packages is {locked}, not {args.source}.",
             hint=f"Leave --source out, or remove {debian_lock_path(project.root, spec)}.",
         )
     base = find_base(spec, project.state, lock, hashed=bool(args.push))
     fits = base is not None and args.source in ("auto", base.source)
     if base and fits and not args.refresh:
-        console.say(f"{spec.name}: {base.source}, {base.digest}, since {base.created}")
+        console.say(f"{spec.id}: {base.source}, {base.digest}, since {base.created}")
         return base
     if args.dry_run:
-        console.say(f"{spec.name}: would be made ({args.source})")
+        console.say(f"{spec.id}: would be made ({args.source})")
         return None
     return make_base(
         spec, project.state, apt(), source=args.source, say=console.say, start=partial(Builder, None), lock=lock
@@ -86,16 +86,16 @@ def _push(
 ) -> Reference | None:
     """Push a base and lock it; return its reference. In a dry run only say so."""
     if base is None:
-        console.say(f"{spec.name}: would be pushed to {namespace / spec.name}")
+        console.say(f"{spec.id}: would be pushed to {namespace / spec.id}")
         return None
     reference = pushed_name(spec, base, namespace)
     registry = Registry(RegistryTransport(namespace.host, plain=args.plain_http), reference.repository)
     if args.dry_run:
         there = registry.digest(reference.tag) == reference.digest
-        console.say(f"{spec.name}: {'is there already' if there else 'would be pushed'}: {reference}")
+        console.say(f"{spec.id}: {'is there already' if there else 'would be pushed'}: {reference}")
         return reference
     size = push_base(base, reference, project.state, registry)
-    console.say(f"{spec.name}: pushed {reference} ({human(size)} sent)")
+    console.say(f"{spec.id}: pushed {reference} ({human(size)} sent)")
     _write_locks(project, spec, base, reference)
     return reference
 
@@ -104,11 +104,11 @@ def _write_locks(project: Project, spec: BaseSpec, base: BaseImage, reference: R
     """Lock a pushed base, with the lock of its Debian packages: both name its digest."""
     lock = find_debian_lock(project.root, spec)
     entries = read_base_lock(project.root)
-    names = {one.name for one in bases_of(project.expansion.specs)}
+    names = {one.id for one in bases_of(project.expansion.specs)}
     entries = {name: entry for name, entry in entries.items() if name in names}
-    entries[spec.name] = pushed_base(spec, reference)
+    entries[spec.id] = pushed_base(spec, reference)
     write_text(base_lock_path(project.root), format_base_lock(entries))
-    console.say(f"{spec.name}: locked in {base_lock_path(project.root)}; commit it", style="dim")
+    console.say(f"{spec.id}: locked in {base_lock_path(project.root)}; commit it", style="dim")
     if lock and lock.digest != base.digest:
         # Another version of mmdebstrap made other bytes of the same packages.
         write_text(debian_lock_path(project.root, spec), format_debian_lock(spec, replace(lock, digest=base.digest)))

@@ -1,6 +1,7 @@
 """`list`: show the selected images, for people, programs and CI."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -25,6 +26,7 @@ EXAMPLES = (
     "all --due --registry ghcr.io/acme",
     "all --due --wheels --registry ghcr.io/acme",
     "cuda12 --due --registry ghcr.io/acme --bases keep --format json | jq -r '.images[].reason'",
+    "all --due --registry ghcr.io/acme --advisories tracker.json",
     "all --changed-since origin/main",
     "all --changed-since HEAD~1 --size large --format ids > large.txt",
 )
@@ -44,12 +46,13 @@ class Arguments(opt.WithSelectors):
         "--due: an image is due if one of them lacks it", configured=lambda args: args.due
     )
     plain_http: bool = opt.plain_http()
+    advisories: tuple[str, ...] = opt.advisories("--due: name the vulnerabilities that newer packages fix")
     changed_since: str | None = opt.option("only what differs from this git commit", metavar="REF")
     size: Literal["small", "large"] | None = opt.option("only what is built on small machines (CPU), or on large ones")
     format: Literal["table", "json", "github", "ids"] = opt.result_format(
         text="json; a matrix of GitHub; ids, one a line, which any command takes as @FILE"
     )
-    explain: bool = opt.option("also show what is left out, and why")
+    explain: bool = opt.option("also show the purpose of each row, and what is left out, and why")
 
 
 def run(args: Arguments) -> int:
@@ -58,6 +61,7 @@ def run(args: Arguments) -> int:
         "--registry": args.registry,
         "--bases": args.bases != "ask",
         "--plain-http": args.plain_http,
+        "--advisories": args.advisories,
     }
     idle = [name for name, argument in of_due.items() if argument]
     if idle and not args.due:
@@ -70,7 +74,10 @@ def run(args: Arguments) -> int:
         images = [_entry(project, spec) | ({"reason": reasons[spec.id]} if reasons else {}) for spec in specs]
         console.show_json({"images": images, "excluded": _excluded_images(project, selection)})
     elif args.format == "github":
-        jobs = [{"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size} for spec in specs]
+        jobs = [
+            {"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size, "platform": spec.platform}
+            for spec in specs
+        ]
         print(json.dumps({"include": jobs}))
     elif args.format == "ids":
         print("".join(f"{spec.id}\n" for spec in specs), end="")
@@ -87,7 +94,7 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
     selection = replace(selection, specs=fit, left_out=(*selection.left_out, *others))
     if not args.due and args.changed_since is None:
         return selection, reasons
-    from torchbake.commands import _fixes, _narrow  # noqa: PLC0415 - a plain list needs no HTTP
+    from torchbake.commands import _advisories, _fixes, _narrow  # noqa: PLC0415 - a plain list needs no HTTP
 
     if args.changed_since is not None:
         selection, reasons = _narrow.narrow(
@@ -97,12 +104,15 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         question = _narrow.DueQuestion(
             project=project, destinations=args.registry, plain=args.plain_http, bases=args.bases
         )
+        feeds = _advisories.feeds_of_option(args.advisories)
         with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
             findings = question.findings(selection.specs)
         if args.bases == "ask":
-            findings = _fixes.with_fixes(project, selection.specs, findings)
+            findings = _fixes.with_fixes(project, selection.specs, findings, feeds)
         if args.wheels:
-            findings = _fixes.with_changes(findings, _newer_wheels(project, selection.specs))
+            wheels = _newer_wheels(project, selection.specs)
+            reasons_of_wheels = {name: _fixes.first_of(changes) for name, changes in wheels.items() if changes}
+            findings = _fixes.with_reasons(findings, reasons_of_wheels)
         selection, reasons = _narrow.narrow(selection, findings, reasons)
     return selection, reasons
 
@@ -133,6 +143,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
         "constraints": spec.constraints,
         "compiler": spec.compiler,
         "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
+        "row_reason": project.expansion.reasons.get(spec.id, ""),
         "tags": tags,
     }
 
@@ -149,9 +160,17 @@ def _table(
     more = ("reason",) if reasons else ()
     console.show_table(("id", "torch", "accelerator", "python", "base", "flavor", "rolling tags", *more), rows)
     if explain:
+        console.show_table(("row", "images", "reason"), _row_reasons(project, specs))
         left_out = [(item["id"], item["reason"]) for item in _excluded_images(project, selection)]
         console.show_table(("left out", "reason"), left_out)
     console.say(f"{len(specs)} of {len(project.expansion.specs)} images", style="dim")
+
+
+def _row_reasons(project: Project, specs: list[Spec]) -> list[tuple[str, str, str]]:
+    """Return the line of each row that has a reason, the number of its selected images, and the reason."""
+    counted = Counter((spec.line, project.expansion.reasons.get(spec.id, "")) for spec in specs)
+    name = project.document.path.name
+    return [(f"{name}:{line}", str(count), reason) for (line, reason), count in counted.items() if reason]
 
 
 def _row(project: Project, spec: Spec) -> tuple[Text | str, ...]:

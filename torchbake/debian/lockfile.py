@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from torchbake.core.digest import digest
+from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.debian.steps import AptStep, apt_steps
 from torchbake.errors import LockError
 from torchbake.lock.lockfile import read_lock_text
@@ -39,6 +40,11 @@ class DebianPackage:
     def line(self) -> str:
         """The package on one line of the lock."""
         return " ".join(str(getattr(self, field)) for field in _FIELDS)
+
+    @property
+    def source(self) -> str:
+        """The name of the source package: a pool has a folder for each, as in pool/main/o/openssl/libssl3_….deb."""
+        return self.path.split("/")[-2]
 
     @classmethod
     def from_line(cls, line: str) -> Self:
@@ -79,10 +85,10 @@ class DebianLock:
         """The digest of the base's packages, or its own, to compare it with the base of an earlier run."""
         return digest(package.line for package in self.base) if self.base else self.digest
 
-    def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> list[str]:
-        """Return a line for each package of an image's steps that has another version in a ``new`` lock."""
+    def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> "list[DebianChange]":
+        """Return each package of an image's steps that has another version in a ``new`` lock."""
         before, after = (lock.part(steps) for lock in (self, new))
-        return changes_of(before, after)
+        return package_changes(before, after)
 
     def part(self, steps: Sequence[AptStep]) -> "DebianLock":
         """Return the lock for an image's steps alone. Raises LockError."""
@@ -112,7 +118,7 @@ class DebianLock:
 
 def debian_lock_path(root: Path, base: BaseSpec) -> Path:
     """Return the path of a base's lock."""
-    return root / "images" / f"{base.name}.lock"
+    return root / "images" / f"{base.id}.lock"
 
 
 def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
@@ -136,7 +142,7 @@ def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
 def format_debian_lock(base: BaseSpec, lock: DebianLock) -> str:
     """Return the text of a lock: TOML with a package on each line."""
     lines = [
-        f"# The Debian packages of images on {base.name}, by `torchbake lock --debian`. apt installs exactly these.",
+        f"# The Debian packages of images on {base.id}, by `torchbake lock --debian`. apt installs exactly these.",
         "# Name, version, architecture, archive, path below the mirror, bytes, SHA-256.",
         f'suite = "{lock.suite}"',
         f'digest = "{lock.digest}"',
@@ -158,6 +164,8 @@ def parse_debian_lock(text: str, path: str) -> DebianLock:
     """Parse a lock. Raises LockError."""
     try:
         raw = tomllib.loads(text)
+        if newer := why_too_new("Debian lock", raw.get("format")):
+            raise LockError(f"{path}: {newer}.", hint=UPGRADE)
         return DebianLock(
             suite=str(raw["suite"]),
             digest=_digest(raw["digest"], required=not raw["base"]),
@@ -177,14 +185,29 @@ def _digest(text: str, *, required: bool) -> str:
     return text
 
 
-def changes_of(old: DebianLock, new: DebianLock) -> list[str]:
-    """Return a line for each package with another version: ``libssl3 3.0.17-1 -> 3.0.18-1 (security)``."""
+@dataclass(frozen=True, kw_only=True)
+class DebianChange:
+    """A package whose version differs in two locks; the ``old`` or the ``new`` one is None if a lock lacks it."""
+
+    old: DebianPackage | None
+    new: DebianPackage | None
+
+    @property
+    def line(self) -> str:
+        """The change on one line: ``libssl3 3.0.17-1 -> 3.0.18-1 (security)``."""
+        name = next(one.name for one in (self.old, self.new) if one)
+        marker = " (security)" if self.new and self.new.archive == "security" else ""
+        old, new = (self.old.version if self.old else "(new)"), (self.new.version if self.new else "(gone)")
+        return f"{name} {old} -> {new}{marker}"
+
+
+def package_changes(old: DebianLock, new: DebianLock) -> list[DebianChange]:
+    """Return each package with another version, by name."""
     before, after = old.packages, new.packages
-    lines = []
-    for key in sorted(before.keys() | after.keys()):
-        one, other = before.get(key), after.get(key)
-        if one == other:
-            continue
-        name, marker = key.partition(":")[0], " (security)" if other and other.archive == "security" else ""
-        lines.append(f"{name} {one.version if one else '(new)'} -> {other.version if other else '(gone)'}{marker}")
-    return lines
+    pairs = [(before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())]
+    return [DebianChange(old=one, new=other) for one, other in pairs if one != other]
+
+
+def changes_of(old: DebianLock, new: DebianLock) -> list[str]:
+    """Return a line for each package with another version, as `DebianChange.line`."""
+    return [change.line for change in package_changes(old, new)]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.core.files import read_text
 from torchbake.errors import LockError, UsageError
 from torchbake.matrix.spec import BaseSpec, Spec
@@ -43,18 +44,28 @@ def base_lock_path(root: Path) -> Path:
 def read_base_lock(root: Path) -> dict[str, PushedBase]:
     """Read the lock; empty if there is none. Raises LockError."""
     path = base_lock_path(root)
-    hint = f"Correct it, or push the bases again: {_push('all')}"
     try:
-        return _parse(tomllib.loads(read_text(path)))
+        return parse_base_lock(read_text(path), str(path))
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise LockError(f"{path}: {error.strerror}.", hint=hint) from None
-    except (ValueError, UsageError) as error:  # also no UTF-8, and no TOML
-        raise LockError(f"{path}: is no lock of bases: {error}", hint=hint) from None
+        raise LockError(f"{path}: {error.strerror}.", hint=_hint()) from None
+    except UnicodeDecodeError:
+        raise LockError(f"{path}: is no lock of bases: it is not UTF-8.", hint=_hint()) from None
 
 
-def _parse(data: Mapping[str, object]) -> dict[str, PushedBase]:
+def parse_base_lock(text: str, name: str) -> dict[str, PushedBase]:
+    """Parse the text of the lock ``name``. Raises LockError."""
+    try:
+        data = tomllib.loads(text)
+        if reason := why_too_new("base lock", data.pop("format", "")):
+            raise LockError(f"{name}: {reason}.", hint=UPGRADE)
+        return _bases(data)
+    except (ValueError, UsageError) as error:  # also no TOML
+        raise LockError(f"{name}: is no lock of bases: {error}", hint=_hint()) from None
+
+
+def _bases(data: Mapping[str, object]) -> dict[str, PushedBase]:
     bases = {}
     for name, entry in data.items():
         if not isinstance(entry, dict) or sorted(entry) != sorted(_KEYS):
@@ -86,13 +97,14 @@ def with_locked_bases(specs: Iterable[Spec], bases: Mapping[str, PushedBase], pa
 
     Raises LockError if a locked base is not of the image, the suite or the Python in the matrix.
     """
-    return tuple(
-        replace(spec, base=_locked(spec.base, bases[spec.base.name], path)) if spec.base.name in bases else spec
-        for spec in specs
-    )
+    return tuple(replace(spec, base=_locked(spec.base, bases, path)) for spec in specs)
 
 
-def _locked(base: BaseSpec, pushed: PushedBase, path: Path) -> BaseSpec:
+def _locked(base: BaseSpec, bases: Mapping[str, PushedBase], path: Path) -> BaseSpec:
+    native = bases[base.name].image if base.name in bases else base.image
+    pushed = bases.get(base.id)
+    if pushed is None:
+        return replace(base, native_image=native) if native != base.image else base
     pairs = (
         (pushed.matrix_image, base.image),
         (pushed.system, _system(base)),
@@ -101,14 +113,18 @@ def _locked(base: BaseSpec, pushed: PushedBase, path: Path) -> BaseSpec:
     for locked, now in pairs:
         if locked != now:
             raise LockError(
-                f"{path}: {base.name} is of {locked}, and the matrix says {now}.",
-                hint=f"Push the base again: {_push(base.name)}. Or remove [{base.name}] from the file.",
+                f"{path}: {base.id} is of {locked}, and the matrix says {now}.",
+                hint=f"Push the base again: {_push(base.name)}. Or remove [{base.id}] from the file.",
             )
-    return replace(base, image=pushed.image)
+    return replace(base, image=pushed.image, native_image=native)
 
 
 def _system(base: BaseSpec) -> str:
     return f"{base.distribution} {base.suite}"
+
+
+def _hint() -> str:
+    return f"Correct it, or push the bases again: {_push('all')}"
 
 
 def _push(selector: str) -> Command:

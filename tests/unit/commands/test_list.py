@@ -222,7 +222,7 @@ def test_a_file_of_ids_selects_images_and_an_empty_one_none(tmp_path: Path, caps
     assert "No such file" in output
 
 
-_OF_DUE = [("--registry", "ghcr.io/acme"), ("--bases", "keep"), ("--plain-http",)]
+_OF_DUE = [("--registry", "ghcr.io/acme"), ("--bases", "keep"), ("--plain-http",), ("--advisories", "x.json")]
 
 
 @pytest.mark.parametrize("words", _OF_DUE, ids=lambda words: words[0])

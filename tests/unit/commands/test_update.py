@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,13 @@ from tests.unit.builds import DEVEL, INIT, RUNTIME, small_project, spec_of
 from tests.unit.conftest import lock_for, pin
 from tests.unit.debian.packages import package
 from torchbake import cli
+from torchbake.advisories.feeds import read_feeds
+from torchbake.advisories.match import Feeds
 from torchbake.commands import _fixes, update
-from torchbake.commands._fixes import NewerLock, with_changes, with_fixes
+from torchbake.commands._fixes import NewerLock, first_of, with_fixes, with_reasons
 from torchbake.commands._wheel_updates import NewerWheels, WheelFindings
 from torchbake.debian.lockfile import (
+    DebianChange,
     DebianLock,
     DebianPackage,
     debian_lock_path,
@@ -21,7 +25,7 @@ from torchbake.debian.lockfile import (
     format_debian_lock,
 )
 from torchbake.debian.steps import apt_steps
-from torchbake.errors import BaseError, LockError, RenderError
+from torchbake.errors import AdvisoryError, BaseError, LockError, RenderError
 from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
@@ -60,10 +64,52 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def test_a_fix_makes_the_images_due_that_have_it(project: Project) -> None:
     specs = [spec_of(project, name) for name in (RUNTIME, DEVEL, INIT)]
     findings = {spec.id: DueFinding(due=spec.id == DEVEL, reason="as it was") for spec in specs}
-    result = with_fixes(project, specs, findings)
+    result = with_fixes(project, specs, findings, Feeds())
     assert result[RUNTIME] == DueFinding(due=True, reason=LINE)
     assert result[DEVEL] == DueFinding(due=True, reason=f"as it was; {LINE}")
     assert result[INIT] == findings[INIT]
+
+
+def tracker(folder: Path) -> Path:
+    """Debian's data, by which today's libssl3 fixes one vulnerability of two."""
+    fixed = {"status": "resolved", "fixed_version": "3.0.18-1", "urgency": "high"}
+    entries = {
+        "CVE-2026-1001": {"releases": {"bookworm": fixed}},
+        "CVE-2026-1002": {"releases": {"bookworm": {"status": "open", "urgency": "low"}}},
+        "CVE-2026-1003": {"releases": {"bookworm": {**fixed, "fixed_version": "3.0.17-1"}}},
+    }
+    path = folder / "tracker.json"
+    path.write_text(json.dumps({"libssl3": entries}))
+    return path
+
+
+def test_a_fix_names_the_vulnerabilities_that_end(project: Project, tmp_path: Path) -> None:
+    specs = [spec_of(project, name) for name in (RUNTIME, INIT)]
+    findings = {spec.id: DueFinding(due=False, reason="") for spec in specs}
+    result = with_fixes(project, specs, findings, read_feeds([str(tracker(tmp_path))]))
+    assert result[RUNTIME].reason == f"{LINE}: CVE-2026-1001 high"
+    assert not result[INIT].due
+
+
+def test_a_reason_begins_with_the_most_urgent_change(project: Project, tmp_path: Path) -> None:
+    spec = spec_of(project, RUNTIME)
+    feeds = read_feeds([str(tracker(tmp_path))])
+    lock = NewerLock(base=spec.base, old=lock_of(project, FIX), new=lock_of(project, FIX))
+    others = [DebianChange(old=package(name, "1-1"), new=package(name, "1-2")) for name in ("abc", "git", "zip")]
+    fix = DebianChange(old=package("libssl3", "3.0.17-1"), new=FIX)
+    reason = _fixes._reason([lock.fixed(change, feeds) for change in (*others, fix)])
+    assert reason == f"{LINE}: CVE-2026-1001 high; abc 1-1 -> 1-2; git 1-1 -> 1-2, and 1 more"
+
+
+def test_a_base_that_no_file_covers_is_named(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    base = spec_of(project, RUNTIME).base
+    other = replace(base, name="debian11", suite="bullseye")
+    _fixes.say_uncovered([base, other], read_feeds([str(tracker(tmp_path))]))
+    assert capsys.readouterr().err.endswith("than debian11.\n")
+    _fixes.say_uncovered([base, other], Feeds())
+    assert not capsys.readouterr().err
 
 
 def test_a_base_that_cannot_be_asked_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +119,7 @@ def test_a_base_that_cannot_be_asked_is_an_error(project: Project, monkeypatch: 
     monkeypatch.setattr(_fixes, "newer_locks", fail)
     findings = {RUNTIME: DueFinding(due=False, reason="released")}
     with pytest.raises(BaseError, match="no mirror answers") as caught:
-        with_fixes(project, [spec_of(project, RUNTIME)], findings)
+        with_fixes(project, [spec_of(project, RUNTIME)], findings, Feeds())
     assert "--bases keep" in (caught.value.hint or "")
 
 
@@ -87,6 +133,22 @@ def test_update_writes_the_newer_lock(project: Project, capsys: pytest.CaptureFi
     assert find_debian_lock(project.root, base) == lock_of(project, package("libssl3", "3.0.17-1"))
     assert cli.main(["update", "cpu", "--no-build", *words]) == 0
     assert find_debian_lock(project.root, base) == lock_of(project, FIX)
+
+
+def test_update_shows_the_vulnerabilities_that_end(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = spec_of(project, RUNTIME).base
+    words = ["update", "cpu", "--dry-run", "--matrix", str(project.root / "matrix.yaml"), "--format", "json"]
+    assert cli.main([*words, "--advisories", str(tracker(tmp_path))]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["changes"] == {base.name: [f"{LINE}: CVE-2026-1001 high"]}
+    assert value["vulnerabilities"] == {base.name: {"CVE-2026-1001": "high"}}
+    monkeypatch.setenv("TORCHBAKE_ADVISORIES", f" ,{tmp_path / 'tracker.json'}")
+    assert cli.main(words) == 0
+    assert json.loads(capsys.readouterr().out) == value
+    assert cli.main([*words, "--advisories", str(tmp_path / "missing.json")]) == AdvisoryError.exit_code
+    assert find_debian_lock(project.root, base) == lock_of(project, package("libssl3", "3.0.17-1"))
 
 
 def test_update_without_a_lock_is_an_error(
@@ -159,8 +221,7 @@ def test_update_changes_no_file_if_one_cannot_be_made(
 
 def test_newer_wheels_make_an_image_due(project: Project) -> None:
     findings = {name: DueFinding(due=name == DEVEL, reason="as it was") for name in (RUNTIME, DEVEL, INIT)}
-    changes = {name: one.changes for name, one in newer_numpy(project).images.items()}
-    result = with_changes(findings, {**changes, INIT: []})
+    result = with_reasons(findings, {name: first_of(one.changes) for name, one in newer_numpy(project).images.items()})
     line = "numpy 2.4.6 -> 2.4.7 (2.4.6 is yanked: breaks)"
     assert result[RUNTIME] == DueFinding(due=True, reason=line)
     assert result[DEVEL] == DueFinding(due=True, reason=f"as it was; {line}")
