@@ -82,7 +82,8 @@ def format_base_lock(bases: Mapping[str, PushedBase]) -> str:
     """Return the text of a lock: TOML with a table for each base."""
     lines = ["# The bases of all builds, by `torchbake base --push`. Builds take exactly these images."]
     for name, base in sorted(bases.items()):
-        lines += ["", f"[{json.dumps(name)}]", *(f"{key} = {json.dumps(getattr(base, key))}" for key in _KEYS)]
+        table = name if "." not in name else json.dumps(name)  # a dot would divide a table's name
+        lines += ["", f"[{table}]", *(f"{key} = {json.dumps(getattr(base, key))}" for key in _KEYS)]
     return "\n".join(lines) + "\n"
 
 

@@ -29,6 +29,9 @@ def test_a_lock_is_read_as_it_was_written(project: Project) -> None:
     (name, pushed), *others = read_base_lock(project.root).items()
     assert (name, pushed, others) == (base.name, pushed_base(base, parse_reference(IMAGE)), [])
     assert pushed.reference.digest == DIGEST
+    path = base_lock_path(project.root)
+    path.write_text(format_base_lock({"ubuntu24.04": pushed, "debian12": pushed}))
+    assert read_base_lock(project.root) == {"debian12": pushed, "ubuntu24.04": pushed}
 
 
 def test_all_images_take_the_locked_base(project: Project) -> None:
