@@ -96,10 +96,11 @@ class ProofRun:
         }
 
     def _publish(self, spec: Spec) -> dict[str, Any]:
-        releases = self._results("publish", spec.id, *self.where)
+        results = self._results("publish", spec.id, *self.where)
+        if problem := next((each["problem"] for each in results if each["problem"]), ""):
+            raise StepError(f"publish: {problem}")
+        releases = [each for each in results if "platforms" not in each]  # an index waits for its last platform
         for each in releases:
-            if each["problem"]:
-                raise StepError(f"publish: {each['problem']}")
             if each["action"] == "held":
                 raise StepError(f"publish: this release was rolled back, and stays so until {Command('promote')}")
             if each["digest"] != each["tested"]:
