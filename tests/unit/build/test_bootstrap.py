@@ -140,7 +140,7 @@ def test_another_platform_is_bootstrapped_by_its_packages(
 ) -> None:
     configs = list[Any]()
 
-    def write(*_: object, **options: object) -> str:
+    def write(*_: Any, **options: Any) -> str:
         configs.append(options)
         return "sha256:1"
 
