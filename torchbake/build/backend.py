@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torchbake.build.bakefile import BuildJob, BuildOptions, export_spec, into_engine
 from torchbake.build.bakery import Bakery
+from torchbake.build.base_image import BaseImage
 from torchbake.build.buildah import Buildah
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildkit_progress import shown_on
@@ -79,6 +80,16 @@ class Backend:
     def on_engine(self, job: BuildJob) -> BuildJob:
         """Return a job with the contexts of this backend."""
         return self.saving.on_engine(job) if self.saving else job
+
+    def base_context(self, base: BaseImage) -> str:
+        """Return the context of a base, which is imported into the engine if builds read it there.
+
+        Raises EngineError and BuildError.
+        """
+        if not self.saving or base.source != "bootstrap":
+            return base.context(self.project.state)
+        self.saving.import_base(base)
+        return base.context_in_engine
 
     def import_base(self, job: BuildJob) -> None:
         """Import a job's base into the engine if the build reads it there. Raises EngineError and BuildError."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from torchbake.build.bake_variables import bake_frame
 from torchbake.build.base_image import BaseImage
 from torchbake.core.paths import TOOLKIT
 from torchbake.lock.lockfile import Lock
@@ -89,7 +90,7 @@ def bake_file(
 ) -> dict[str, Any]:
     """Return the bake file of jobs. bake allows no dots in the names of targets, so IDs have `_` for them."""
     targets = {target_name(job.spec): _target(job, options, root, secrets[job.spec.id]) for job in jobs}
-    return _file(targets, [*targets], options)
+    return bake_frame(targets, [*targets], options.proxies)
 
 
 def bytecode_file(
@@ -146,26 +147,8 @@ def _by_interpreter(
         "attest": list(_NO_PROVENANCE),
         **({"no-cache": True} if options.no_cache else {}),
     }
-    return _file({f"{name}-{word}": target, f"{name}-interpreter": interpreter}, [f"{name}-{word}"], options)
-
-
-def _file(targets: dict[str, Any], default: list[str], options: BuildOptions) -> dict[str, Any]:
-    targets = {name: _literal(target) for name, target in targets.items()}
-    for target in targets.values():
-        target["args"] |= {name: f"${{{name}}}" for name in options.proxies}
-    file = {"group": {"default": {"targets": default}}, "target": targets}
-    # bake takes the values from the environment, and refuses variables without a declaration.
-    variables = {name: {"default": ""} for name in options.proxies}
-    return {"variable": variables, **file} if variables else file
-
-
-def _literal(value: Any) -> Any:
-    """Escape a value so that bake does not read it as a template."""
-    if isinstance(value, str):
-        return value.replace("${", "$${").replace("%{", "%%{")
-    if isinstance(value, list):
-        return [_literal(item) for item in value]
-    return {key: _literal(item) for key, item in value.items()} if isinstance(value, dict) else value
+    targets = {f"{name}-{word}": target, f"{name}-interpreter": interpreter}
+    return bake_frame(targets, [f"{name}-{word}"], options.proxies)
 
 
 def target_name(spec: Spec) -> str:
@@ -191,7 +174,7 @@ def build_arguments(job: BuildJob, options: BuildOptions) -> dict[str, str]:
     """Return the build arguments of an image."""
     base = job.base
     # Only a base of a registry can be found by name and digest.
-    names = {"BASE_NAME": base.image if base.source == "registry" else "", "BASE_SOURCE": base.source}
+    names = {"BASE_NAME": base.image.partition("@")[0] if base.source == "registry" else "", "BASE_SOURCE": base.source}
     return {
         "BASE_DIGEST": base.digest,
         **({} if job.spec.from_scratch else names),

@@ -10,9 +10,9 @@ from pathlib import Path
 from torchbake.build.base_look import SCRIPT, Look, parse_look
 from torchbake.build.commit import content_epoch, rfc3339
 from torchbake.core.cause import cause_of
-from torchbake.core.digest import file_digest
 from torchbake.core.files import link_or_copy
 from torchbake.core.machine import host_platform
+from torchbake.core.paths import TOOLKIT
 from torchbake.engine.capability import NO_UIDMAP, can_bootstrap
 from torchbake.engine.emulation import no_emulation, runs
 from torchbake.errors import BaseError
@@ -21,6 +21,7 @@ from torchbake.hostconfig.apt_config import AptConfig, apt_conf
 from torchbake.matrix.spec import BaseSpec
 from torchbake.store.layout import Layout
 from torchbake.store.rootfs_image import write_rootfs_image
+from torchbake.ui.command import Command
 from torchbake.ui.steps import step
 from torchbake.ui.tool_environment import environment_of
 
@@ -116,14 +117,16 @@ def _archive(spec: BaseSpec, packages: Path, folder: Path) -> Path:
     Source: https://wiki.debian.org/DebianRepository/Format#Flat_Repository_Format
     """
     folder.mkdir()
-    index = []
-    for path in sorted(packages.glob("*.deb")):
+    for path in packages.glob("*.deb"):
         link_or_copy(path, folder / path.name)
-        words = ["dpkg-deb", "--field", str(path)]
-        fields = subprocess.run(words, env=environment_of("apt"), capture_output=True, text=True, check=True).stdout
-        sha256 = file_digest(path).removeprefix("sha256:")
-        index.append(f"{fields}Filename: ./{path.name}\nSize: {path.stat().st_size}\nSHA256: {sha256}\n\n")
-    text = "".join(index)
+    words = ["sh", str(TOOLKIT / "layers/apt-install"), "--index", str(folder)]
+    process = subprocess.run(words, env=environment_of("apt"), capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise BaseError(
+            f"{spec.name}: no index of its locked packages: {cause_of(process.stderr.splitlines())}",
+            hint=f"Lock them again: {Command('lock', 'all --debian')}",
+        )
+    text = process.stdout
     (folder / "Packages").write_text(text)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     (folder / "Release").write_text(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from torchbake.build.backend import Backend, backend_of
@@ -125,7 +125,7 @@ class ImageBuild:
                     )
                 base = known_base or make_base(
                     spec, state, self._apt, source="auto", say=console.say,
-                    buildkit=self._backend.executor == "buildx", lock=lock,
+                    start=partial(self._backend.start, cached=False), lock=lock,
                 )  # fmt: skip
                 check_version(spec, base.python)
                 bases[spec.id] = base

@@ -10,4 +10,7 @@ def bases_for(spec: Spec) -> tuple[BaseSpec, ...]:
     """Return the bases that a build of an image needs: its own, then that of this machine if its stages use it."""
     if spec.platform == AMD64 or not isinstance(spec, ImageSpec):
         return (spec.base,)
-    return (spec.base, replace(spec.base, platform=host_platform()))
+    base, here = spec.base, host_platform()
+    if base.platform != here:
+        base = replace(base, platform=here, image=base.native_image or base.image, native_image="")
+    return (spec.base, base)

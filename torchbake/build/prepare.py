@@ -17,11 +17,11 @@ from torchbake.build.wheelhouse import BUILDER, stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.debian.lockfile import find_debian_lock
-from torchbake.debian.pool import pool_of
+from torchbake.debian.pool import DebianPool, pool_of
 from torchbake.debian.steps import apt_steps
 from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, RenderError, TorchbakeError
-from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.index_logins import check_logins
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
@@ -89,7 +89,9 @@ class ImagePreparation:
         path = dockerfile_path(self.project.root, spec)
         if not self.dry_run:
             write(stale(path, dockerfile))
-        contexts: dict[str, str] = {spec.base.image: base.context(self.project.state)}
+        contexts: dict[str, str] = {}
+        if not spec.base.digest:  # else the Dockerfile's FROM names the image itself
+            contexts[spec.base.image] = base.context(self.project.state)
         if native:  # BuildKit takes the one of the machine that runs the build: another node may have its own platform
             here = {base.name: base.context(self.project.state) for base in (base, native)}
             contexts |= {f"{NATIVE}::{each.platform}": here[each.id] for each in bases_for(spec)}
@@ -153,7 +155,21 @@ class ImagePreparation:
         steps = apt_steps(spec)
         if base.platform != spec.platform:  # that base only has the Python, and its packages for a builder
             steps = {name: step for name, step in steps.items() if name in ("system", "builder")}
-        return pool_of(base, self.pip, read_apt_config()).context(lock.of(steps.values()), self.project.state)
+        return self._pool(base).context(lock.of(steps.values()), self.project.state)
+
+    def _pool(self, base: BaseSpec) -> DebianPool:
+        """Return the pool of a base, the same one for all images of a run."""
+        if base not in self._pools:
+            self._pools[base] = pool_of(base, self.pip, self._apt)
+        return self._pools[base]
+
+    @cached_property
+    def _pools(self) -> dict[BaseSpec, DebianPool]:
+        return {}
+
+    @cached_property
+    def _apt(self) -> AptConfig:
+        return read_apt_config()
 
     def _with_wheels(self, job: BuildJob) -> BuildJob:
         """Return a job with a context of its wheels in folders of this host, and of the builder's wheels."""

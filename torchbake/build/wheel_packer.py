@@ -23,6 +23,7 @@ from torchbake.lock.lockfile import Pin
 from torchbake.lock.nvidia import nvidia_folder
 from torchbake.matrix.spec import AMD64
 from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
+from torchbake.render.wheel_groups import kept_rules
 from torchbake.store.layers import LayerStore, PackedLayer, read_packed
 from torchbake.ui.tool_environment import environment_of
 
@@ -83,7 +84,7 @@ class WheelPacker:
     def key(self, pin: Pin) -> str:
         """Return the digest of the inputs of a wheel's layer; Python and platform decide the archive."""
         # The key of amd64 is as before: packed layers stay in use.
-        target = () if self.platform == AMD64 else (self.platform,)
+        target = () if self.platform == AMD64 else (self.platform, *self._keep_rules)
         return self._key(pin, *pin.hashes, self.python, *target)
 
     def _key(self, pin: Pin, *what: str) -> str:
@@ -91,6 +92,10 @@ class WheelPacker:
         sources = [(_WHEELS / f"{name}.py").read_text() for name in _MODULES]
         aside = ["modules"] if self.modules else []
         return digest((_FORMAT, pin.name, pin.version, *what, self.root, rules, *sources, *aside))
+
+    @property
+    def _keep_rules(self) -> tuple[str, ...]:
+        return kept_rules(self.platform) if self.trim else ()
 
     def bytecode_key(self, pin: Pin, compiler: str) -> str:
         """Return the digest of the inputs of a layer with a wheel's bytecode."""
@@ -133,14 +138,14 @@ class WheelPacker:
         archive = find_archive(pin, self.pip, self.python, self.indexes, self.platform)
         if archive is None:
             raise not_found(pin)
-        key = self._key(pin, *archive.hashes, archive.name)
+        key = self._key(pin, *archive.hashes, archive.name, *self._keep_rules)
         return self._keep(key, lambda work: self._stream(pin, archive, work))
 
     def _stream(self, pin: Pin, archive: WheelArchive, work: Path) -> PackedLayer:
         with fetch_wheel(archive, self.pip, work / "wheel.whl", self.stopping) as source_archive:
             job = {
                 "wheel": str(source_archive.path.absolute()), "root": self.root.strip("/"), "threads": _THREADS,
-                "rules": str(_TRIM) if self.trim else "", "modules": self.modules,
+                "rules": str(_TRIM) if self.trim else "", "modules": self.modules, "keep": self._keep_rules,
             }  # fmt: skip
             result = self._run(work, *_STREAM, json.dumps(job))
             if result.code:

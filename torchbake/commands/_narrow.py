@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from torchbake.build.base_image import find_base
+from torchbake.build.base_mirrors import answers_of_mirrors
 from torchbake.build.changes import changed_below, describe, files_of, read_earlier, read_now, why_changed
 from torchbake.build.prepare import ImagePreparation
 from torchbake.commands._destinations import Destination
 from torchbake.commands._index_releases import Platforms
 from torchbake.commands._selection import lock_of
 from torchbake.debian.lockfile import find_debian_lock
-from torchbake.engine.mirrors import copies_of, engine_mirrors
 from torchbake.errors import LockError, RenderError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
@@ -24,7 +24,6 @@ from torchbake.release.due import DueFinding, NewestRelease, Today, index_flaw, 
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.ui import console
-from torchbake.ui.tool_environment import environment_of
 
 
 def narrow(
@@ -150,6 +149,8 @@ class DueQuestion:
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
+        if spec.digest:
+            return spec.digest, ""
         lock = find_debian_lock(self.project.root, spec)
         # Another version of mmdebstrap may have made the recorded base of the locked packages.
         base = find_base(spec, self.project.state, lock) or lock
@@ -167,10 +168,9 @@ def _merge(findings: Mapping[Repository, DueFinding]) -> DueFinding:
 @cache
 def _served_base(image: str) -> tuple[str, str]:
     """Return the digest that a mirror of the engine or the registry serves for a base, and the reason for none."""
+    for answer in answers_of_mirrors(image):
+        if answer.digest:
+            return answer.digest, ""
     reference = parse_reference(image)
-    for mirror, copy in copies_of(reference, engine_mirrors(environment_of("docker"))):
-        digest, _ = served_digest(copy, plain=mirror.plain)
-        if digest:
-            return digest, ""
     digest, reason = served_digest(reference)
     return digest, reason.replace(str(reference), image)

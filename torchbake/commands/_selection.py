@@ -16,10 +16,10 @@ from torchbake.projects.outdated import read_or_explain
 
 
 def load_selection(
-    matrix: Path, selectors: Sequence[str], shard: tuple[int, int] | None = None
+    matrix: Path, selectors: Sequence[str], shard: tuple[int, int] | None = None, *, locked_bases: bool = True
 ) -> tuple[Project, Selection]:
     """Load the project and select images. Raises UsageError if nothing is named; `all` must be typed."""
-    project = load_project(matrix)
+    project = load_project(matrix, locked_bases=locked_bases)
     if not selectors:
         raise UsageError(
             "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"

@@ -122,15 +122,19 @@ def debian_lock_path(root: Path, base: BaseSpec) -> Path:
 
 
 def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
-    """Read the lock of a base; None if it has none. Raises LockError, also for a lock of another suite."""
+    """Read the lock of a base; None if it has none. Raises LockError, also for another suite or base."""
     path = debian_lock_path(root, base)
     if not path.exists():
         return None
-    lock = parse_debian_lock(read_lock_text(path, "all --debian"), str(path))
+    lock, again = parse_debian_lock(read_lock_text(path, "all --debian"), str(path)), Command("lock", "all --debian")
     if lock.suite != base.suite:
         raise LockError(
-            f"{path}: has packages of {lock.suite}, and the matrix has {base.suite}.",
-            hint=f"Make it again: {Command('lock', 'all --debian')}",
+            f"{path}: has packages of {lock.suite}, and the matrix has {base.suite}.", hint=f"Make it again: {again}"
+        )
+    if base.digest and lock.digest != base.digest:
+        raise LockError(
+            f"{path}: has packages for the base {lock.digest}, and {base.name} is {base.image}.",
+            hint=f"Make it again: {again}. Or push its base: {Command('base', f'{base.name} --push HOST/NAMESPACE')}",
         )
     return lock
 

@@ -111,6 +111,17 @@ def make_lock(spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade
     return with_more_indexes(spec, config, make)
 
 
+def renewed(old: Lock, new: Lock) -> Lock | None:
+    """Return a newer lock with the hashes of ``old`` for each version that stays; None if all versions stay.
+
+    Raises LockError if a version that stays has other files now.
+    """
+    if {name: pin.version for name, pin in old.pins.items()} == {name: pin.version for name, pin in new.pins.items()}:
+        return None
+    pins = {pin.name: pin for pin in _keep_hashes(tuple(new.pins.values()), tuple(old.pins.values()))}
+    return replace(new, layers={layer: tuple(pins[pin.name] for pin in each) for layer, each in new.layers.items()})
+
+
 def with_more_indexes(spec: ImageSpec, config: PipConfig, make: Callable[[PipConfig], Lock]) -> Lock:
     """Make a lock by the host's own indexes and folders, and if these do not suffice also by those of the accelerator.
 

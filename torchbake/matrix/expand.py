@@ -17,6 +17,7 @@ from torchbake.matrix.wheel_indexes import most_exact
 from torchbake.matrix.yaml_source import Document, Location
 from torchbake.oci.reference import names_host
 
+_LOCKS = ("bases", "builder")  # names of files in `images` that are no locks of Debian packages
 _FIRST_CUDA_TORCH = (2, 0)  # older wheels contain CUDA, which images cannot share
 
 
@@ -59,6 +60,8 @@ class _Expander:
     def run(self) -> Expansion:
         self._check_names()
         for name, base in self.bases[AMD64].items():
+            if name in _LOCKS:
+                self.problems.append((("bases", name), f"images/{name}.lock is another lock; choose another name"))
             if base.interpreter and base.python_package not in ("", f"python{base.python}"):
                 text = f"{base.interpreter!r} is not Python {base.python}; `python` and it must be of one version"
                 self.problems.append((("bases", name, "interpreter"), text))

@@ -28,7 +28,8 @@ class Base(Model):
     """A distribution that images are based on. Its name is a part of their ids."""
 
     image: Annotated[str, AfterValidator(validators.image)] = Field(
-        description="its image in a registry: a name and a tag, no digest", examples=["debian:bookworm-slim"]
+        description="its image in a registry, by tag, digest (`debian@sha256:…`) or both; then the digest decides",
+        examples=["debian:bookworm-slim"],
     )
     distribution: fields.Distribution = Field(
         "debian", description="the distribution of its packages: debian or ubuntu", examples=["debian"]

@@ -24,6 +24,7 @@ class BaseSpec:
     A base of each ``platform`` has its own record and its own lock of Debian packages.
     ``interpreter`` is empty if the Python is the suite's own. Else it is a path in the image or a package of the suite.
     ``snapshot`` is the address of a mirror of one day, or empty.
+    ``image`` may be that of the lock of the bases; then ``native_image`` is the image of this base for amd64.
     """
 
     name: str
@@ -34,6 +35,7 @@ class BaseSpec:
     interpreter: str = ""
     snapshot: str = ""
     platform: str = AMD64
+    native_image: str = ""
 
     @property
     def id(self) -> str:
@@ -44,6 +46,16 @@ class BaseSpec:
     def architecture(self) -> str:
         """The architecture, as Debian and OCI name it: ``amd64`` or ``arm64``."""
         return self.platform.partition("/")[2]
+
+    @property
+    def image_name(self) -> str:
+        """The image without its digest."""
+        return self.image.partition("@")[0]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the image; empty if it is named by a tag alone."""
+        return self.image.partition("@")[2]
 
     @property
     def brings_python(self) -> bool:

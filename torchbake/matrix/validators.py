@@ -83,11 +83,9 @@ def apt_package(text: str) -> str:
 
 def image(text: str) -> str:
     try:
-        reference = parse_reference(text)
+        parse_reference(text)
     except UsageError as error:
         raise ValueError(error.message) from None
-    if reference.digest:
-        raise ValueError(f"{text!r} has a digest; name a tag: the digest is recorded when the base is made")
     return text
 
 

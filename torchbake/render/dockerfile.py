@@ -21,7 +21,7 @@ from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.template_check import check_template
 from torchbake.render.template_marks import origins_of
 from torchbake.render.templates import fill, fill_marked
-from torchbake.render.wheel_groups import HEAVY, TORCH, wheel_groups
+from torchbake.render.wheel_groups import HEAVY, TORCH, kept_rules, wheel_groups
 from torchbake.ui.command import Command
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
@@ -82,6 +82,7 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "venv": VENV,
         "toolbox": TOOLBOX,
         "groups": groups,
+        "kept_rules": kept_rules(spec.platform),
         "index": [variable(str(spec.accelerator)), *spec.indexes] if spec.indexes else [],
         "needs": [pin.name for pin in stages.get(NEEDS, ())],
         "sites": list(sites.items()),

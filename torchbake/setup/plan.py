@@ -31,7 +31,8 @@ KEPT_SETTINGS = (
     *("runtimes", "default-runtime", "cdi-spec-dirs"),
 )
 _ENGINE_PACKAGES = {"docker.io", "docker-ce", "docker-ce-cli"}
-FROM_TRIXIE = ("docker.io", "docker-cli", "docker-buildx")
+# Debian 12's qemu 7.2 lacks a system call of tini, with which images start: prctl(PR_SET_CHILD_SUBREAPER).
+FROM_TRIXIE = ("docker.io", "docker-cli", "docker-buildx", "qemu-user", "qemu-user-binfmt")
 
 _DOCS = "Install Docker Engine 23.0 or later with buildx 0.13 or later (https://docs.docker.com/engine/install/)"
 _BINFMT = "https://docs.docker.com/build/building/multi-platform/#qemu"
@@ -151,7 +152,7 @@ def make_plan(host: SetupHost, paths: EnginePaths) -> SetupPlan:
     remedy = _for_a_person(host)
     if remedy:
         return SetupPlan(problem=Problem(reason=reason, remedy=remedy))
-    steps = (*_steps(host, paths), *_emulation_steps(host))
+    steps = tuple(_steps(host, paths))
     if steps and host.root != "no":
         return SetupPlan(problem=Problem(reason=reason), steps=steps)
     titles = "; ".join(step.title for step in steps)
@@ -237,6 +238,7 @@ def _missing_packages(host: SetupHost) -> tuple[str, ...]:
         if host.distro == "ubuntu":
             extras.append("debian-archive-keyring")  # Ubuntu lacks the keys of Debian, from which images are made
     expected_values += [name for name in extras if name not in host.installed]
+    expected_values += _emulation_packages(host)
     return tuple(dict.fromkeys(expected_values))
 
 
@@ -248,7 +250,7 @@ def _files(host: SetupHost, packages: tuple[str, ...]) -> Iterator[WriteFile]:
     """Yield the files that must be written before apt runs. A file that exists with the same text is left out."""
     files: list[WriteFile] = []
     if _needs_trixie(host, packages) and not host.trixie_known:
-        why = "Debian 12's own docker.io has no buildx"
+        why = "Debian 12's own packages are too old"
         source = SOURCE_TEXT.format(mirror=host.mirror or "http://deb.debian.org/debian")
         files.append(WriteFile(path=TRIXIE_SOURCE, text=source, why=why))
         files.append(WriteFile(path=TRIXIE_PIN, text=PIN_TEXT, why="nothing comes from trixie unless named"))
@@ -269,16 +271,16 @@ def _steps(host: SetupHost, paths: EnginePaths) -> Iterator[Step]:
         yield StartUnit()
     elif host.starts_engine:
         yield StartDaemon(paths=paths, config=engine_config(host.files.get(DAEMON_JSON, "")))
+    if host.foreign and not host.systemd:
+        yield RegisterEmulation()
 
 
-def _emulation_steps(host: SetupHost) -> Iterator[Step]:
-    """Yield the steps for programs of other platforms. With systemd the package registers qemu itself."""
-    if host.foreign:
-        newer = host.distro == "debian" and number(host.release) >= (13,)
-        qemu = "qemu-user-binfmt" if newer else "qemu-user-static"
-        yield Install(packages=(qemu,) if host.systemd else (qemu, "binfmt-support"))
-        if not host.systemd:
-            yield RegisterEmulation()
+def _emulation_packages(host: SetupHost) -> tuple[str, ...]:
+    """Return the packages for programs of other platforms. Without systemd a program registers qemu."""
+    if not host.foreign:
+        return ()
+    qemu = ("qemu-user", "qemu-user-binfmt") if host.distro == "debian" else ("qemu-user-static",)
+    return qemu if host.systemd else (*qemu, "binfmt-support")
 
 
 def engine_config(daemon_json: str) -> str:

@@ -16,8 +16,10 @@ from torchbake.core.file_format import FORMATS, why_too_new
 from torchbake.core.paths import TOOLKIT
 from torchbake.debian.lockfile import parse_debian_lock
 from torchbake.errors import TorchbakeError
+from torchbake.gate.load import load_gate
 from torchbake.jobs.load import load_job
 from torchbake.lock.lockfile import parse_lock
+from torchbake.matrix.base_lock import parse_base_lock
 from torchbake.matrix.project import load_project
 from torchbake.proof.record import parse_proofs
 from torchbake.release.record import parse_record
@@ -38,6 +40,7 @@ KINDS = {
     "matrix.yaml": Kind(file="matrix.yaml", read=load_project, edit=("format: 1", "format: 2\nnew-key: 1")),
     "job.yaml": Kind(file="job.yaml", read=load_job, edit=("format: 1", "format: 2\nnew-key: 1")),
     "benchmark plan": Kind(file="plan.yaml", read=load_plan, edit=("format: 1", "format: 2\nnew-key: 1")),
+    "gate": Kind(file="gate.yaml", read=load_gate, edit=("format: 1", "format: 2\nnew-key: 1")),
     "requirements.lock": Kind(
         file="requirements.lock",
         read=lambda path: parse_lock(path.read_text(), path.name),
@@ -47,6 +50,11 @@ KINDS = {
         file="debian12.lock",
         read=lambda path: parse_debian_lock(path.read_text(), path.name),
         edit=('suite = "bookworm"', "format = 2"),
+    ),
+    "base lock": Kind(
+        file="bases.lock",
+        read=lambda path: parse_base_lock(path.read_text(), path.name),
+        edit=("format = 1", "format = 2"),
     ),
     "verdict": Kind(
         file="verdict.json", read=lambda path: read_statement(path.read_bytes()), edit=("#verdict-v1", "#verdict-v2")

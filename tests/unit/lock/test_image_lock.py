@@ -12,7 +12,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock import image_lock as locking
 from torchbake.lock.agreement import check_agreement, requirements_of
-from torchbake.lock.image_lock import check_online, format_checked, inputs_of, lock_path, make_lock, read_lock
+from torchbake.lock.image_lock import check_online, format_checked, inputs_of, lock_path, make_lock, read_lock, renewed
 from torchbake.lock.lockfile import Lock, Pin, format_lock
 from torchbake.lock.uv import UvRequest
 from torchbake.matrix.project import Project
@@ -377,3 +377,20 @@ def test_arm64_refuses_a_plain_wheel_for_cuda(answering: Callable[..., Resolver]
     answering(*cuda_pins())
     with pytest.raises(LockError, match="the row says the CPU, but the lock holds wheels of CUDA"):
         make_lock(ARM, PipConfig())
+
+
+def test_a_renewed_lock_keeps_the_hashes_of_versions_that_stay() -> None:
+    old = lock_for(CPU, cpu_pins())
+    more = [replace(each, hashes=(*each.hashes, f"sha256:{'f' * 64}")) for each in old.pins.values()]
+    assert renewed(old, lock_for(CPU, more)) is None
+    newer = [pin("numpy", "9.9") if each.name == "numpy" else each for each in more]
+    lock = renewed(old, lock_for(CPU, newer))
+    assert lock
+    assert lock.pins == {**old.pins, "numpy": pin("numpy", "9.9")}
+
+
+def test_a_version_with_other_files_is_no_renewal() -> None:
+    old = lock_for(CPU, cpu_pins())
+    others = [replace(each, hashes=(f"sha256:{'e' * 64}",)) for each in old.pins.values() if each.name != "numpy"]
+    with pytest.raises(LockError, match="no file has a locked hash"):
+        renewed(old, lock_for(CPU, [*others, pin("numpy", "9.9")]))

@@ -163,7 +163,9 @@ INJECTIONS = [
     broken("its options", BASE12, f'{BASE12}interpreter: "/bin/py -c", {HERE}\n    ', ".interpreter", "form"),
     broken("its folder", BASE12, f"{BASE12}interpreter: /../py, {HERE}\n    ", ".interpreter", "form"),
     broken("distribution", BASE12, f"{BASE12}distribution: alpine, {HERE}\n    ", ".distribution", "form"),
-    broken("image's digest", BASE12, f"debian12: {{image: 'debian@sha256:{'a' * 64}', {HERE}\n    ", ".image", "a tag"),
+    broken(
+        "image's digest", BASE12, f"debian12: {{image: 'debian@sha256:{'a' * 63}', {HERE}\n    ", ".image", "not an"
+    ),
     broken("package away", DEVEL, f"    packages: {{apt: [tini-]}} {HERE}\n", ".packages.apt.0", "would remove"),
     broken("version's end", DEVEL, f"    packages: {{apt: [tini=1-]}} {HERE}\n", ".packages.apt.0", "would remove"),
     broken("apt's pattern", DEVEL, f"    packages: {{apt: ['lib.+']}} {HERE}\n", ".packages.apt.0", "pattern"),
