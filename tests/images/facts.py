@@ -226,7 +226,7 @@ class Facts:
     def stopped(self) -> Stopped:
         """How a command ends that handles no signal, when the container is told to stop."""
         with self._containers.started("sh", "-c", "echo ready; exec sleep 600") as container:
-            for _ in range(200):
+            for _ in range(200 * self._containers.patience):
                 if b"ready" in container.logs(stdout=True, stderr=False):
                     break
                 time.sleep(0.05)

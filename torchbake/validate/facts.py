@@ -96,13 +96,14 @@ class Shelf:
     """All tags of one image in a repository: its rolling tags, and its revisions, oldest first.
 
     ``went_back``: the newest revision was rolled back. ``list_problem``: the registry does not list tags, so no
-    revision is known.
+    revision is known. Of an index, ``parts`` has the images of the releases of one platform, by their tags.
     """
 
     repository: str
     tags: Mapping[str, ServedTag]
     revisions: tuple[Revision, ...] = ()
     went_back: bool = False
+    parts: Mapping[str, str] = field(default_factory=dict)
     list_problem: Problem | None = None
 
 

@@ -113,6 +113,7 @@ class _Judging:
         unrecorded = artifacts.wrong_record(
             revision, self.shelf, own, name=name, release=self._release_it, finish=finish
         )  # fmt: skip
+        unrecorded = unrecorded or self._wrong_part(revision)
         yield check("record", SILENCE if answer.answer_problem else unrecorded)
         yield when(
             "immutable", stop or (None if record else artifacts.NO_RECORD), lambda _: _overwritten(revision), answer
@@ -121,6 +122,15 @@ class _Judging:
         yield from self._attached(revision, stop)
         yield self._to_signed(revision, artifacts.signed_parts(revision), stop)
         yield from _inside(answer, self.inside, stop)
+
+    def _wrong_part(self, revision: Revision) -> Problem | None:
+        """Check that an index has the image of the platform's release that its record names."""
+        image, platform = revision.tag_answer.image, self.promise.platform
+        part = revision.record.platforms.get(platform) if revision.record else None
+        if part is None or image is None or self.shelf.parts.get(part.tag) == image.digest:
+            return None
+        released = short(self.shelf.parts.get(part.tag))
+        return Problem(reason=f"its image for {platform} is {short(image.digest)}, and {part.tag} is {released}")
 
     def _attached(self, revision: Revision, stop: Problem | None) -> Iterator[CheckResult]:
         answer, where = revision.tag_answer, self.shelf.repository

@@ -68,15 +68,20 @@ class MatrixSubject:
         """Read, pull and check each tag. May raise EngineError."""
         survey, inside = Survey(self.registry, self.promise.platform), dict[str, Inside]()
         promises = [self.promise, *([self.index] if self.index else [])]
-        return [tag for promise in promises for tag in self._validate(promise, survey, inside, looker, look)]
+        parts: dict[str, str] = {}
+        return [tag for promise in promises for tag in self._validate(promise, survey, (inside, parts), looker, look)]
 
     def _validate(
-        self, promise: Promise, survey: Survey, inside: dict[str, Inside], looker: Looker, look: Look
-    ) -> list[TagFindings]:
+        self, promise: Promise, survey: Survey, known: tuple[dict[str, Inside], dict[str, str]], looker: Looker,
+        look: Look,
+    ) -> list[TagFindings]:  # fmt: skip
+        """Validate the tags of one promise. ``known``: results by digest, and the images of a platform's releases."""
+        inside, parts = known
         shelf = survey.shelf(promise.tags, look, name=promise.name)
         if promise.index:  # before the row had this platform, its releases were images of another
             images = [one for one in shelf.revisions if one.record is None or one.record.platforms]
-            shelf = replace(shelf, revisions=tuple(images))
+            shelf = replace(shelf, revisions=tuple(images), parts=parts)
+        parts |= {str(one.tag): one.tag_answer.image.digest for one in shelf.revisions if one.tag_answer.image}
         answers = {**shelf.tags, **{str(revision.tag): revision.tag_answer for revision in shelf.revisions}}
         own = own_digests(promise, shelf)
         for image in (each.image for each in answers.values()):

@@ -340,20 +340,21 @@ def test_an_image_of_another_platform_is_refused(fleet: TwoPlatforms) -> None:
     assert f"{OWN}-r0" not in fleet.store.tags
 
 
-def test_a_row_can_get_and_lose_a_platform(fleet: TwoPlatforms) -> None:
-    labels = fleet.candidate(AMD64).labels
+@pytest.mark.parametrize("platform", NAMES)
+def test_a_row_can_get_and_lose_a_platform(fleet: TwoPlatforms, platform: str) -> None:
+    labels = fleet.candidate(platform).labels
 
     def alone() -> None:
         single = Candidate(
-            id=OWN, digest=fleet.image(AMD64).digest, labels=labels, tags=TAGS, own=OWN, verdict=VERDICT
+            id=IDS[platform], digest=fleet.image(platform).digest, labels=labels, tags=TAGS, own=OWN, verdict=VERDICT
         )  # fmt: skip
         Publisher(fleet.registry()).publish(single, fleet.small.supply, lambda _: None, lambda *_: None)
 
     alone()
-    assert fleet.rolling() == {fleet.image(AMD64).digest}
+    assert fleet.rolling() == {fleet.image(platform).digest}
     fleet.publish(AMD64, ARM64)
     assert fleet.rolling() == {fleet.store.tags[f"{OWN}-r1"]}
     assert fleet.index().is_index
     alone()
-    assert fleet.rolling() == {fleet.store.tags[f"{OWN}-r2"]} == {fleet.image(AMD64).digest}
+    assert fleet.rolling() == {fleet.store.tags[f"{OWN}-r2"]} == {fleet.image(platform).digest}
     assert fleet.back(1).digest == fleet.store.tags[f"{OWN}-r1"]

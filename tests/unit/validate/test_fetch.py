@@ -143,6 +143,19 @@ def test_a_release_before_the_row_had_the_platform_is_left_out(pair: Pair) -> No
     assert failures(pair.validate()) == {}
 
 
+def test_an_index_must_have_the_released_image(pair: Pair) -> None:
+    """Nobody can replace the image of one platform behind the record of the index."""
+    name = f"{platform_tag(SPECS[1])}-r0"
+    labels = promised_labels(SPECS[1], LOCK) | {"org.torchbake.inputs": f"{ARM64} a"}
+    other = pair.small.make(labels, [b"another build"], architecture="arm64")
+    pair.store.blobs |= pair.small.images[other.digest][1]
+    MemoryRegistry(pair.store).put(other, name)
+    wrong = failures(pair.validate())
+    assert "registry.record" in wrong[f"{OWN}-r0 ({ARM64})"]
+    assert f"{OWN}-r0 ({AMD64})" not in wrong
+    assert "registry.immutable" in wrong[name]
+
+
 def test_a_tag_without_the_platform_fails(pair: Pair) -> None:
     manifest = MemoryRegistry(pair.store).manifest(f"{platform_tag(SPECS[0])}-r0")
     assert manifest
