@@ -83,7 +83,7 @@ def judge_gate(
     statements = [statement for report in own for statement in report.statements]
     refused, allowed, below = list[Refusal](), list[Allowance](), 0
     for finding in findings:
-        entries = [entry for entry in gate.allow if _is_about(entry.id, entry.package or "", finding)]
+        entries = [entry for entry in gate.allow if _is_about(entry.id or "", entry.package or "", finding)]
         good = [entry for entry in entries if today <= entry.expires]
         stated = [one for one in statements if _is_about(one.id, one.package, finding)]
         rule = next((rule for rule in gate.refuse if _refuses(rule, finding, gate.unknown, today)), None)
@@ -128,7 +128,8 @@ def _refuses(rule: GateRule, finding: Finding, unknown: Severity, today: date) -
 
 def _is_about(number: str, package: str, finding: Finding) -> bool:
     numbers = {name.upper() for name in (finding.id, *finding.aliases)}
-    return number.upper() in numbers and (not package or _plain(package) == _plain(finding.name))
+    is_number = not number or number.upper() in numbers
+    return is_number and (not package or _plain(package) == _plain(finding.name))
 
 
 def _plain(name: str) -> str:

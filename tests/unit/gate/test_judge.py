@@ -91,6 +91,8 @@ def test_one_rule_is_enough_and_is_named() -> None:
         (allowed(id="cve-1"), True),
         (allowed(id="DSA-9"), True),
         (allowed(id="CVE-2"), False),
+        (allowed(id=None, package="libssl3"), True),
+        (allowed(id=None, package="zlib1g"), False),
         (allowed(package="libssl3"), True),
         (allowed(package="openssl"), False),
         (allowed(expires="2026-11-28"), False),
