@@ -85,8 +85,8 @@ def findings(*words: str) -> list[dict[str, Any]]:
     process = torchbake("advisories", CPU, *words, "--format", "json")
     assert process.returncode == 0, process.stderr
     (image,) = json.loads(process.stdout)["images"]
-    found: list[dict[str, Any]] = image["findings"]
-    return found
+    result: list[dict[str, Any]] = image["findings"]
+    return result
 
 
 def test_findings_agree_with_dpkg_for_each_package(
@@ -103,8 +103,8 @@ def test_findings_agree_with_dpkg_for_each_package(
     expected = {
         (name, number) for source, number in map(str.split, answer.splitlines()) for name in installed.binaries[source]
     }
-    found = findings("--advisories", str(tracker(tmp_path, fixed)), "--kind", "debian")
-    assert {(one["package"], one["id"]) for one in found} == expected
+    result = findings("--advisories", str(tracker(tmp_path, fixed)), "--kind", "debian")
+    assert {(one["package"], one["id"]) for one in result} == expected
     assert len(expected) > 100
 
 
@@ -158,7 +158,7 @@ def test_the_history_is_of_the_registry_alone(
         str(tmp_path / "osv"), "--page", str(page), "--format", "json",
     )  # fmt: skip
     value = json.loads(process.stdout)
-    history = {one["id"]: (one["days"], one["ended"] and one["ended"]["tag"]) for one in value["history"]}
+    history = {one["id"]: (one["days"], one["end"] and one["end"]["tag"]) for one in value["history"]}
     assert history == {"CVE-2026-1001": (7, f"{CPU}-r1"), "CVE-2026-1002": (17, None)}, process.stderr
     assert value["history"][0]["packages"] == sorted(installed.binaries["glibc"])
     assert f"{CPU}-r1" in page.read_text()

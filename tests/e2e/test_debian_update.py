@@ -125,11 +125,11 @@ def test_a_fix_changes_one_package_and_its_images(fleet: Fleet, engine: docker.D
     line = f"musl-tools {old.version} -> {fixed} (security)"
     due = fleet.run("list", INIT, "--due", "--registry", fleet.registry, "--plain-http", "--format", "json")
     assert [image["reason"] for image in json.loads(due.stdout)["images"]] == [line], due.stderr
-    known = ("--advisories", str(_tracker(tmp_path, old, fixed)))
-    due = fleet.run("list", INIT, "--due", "--registry", fleet.registry, "--plain-http", "--format", "json", *known)
+    feed = ("--advisories", str(_tracker(tmp_path, old, fixed)))
+    due = fleet.run("list", INIT, "--due", "--registry", fleet.registry, "--plain-http", "--format", "json", *feed)
     reason = f"{line}: CVE-2026-1001 high"
     assert [image["reason"] for image in json.loads(due.stdout)["images"]] == [reason], due.stderr
-    value = json.loads(fleet.run("update", "all", "--dry-run", "--format", "json", *known).stdout)
+    value = json.loads(fleet.run("update", "all", "--dry-run", "--format", "json", *feed).stdout)
     assert value["vulnerabilities"] == {"debian12": {"CVE-2026-1001": "high"}}
     assert json.loads(fleet.run("update", "all", "--dry-run", "--format", "json").stdout)["changes"] == {
         "debian12": [line]

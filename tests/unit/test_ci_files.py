@@ -57,6 +57,9 @@ PLAIN = (
     r"(matrix=\$\()?nox -s [^;&|()<>]*\)?(?: > (small|large)\.txt)?",
     r'echo "matrix=\$matrix" >> "\$GITHUB_OUTPUT"',
     r'echo "\$\w*PASSWORD" \| docker login --username "\$\w*USERNAME" --password-stdin "\$\{REGISTRY%%/\*\}"',
+    r'aws "\$ECR" get-login-password \| docker login --username AWS --password-stdin "\$\{REGISTRY%%/\*\}"',
+    r'python3 -m tests\.release_notes "\$GITHUB_REF_NAME"( > notes\.md)?',
+    r'gh release create "\$GITHUB_REF_NAME" --verify-tag --title "\$GITHUB_REF_NAME" --notes-file notes\.md dist/\*',
     r'python3 -m venv "\$RUNNER_TEMP/torchbake"',
     r'echo "\$RUNNER_TEMP/torchbake/bin" >> "\$GITHUB_PATH"',
     r'echo "(NETRC=\$RUNNER_TEMP/netrc|PIP_INDEX_URL=\$TEXT)" >> "\$GITHUB_ENV"',
@@ -242,10 +245,12 @@ def test_a_github_job_has_a_limit_and_asks_for_little() -> None:
     for path, job in JOBS:
         assert job.raw["timeout-minutes"] <= 360, job.name
         own = read(path)["permissions"]
-        assert own == (LOOKING if path == VALIDATE else {"contents": "read"}), job.name
+        assert own == {"contents": "read"}, job.name
         commands = "\n".join(step.run for step in job.steps)
         if any(step.uses.startswith(TO_PYPI) for step in job.steps):
             needs = SIGNING
+        elif "gh release create" in commands:
+            needs = {"contents": "write"}
         elif "nox -s publish" in commands or "nox -s promote" in commands:
             needs = WRITING
         else:
@@ -339,7 +344,16 @@ def test_checkouts_keep_no_login() -> None:
                 )
 
 
-RUNNER = {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_PATH", "GITHUB_ENV", "RUNNER_TEMP", "PATH", "matrix"}
+RUNNER = {
+    "GITHUB_REF_NAME",
+    "GITHUB_OUTPUT",
+    "GITHUB_STEP_SUMMARY",
+    "GITHUB_PATH",
+    "GITHUB_ENV",
+    "RUNNER_TEMP",
+    "PATH",
+    "matrix",
+}
 
 
 def test_every_variable_of_a_github_command_is_set() -> None:
@@ -553,7 +567,7 @@ def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, passwo
         "inputs": called(contexts)[1]["inputs"],
         "secrets": {"REGISTRY_PASSWORD": "s3cret", "password": "s3cret"},
     }
-    logins = [step for _, job in JOBS for step in job.steps if "docker login" in step.run]
+    logins = [step for _, job in JOBS for step in job.steps if 'echo "$PASSWORD" | docker login' in step.run]
     assert len(logins) == 5  # to plan, for the build cache, to release, to promote; to validate
     for step in logins:
         assert {key: fill(value, contexts) for key, value in step.env.items()} == {
@@ -565,7 +579,7 @@ def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, passwo
 def test_secrets_are_given_to_the_steps_that_need_them() -> None:
     needs = {
         "secrets.password": "docker login",
-        "github.token": "docker login",
+        "github.token": "docker login|gh release create",
         "secrets.netrc": "printenv TEXT",
         "secrets.index_url": "echo .PIP_INDEX_URL=",
     }
@@ -600,7 +614,7 @@ def test_a_private_index_is_named_before_packages_are_fetched() -> None:
         ("basic", "bot", "s3cret", []),
         ("dockerhub", "bot", "s3cret", []),
         ("gar", "oauth2accesstoken", "short", ["google-github-actions/auth"]),
-        ("ecr", "", "", ["aws-actions/configure-aws-credentials", "aws-actions/amazon-ecr-login"]),
+        ("ecr", "", "", ["aws-actions/configure-aws-credentials"]),
     ],
 )
 def test_each_kind_of_login_runs_its_own_steps(login: str, user: str, password: str, actions: list[str]) -> None:
@@ -618,14 +632,22 @@ def test_each_kind_of_login_runs_its_own_steps(login: str, user: str, password: 
         steps = [step for job in github_jobs(path).values() for step in job.steps if "outcome" not in step.condition]
         steps = [step for step in steps if holds(step.condition, contexts)]
         logins = [step for step in steps if "docker login" in step.run]
-        assert len(logins) == (times if user else 0)
+        assert len(logins) == times
         for step in logins:
-            assert {name: fill(value, contexts) for name, value in step.env.items()} == {
-                "USERNAME": user,
-                "PASSWORD": password,
-            }
+            assert step.run.startswith('echo "$PASSWORD"' if user else 'aws "$ECR" get-login-password')
+            values = {"USERNAME": user, "PASSWORD": password} if user else {}
+            assert {name: fill(value, contexts) for name, value in step.env.items()} == values
         clouds = [step.uses.partition("@")[0] for step in steps if re.match(r"(aws|google)", step.uses)]
         assert clouds == actions * times
+
+
+@pytest.mark.parametrize(
+    ("registry", "service"),
+    [("123456789012.dkr.ecr-fips.us-east-1.amazonaws.com/acme", "ecr"), ("public.ecr.aws/acme", "ecr-public")],
+)
+def test_a_public_registry_of_aws_has_its_own_service(registry: str, service: str) -> None:
+    for path in (RELEASE, VALIDATE):
+        assert fill(read(path)["env"]["ECR"], {"inputs": {"registry": registry}}) == service
 
 
 def test_a_runner_of_ones_own_needs_no_setup_python() -> None:

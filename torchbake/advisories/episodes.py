@@ -25,7 +25,7 @@ class JudgedRelease:
 class Episode:
     """A vulnerability of an image, from the ``first`` release with it to the release without it.
 
-    ``packages`` are the names of all packages that have it in these releases. ``ended`` is the first later release
+    ``packages`` are the names of all packages that have it in these releases. ``end`` is the first later release
     without it; None if the newest release has it.
     """
 
@@ -39,7 +39,7 @@ class Episode:
     fixed_on: date | None
     note: str
     first: JudgedRelease
-    ended: JudgedRelease | None = None
+    end: JudgedRelease | None = None
 
     @property
     def open_since(self) -> date:
@@ -53,15 +53,15 @@ class Episode:
 
     def days(self, today: date) -> int | None:
         """Return the days from the fix to the release with it, or to today; None if the day of the fix is not known."""
-        end = self.ended.day if self.ended else today
-        return max(0, (end - self.fix_since).days) if self.fix_since else None
+        last = self.end.day if self.end else today
+        return max(0, (last - self.fix_since).days) if self.fix_since else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceLevel:
     """Numbers of the vulnerabilities of one severity. Days are from the publication of a fix in the distribution.
 
-    - ``ended``: have a release without them, after ``median`` and at most ``most`` days
+    - ``closures``: have a release without them, after ``median`` and at most ``most`` days
     - ``waiting``: are open and have a fix, for at most ``longest`` days
     - ``unfixed``: are open and have no fix
 
@@ -69,7 +69,7 @@ class ServiceLevel:
     """
 
     severity: Severity
-    ended: int
+    closures: int
     median: float | None
     most: int | None
     waiting: int
@@ -80,17 +80,17 @@ class ServiceLevel:
 def episodes_of(image: str, releases: Sequence[JudgedRelease]) -> list[Episode]:
     """Return the vulnerabilities of an image's releases, which are in their order, the oldest first."""
     running: dict[tuple[str, str], Episode] = {}
-    ended = list[Episode]()
+    past = list[Episode]()
     for release in releases:
-        found = by_number(release.findings)
-        ended += [replace(running.pop(key), ended=release) for key in [*running] if key not in found]
-        for key, findings in found.items():
+        groups = by_number(release.findings)
+        past += [replace(running.pop(key), end=release) for key in [*running] if key not in groups]
+        for key, findings in groups.items():
             earlier = running.get(key)
             running[key] = _episode(image, findings, release)
             if earlier:
                 names = tuple(sorted({*earlier.packages, *running[key].packages}))
                 running[key] = replace(running[key], first=earlier.first, packages=names)
-    return [*ended, *running.values()]
+    return [*past, *running.values()]
 
 
 def _episode(image: str, findings: Sequence[Finding], release: JudgedRelease) -> Episode:
@@ -116,13 +116,13 @@ def service_levels(episodes: Iterable[Episode], today: date) -> list[ServiceLeve
 
 
 def _level(severity: Severity, episodes: Sequence[Episode], today: date) -> ServiceLevel:
-    ended = [one for one in episodes if one.ended]
-    waiting = [one for one in episodes if not one.ended and one.fixed]
-    days, longest = _known_days(ended, today), _known_days(waiting, today)
+    past = [one for one in episodes if one.end]
+    waiting = [one for one in episodes if not one.end and one.fixed]
+    days, longest = _known_days(past, today), _known_days(waiting, today)
     return ServiceLevel(
-        severity=severity, ended=len(ended), median=median(days) if days else None, most=max(days, default=None),
+        severity=severity, closures=len(past), median=median(days) if days else None, most=max(days, default=None),
         waiting=len(waiting), longest=max(longest, default=None),
-        unfixed=sum(not one.ended and not one.fixed for one in episodes),
+        unfixed=sum(not one.end and not one.fixed for one in episodes),
     )  # fmt: skip
 
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 from torchbake.advisories.finding import Severity
 from torchbake.advisories.match import Feeds
-from torchbake.debian.lockfile import PackageChange
+from torchbake.debian.lockfile import DebianChange
 
-_SHOWN = 5  # numbers in a line
+_MOST = 5  # numbers in a line
 _REBUILD = re.compile(r"\+b\d+$")  # of the same source on the same release
 
 
-def fixed_by(change: PackageChange, distribution: str, feeds: Feeds) -> dict[str, Severity]:
+def fixed_by(change: DebianChange, distribution: str, feeds: Feeds) -> dict[str, Severity]:
     """Return the vulnerabilities of the old version that the new one does not have, the most severe first.
 
     A lock has no versions of source packages. They are those of the packages themselves, except for a few sources
@@ -30,5 +30,5 @@ def fixed_by(change: PackageChange, distribution: str, feeds: Feeds) -> dict[str
 def with_numbers(line: str, vulnerabilities: Mapping[str, Severity]) -> str:
     """Append vulnerabilities to the line of a change: ``…: CVE-2025-1234 high``."""
     words = [f"{number} {severity.word}" for number, severity in vulnerabilities.items()]
-    more = [f"and {len(words) - _SHOWN} more"] if len(words) > _SHOWN else []
-    return f"{line}: {', '.join([*words[:_SHOWN], *more])}" if words else line
+    more = [f"and {len(words) - _MOST} more"] if len(words) > _MOST else []
+    return f"{line}: {', '.join([*words[:_MOST], *more])}" if words else line

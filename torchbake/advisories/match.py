@@ -33,8 +33,8 @@ def feeds_of(advisories: Iterable[Advisory], distributions: Iterable[str] = ()) 
     groups: dict[tuple[str, str], list[Advisory]] = {}
     for one in advisories:
         groups.setdefault((one.distribution, one.package), []).append(one)
-    known = {distribution for distribution, _ in groups} | {*distributions}
-    return Feeds(advisories={key: tuple(own) for key, own in groups.items()}, distributions=frozenset(known))
+    names = {distribution for distribution, _ in groups} | {*distributions}
+    return Feeds(advisories={key: tuple(own) for key, own in groups.items()}, distributions=frozenset(names))
 
 
 def findings_of(packages: ImagePackages, feeds: Feeds) -> tuple[Finding, ...]:
@@ -42,8 +42,8 @@ def findings_of(packages: ImagePackages, feeds: Feeds) -> tuple[Finding, ...]:
 
     Packages whose distribution no feed has are not judged: see `uncovered`.
     """
-    found = (_finding(package, one) for package in packages.packages for one in _affecting(package, packages, feeds))
-    return merge_findings(found)
+    findings = (_finding(package, one) for package in packages.packages for one in _affecting(package, packages, feeds))
+    return merge_findings(findings)
 
 
 def uncovered(packages: ImagePackages, feeds: Feeds) -> dict[str, str]:
@@ -111,5 +111,4 @@ def _joined(one: Finding, other: Finding) -> Finding:
 
 def first_day(*days: date | None) -> date | None:
     """Return the first of the known days; None if none is known."""
-    known = [day for day in days if day]
-    return min(known) if known else None
+    return min((day for day in days if day), default=None)

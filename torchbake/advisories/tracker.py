@@ -76,6 +76,8 @@ def _note(status: str, urgency: str, release: Mapping[str, Any]) -> str:
         return "Debian has not determined if the release is affected"
     if status == "open" and urgency == "end-of-life":
         return "Debian has ended the support of the package"
+    if status == "open" and release.get("next_point_update"):
+        return "the next point release of Debian has a fix"
     if status == "open" and "nodsa" in release:
         return ": ".join(filter(None, [release.get("nodsa_reason") or "no advisory", release["nodsa"]]))
     return ""

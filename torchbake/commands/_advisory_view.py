@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from torchbake.advisories.episodes import ServiceLevel
 from torchbake.advisories.finding import Severity
 from torchbake.core.plain_text import shortened
 from torchbake.report.advisory_page import AdvisoryReport, OpenRow
@@ -17,11 +18,7 @@ def show_report(report: AdvisoryReport) -> None:
     if report.histories:
         console.show_lines("", "Releases, in days from the publication of a fix to the release with it:")
         titles = ("severity", "fixed", "median", "most", "waiting", "longest", "without a fix")
-        rows = [
-            (one.severity.word, *map(_figure, (one.ended, one.median, one.most, one.waiting, one.longest, one.unfixed)))
-            for one in report.levels
-        ]
-        console.show_table(titles, rows)
+        console.show_table(titles, map(_level_row, report.levels))
     for image in report.images:
         if image.problem:
             console.say(f"{image.id}: {image.problem}", style="bold red")
@@ -53,6 +50,11 @@ def _open_row(row: OpenRow) -> tuple[str, ...]:
         _some(row.images),
         shortened(row.note, _NOTE),
     )
+
+
+def _level_row(level: ServiceLevel) -> tuple[str, ...]:
+    figures = (level.closures, level.median, level.most, level.waiting, level.longest, level.unfixed)
+    return level.severity.word, *map(_figure, figures)
 
 
 def _some(names: Sequence[str]) -> str:

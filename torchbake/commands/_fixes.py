@@ -8,7 +8,7 @@ from torchbake.advisories.finding import Severity
 from torchbake.advisories.fixes import fixed_by, with_numbers
 from torchbake.advisories.match import Feeds
 from torchbake.commands._debian_lock import debian_resolver
-from torchbake.debian.lockfile import DebianLock, PackageChange, find_debian_lock, package_changes
+from torchbake.debian.lockfile import DebianChange, DebianLock, find_debian_lock, package_changes
 from torchbake.debian.steps import apt_steps
 from torchbake.errors import TorchbakeError
 from torchbake.matrix.project import Project
@@ -27,7 +27,7 @@ class NewerLock:
     old: DebianLock
     new: DebianLock
 
-    def changes(self, spec: Spec) -> list[PackageChange]:
+    def changes(self, spec: Spec) -> list[DebianChange]:
         """Return each package of an image that has another version today. Raises LockError."""
         return self.old.changes(self.new, [*apt_steps(spec).values()])
 
@@ -35,7 +35,7 @@ class NewerLock:
         """Return each package of the lock that has another version today."""
         return [self.fixed(change, feeds) for change in package_changes(self.old, self.new)]
 
-    def fixed(self, change: PackageChange, feeds: Feeds) -> "FixedChange":
+    def fixed(self, change: DebianChange, feeds: Feeds) -> "FixedChange":
         distribution = distribution_of_suite(self.base.distribution, self.base.suite)
         return FixedChange(change=change, vulnerabilities=fixed_by(change, distribution, feeds))
 
@@ -44,7 +44,7 @@ class NewerLock:
 class FixedChange:
     """A package with another version, and the known vulnerabilities that the old version alone has."""
 
-    change: PackageChange
+    change: DebianChange
     vulnerabilities: Mapping[str, Severity]
 
     @property

@@ -128,8 +128,8 @@ class DueQuestion:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
         lock = find_debian_lock(self.project.root, spec)
         # Another version of mmdebstrap may have made the recorded base of the locked packages.
-        known = find_base(spec, self.project.state, lock) or lock
-        return (known.digest, "") if known else _served_base(spec.image)
+        base = find_base(spec, self.project.state, lock) or lock
+        return (base.digest, "") if base else _served_base(spec.image)
 
 
 def _merge(findings: Mapping[Repository, DueFinding]) -> DueFinding:

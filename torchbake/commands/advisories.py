@@ -110,5 +110,6 @@ def _refuse(args: Arguments, images: Sequence[JudgedImage]) -> None:
         raise VulnerableError(
             f"{len(bad)} of {len(images)} images have a vulnerability of the severity {args.fail_on}, or of a higher "
             f"one: {', '.join(bad)}.",
-            hint=f"See which newer packages fix them: {Command('update', ' '.join([*args.selectors, '--dry-run']))}",
+            hint=f"Renew Debian packages: {Command('update', ' '.join(args.selectors))}. "
+            "A Python package has its version in matrix.yaml, or in the project's lock.",
         )

@@ -1,6 +1,7 @@
 """`list`: show the selected images, for people, programs and CI."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -49,7 +50,7 @@ class Arguments(opt.WithSelectors):
     format: Literal["table", "json", "github", "ids"] = opt.result_format(
         text="json; a matrix of GitHub; ids, one a line, which any command takes as @FILE"
     )
-    explain: bool = opt.option("also show what is left out, and why")
+    explain: bool = opt.option("also show the purpose of each row, and what is left out, and why")
 
 
 def run(args: Arguments) -> int:
@@ -120,6 +121,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
         "constraints": spec.constraints,
         "compiler": spec.compiler,
         "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
+        "row_reason": project.expansion.reasons.get(spec.id, ""),
         "tags": tags,
     }
 
@@ -136,9 +138,17 @@ def _table(
     more = ("reason",) if reasons else ()
     console.show_table(("id", "torch", "accelerator", "python", "base", "flavor", "rolling tags", *more), rows)
     if explain:
+        console.show_table(("row", "images", "reason"), _row_reasons(project, specs))
         left_out = [(item["id"], item["reason"]) for item in _excluded_images(project, selection)]
         console.show_table(("left out", "reason"), left_out)
     console.say(f"{len(specs)} of {len(project.expansion.specs)} images", style="dim")
+
+
+def _row_reasons(project: Project, specs: list[Spec]) -> list[tuple[str, str, str]]:
+    """Return the line of each row that has a reason, the number of its selected images, and the reason."""
+    counted = Counter((spec.line, project.expansion.reasons.get(spec.id, "")) for spec in specs)
+    name = project.document.path.name
+    return [(f"{name}:{line}", str(count), reason) for (line, reason), count in counted.items() if reason]
 
 
 def _row(project: Project, spec: Spec) -> tuple[Text | str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from torchbake.core.digest import digest
+from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.debian.steps import AptStep, apt_steps
 from torchbake.errors import LockError
 from torchbake.lock.lockfile import read_lock_text
@@ -84,7 +85,7 @@ class DebianLock:
         """The digest of the base's packages, or its own, to compare it with the base of an earlier run."""
         return digest(package.line for package in self.base) if self.base else self.digest
 
-    def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> "list[PackageChange]":
+    def changes(self, new: "DebianLock", steps: Sequence[AptStep]) -> "list[DebianChange]":
         """Return each package of an image's steps that has another version in a ``new`` lock."""
         before, after = (lock.part(steps) for lock in (self, new))
         return package_changes(before, after)
@@ -159,6 +160,8 @@ def parse_debian_lock(text: str, path: str) -> DebianLock:
     """Parse a lock. Raises LockError."""
     try:
         raw = tomllib.loads(text)
+        if newer := why_too_new("Debian lock", raw.get("format")):
+            raise LockError(f"{path}: {newer}.", hint=UPGRADE)
         return DebianLock(
             suite=str(raw["suite"]),
             digest=_digest(raw["digest"], required=not raw["base"]),
@@ -179,7 +182,7 @@ def _digest(text: str, *, required: bool) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackageChange:
+class DebianChange:
     """A package whose version differs in two locks; the ``old`` or the ``new`` one is None if a lock lacks it."""
 
     old: DebianPackage | None
@@ -194,13 +197,13 @@ class PackageChange:
         return f"{name} {old} -> {new}{marker}"
 
 
-def package_changes(old: DebianLock, new: DebianLock) -> list[PackageChange]:
+def package_changes(old: DebianLock, new: DebianLock) -> list[DebianChange]:
     """Return each package with another version, by name."""
     before, after = old.packages, new.packages
     pairs = [(before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())]
-    return [PackageChange(old=one, new=other) for one, other in pairs if one != other]
+    return [DebianChange(old=one, new=other) for one, other in pairs if one != other]
 
 
 def changes_of(old: DebianLock, new: DebianLock) -> list[str]:
-    """Return a line for each package with another version, as `PackageChange.line`."""
+    """Return a line for each package with another version, as `DebianChange.line`."""
     return [change.line for change in package_changes(old, new)]

@@ -21,6 +21,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.agreement import BUILT_PER_ACCELERATOR
 from torchbake.lock.lockfile import Lock, Pin, parse_pins
+from torchbake.lock.project_inputs import Kind, kind_of
 from torchbake.lock.uv import newest, why_not_installable
 from torchbake.lock.yanked import yanked_versions
 from torchbake.matrix.spec import ImageSpec
@@ -28,6 +29,13 @@ from torchbake.matrix.spec import ImageSpec
 _JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
 _TIMEOUT = (10, 60)  # seconds to connect, and between two bytes
 _ANY_PYTHON = "3.99"
+_TRITON_ALONE = Version("3.3")  # the first one without an import of setuptools
+_ADD_SETUPTOOLS: Mapping[Kind, str] = {
+    "uv": "uv add setuptools",
+    "pylock": "require it in the project, and lock again",
+    "requirements": "require it, and compile the file again (pip-compile also needs --allow-unsafe)",
+    "pyproject": "require it in the project",
+}
 _TOO_OLD = timedelta(days=2 * 365)
 
 
@@ -74,14 +82,17 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
 
 
 def _without_setuptools(spec: ImageSpec, lock: Lock, new_pins: Collection[str]) -> list[str]:
-    """Describe a lock with a new torch whose torch.compile will fail on the CPU.
+    """Describe a lock with a new torch whose torch.compile will fail: on the CPU, and on GPUs with an old Triton.
 
-    `torch.utils.cpp_extension` imports setuptools, but torch requires it only for Python 3.12 and later.
+    `torch.utils.cpp_extension` imports setuptools, and so does Triton before 3.3. Before 2.11, torch requires it only
+    for Python 3.12 and later. pip-compile leaves it out as unsafe.
     """
     if not spec.compiler or "torch" not in new_pins or "setuptools" in lock.pins or spec.project is None:
         return []
-    lock_path = spec.project.lock_path
-    return [f"{lock_path} has no setuptools, so torch.compile fails on the CPU; to add it: uv add setuptools"]
+    triton = lock.pins.get("triton")
+    where = "" if triton and Version(triton.version) < _TRITON_ALONE else " on the CPU"
+    remedy = _ADD_SETUPTOOLS[kind_of(spec.project.lock)]
+    return [f"{spec.project.lock_path} has no setuptools, so torch.compile fails{where}; to add it: {remedy}"]
 
 
 def _behind(

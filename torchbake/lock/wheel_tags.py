@@ -16,7 +16,7 @@ PLATFORMS = (*(name for names in _NAMES for name in names if name), "linux_x86_6
 
 
 # The C library of each suite, 2.N. Sources: https://packages.debian.org/libc6 and https://packages.ubuntu.com/libc6
-_GLIBC = {"bookworm": 36, "trixie": 41, "jammy": 35, "noble": 39}
+_GLIBC = {"bookworm": 36, "trixie": 41, "jammy": 35, "noble": 39, "resolute": 43}
 _NEWER = tuple(f"manylinux_2_{minor}_x86_64" for minor in range(_OLDEST + 1, max(_GLIBC.values()) + 1))
 
 

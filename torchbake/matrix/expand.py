@@ -1,8 +1,8 @@
 """Expansion of rows to images: every combination of a row's axes, without the excluded ones."""
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -30,10 +30,11 @@ class ExcludedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """All images of a matrix in the file's order, and the excluded combinations."""
+    """All images of a matrix in the file's order, the reasons of their rows by id, and the excluded combinations."""
 
     specs: tuple[Spec, ...]
     excluded: tuple[ExcludedImage, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Expander:
@@ -47,6 +48,7 @@ class _Expander:
         self.problems: list[tuple[Location, str]] = []
         self.specs: dict[str, Spec] = {}
         self.excluded: list[ExcludedImage] = []
+        self.reasons: dict[str, str] = {}
         self.used: set[int] = set()
 
     def run(self) -> Expansion:
@@ -64,7 +66,7 @@ class _Expander:
             self._check_use()
         if self.problems:
             raise problems(self.document, self.problems)
-        return Expansion(specs=tuple(self.specs.values()), excluded=tuple(self.excluded))
+        return Expansion(specs=tuple(self.specs.values()), excluded=tuple(self.excluded), reasons=self.reasons)
 
     def _expand(self, at: Location, row: Row) -> None:
         count = 0
@@ -75,6 +77,8 @@ class _Expander:
             if number is None:
                 count += 1
                 self._add(at, spec)
+                if row.reason:
+                    self.reasons[spec.id] = row.reason
             else:
                 self.used.add(number)
                 self.excluded.append(ExcludedImage(id=spec.id, reason=self.matrix.exclude[number].reason))

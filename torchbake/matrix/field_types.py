@@ -110,6 +110,23 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+RowReason = Annotated[
+    str,
+    AfterValidator(validators.one_line),
+    Field(
+        "",
+        description="the purpose of the row, which `list --explain` shows",
+        examples=["drivers before 580 do not run CUDA 13"],
+    ),
+]
+Format = Annotated[
+    int,
+    Field(
+        1, ge=1, description="the format of this file; a torchbake refuses a newer format than it knows", examples=[1]
+    ),
+]
+
+
 class Packages(Model):
     """Packages of an image besides those of torch itself. Packages of several places are added up."""
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from torchbake.core.file_format import UPGRADE
 from torchbake.errors import MatrixError
 from torchbake.matrix import field_types as fields
 from torchbake.matrix import validators
@@ -112,6 +113,7 @@ class Row(Model):
     )
     base: fields.Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
     flavor: fields.Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
+    reason: fields.RowReason
     cudnn: fields.Cudnn | None = Field(
         None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]
     )
@@ -209,6 +211,7 @@ class Tags(Model):
 class Matrix(Model):
     """The whole of matrix.yaml."""
 
+    format: fields.Format
     repository: fields.Repositories = Field(
         description="the images' repository; with a host, as ghcr.io/acme/pytorch, it also names the registry. Of a "
         "list, the first is the name in the engine, and a release goes to all: one image under several names",
@@ -285,6 +288,8 @@ def validate_matrix(document: Document) -> Matrix:
     """Return the model of a document. Raises MatrixError."""
     if document.shape_problem:
         raise MatrixError(document.shape_problem, hint="It needs at least: repository, bases, flavors, rows and tags.")
+    if newer := document.newer_format("matrix.yaml"):
+        raise MatrixError(newer, hint=UPGRADE)
     try:
         return Matrix.model_validate(document.data)
     except ValidationError as error:

@@ -18,7 +18,7 @@ TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 class BaseSpec:
     """A base: its name in the matrix, its image reference, the suite of its packages and its Python (``3.11``).
 
-    ``interpreter`` is set if the Python is not the suite's own: to a path in the image, or to a package of the suite.
+    ``interpreter`` is empty if the Python is the suite's own. Else it is a path in the image or a package of the suite.
     ``snapshot`` is the address of a mirror of one day, or empty.
     """
 

@@ -39,8 +39,8 @@ def read_history(registry: Registry, own_tag: str, *, newest: bool = False) -> l
     if not newest:
         return _recorded(side_by_side(lambda tag: _read(registry, tag), tags, most=_SIDE_BY_SIDE))
     for tag in reversed(tags):
-        if found := _recorded([_read(registry, tag)]):
-            return found
+        if releases := _recorded([_read(registry, tag)]):
+            return releases
     return []
 
 

@@ -1,12 +1,15 @@
 """Release records: the facts of one release, as JSON attached to the image in its registry."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake.checks.verdict import Outcome
+from torchbake.core.file_format import FORMATS, UPGRADE, why_too_new
+from torchbake.core.json_text import NotJsonError, read_object
 from torchbake.oci.labels import ID, INPUTS
 from torchbake.oci.manifest import Manifest, UnsoundError, quote_value
 from torchbake.oci.tag_names import RECORD, record_tag
@@ -14,6 +17,10 @@ from torchbake.registry.artifact import Artifact, put_artifact, read_artifact
 from torchbake.registry.client import Registry
 
 ARTIFACT = "application/vnd.torchbake.release.v1+json"
+
+
+class NewerRecordError(UnsoundError):
+    """A record of a newer torchbake."""
 
 
 class RecordedVerdict(BaseModel):
@@ -56,7 +63,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    format: int = 1
+    format: int = FORMATS["release record"]
     state: Literal["begun", "released"] | None = None
     id: str
     tag: str
@@ -115,16 +122,24 @@ def read_record(registry: Registry, tag: str) -> Record | None:
 
 
 def record_of(registry: Registry, tag: str, digest: str) -> StoredRecord | None:
-    """Read the record of an immutable tag; None if there is none, it is broken, or it belongs to another digest."""
+    """Read the record of an immutable tag; None if there is none, it is broken, or it belongs to another digest.
+
+    Raises NewerRecordError.
+    """
     try:
         stored = find_record(registry, tag)
+    except NewerRecordError:
+        raise
     except UnsoundError:
         return None
     return stored if stored and (stored.record.tag, stored.record.digest) == (tag, digest) else None
 
 
 def parse_record(data: bytes, where: str) -> Record:
-    """Parse a record. Raises UnsoundError, which names the place ``where``."""
+    """Parse a record. Raises UnsoundError, which names the place ``where``; NewerRecordError is one."""
+    with suppress(NotJsonError):  # which the model reports too
+        if newer := why_too_new("release record", read_object(data).get("format")):
+            raise NewerRecordError(f"{where}: {newer}.", hint=UPGRADE)
     try:
         return Record.model_validate_json(data)
     except ValidationError as error:

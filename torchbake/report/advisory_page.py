@@ -38,7 +38,7 @@ class OpenRow:
 
 @dataclass(frozen=True)
 class AdvisoryReport:
-    """What is open in images, and the history of their releases; ``day`` is the day of the report, by UTC."""
+    """The open vulnerabilities of images, and the history of their releases; ``day`` is that of the report, by UTC."""
 
     images: tuple[JudgedImage, ...]
     histories: tuple[ImageHistory, ...]
@@ -54,7 +54,7 @@ class AdvisoryReport:
     def episodes(self) -> list[Episode]:
         """Return the vulnerabilities of all releases: open ones first, then the most severe."""
         episodes = (one for history in self.histories for one in episodes_of(history.id, history.releases))
-        return sorted(episodes, key=lambda one: (one.ended is not None, -one.severity, one.id, one.image))
+        return sorted(episodes, key=lambda one: (one.end is not None, -one.severity, one.id, one.image))
 
     @property
     def levels(self) -> list[ServiceLevel]:
@@ -107,9 +107,14 @@ def _open_row(own: list[tuple[str, Finding]]) -> OpenRow:
 
 def _level_json(level: ServiceLevel) -> dict[str, Any]:
     return {
-        "severity": level.severity.word, "ended": level.ended, "median_days": level.median, "most_days": level.most,
-        "waiting": level.waiting, "longest_days": level.longest, "unfixed": level.unfixed,
-    }  # fmt: skip
+        "severity": level.severity.word,
+        "closures": level.closures,
+        "median_days": level.median,
+        "most_days": level.most,
+        "waiting": level.waiting,
+        "longest_days": level.longest,
+        "unfixed": level.unfixed,
+    }
 
 
 def _episode_json(episode: Episode, day: date) -> dict[str, Any]:
@@ -127,7 +132,7 @@ def _episode_json(episode: Episode, day: date) -> dict[str, Any]:
         "fixed_on": text(episode.fixed_on),
         "open_since": text(episode.open_since),
         "first": {"tag": episode.first.tag, "day": text(episode.first.day)},
-        "ended": {"tag": episode.ended.tag, "day": text(episode.ended.day)} if episode.ended else None,
+        "end": {"tag": episode.end.tag, "day": text(episode.end.day)} if episode.end else None,
         "days": episode.days(day),
         "note": episode.note,
     }

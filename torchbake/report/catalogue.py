@@ -128,10 +128,12 @@ def _versions(spec: Spec, lock: Lock | None) -> model.Versions:
 def checked_of(verdict: Verdict) -> model.VerdictSummary:
     """Summarise a verdict, with the reasons of all checks that did not pass."""
 
-    def findings(outcome: Outcome) -> tuple[model.Finding, ...]:
-        return tuple(model.Finding(reason=check.summary, checks=(check.id,)) for check in verdict.of(outcome))
+    def findings(outcome: Outcome) -> tuple[model.CheckGroup, ...]:
+        return tuple(model.CheckGroup(reason=check.summary, checks=(check.id,)) for check in verdict.of(outcome))
 
-    not_run = tuple(model.Finding(reason=reason, checks=tuple(ids)) for reason, ids in causes(verdict.checks).items())
+    not_run = tuple(
+        model.CheckGroup(reason=reason, checks=tuple(ids)) for reason, ids in causes(verdict.checks).items()
+    )
     return model.VerdictSummary(
         outcome=verdict.outcome,
         counts={str(outcome): number for outcome, number in counts(verdict.checks).items()},
@@ -164,7 +166,7 @@ def _release(released: RegistryFacts, here: EngineFacts | None) -> model.Release
     reasons: dict[str, list[str]] = {}
     for check, reason in (judgement.not_run if judgement else {}).items():
         reasons.setdefault(reason, []).append(check)
-    not_run = tuple(model.Finding(reason=reason, checks=tuple(checks)) for reason, checks in reasons.items())
+    not_run = tuple(model.CheckGroup(reason=reason, checks=tuple(checks)) for reason, checks in reasons.items())
     checked = judgement and model.VerdictSummary(
         outcome=judgement.outcome, counts=judgement.counts, started=judgement.started, not_run=not_run
     )

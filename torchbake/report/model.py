@@ -20,7 +20,7 @@ class Versions(Frozen):
     exact: bool = False
 
 
-class Finding(Frozen):
+class CheckGroup(Frozen):
     """Checks with the same outcome and reason."""
 
     reason: str
@@ -35,9 +35,9 @@ class VerdictSummary(Frozen):
     started: str
     seconds: float | None = None
     gpu: str = ""
-    failed: tuple[Finding, ...] = ()
-    not_run: tuple[Finding, ...] = ()
-    waived: tuple[Finding, ...] = ()
+    failed: tuple[CheckGroup, ...] = ()
+    not_run: tuple[CheckGroup, ...] = ()
+    waived: tuple[CheckGroup, ...] = ()
 
 
 class ReleaseChange(Frozen):

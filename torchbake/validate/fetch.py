@@ -109,7 +109,7 @@ class Survey:
     def _read(self, digest: str) -> ServedImage | Problem:
         manifest = self._registry.manifest(digest)
         if manifest is None:
-            return Problem(reason=f"{digest} is what the tag points at, and it is not there")
+            return Problem(reason=f"the tag points at {digest}, which is not there")
         images = tuple(images_of(self._registry, manifest, "/".join(_PLATFORM)))
         if not images:
             there = tuple(platform for _, platform in manifest.images)

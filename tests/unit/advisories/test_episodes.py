@@ -28,14 +28,14 @@ def test_a_vulnerability_lasts_until_no_package_has_it() -> None:
     first, second = release(0, date(2026, 4, 1), SEAL, TOOL), release(1, date(2026, 5, 25), TOOL)
     third = release(2, date(2026, 6, 2))
     episode = only(first, second, third)
-    assert (episode.first, episode.ended, episode.packages) == (first, third, ("libseal3", "seal"))
+    assert (episode.first, episode.end, episode.packages) == (first, third, ("libseal3", "seal"))
     assert (episode.published, episode.fix_since) == (None, SEAL.fixed_on)  # of the last release that has it
     assert episode.days(TODAY) == 13
 
 
 def test_days_count_from_the_fix_and_run_on_while_open() -> None:
     episode = only(release(0, date(2026, 4, 1), SEAL))
-    assert (episode.ended, episode.open_since, episode.days(TODAY)) == (None, date(2026, 5, 11), 42)
+    assert (episode.end, episode.open_since, episode.days(TODAY)) == (None, date(2026, 5, 11), 42)
 
 
 def test_days_count_from_a_release_that_ignored_the_fix() -> None:
@@ -55,7 +55,7 @@ def test_a_fix_without_a_day_has_no_days() -> None:
 def test_a_vulnerability_that_returns_begins_again() -> None:
     days = [date(2026, 6, day) for day in (1, 2, 3)]
     episodes = episodes_of("a", [release(0, days[0], SEAL), release(1, days[1]), release(2, days[2], SEAL)])
-    assert [(one.first.tag, one.ended and one.ended.tag) for one in episodes] == [("a-r0", "a-r1"), ("a-r2", None)]
+    assert [(one.first.tag, one.end and one.end.tag) for one in episodes] == [("a-r0", "a-r1"), ("a-r2", None)]
 
 
 def test_the_service_level_counts_each_severity() -> None:
@@ -69,7 +69,7 @@ def test_the_service_level_counts_each_severity() -> None:
         only(release(0, start, OTHER)),
     ]
     assert service_levels(episodes, TODAY) == [
-        ServiceLevel(severity=Severity.HIGH, ended=3, median=5.5, most=10, waiting=1, longest=42, unfixed=1),
-        ServiceLevel(severity=Severity.UNKNOWN, ended=0, median=None, most=None, waiting=0, longest=None, unfixed=1),
+        ServiceLevel(severity=Severity.HIGH, closures=3, median=5.5, most=10, waiting=1, longest=42, unfixed=1),
+        ServiceLevel(severity=Severity.UNKNOWN, closures=0, median=None, most=None, waiting=0, longest=None, unfixed=1),
     ]
     assert service_levels([], TODAY) == []

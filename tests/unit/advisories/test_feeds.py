@@ -31,8 +31,8 @@ def test_a_folder_a_zip_and_a_list_have_the_same_findings(tmp_path: Path) -> Non
     records = [json.loads(path.read_text()) for path in sorted(OSV.iterdir())]
     (tmp_path / "list.json").write_text(json.dumps(records))
     places = [OSV, zipped(OSV, tmp_path / "all.zip"), tmp_path / "list.json"]
-    found = [findings_of(IMAGE, read_feeds([str(place)])) for place in places]
-    assert [[(one.name, one.id) for one in findings] for findings in found] == [
+    results = [findings_of(IMAGE, read_feeds([str(place)])) for place in places]
+    assert [[(one.name, one.id) for one in findings] for findings in results] == [
         [("sealwax", "CVE-2026-1001"), ("sealwax", "CVE-2026-1004"), ("quill-tools", "CVE-2026-2001")]
     ] * 3
 
@@ -53,7 +53,7 @@ def broken_zip(folder: Path) -> Path:
     return path
 
 
-def written(text: str) -> Callable[[Path], Path]:
+def writes(text: str) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         path = folder / "feed.json"
         path.write_text(text)
@@ -81,12 +81,12 @@ def pipe(folder: Path) -> Path:
         (pipe, "neither a file nor a folder"),
         (broken_zip, "all.zip: the zip cannot be read"),
         (empty_zip, "all.zip: it has no file .json"),
-        (written("<html>"), "feed.json: it is not JSON"),
-        (written('{"a": '), "feed.json: it is not JSON"),
-        (written('{"SchemaVersion": 2, "Results": []}'), "feed.json: it is neither"),
-        (written("[]"), "feed.json: it is an empty list"),
-        (written('[{"id": "GHSA-1"}]'), "feed.json, entry 0: it is neither"),
-        (written('{"id": "GHSA-1", "modified": "x", "affected": [1]}'), "feed.json: the record 'GHSA-1'"),
+        (writes("<html>"), "feed.json: it is not JSON"),
+        (writes('{"a": '), "feed.json: it is not JSON"),
+        (writes('{"SchemaVersion": 2, "Results": []}'), "feed.json: it is neither"),
+        (writes("[]"), "feed.json: it is an empty list"),
+        (writes('[{"id": "GHSA-1"}]'), "feed.json, entry 0: it is neither"),
+        (writes('{"id": "GHSA-1", "modified": "x", "affected": [1]}'), "feed.json: the record 'GHSA-1'"),
     ],
     ids=[
         "missing",
@@ -118,17 +118,17 @@ def test_a_file_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_address_is_fetched_and_its_login_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = requests.Response()
     answer.status_code, answer.raw = 200, TRACKER.open("rb")
-    asked = list[str]()
+    urls = list[str]()
 
     def get(self: requests.Session, url: str, **_: object) -> requests.Response:
-        asked.append(url)
+        urls.append(url)
         return answer
 
     monkeypatch.setattr(requests.Session, "get", get)
     url = "https://me:secret@mirror.example/data/json"
-    found = findings_of(IMAGE, read_feeds([url]))
-    assert asked == [url]
-    assert {one.source for one in found} == {"https://mirror.example/data/json"}
+    result = findings_of(IMAGE, read_feeds([url]))
+    assert urls == [url]
+    assert {one.source for one in result} == {"https://mirror.example/data/json"}
 
 
 def test_an_address_without_an_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from torchbake.advisories.feeds import read_feeds
 from torchbake.advisories.finding import Severity
 from torchbake.advisories.fixes import fixed_by, with_numbers
 from torchbake.advisories.match import Feeds
-from torchbake.debian.lockfile import PackageChange
+from torchbake.debian.lockfile import DebianChange
 
 POOL = "pool/updates/main/s/sealwax/libseal3_3.0_amd64.deb"
 OLD = package("libseal3", "3.0.17-1~deb12u2+b1", path=POOL)
@@ -16,7 +16,7 @@ NEW = replace(OLD, version="3.0.18-1~deb12u1", archive="security")
 
 
 def test_the_versions_between_two_packages_are_compared() -> None:
-    feeds, change = read_feeds([str(TRACKER)]), PackageChange(old=OLD, new=NEW)
+    feeds, change = read_feeds([str(TRACKER)]), DebianChange(old=OLD, new=NEW)
     assert fixed_by(change, "debian:12", feeds) == {"CVE-2026-1001": Severity.HIGH}
     assert fixed_by(change, "debian:13", feeds) == {}
     assert fixed_by(replace(change, new=replace(OLD, version="3.0.17-2")), "debian:12", feeds) == {}
@@ -25,13 +25,13 @@ def test_the_versions_between_two_packages_are_compared() -> None:
 
 def test_a_new_package_fixes_nothing() -> None:
     feeds = read_feeds([str(TRACKER)])
-    assert fixed_by(PackageChange(old=None, new=NEW), "debian:12", feeds) == {}
-    assert fixed_by(PackageChange(old=OLD, new=None), "debian:12", feeds) == {}
-    assert fixed_by(PackageChange(old=OLD, new=NEW), "debian:12", Feeds()) == {}
+    assert fixed_by(DebianChange(old=None, new=NEW), "debian:12", feeds) == {}
+    assert fixed_by(DebianChange(old=OLD, new=None), "debian:12", feeds) == {}
+    assert fixed_by(DebianChange(old=OLD, new=NEW), "debian:12", Feeds()) == {}
 
 
 def test_the_most_severe_vulnerability_comes_first() -> None:
-    fixed = fixed_by(PackageChange(old=OLD, new=NEW), "debian:12", read_feeds([str(TRACKER), str(OSV)]))
+    fixed = fixed_by(DebianChange(old=OLD, new=NEW), "debian:12", read_feeds([str(TRACKER), str(OSV)]))
     assert list(fixed.items()) == [("CVE-2026-1001", Severity.CRITICAL), ("CVE-2026-1004", Severity.UNKNOWN)]
 
 

@@ -39,6 +39,8 @@ def test_an_open_vulnerability_has_no_fix_but_a_remark(data: dict[str, Any]) -> 
     assert "has not determined" in advisories["CVE-2026-1002", "debian:13"].note
     assert "support" in advisories["TEMP-0000001-A1B2C3", "debian:12"].note
     assert advisories["CVE-2026-1003", "debian:12"].severity is Severity.NEGLIGIBLE
+    data["sealwax"]["CVE-2026-1002"]["releases"]["bookworm"]["next_point_update"] = True
+    assert "point release" in next(one for one in tracker_advisories(data, "") if one.id == "CVE-2026-1002").note
 
 
 def test_the_releases_are_those_of_the_data(data: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import get_type_hints
 import pytest
 from pydantic import TypeAdapter
 
+from tests.unit.syntax import tree_of
 from tests.unit.test_cli import MATRIX
 from torchbake import REGISTRY_VARIABLE, cli
 from torchbake.commands import COMMANDS
@@ -43,12 +44,12 @@ def test_a_parser_gives_values_of_the_fields_types(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(REGISTRY_VARIABLE, "127.0.0.1:5000/team")
     for name in COMMANDS:
         kind = cli.load_command(name).Arguments
-        types = get_type_hints(kind)
+        adapters = {field: TypeAdapter(type_) for field, type_ in get_type_hints(kind).items()}
         for line in lines(name):
             item = with_registry(arguments_of(kind, cli.make_parser(name).parse_args(line)))
-            for field, type_ in types.items():
+            for field, adapter in adapters.items():
                 value = getattr(item, field)
-                assert TypeAdapter(type_).validate_python(value, strict=True) == value, name
+                assert adapter.validate_python(value, strict=True) == value, name
         with pytest.raises(FrozenInstanceError):
             item.matrix = Path(MATRIX)
 
@@ -58,7 +59,7 @@ def test_options_without_types_go_nowhere_else() -> None:
         node.name
         for path in (TOOLKIT / "torchbake").rglob("*.py")
         if "Namespace" in path.read_text()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and "Namespace" in ast.unparse(ast.Module(body=[node.args, *filter(None, [node.returns])], type_ignores=[]))  # type: ignore[list-item]
     }

@@ -131,7 +131,7 @@ def test_the_newest_release_is_judged_by_its_sbom(released: MemoryRegistry, caps
 
 def test_the_history_has_the_days_to_each_fix(released: MemoryRegistry, capsys: Streams, tmp_path: Path) -> None:
     value = read(capsys, CPU, "--history", *REGISTRY, *BOTH)
-    days = {one["id"]: (one["open_since"], one["days"]) for one in value["history"] if one["ended"]}
+    days = {one["id"]: (one["open_since"], one["days"]) for one in value["history"] if one["end"]}
     assert days == {
         "CVE-2026-1001": ("2026-05-12", 7), "CVE-2026-1004": ("2026-05-12", 7), "CVE-2026-2001": ("2026-06-02", None),
     }  # fmt: skip

@@ -15,9 +15,9 @@ from torchbake.advisories.match import Feeds
 from torchbake.commands import _fixes, update
 from torchbake.commands._fixes import NewerLock, with_fixes
 from torchbake.debian.lockfile import (
+    DebianChange,
     DebianLock,
     DebianPackage,
-    PackageChange,
     debian_lock_path,
     find_debian_lock,
     format_debian_lock,
@@ -91,8 +91,8 @@ def test_a_reason_begins_with_the_most_urgent_change(project: Project, tmp_path:
     spec = spec_of(project, RUNTIME)
     feeds = read_feeds([str(tracker(tmp_path))])
     lock = NewerLock(base=spec.base, old=lock_of(project, FIX), new=lock_of(project, FIX))
-    others = [PackageChange(old=package(name, "1-1"), new=package(name, "1-2")) for name in ("abc", "git", "zip")]
-    fix = PackageChange(old=package("libssl3", "3.0.17-1"), new=FIX)
+    others = [DebianChange(old=package(name, "1-1"), new=package(name, "1-2")) for name in ("abc", "git", "zip")]
+    fix = DebianChange(old=package("libssl3", "3.0.17-1"), new=FIX)
     reason = _fixes._reason([lock.fixed(change, feeds) for change in (*others, fix)])
     assert reason == f"{LINE}: CVE-2026-1001 high; abc 1-1 -> 1-2; git 1-1 -> 1-2, and 1 more"
 

@@ -165,6 +165,12 @@ def test_a_project_without_setuptools_is_described_once(monkeypatch: pytest.Monk
     without, within = lock_for(spec, cpu_pins()), lock_for(spec, [*cpu_pins(), pin("setuptools", "80.9")])
     [line] = odd_versions(spec, without, PipConfig())
     assert "trainer/uv.lock has no setuptools" in line
+    assert "on the CPU" in line
+    assert "uv add setuptools" in line
+    old = replace(spec, project=ProjectSpec(folder="trainer", lock="requirements.txt"))
+    [line] = odd_versions(old, lock_for(old, [*cpu_pins(), pin("triton", "3.2.0")]), PipConfig())
+    assert "on the CPU" not in line
+    assert "--allow-unsafe" in line
     assert odd_versions(spec, without, PipConfig(), format_lock(without)) == []
     assert odd_versions(spec, within, PipConfig()) == []
     assert odd_versions(replace(spec, compiler=False), without, PipConfig()) == []

@@ -17,7 +17,7 @@ def test_wheels_for_the_oldest_c_library_come_first() -> None:
     ]
     places = [order[tag] for tag in tags]
     assert places == sorted(places)
-    assert Tag("cp311", "cp311", "manylinux_2_42_x86_64") not in order
+    assert Tag("cp311", "cp311", "manylinux_2_44_x86_64") not in order
 
 
 def test_the_c_library_of_wheels_and_suites() -> None:

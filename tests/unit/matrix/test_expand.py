@@ -40,6 +40,13 @@ def test_what_is_excluded_keeps_its_reason() -> None:
     }
 
 
+def test_images_have_the_reason_of_their_row() -> None:
+    text = edited("  - torch: 2.13.0\n", "  - torch: 2.13.0\n    reason: no GPU\n")
+    assert expand_text(text).reasons == dict.fromkeys(
+        ("2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12"), "no GPU"
+    )
+
+
 def test_every_axis_that_an_exclusion_names_must_match() -> None:
     text = edited("    flavor: devel\n", "    flavor: devel\n    torch: [2.9.1]\n    accelerator: cuda12.8\n")
     assert [item.id for item in expand_text(text).excluded] == ["2.9.1-cuda12.8-cudnn9-devel-debian13"]
@@ -144,7 +151,7 @@ def test_an_image_knows_the_line_of_its_row() -> None:
 def test_the_repositorys_own_ids_are_unique_and_of_one_form(project: Project) -> None:
     ids = [spec.id for spec in project.expansion.specs if isinstance(spec, ImageSpec)]
     assert len(set(ids)) == len(ids)
-    form = r"\d+\.\d+\.\d+-(cpu|cuda\d+\.\d+-cudnn\d+)-(runtime|devel)-debian\d+"
+    form = r"\d+\.\d+\.\d+-(cpu|cuda\d+\.\d+-cudnn\d+)-(runtime|devel)-(debian\d+|ubuntu\d+\.04)"
     assert [name for name in ids if not re.fullmatch(form, name)] == []
 
 

@@ -37,9 +37,9 @@ def test_json_has_the_history_only_if_it_was_read() -> None:
     assert [(one["image"], one["id"], one["days"]) for one in value["history"]] == [
         ("cpu", SEAL.id, 42), ("cuda", SEAL.id, 13), ("cpu", OTHER.id, None),
     ]  # fmt: skip
-    assert value["history"][1]["ended"] == {"tag": "a-r1", "day": "2026-06-02"}
+    assert value["history"][1]["end"] == {"tag": "a-r1", "day": "2026-06-02"}
     assert value["service"][0] == {
-        "severity": "high", "ended": 1, "median_days": 13, "most_days": 13, "waiting": 1, "longest_days": 42,
+        "severity": "high", "closures": 1, "median_days": 13, "most_days": 13, "waiting": 1, "longest_days": 42,
         "unfixed": 0,
     }  # fmt: skip
     assert value["unread"] == [{"image": "cpu", "tag": "cpu-r7", "problem": "it has no SBOM"}]
