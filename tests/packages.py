@@ -53,7 +53,7 @@ def _run(module: str, *words: str) -> None:
 
 
 def main(folder: Path) -> None:
-    """Build and check the packages, and put them into ``folder`` in place of those of an earlier run."""
+    """Build and check the packages, and replace the packages in ``folder`` by them."""
     with tempfile.TemporaryDirectory() as fresh:
         packages = build(Path(fresh))
         check(packages)

@@ -11,6 +11,7 @@ FORMATS = MappingProxyType(
         "matrix.yaml": 1,
         "job.yaml": 1,
         "benchmark plan": 1,
+        "gate": 1,
         "requirements.lock": 1,
         "Debian lock": 1,
         "verdict": 1,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from torchbake.core.file_format import UPGRADE
 from torchbake.errors import GateError, MatrixError
 from torchbake.gate.model import GateFile
 from torchbake.matrix.problems import explain, problems
@@ -36,6 +37,8 @@ def validate_gate(document: Document) -> GateFile:
     """Return the gate of a document. Raises GateError."""
     if document.shape_problem:
         raise GateError(document.shape_problem, hint="It needs at least: refuse, and advisories or reports.")
+    if newer := document.newer_format("gate"):
+        raise GateError(newer, hint=UPGRADE)
     try:
         gate = GateFile.model_validate(document.data)
     except ValidationError as error:

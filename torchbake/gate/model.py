@@ -129,6 +129,7 @@ class AllowedVulnerability(GateMapping):
 class GateFile(GateMapping):
     """The whole of a gate's file. Paths are relative to its folder."""
 
+    format: field_types.Format
     advisories: tuple[Words, ...] = Field(
         (),
         description="files, folders or addresses of Debian's tracker and of OSV, by which the packages of each image "

@@ -1,7 +1,7 @@
 """Decide which releases of torch deserve a row in the matrix, and why the others do not. Pure.
 
-A release is proposed if its minor version is newer than all of the matrix, if it is a newer patch release of a minor
-version in the matrix, or if it is for a newer CUDA. The CPU and CUDA are judged apart.
+A release is proposed if its minor version is newer than all of the matrix, or if it is for a newer CUDA. A newer patch
+release of a minor version in the matrix is proposed too. The CPU and CUDA are judged apart.
 """
 
 from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ import yaml
 
 from torchbake.errors import MatrixError
 from torchbake.matrix.expand import Expansion, expand
-from torchbake.matrix.model import Matrix, validate_matrix
+from torchbake.matrix.model import Exclude, Matrix, Row, validate_matrix
 from torchbake.matrix.proposals import Proposal, judged_alone
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.matrix.yaml_source import Document, Location, parse_document
@@ -20,7 +20,7 @@ _BY_HAND = "Change the file by hand: docs/reference/matrix.md has every key."
 class _PlainDumper(yaml.SafeDumper):
     """Writes texts without quotes wherever they stay texts for torchbake, which reads every value as a text."""
 
-    yaml_implicit_resolvers: Mapping[str, Any] = {}
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - the base class declares it so
 
 
 def with_proposals(text: str, path: Path, proposals: Iterable[Proposal]) -> str:
@@ -39,7 +39,7 @@ def with_proposals(text: str, path: Path, proposals: Iterable[Proposal]) -> str:
 
 
 def _check(text: str, path: Path, before: Expansion, proposal: Proposal) -> None:
-    """Check that the edit has made the images of the proposal, and has removed only those that it replaces."""
+    """Check that the edit has made the images of the proposal, and has removed only images of the replaced version."""
     try:
         document = parse_document(text, path)
         after = expand(validate_matrix(document), document)
@@ -70,9 +70,11 @@ def _replaced(text: str, document: Document, matrix: Matrix, _: Expansion, propo
 def _places(document: Document, matrix: Matrix, proposal: Proposal) -> Iterator[Location]:
     """Yield the location of each version that the proposal replaces."""
     accelerator = str(proposal.release.accelerator)
-    rows = [(("rows", number), row) for number, row in enumerate(matrix.rows) if row.project is None]
-    excludes = [(("exclude", number), exclude) for number, exclude in enumerate(matrix.exclude)]
-    for at, axes in (*rows, *excludes):
+    places: list[tuple[Location, Row | Exclude]] = [
+        (("rows", number), row) for number, row in enumerate(matrix.rows) if row.project is None
+    ]
+    places += [(("exclude", number), exclude) for number, exclude in enumerate(matrix.exclude)]
+    for at, axes in places:
         if axes.torch and proposal.replaces in axes.torch and accelerator in (axes.accelerator or (accelerator,)):
             inner = (*at, "torch", axes.torch.index(proposal.replaces))
             yield inner if inner in document.lines else (*at, "torch")
@@ -105,7 +107,11 @@ def _row(row: Mapping[str, Any], model: ImageSpec, pythons: Mapping[str, str], p
     release, old = proposal.release, model.accelerator.cuda
     names = row["base"] if isinstance(row["base"], list) else [row["base"]]
     bases = [name for name in names if pythons[name] in release.pythons]
-    copy = {"torch": str(release.version), "reason": proposal.reason, "accelerator": str(release.accelerator)}
+    copy: dict[str, Any] = {
+        "torch": str(release.version),
+        "reason": proposal.reason,
+        "accelerator": str(release.accelerator),
+    }
     copy |= {key: value for key, value in row.items() if key not in copy} | {"base": bases}
     packages = row.get("packages")
     if old and release.accelerator and isinstance(packages, dict) and isinstance(packages.get("pip"), list):

@@ -41,13 +41,13 @@ def matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_dry_run_shows_the_change_and_writes_nothing(matrix: Path, capsys: Streams) -> None:
-    shown = out(capsys, "propose", "--dry-run", "--matrix", str(matrix))
+    output = out(capsys, "propose", "--dry-run", "--matrix", str(matrix))
     assert matrix.read_text() == SMALL
-    assert "-  - torch: [2.10.0, 2.9.1]" in shown
-    assert "+  - torch: [2.10.0, 2.9.2]" in shown
-    assert "+    accelerator: cuda13.0" in shown
-    assert "2.8.0" not in shown, "a release that is older than all is counted alone"
-    assert "2.12.0rc1" in shown
+    assert "-  - torch: [2.10.0, 2.9.1]" in output
+    assert "+  - torch: [2.10.0, 2.9.2]" in output
+    assert "+    accelerator: cuda13.0" in output
+    assert "2.8.0" not in output, "a release that is older than all is counted alone"
+    assert "2.12.0rc1" in output
 
 
 def test_json_has_each_release_with_its_reason(matrix: Path, capsys: Streams) -> None:
@@ -64,11 +64,11 @@ def test_json_has_each_release_with_its_reason(matrix: Path, capsys: Streams) ->
 def test_a_patch_that_does_not_resolve_leaves_the_one_before(
     matrix: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = propose.with_cuda
-
-    def with_cuda(release: TorchRelease, config: PipConfig) -> TorchRelease:
-        broken = release.version == Version("2.11.1")
-        return replace(release, problem="its wheels do not resolve") if broken else known(release, config)
+    def with_cuda(release: TorchRelease, _: PipConfig) -> TorchRelease:
+        if release.version == Version("2.11.1"):
+            return replace(release, problem="its wheels do not resolve")
+        name = "cuda13.0" if release.version == Version("2.11.0") else "cuda12.8"
+        return replace(release, accelerator=parse_accelerator(name))
 
     newest = TorchRelease(version=Version("2.11.1"), pythons=("3.11",))
     monkeypatch.setattr(propose, "read_releases", lambda *_: ([*RELEASES, newest], []))
@@ -78,11 +78,11 @@ def test_a_patch_that_does_not_resolve_leaves_the_one_before(
     assert {"release": "2.11.1", "reason": "its wheels do not resolve"} in report["not_proposed"]
 
 
-def test_what_is_written_is_not_proposed_again(matrix: Path, capsys: Streams) -> None:
+def test_a_written_release_is_not_proposed_again(matrix: Path, capsys: Streams) -> None:
     out(capsys, "propose", "--matrix", str(matrix))
-    written = matrix.read_text()
-    assert "2.9.2]" in written
-    assert "  - torch: 2.11.0\n" in written
+    text = matrix.read_text()
+    assert "2.9.2]" in text
+    assert "  - torch: 2.11.0\n" in text
     report = json.loads(out(capsys, "propose", "--format", "json", "--matrix", str(matrix)))
     assert (report["proposals"], report["diff"]) == ([], "")
-    assert matrix.read_text() == written
+    assert matrix.read_text() == text

@@ -16,6 +16,7 @@ from torchbake.core.file_format import FORMATS, why_too_new
 from torchbake.core.paths import TOOLKIT
 from torchbake.debian.lockfile import parse_debian_lock
 from torchbake.errors import TorchbakeError
+from torchbake.gate.load import load_gate
 from torchbake.jobs.load import load_job
 from torchbake.lock.lockfile import parse_lock
 from torchbake.matrix.project import load_project
@@ -38,6 +39,7 @@ KINDS = {
     "matrix.yaml": Kind(file="matrix.yaml", read=load_project, edit=("format: 1", "format: 2\nnew-key: 1")),
     "job.yaml": Kind(file="job.yaml", read=load_job, edit=("format: 1", "format: 2\nnew-key: 1")),
     "benchmark plan": Kind(file="plan.yaml", read=load_plan, edit=("format: 1", "format: 2\nnew-key: 1")),
+    "gate": Kind(file="gate.yaml", read=load_gate, edit=("format: 1", "format: 2\nnew-key: 1")),
     "requirements.lock": Kind(
         file="requirements.lock",
         read=lambda path: parse_lock(path.read_text(), path.name),

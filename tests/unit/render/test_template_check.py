@@ -42,8 +42,8 @@ def test_a_wrong_instruction_has_file_and_line_in_each_block(tmp_path: Path) -> 
     for place, block in enumerate(BLOCKS):
         begin = f"{OURS}{{% block {block} %}}\nENV A=1\n"
         for step, (line, words) in enumerate(WRONG):
-            chosen = BEFORE if NIGHTLY else [BEFORE[(place + step) % len(BEFORE)]]
-            for before, number in chosen:
+            variants = BEFORE if NIGHTLY else [BEFORE[(place + step) % len(BEFORE)]]
+            for before, number in variants:
                 message = refused(tmp_path, f"{begin}{before}{line}\n{{% endblock %}}")
                 if "{{" in line:  # the line of an expression is that of the text around it
                     assert message.startswith(f"{file}:"), (block, line)

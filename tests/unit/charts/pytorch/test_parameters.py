@@ -264,14 +264,14 @@ MOST_TOGETHER = 1 if NIGHTLY else 8
 @cache
 def groups() -> list[list[str]]:
     """Parameters to set at once, as Helm takes 12 ms each time; none appears in the expected output of another."""
-    found: list[list[str]] = []
+    together: list[list[str]] = []
     for parameter in OTHERS:
-        group = next((each for each in found if len(each) < MOST_TOGETHER and _fits(parameter, each)), None)
+        group = next((each for each in together if len(each) < MOST_TOGETHER and _fits(parameter, each)), None)
         if group:
             group.append(parameter)
         else:
-            found.append([parameter])
-    return [part for group in found for part in _accepted(group)]
+            together.append([parameter])
+    return [part for group in together for part in _accepted(group)]
 
 
 def _fits(parameter: str, group: list[str]) -> bool:

@@ -74,8 +74,8 @@ def test_a_null_is_nothing_or_an_error_in_a_sentence() -> None:
     """A file may set a value to null; the error of a template itself has the word `executing`."""
     names = [name for name, _ in leaves(defaults())]
     sections = {name.rpartition(".")[0] for name in names} - {""}
-    refused = [name for name in names if name in NEEDED]
-    names = [name for name in names if name not in NEEDED]
+    refused = [name for name in names if name in MANDATORY]
+    names = [name for name in names if name not in MANDATORY]
     count = len(names) // TOGETHER
     groups = [*(names[place::count] for place in range(count)), *([name] for name in (*refused, *sorted(sections)))]
     for group in groups:
@@ -86,7 +86,7 @@ def test_a_null_is_nothing_or_an_error_in_a_sentence() -> None:
 
 
 TOGETHER = 12  # parameters of different sections, as to render takes 12 ms
-NEEDED = yaml.safe_load((CHART / "other-charts.yaml").read_text())["needed"]
+MANDATORY = yaml.safe_load((CHART / "other-charts.yaml").read_text())["needed"]
 
 
 def problem_of_nulls(names: Iterable[str]) -> str:
