@@ -441,8 +441,9 @@ def test_a_mount_that_is_exchanged_is_not_entered(any_kernel: Tool, place: Path,
         (path / "sub").mkdir(parents=True)
     before = snapshot(outside)
     with exchanging(*names[:2]), exchanging(*names[2:]):
-        words = ["sh", "-c", _MOUNT_AND_RUN, "sh", outside, volume, any_kernel.binary]
-        finished = run_command([*any_kernel.wrapper, "unshare", "--mount", "--propagation=private", *words])
+        paths = [outside, volume, any_kernel.binary]
+        words = ["unshare", "--mount", "--propagation=private", "sh", "-c", _MOUNT_AND_RUN, "sh"]
+        finished = run_command([*any_kernel.wrapper, *words, *paths])
     assert snapshot(outside) == before
     skipped = [int(value[4]) for value in SUMMARY.findall(finished.stderr)]
     assert (finished.code, len(skipped)) == (0, 300), finished.stderr

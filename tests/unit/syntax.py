@@ -2,14 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    """Parse a file once for all tests."""
-    return ast.parse(path.read_text())
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:

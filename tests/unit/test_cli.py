@@ -300,7 +300,13 @@ def test_the_list_for_github_is_a_matrix_of_jobs_on_one_line(small: str, capsys:
     assert text.count("\n") == 1
     assert json.loads(text) == {
         "include": [
-            {"id": f"2.13.0-cpu-{flavor}-debian12", "kind": "pytorch", "accelerator": "cpu", "size": "small"}
+            {
+                "id": f"2.13.0-cpu-{flavor}-debian12",
+                "kind": "pytorch",
+                "accelerator": "cpu",
+                "size": "small",
+                "platform": "linux/amd64",
+            }
             for flavor in ("runtime", "devel")
         ]
     }

@@ -333,12 +333,12 @@ def valid(value: Contract | LaunchError) -> bool:
     )
 
 
-PAIRS = [*itertools.product(("0", "4", "8", "auto"), repeat=2)]
+TWO_VALUES = [*itertools.product(("0", "4", "8", "auto"), repeat=2)]
 
 
 def test_any_two_variables_give_a_contract_or_a_short_sentence() -> None:
     for one, other in itertools.combinations(NAMES, 2):
-        for lines in PAIRS if NIGHTLY else PAIRS[::3]:
+        for lines in TWO_VALUES if NIGHTLY else TWO_VALUES[::3]:
             env = dict(zip((one, other), lines, strict=True))
             assert valid(outcome(env, gpus=2)), env
 

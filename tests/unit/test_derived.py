@@ -15,7 +15,7 @@ Run = Callable[..., list[str]]
 
 @pytest.fixture
 def other(pythons: Run) -> dict[str, Any]:
-    """Return the results of a process with a hash seed that differs from the one here."""
+    """Return the results of a process with another hash seed."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     (output,) = pythons(["-m", "tests.unit.derived"], {"PYTHONHASHSEED": seed})
     results: dict[str, Any] = json.loads(output)

@@ -19,7 +19,7 @@ from packaging.version import Version
 from tests.rooms import rooms_of_tests
 from tests.unit import readme
 from tests.unit.conftest import NotPureError
-from tests.unit.syntax import statements, tree_of
+from tests.unit.syntax import statements
 from torchbake import environment
 from torchbake.commands import COMMANDS
 from torchbake.core.paths import TOOLKIT
@@ -59,14 +59,14 @@ def functions(folder: str) -> dict[str, int]:
     return {
         f"{path.relative_to(TOOLKIT)}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
         for path in programs(folder)
-        for node in statements(tree_of(path))
+        for node in statements(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
 
 def imported(path: Path) -> set[str]:
     """The packages that a module imports when it is imported itself."""
-    tree = tree_of(path)
+    tree = ast.parse(path.read_text())
     nodes = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = (node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in nodes)
     return {name.partition(".")[0] for name in names}

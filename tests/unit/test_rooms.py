@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.unit.syntax import statements, tree_of
+from tests.unit.syntax import statements
 from torchbake.core.paths import TOOLKIT
 
 TORCHBAKE = TOOLKIT / "torchbake"
@@ -25,7 +25,7 @@ def room_of(path: Path) -> str:
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
     """Find the imports of the toolkit in a module, also inside functions: the line and the room."""
-    for node in statements(tree_of(path)):
+    for node in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import"
             dotted = [f"{node.module}.{name.name}" for name in node.names]

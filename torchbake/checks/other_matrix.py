@@ -70,7 +70,7 @@ def _inputs(spec: Spec, image: EngineImage, project: Project, say: Callable[[str
     digest = image.labels.get(BASE_DIGEST, "") or (recorded.digest if recorded else "")
     if not digest:
         return ""
-    base = BaseImage(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
+    base = BaseImage(name=spec.base.id, image=spec.base.image, source="registry", digest=digest, created="")
     try:
         return ImagePreparation.to_ask(project, say).job(spec, base).inputs
     except TorchbakeError:

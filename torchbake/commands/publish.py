@@ -11,6 +11,7 @@ from torchbake.commands import _options as opt
 from torchbake.commands._candidates import candidate_of
 from torchbake.commands._destinations import Destination, repositories_of
 from torchbake.commands._gate_tables import show_gate
+from torchbake.commands._index_releases import IndexPlace, Platforms, release_indexes
 from torchbake.commands._publish_tables import PublishResult, problems_of, show_publications, summary_of
 from torchbake.commands._registries import registry_of
 from torchbake.commands._release_gate import GatedImage, behind, judge_images, open_gate
@@ -33,6 +34,7 @@ from torchbake.oci.variants import CompressionName
 from torchbake.registry.cosign import Signer
 from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Publication, Supply
+from torchbake.release.platforms import PlatformSet
 from torchbake.release.publisher import Publisher
 from torchbake.release.upload import Tell
 from torchbake.ui import console
@@ -128,6 +130,9 @@ def run(args: Arguments) -> int:
         if args.benchmark and built.engine and not args.dry_run:
             due = _judged(args, args.benchmark, project, built.engine, due)
         results = _plan(due) if args.dry_run else _publish(due, args.jobs)
+        if not args.immutable_only:
+            platforms = Platforms(project=project, preparation=preparation)
+            results = _with_indexes(due, platforms.sets(selection.specs), results, dry=args.dry_run)
     source.tidy()
     if gate and args.format == "table":
         show_gate(gate.file, [image.gated.result for image in due if image.gated])
@@ -256,6 +261,23 @@ def _promoted(release: DueRelease, candidate: Candidate, result: PublishResult, 
     action = moved.action if first == "nothing" else first
     decision = replace(moved, action=action)
     return replace(result, published=replace(result.published, decision=decision))
+
+
+def _with_indexes(
+    due: Sequence[Due], sets: Mapping[str, PlatformSet], results: Sequence[PublishResult], *, dry: bool
+) -> list[PublishResult]:
+    """Release the indexes of images with several platforms, and add their results."""
+    places = {
+        (sets[one.spec.id].id, release.repository): IndexPlace(
+            image=sets[one.spec.id], repository=release.repository, publisher=release.publisher, later=release.later
+        )
+        for one in due
+        if one.spec.id in sets
+        for release in one.releases
+    }
+    parts = [replace(one, index=sets[one.id].id) if one.id in sets else one for one in results]
+    with step("joining the platforms of images"):
+        return parts + release_indexes(list(places.values()), results, lambda _: None, dry=dry)
 
 
 class _Count:

@@ -14,6 +14,7 @@ FORMATS = MappingProxyType(
         "gate": 1,
         "requirements.lock": 1,
         "Debian lock": 1,
+        "base lock": 1,
         "verdict": 1,
         "release record": 1,
         "benchmark results": 1,

@@ -130,9 +130,9 @@ def _is_old(behind: Behind, config: PipConfig) -> bool:
 
 def _latest(names: Sequence[str], spec: ImageSpec, config: PipConfig) -> dict[str, Version]:
     """Return the newest stable versions, as wheels or as sources, for the row's Python or a later one."""
-    here = newest(names, spec.base.python, config, wheels=False)
+    here = newest(names, spec.base.python, config, wheels=False, platform=spec.platform)
     try:
-        later = newest(names, _ANY_PYTHON, config, wheels=False)
+        later = newest(names, _ANY_PYTHON, config, wheels=False, platform=spec.platform)
     except LockError:  # every version of a package excludes future versions of Python
         later = here
     return {name: max(Version(here[name]), Version(later[name])) for name in names}
@@ -140,12 +140,12 @@ def _latest(names: Sequence[str], spec: ImageSpec, config: PipConfig) -> dict[st
 
 def _why(name: str, latest: Version, spec: ImageSpec, config: PipConfig) -> tuple[str, bool]:
     """Return the reason why the newest version is not taken, and whether it is a missing wheel."""
-    python = spec.base.python
-    if Version(newest([name], python, config, wheels=False)[name]) < latest:
+    python, platform = spec.base.python, spec.platform
+    if Version(newest([name], python, config, wheels=False, platform=platform)[name]) < latest:
         return f"newer ones are not for Python {python}", False
-    if Version(newest([name], python, config, wheels=True)[name]) < latest:
+    if Version(newest([name], python, config, wheels=True, platform=platform)[name]) < latest:
         return f"newer ones have no wheel for Python {python} on this platform, and locks hold no sources", True
-    if reason := why_not_installable(f"{name}=={latest}", python, config):
+    if reason := why_not_installable(f"{name}=={latest}", python, config, platform):
         return reason, True
     return f"torch {spec.torch}, another package of the row or its own metadata excludes it", False
 

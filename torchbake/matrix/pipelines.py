@@ -9,8 +9,8 @@ from torchbake.errors import UsageError
 from torchbake.oci.reference import parse_registry
 
 _WORKFLOWS = ".github/workflows"
-_CALLERS = ("images.yml", "validate.yml")
-_CALLED = ("check-images.yml", "release-images.yml", "validate-images.yml")
+_CALLERS = ("images.yml", "update.yml", "validate.yml")
+_CALLED = ("check-images.yml", "release-images.yml", "update-images.yml", "validate-images.yml")
 # The files of each choice: the path in the toolkit's folder by the path in the new repository.
 PIPELINES = {
     "github": {f"{_WORKFLOWS}/{name}": f"{_WORKFLOWS}/{name}" for name in _CALLERS},

@@ -16,7 +16,7 @@ def debian_needs(names: Collection[str], suite: str) -> tuple[tuple[str, ...], s
     Both are empty if none is needed.
     """
     name = next((name for name in _NEEDS if name in names), "")
-    packages = _NEEDS.get(name, ())
+    packages: tuple[str, ...] = _NEEDS.get(name, ())
     if suite not in _BEFORE_RENAMING:
         packages = tuple(_RENAMED.get(package, package) for package in packages)
     return packages, name

@@ -16,10 +16,12 @@ from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
 from torchbake.registry.probe import Abilities, probe
 from torchbake.release.attached_document import attach_document
-from torchbake.release.candidate import Candidate, Parcel, Publication, Supply
+from torchbake.release.candidate import Candidate, IndexPublication, Parcel, Publication, Supply
 from torchbake.release.decide import Decision
+from torchbake.release.index_parts import join, read_parts
 from torchbake.release.mutex import locked
 from torchbake.release.planner import UNSIGNED, Planner
+from torchbake.release.platforms import PlatformSet
 from torchbake.release.upload import Count, Delivery, Tell
 from torchbake.release.writer import ReleaseWriter
 
@@ -111,6 +113,26 @@ class Publisher:
             if record and not dry:
                 self._writer.promote(decision, tell)
         return decision
+
+    def publish_index(self, image: PlatformSet, tell: Tell, *, dry: bool = False) -> IndexPublication:
+        """Release the index of all platforms of an image, unless a platform lacks a release of today's files.
+
+        Only the registry is needed, so any machine finishes the release that others began. With ``dry`` nothing is
+        written. Raises PublishError if the release of a platform, or of the index, is not ours.
+        """
+        with locked(self._registry):
+            parts, lacking = read_parts(self._registry, image)
+            if lacking:
+                return IndexPublication(lacking=lacking)
+            candidate, parcel = join(self._registry, image, parts)
+            decision = self._planner.plan(candidate)
+            if self._planner.is_due(candidate, decision):
+                for each in parts:
+                    self._planner.verify(each.tag, each.holder)
+                if not dry:
+                    tell("joining its platforms")
+                    self._carry_out(candidate, decision, parcel, tell)
+        return IndexPublication(decision=decision)
 
     def _carry_out(self, candidate: Candidate, decision: Decision, parcel: Parcel | None, tell: Tell) -> None:
         stored = self._planner.started_record(decision)

@@ -45,6 +45,15 @@ class TagMove(BaseModel):
     after: str
 
 
+class PlatformRelease(BaseModel):
+    """The release of one platform that an index has: its immutable tag, and the digest under it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tag: str
+    digest: str
+
+
 NOT_SIGNED = "not-run"  # before the reason
 
 
@@ -58,6 +67,7 @@ class Record(BaseModel):
     - ``waived``: the checks that failed, with the reasons why somebody accepts them
     - ``attached``: the digests of the image's artifacts, by name
     - ``listed``: the registry or a tag lists the artifacts with the image; earlier versions do not have this
+    - ``platforms``: only for an index of several platforms, the release of each, which has the verdict and the waivers
     - ``signature``: the kind of the signature of the image and its artifacts, or the reason why there is none
     """
 
@@ -79,6 +89,7 @@ class Record(BaseModel):
     waived: Mapping[str, str] = Field(default_factory=dict)
     attached: Mapping[str, str] = Field(default_factory=dict)
     listed: bool | None = None
+    platforms: Mapping[str, PlatformRelease] = Field(default_factory=dict)
     signature: str = ""
 
     @property
@@ -87,7 +98,8 @@ class Record(BaseModel):
         return bool(self.signature) and not self.signature.startswith(NOT_SIGNED)
 
     def text(self) -> str:
-        return self.model_dump_json(indent=2, exclude=None if self.state else {"state"}) + "\n"
+        unused = {name for name in ("state", "platforms") if not getattr(self, name)}
+        return self.model_dump_json(indent=2, exclude=unused) + "\n"
 
     def flaw(self, tag: str, digest: str, labels: Mapping[str, str]) -> str:
         """Return the difference between the record and the image under an immutable tag; "" if they agree."""

@@ -6,10 +6,11 @@ https://github.com/package-url/purl-spec/blob/main/PURL-TYPES.rst
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from cyclonedx.model import ExternalReference, ExternalReferenceType, XsUri
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.component_evidence import ComponentEvidence, Occurrence
@@ -32,9 +33,29 @@ def sbom_text(contents: ImagePackages, *, name: str, version: str, digest: str, 
 
     ``name`` is the image's repository, ``digest`` that of its manifest, and ``created`` its creation time (RFC 3339).
     """
-    moment = _moment(created)
-    image = image_component(name, version, digest)
     components = [_component(package, contents.system) for package in contents.packages]
+    return _text(components, name=name, version=version, digest=digest, created=created)
+
+
+def index_sbom_text(
+    platforms: Mapping[str, str], *, name: str, version: str, digest: str, created: str | None
+) -> str:  # fmt: skip
+    """Return the SBOM of an index, which links to the SBOM of the image of each platform, by the image's digest.
+
+    The other arguments are those of `sbom_text`. A link is a BOM-Link: https://cyclonedx.org/capabilities/bomlink/
+    """
+    components = []
+    for platform, image in platforms.items():
+        component = image_component(name, version, image)
+        component.description = f"the image for {platform}"
+        url = XsUri(f"urn:cdx:{serial_number(image)}/1")
+        component.external_references.add(ExternalReference(type=ExternalReferenceType.BOM, url=url))
+        components.append(component)
+    return _text(components, name=name, version=version, digest=digest, created=created)
+
+
+def _text(components: Sequence[Component], *, name: str, version: str, digest: str, created: str | None) -> str:
+    moment, image = _moment(created), image_component(name, version, digest)
     bom = Bom(
         serial_number=serial_number(digest),
         components=components,

@@ -9,7 +9,6 @@ from typing import get_type_hints
 import pytest
 from pydantic import TypeAdapter
 
-from tests.unit.syntax import tree_of
 from tests.unit.test_cli import MATRIX
 from torchbake import REGISTRY_VARIABLE, cli
 from torchbake.commands import COMMANDS
@@ -59,7 +58,7 @@ def test_options_without_types_go_nowhere_else() -> None:
         node.name
         for path in (TOOLKIT / "torchbake").rglob("*.py")
         if "Namespace" in path.read_text()
-        for node in ast.walk(tree_of(path))
+        for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and "Namespace" in ast.unparse(ast.Module(body=[node.args, *filter(None, [node.returns])], type_ignores=[]))  # type: ignore[list-item]
     }

@@ -19,6 +19,7 @@ from torchbake.errors import TorchbakeError
 from torchbake.gate.load import load_gate
 from torchbake.jobs.load import load_job
 from torchbake.lock.lockfile import parse_lock
+from torchbake.matrix.base_lock import parse_base_lock
 from torchbake.matrix.project import load_project
 from torchbake.proof.record import parse_proofs
 from torchbake.release.record import parse_record
@@ -49,6 +50,11 @@ KINDS = {
         file="debian12.lock",
         read=lambda path: parse_debian_lock(path.read_text(), path.name),
         edit=('suite = "bookworm"', "format = 2"),
+    ),
+    "base lock": Kind(
+        file="bases.lock",
+        read=lambda path: parse_base_lock(path.read_text(), path.name),
+        edit=("format = 1", "format = 2"),
     ),
     "verdict": Kind(
         file="verdict.json", read=lambda path: read_statement(path.read_bytes()), edit=("#verdict-v1", "#verdict-v2")

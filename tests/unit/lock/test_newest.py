@@ -29,7 +29,9 @@ def telling(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Return a function that reports a lock with hydra-core ``locked``, against an index."""
 
     def tell(locked: str, index: Index, *, row: str = "hydra-core", previous: Sequence[Pin] = ()) -> list[str]:
-        def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:
+        def newest(
+            names: Sequence[str], python: str, config: PipConfig, *, wheels: bool, platform: str
+        ) -> dict[str, str]:
             if "fails" in index:
                 raise LockError(index["fails"])
             text = index["wheels"] if wheels else index[python]
