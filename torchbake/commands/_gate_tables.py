@@ -1,7 +1,7 @@
 """The decisions of a gate, as a table and as JSON."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torchbake.advisories.finding import Finding
 from torchbake.advisories.scan_report import VexStatement
@@ -10,15 +10,15 @@ from torchbake.gate.model import AllowedVulnerability, GateFile
 from torchbake.ui import console
 
 _HEAD = ("image", "gate", "vulnerability", "severity", "package", "fixed in", "because")
-_MOST = 20  # refusing vulnerabilities of an image in the table; JSON has all
+_MOST = 20  # vulnerabilities of an image in the table that are refused, and that are allowed; JSON has all
+_Decision = TypeVar("_Decision", Refusal, Allowance)
 
 
 def show_gate(file: GateFile, results: Sequence[GateResult]) -> None:
     """Show the table, and name the allowed vulnerabilities that no image has."""
     console.show_table(_HEAD, [row for result in results for row in _rows(result)])
     for entry in unused_entries(file, results):
-        place = f" in {entry.package}" if entry.package else ""
-        console.say(f"{entry.id}{place} is allowed, and no image has it: remove the entry.", style="yellow")
+        console.say(f"{entry.text} is allowed, and no image has it: remove the entry.", style="yellow")
 
 
 def gate_entry(result: GateResult) -> dict[str, Any]:
@@ -37,14 +37,18 @@ def gate_entry(result: GateResult) -> dict[str, Any]:
 
 def _rows(result: GateResult) -> Iterable[Sequence[str]]:
     yield from ((result.id, "refused", "", "", "", "", problem) for problem in result.problems)
-    for refusal in result.refused[:_MOST]:
-        yield (result.id, "refused", *_cells(refusal.finding), _why(refusal))
-    if len(result.refused) > _MOST:
-        yield result.id, "refused", f"{len(result.refused) - _MOST} more", "", "", "", "--format json has all"
-    for one in result.allowed:
-        yield (result.id, "allowed", *_cells(one.finding), _because(one))
+    refused = [(*_cells(one.finding), _why(one)) for one in _severest(result.refused)]
+    allowed = [(*_cells(one.finding), _because(one)) for one in _severest(result.allowed)]
+    for word, rows in (("refused", refused), ("allowed", allowed)):
+        yield from ((result.id, word, *row) for row in rows[:_MOST])
+        if len(rows) > _MOST:
+            yield result.id, word, f"{len(rows) - _MOST} more", "", "", "", "--format json has all"
     if result.is_open:
         yield result.id, "open", "", "", "", "", f"no rule refuses {_count(result.below)}"
+
+
+def _severest(decisions: Sequence[_Decision]) -> list[_Decision]:
+    return sorted(decisions, key=lambda one: -one.finding.severity)
 
 
 def _count(number: int) -> str:

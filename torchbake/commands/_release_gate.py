@@ -80,7 +80,7 @@ class ReleaseGate:
         try:
             digest = source.target_digest(image.digest)
             content, contents = look_into(source.built_images, digest, cache)
-        except TorchbakeError as error:
+        except (TorchbakeError, OSError) as error:
             result = GateResult(id=spec.id, problems=(f"its packages cannot be read: {sentence_of(error)}",))
             return replace(gated, result=result)
         subject = GateSubject(

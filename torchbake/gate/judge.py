@@ -37,7 +37,10 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A vulnerability that refuses an image, with the conditions of its rule. ``expired`` allowed it once."""
+    """A vulnerability that refuses an image, with the conditions of its ``rule`` in words.
+
+    The entry ``expired`` allowed it until its last day.
+    """
 
     finding: Finding
     rule: str
@@ -83,14 +86,15 @@ def judge_gate(
     statements = [statement for report in own for statement in report.statements]
     refused, allowed, below = list[Refusal](), list[Allowance](), 0
     for finding in findings:
-        entries = [entry for entry in gate.allow if _is_about(entry.id, entry.package or "", finding)]
+        entries = [entry for entry in gate.allow if _is_about(entry.id or "", entry.package or "", finding)]
         good = [entry for entry in entries if today <= entry.expires]
         stated = [one for one in statements if _is_about(one.id, one.package, finding)]
         rule = next((rule for rule in gate.refuse if _refuses(rule, finding, gate.unknown, today)), None)
         if good or stated:
             allowed.append(Allowance(finding=finding, by=good[0] if good else stated[0]))
         elif rule:
-            refused.append(Refusal(finding=finding, rule=rule.text, expired=entries[0] if entries else None))
+            reason = _reason(rule, finding, gate)
+            refused.append(Refusal(finding=finding, rule=reason, expired=entries[0] if entries else None))
         else:
             below += 1
     problems = [
@@ -110,25 +114,34 @@ def unused_entries(gate: GateFile, results: Iterable[GateResult]) -> list[Allowe
     return [entry for entry in gate.allow if entry not in used]
 
 
-def age_of(finding: Finding, today: date, *, since: str = "advisory") -> int | None:
-    """Return the days since a vulnerability, or its fix, was published; None if the day is not known."""
-    day = (finding.fixed_on or finding.published) if since == "fix" else finding.published
-    return (today - day).days if day else None
-
-
 def _refuses(rule: GateRule, finding: Finding, unknown: Severity, today: date) -> bool:
     level = finding.severity or unknown
     if rule.severity and level < Severity[rule.severity.upper()]:
         return False
     if (rule.fixed_only or rule.since == "fix") and not finding.fixed:
         return False
-    age = age_of(finding, today, since=rule.since)
-    return rule.older_than_days is None or age is None or age > rule.older_than_days
+    day = _day_of(rule, finding)
+    return rule.older_than_days is None or day is None or (today - day).days > rule.older_than_days
+
+
+def _day_of(rule: GateRule, finding: Finding) -> date | None:
+    """Return the day from which a rule counts; None if it is not known."""
+    return (finding.fixed_on or finding.published) if rule.since == "fix" else finding.published
+
+
+def _reason(rule: GateRule, finding: Finding, gate: GateFile) -> str:
+    """Return the conditions of a rule, with the values that a vulnerability has for them."""
+    since = f" (since {_day_of(rule, finding) or 'an unknown day'})" if rule.older_than_days else ""
+    level = (
+        "" if finding.severity or rule.severity is None else f"; an unknown severity counts as {gate.unknown_severity}"
+    )
+    return f"{rule.text}{since}{level}"
 
 
 def _is_about(number: str, package: str, finding: Finding) -> bool:
     numbers = {name.upper() for name in (finding.id, *finding.aliases)}
-    return number.upper() in numbers and (not package or _plain(package) == _plain(finding.name))
+    is_number = not number or number.upper() in numbers
+    return is_number and (not package or _plain(package) == _plain(finding.name))
 
 
 def _plain(name: str) -> str:

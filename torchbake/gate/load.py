@@ -51,9 +51,9 @@ def validate_gate(document: Document) -> GateFile:
 def _repeated(gate: GateFile, document: Document) -> Iterator[tuple[Location, str]]:
     lines: dict[tuple[str, str | None], int] = {}
     for number, entry in enumerate(gate.allow):
-        place, key = ("allow", number), (entry.id.upper(), entry.package)
+        place, key = ("allow", number), ((entry.id or "").upper(), entry.package)
         if key in lines:
-            yield place, f"{entry.id} is allowed already on line {lines[key]}: keep one of the two"
+            yield place, f"{entry.text} is allowed already on line {lines[key]}: keep one of the two"
         lines.setdefault(key, document.line(place))
 
 

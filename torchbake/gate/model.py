@@ -82,9 +82,13 @@ class GateRule(GateMapping):
 
 
 class AllowedVulnerability(GateMapping):
-    """A vulnerability that refuses no image until a day."""
+    """A vulnerability, or all of one package, that refuses no image until a day."""
 
-    id: Words = Field(description="its number, or another of its numbers", examples=["CVE-2026-12345"])
+    id: Words | None = Field(
+        None,
+        description="its number, or another of its numbers; if not set: all vulnerabilities of the package",
+        examples=["CVE-2026-12345"],
+    )
     package: Words | None = Field(
         None, description="only in this package, by its name in the image; if not set: in all", examples=["libssl3"]
     )
@@ -106,11 +110,20 @@ class AllowedVulnerability(GateMapping):
 
     @model_validator(mode="after")
     def _is_justified(self) -> Self:
+        if self.id is None and self.package is None:
+            raise ValueError("names neither a vulnerability nor a package: write id, package or both")
         if self.status == "not_affected" and self.justification is None:
             raise ValueError("`not_affected` needs a justification")
         if self.status == "accepted" and self.justification is not None:
             raise ValueError("a justification belongs to `status: not_affected`")
         return self
+
+    @property
+    def text(self) -> str:
+        """The vulnerability and the package in words."""
+        if self.id is None:
+            return f"each vulnerability of {self.package}"
+        return f"{self.id} in {self.package}" if self.package else self.id
 
 
 class GateFile(GateMapping):

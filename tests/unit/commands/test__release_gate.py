@@ -210,6 +210,22 @@ def test_the_table_has_decisions_and_unused_entries(gated: Gated) -> None:
     assert [row[1] for row in rows if row[0] == INIT] == ["allowed", "open", "released"]
 
 
+def test_the_table_shows_the_severest_of_many(gated: Gated) -> None:
+    image = gated.build()
+    results = scans.trivy()["Results"][:2]
+    (one,) = results[0]["Vulnerabilities"]
+    levels = ["HIGH"] * 25 + ["CRITICAL"]
+    results[0]["Vulnerabilities"] = [
+        one | {"VulnerabilityID": f"CVE-2026-{2000 + number}", "Severity": level} for number, level in enumerate(levels)
+    ]
+    gated.scan(image, Results=results)
+    _, rows, _ = gated.table(entry(1))
+    refused = [row for row in rows if row[1:2] == ["refused"]]
+    assert (len(refused), refused[0][2], refused[-1][2]) == (21, "CVE-2026-2025", "6 more")
+    code, rows, _ = gated.table(entry(1) + f"  - {{package: libssl3, reason: unused, expires: {TODAY}}}\n")
+    assert (code, len([row for row in rows if row[1:2] == ["allowed"]])) == (0, 21)
+
+
 @pytest.mark.parametrize(
     ("inputs", "code", "words"),
     [

@@ -84,6 +84,14 @@ def test_one_rule_is_enough_and_is_named() -> None:
     assert [one.rule for one in result.refused] == ["medium or above, with a fix"]
 
 
+def test_the_reason_has_the_day_and_a_severity_that_is_not_known() -> None:
+    old = replace(SSL, published=date(2026, 1, 2))
+    (refusal,) = judge(gate({"older_than_days": 14}), old).refused
+    assert "2026-01-02" in refusal.rule
+    (refusal,) = judge(gate({"severity": "low"}), replace(SSL, severity=Severity.UNKNOWN)).refused
+    assert "counts as critical" in refusal.rule
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
@@ -91,6 +99,8 @@ def test_one_rule_is_enough_and_is_named() -> None:
         (allowed(id="cve-1"), True),
         (allowed(id="DSA-9"), True),
         (allowed(id="CVE-2"), False),
+        (allowed(id=None, package="libssl3"), True),
+        (allowed(id=None, package="zlib1g"), False),
         (allowed(package="libssl3"), True),
         (allowed(package="openssl"), False),
         (allowed(expires="2026-11-28"), False),
