@@ -17,11 +17,19 @@ def fixed_by(change: DebianChange, distribution: str, feeds: Feeds) -> dict[str,
     """
     if not change.old or not change.new:
         return {}
-    fixed: dict[str, Severity] = {}
-    for one in feeds.of(distribution, change.old.source):
-        if one.affects(change.old.version) and not one.affects(change.new.version):
-            fixed[one.id] = max(one.severity, fixed.get(one.id, Severity.UNKNOWN))
+    source = change.old.source
+    before, after = (_affecting(source, one.version, distribution, feeds) for one in (change.old, change.new))
+    fixed = {number: severity for number, severity in before.items() if number not in after}
     return dict(sorted(fixed.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _affecting(source: str, version: str, distribution: str, feeds: Feeds) -> dict[str, Severity]:
+    """Return the vulnerabilities of a version, each with the highest severity of its advisories."""
+    severities: dict[str, Severity] = {}
+    for one in feeds.of(distribution, source):
+        if one.affects(version):
+            severities[one.id] = max(one.severity, severities.get(one.id, Severity.UNKNOWN))
+    return severities
 
 
 def with_numbers(line: str, vulnerabilities: Mapping[str, Severity]) -> str:
