@@ -1,8 +1,8 @@
 """Images of a project with uv.lock: torchbake against a Dockerfile as uv's guide writes it.
 
-Three states of the project are built in a row: as it is, with one more package, and with another torch. The
-benchmark reports the seconds of each build, and the bytes of the layers that the state before lacks. A push sends
-these layers to a registry with the image before, and a pull fetches them to a node with it.
+Four states of the project are built in a row: as it is, with an edit of one file, with one more package too, and with
+another torch too. The benchmark reports the seconds of each build, and the bytes of the layers that the state before
+lacks. A push sends these layers to a registry with the image before, and a pull fetches them to a node with it.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from torchbake.matrix.spec import pytorch_of
 from torchbake.ui import console
 
 OURS, GUIDE = "torchbake", "uv's guide"
-FIRST, MORE, TORCH = "first build", "one more package", "another torch"
+FIRST, EDIT, MORE, TORCH = "first build", "an edit", "one more package", "another torch"
 GOAL = "0.15"  # of the guide's seconds, for one more package
 _HEAD = ("state", "way", "seconds", "of the guide's", "new layers", "of the guide's", "all layers")
 _PYTHON = """\
@@ -54,15 +54,16 @@ class Build:
 
 
 class Projects:
-    """A project's three states in folders, each with its own matrix, and the ways to build them."""
+    """A project's states in folders, each with its own matrix, and the ways to build them."""
 
     def __init__(self, source: Path, folder: Path, args: argparse.Namespace) -> None:
         self.folder, self.engine = folder, connect()
         self.selection = [*(f"--extra={extra}" for extra in args.extra), *(f"--group={group}" for group in args.group)]
         self.states = {FIRST: folder / "first"}
         shutil.copytree(source, self.states[FIRST], symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv"))
-        self.states[MORE], self.states[TORCH] = self._copy(MORE), self._copy(TORCH)
+        self.states[EDIT], self.states[MORE] = self._copy(FIRST, EDIT), self._copy(FIRST, MORE)
         _add(self.states[MORE], args.package)
+        self.states[TORCH] = self._copy(MORE, TORCH)
         _torch(self.states[TORCH], args.torch)
         # The guide's context has no file of torchbake.
         self.contexts = {name: self._copy_of(path) for name, path in self.states.items()}
@@ -73,9 +74,14 @@ class Projects:
             bases = path / ".torchbake/bases"
             bases.parent.mkdir(exist_ok=True)
             bases.symlink_to(state_of(TOOLKIT) / "bases")
+        edited = source_file(self.states[FIRST])
+        for name in (EDIT, MORE, TORCH):
+            for path in (self.states[name], self.contexts[name]):
+                with (path / edited).open("a", encoding="utf-8") as file:
+                    file.write("\n# edited\n")
 
-    def _copy(self, name: str) -> Path:
-        return Path(shutil.copytree(self.states[FIRST], self.folder / name.replace(" ", "-"), symlinks=True))
+    def _copy(self, before: str, name: str) -> Path:
+        return Path(shutil.copytree(self.states[before], self.folder / name.replace(" ", "-"), symlinks=True))
 
     def _copy_of(self, path: Path) -> Path:
         return Path(shutil.copytree(path, self.folder / "guide" / path.name, symlinks=True))
@@ -141,30 +147,47 @@ def project(args: argparse.Namespace) -> None:
                 empty(bench.engine)
                 if name == GUIDE:
                     bench.python()
+                before = Build(seconds=0, layers={})
                 for state in bench.states:
-                    results[state][name].append(way(state))
-                    console.say(f"{name}, {state}: {results[state][name][-1].seconds:.1f} s")
+                    build = way(state)
+                    console.say(f"{name}, {state}: {build.seconds:.1f} s, {human(new_bytes(build, before))} are new")
+                    results[state][name].append(build)
+                    before = build
     console.show_table(_HEAD, rows(results), title=f"{Path(args.selectors[0]).name}, {args.rounds} rounds")
 
 
 def rows(results: Mapping[str, Mapping[str, Sequence[Build]]]) -> list[tuple[str, ...]]:
     """Return a row for each state and way; layers count as new if the state before does not have them."""
-    table, before = list[tuple[str, ...]](), dict[str, Mapping[str, int]]()
+    table, before = list[tuple[str, ...]](), dict[str, Build]()
     for state, ways in results.items():
         middle = {way: sorted(build.seconds for build in builds)[len(builds) // 2] for way, builds in ways.items()}
-        layers = {way: builds[-1].layers for way, builds in ways.items()}
-        new = {
-            way: sum(size for digest, size in layers[way].items() if digest not in before.get(way, {})) for way in ways
-        }
+        last = {way: builds[-1] for way, builds in ways.items()}
+        new = {way: new_bytes(build, before.get(way, Build(seconds=0, layers={}))) for way, build in last.items()}
         table += [
             (
                 state, way, f"{middle[way]:.1f} s", f"{middle[way] / middle[GUIDE]:.2f}", human(new[way]),
-                f"{new[way] / new[GUIDE]:.3f}", human(sum(layers[way].values())),
+                f"{new[way] / new[GUIDE]:.3f}", human(sum(last[way].layers.values())),
             )
             for way in ways
         ]  # fmt: skip
-        before = layers
+        before = last
     return [*table, (f"goal, {MORE}", OURS, "", GOAL, "", "", "")]
+
+
+def new_bytes(build: Build, before: Build) -> int:
+    """Return the bytes of a build's layers that the build before does not have."""
+    return sum(size for digest, size in build.layers.items() if digest not in before.layers)
+
+
+def source_file(folder: Path) -> str:
+    """Return the path of a Python file that the image of a project has, relative to the project's folder."""
+    (spec,) = pytorch_of(load_project(folder / "matrix.yaml").expansion.specs)
+    assert spec.project
+    for place in spec.project.files:
+        for path in sorted((folder / place).rglob("*.py")) if place.endswith("/") else [folder / place]:
+            if path.suffix == ".py" and path.stat().st_size:
+                return path.relative_to(folder).as_posix()
+    sys.exit(f"{folder}: the project's image has no Python file")
 
 
 def _layers(ref: str) -> dict[str, int]:

@@ -15,7 +15,8 @@
   Dockerfiles, as root.
 - `update ID`: the next build and pull after a new release of the base, against the tuned Dockerfile, as root.
 - `project FOLDER`: images of a project with uv.lock, against the Dockerfile of uv's guide. It measures the first build,
-  one with another package (--package) and one with another torch (--torch). --extra and --group are those of `uv sync`.
+  and the builds after an edit, with one more package (--package) and with another torch (--torch). --extra and --group
+  are those of `uv sync`.
 - `code ID`: the time from an edit in a 5 MB folder to its first output on another engine, as root. It compares
   `job run --code` with a Dockerfile with one COPY, its push and its pull.
 - `start ID`: `run` of an empty script, against `python` and `torchrun`.

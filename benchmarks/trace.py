@@ -57,7 +57,7 @@ def _record(name: str, *, no_cache: bool) -> Path:
         target = plans.target(plans.project) | ({"no-cache": True} if no_cache else {})
         console.say(f"building {name} …")
         with plans.write_plan(target, image) as file:
-            lines = _build("docker", "buildx", "bake", "--file", str(file), "--progress", "rawjson", TARGET)
+            lines = events_of("docker", "buildx", "bake", "--file", str(file), "--progress", "rawjson", TARGET)
         try:
             lines.append(layers_event(_layers(plans.engine, image)))
         finally:
@@ -66,12 +66,12 @@ def _record(name: str, *, no_cache: bool) -> Path:
     return record
 
 
-def _build(*words: str) -> list[dict[str, Any]]:
+def events_of(*words: str) -> list[dict[str, Any]]:
     """Run a build, and return its events; a failure ends the benchmark with the last lines of output."""
     matches, output = list[dict[str, Any]](), list[str]()
     with subprocess.Popen(
         words, cwd=TOOLKIT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace",
+        errors="replace", close_fds=False,  # secrets are inherited
     ) as process:  # fmt: skip
         for event in events(process.stdout or ()):
             if isinstance(event, str):

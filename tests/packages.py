@@ -53,7 +53,7 @@ def _run(module: str, *words: str) -> None:
 
 
 def main(folder: Path) -> None:
-    """What is sound takes the place of what an earlier run left in ``folder``."""
+    """Build and check the packages, and replace the packages in ``folder`` by them."""
     with tempfile.TemporaryDirectory() as fresh:
         packages = build(Path(fresh))
         check(packages)

@@ -249,13 +249,13 @@ def _text(value: Any) -> str:
 
 
 def documented() -> dict[str, str]:
-    """The whole workflow files that docs/how-to/ci.md shows, by where they go."""
+    """The whole workflow files that docs/how-to/ci.md shows, by their paths."""
     page = (ROOT / "docs/how-to/ci.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^```yaml\n# (\.github/workflows/[\w-]+\.yml)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
 
 
 def write(folder: Path) -> None:
-    """Each block as a script of its own, each file of `init` as a release writes it, and those of the page.
+    """Write a script for each block, each file of `init` as a release writes it, and the workflows of the page.
 
     Files of an earlier run are removed.
     """

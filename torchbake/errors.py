@@ -173,6 +173,11 @@ class AdvisoryError(TorchbakeError):
     meaning = "advisories cannot be read, are none, or do not cover the packages of an image that must be judged"
 
 
+class GateError(TorchbakeError):
+    exit_code = 30
+    meaning = "a gate's file is not valid; each problem is shown with file, line and key"
+
+
 class VulnerableError(TorchbakeError):
     exit_code = 31
     meaning = "`advisories --fail-on`: an image has a known vulnerability of that severity, or of a higher one"

@@ -12,7 +12,9 @@
   lock is mounted after them.
 - `entries VENV FOLDER ROOT=LOCK...`: list the wheels of a lock, whose files are below ROOT, as installed in VENV. Copy
     FOLDER into VENV.
-- `layers` and `site` take `[--trim FILE]`: leave out the files that the rules in FILE drop.
+- `layers` and `site` take `[--trim FILE]`: leave out the files that the rules in FILE drop, except rules with a
+  name in `[--keep NAME]...`.
+    - `[--platform NAME]`: the wheels' platform, if Python's is another, such as aarch64-manylinux_2_36.
 - These two and `venv` take `[--index VARIABLE URL...]`: indexes for wheels that the host's indexes and folders lack.
 - `bytecode SOURCES FOLDER ROOT`: compile modules for ROOT, without a copy of the modules.
 - `beside FOLDER FINAL TREE...`: link the packages of wheels into the folder of torch.
@@ -60,7 +62,7 @@ def _command_split(args: argparse.Namespace) -> None:
 def _command_layers(args: argparse.Namespace) -> None:
     for folder in (LAYERS, HEADERS):
         folder.mkdir()
-    rules, wheels = read_trim(args.trim), download(args.lock, args.index, CACHE)
+    rules, wheels = _rules(args), download(args.lock, args.index, CACHE, args.platform)
     with ThreadPoolExecutor() as pool:  # zlib lets other threads run
         list(pool.map(partial(_lay_out, rules), wheels))  # list() raises the exceptions of the threads
     for layer in sorted(LAYERS.iterdir()):
@@ -68,6 +70,10 @@ def _command_layers(args: argparse.Namespace) -> None:
             compile_bytecode(layer, args.root)
         normalise(layer)
     normalise(HEADERS)
+
+
+def _rules(args: argparse.Namespace) -> tuple[Drop, ...]:
+    return tuple(rule for rule in read_trim(args.trim) if rule.name not in args.keep)
 
 
 def _lay_out(rules: Sequence[Drop], path: Path) -> None:
@@ -82,9 +88,10 @@ def _lay_out(rules: Sequence[Drop], path: Path) -> None:
 
 
 def _command_site(args: argparse.Namespace) -> None:
-    install(args.lock, args.index, "--python", str(args.venv / "bin/python"))
+    platform = ["--python-platform", args.platform] if args.platform else []
+    install(args.lock, args.index, "--python", str(args.venv / "bin/python"), *platform)
     site = _site(args.venv)
-    trim(site, read_trim(args.trim), HEADERS)
+    trim(site, _rules(args), HEADERS)
     if args.start:
         for module in (QUICK, USER_SITE):
             shutil.copy(module, site)
@@ -163,6 +170,8 @@ def _add_locks(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     environment.add_argument("venv", type=Path)
     for command in (layers, site):
         command.add_argument("--trim", type=Path)
+        command.add_argument("--keep", action="append", default=[])
+        command.add_argument("--platform", default="")
     for command in (layers, site, environment):
         command.add_argument("--index", nargs="+", default=[])
     entries = commands.add_parser("entries")

@@ -44,22 +44,26 @@ def install(lock: Path, index: Sequence[str], *target: str) -> None:
     ask(attempt, index)
 
 
-def download(lock: Path, index: Sequence[str], folder: Path) -> list[Path]:
+def download(lock: Path, index: Sequence[str], folder: Path, platform: str = "") -> list[Path]:
     """Download the wheels of a list by pip, with hashes, from the same sources, and return their files.
 
-    ``folder`` may be a cache: pip downloads no wheel that is there already.
+    ``folder`` may be a cache: pip downloads no wheel that is there already. ``platform`` is the wheels',
+    such as ``aarch64-manylinux_2_36``, if Python's is another.
     """
     text = lock.read_text()
     if not text.strip():
         return []
     if not PIP.exists():
         sys.exit(f"{sys.executable} has no pip: its ensurepip has no wheel of it. Install the package that has one.")
-    folder /= f"{sys.implementation.cache_tag}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    folder /= (
+        f"{sys.implementation.cache_tag}{platform and f'-{platform}'}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    )
     environment = dict(os.environ, PIP_ROOT_USER_ACTION="ignore", PIP_DISABLE_PIP_VERSION_CHECK="1")
     if CA_SECRET.exists():
         environment["PIP_CERT"] = str(CA_SECRET)
     command = [sys.executable, f"{PIP}/pip", "download", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
     command += ["--no-cache-dir", "--progress-bar", "off", "--find-links", str(WHEELS), "--dest", str(folder)]
+    command += [word for name in pip_platforms(platform) for word in ("--platform", name)]
 
     def attempt(indexes: Sequence[str], stderr: int | None) -> subprocess.CompletedProcess[str]:
         # The indexes are lines of the list, as an address may hold a password, and arguments are visible to all users.
@@ -72,8 +76,17 @@ def download(lock: Path, index: Sequence[str], folder: Path) -> list[Path]:
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) > text.count("=="):  # pip has chosen another of the locked files than in an earlier build
         shutil.rmtree(folder)
-        return download(lock, index, folder.parent)
+        return download(lock, index, folder.parent, platform)
     return wheels
+
+
+def pip_platforms(platform: str) -> list[str]:
+    """Return pip's names of uv's platform, the newest C library first, as pip takes each name literally; [] for ""."""
+    if not platform:
+        return []
+    machine, _, name = platform.partition("-")
+    minors = range(int(name.rpartition("_")[2]), 16, -1)  # PEP 599 begins with 2.17 for other machines than x86_64
+    return [*(f"manylinux_2_{minor}_{machine}" for minor in minors), f"manylinux2014_{machine}", f"linux_{machine}"]
 
 
 def ask(attempt: Attempt, index: Sequence[str]) -> None:

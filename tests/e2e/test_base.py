@@ -13,6 +13,9 @@ import pytest
 
 from tests.e2e import registries
 from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
+from tests.e2e.pushed_bases import push_base
+from torchbake.errors import RegistryError
+from torchbake.oci.labels import INPUTS
 
 pytestmark = pytest.mark.build
 
@@ -34,7 +37,7 @@ def test_a_registry_base_is_pinned_by_digest(project: Project, registry: str, en
     path = project(ROWS, repository="torchbake-test/registry/pytorch")
     (path.parent / ".torchbake/bases").unlink()
     image = f"{registry}/debian:bookworm-slim"
-    digest = _push_base(image)
+    digest = push_base(image)
     path.write_text(path.read_text().replace("debian:bookworm-slim", image))
     process = torchbake("base", INIT, "--source", "registry", "--matrix", str(path))
     assert process.returncode == 0, process.stderr
@@ -43,6 +46,90 @@ def test_a_registry_base_is_pinned_by_digest(project: Project, registry: str, en
     assert built["status"] == "built"
     record = json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())
     assert (record["source"], record["digest"]) == ("registry", digest)
+
+
+def test_a_base_by_its_digest_is_the_one_that_is_built_on(
+    project: Project, registry: str, engine: docker.DockerClient
+) -> None:
+    path = project(ROWS, repository="torchbake-test/digest/pytorch")
+    (path.parent / ".torchbake/bases").unlink()
+    image = f"{registry}/pinned/debian"
+    digest = push_base(f"{image}:12")
+    push_base(f"{image}:12", "LABEL test=newer\n")  # the tag moves
+    matrix = path.read_text()
+    for name in (f"{image}@{digest}", f"{image}:12@{digest}"):
+        path.write_text(matrix.replace("debian:bookworm-slim", name))
+        built = images_of(torchbake("build", INIT, "--matrix", str(path), "--format", "json"))[INIT]
+        assert built["status"] == "built", built
+        record = json.loads((path.parent / ".torchbake/bases/debian12.json").read_text())
+        assert (record["source"], record["digest"]) == ("registry", digest)
+        assert f"FROM {name} AS base" in (path.parent / f"images/{INIT}/Dockerfile").read_text()
+        by_hand(path.parent)
+    assert (
+        images_of(torchbake("build", INIT, "--matrix", str(path), "--format", "json"))[INIT]["status"] == "up-to-date"
+    )
+    wrong = f"{image}@sha256:{'0' * 64}"
+    path.write_text(matrix.replace("debian:bookworm-slim", wrong))
+    process = torchbake("build", INIT, "--matrix", str(path))
+    assert process.returncode == 8, process.stderr
+    assert f"{wrong} is not available from its registry" in process.stderr
+    assert "Check the digest" in process.stderr
+
+
+def by_hand(root: Path) -> None:
+    """Build the first stage of an image's Dockerfile by docker alone."""
+    command = ["docker", "build", "-q", "-f", f"images/{INIT}/Dockerfile", "--target", "base", "."]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+
+
+def test_a_pushed_base_serves_machines_without_mmdebstrap(
+    project: Project, registry: str, engine: docker.DockerClient, bases: Path, tmp_path: Path
+) -> None:
+    """The lock of the bases is all that another machine gets."""
+    if json.loads((bases / "debian12.json").read_text())["source"] != "bootstrap":
+        pytest.fail("this test needs a bootstrapped base: run it where no registry serves debian")
+    path, other = project(ROWS, repository="torchbake-test/pusher/pytorch"), tmp_path / "fleet/matrix.yaml"
+    matrix = ("--matrix", str(path))
+    pushed = torchbake("base", INIT, "--push", f"{registry}/team", "--format", "json", *matrix)
+    assert pushed.returncode == 0, pushed.stderr
+    base = json.loads(pushed.stdout)["bases"]["debian12"]
+    digest = json.loads((bases / "debian12.json").read_text())["digest"]
+    assert base["digest"] == digest
+    assert base["image"] == f"{registry}/team/debian12:bookworm-{digest[7:19]}@{digest}"
+    again = torchbake("base", INIT, "--push", f"{registry}/team", *matrix)
+    assert "(0 B sent)" in again.stderr, again.stderr
+    first = images_of(torchbake("build", INIT, "--format", "json", *matrix))[INIT]
+
+    (other.parent / "images").mkdir(parents=True)
+    other.write_text(path.read_text().replace("test/pusher/", "test/fleet/"))
+    shutil.copyfile(path.parent / "images/bases.lock", other.parent / "images/bases.lock")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "mmdebstrap").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "mmdebstrap").chmod(0o755)
+    process = torchbake(
+        "build", INIT, "--matrix", str(other), "--format", "json", env={"PATH": f"{tools}:{os.environ['PATH']}"}
+    )
+    second = images_of(process)[INIT]
+    assert second["status"] == "built", process.stderr
+    one, two = (engine.images.get(built["ref"]) for built in (first, second))
+    assert (two.labels[INPUTS], two.attrs["RootFS"]) == (one.labels[INPUTS], one.attrs["RootFS"]), "one base, one image"
+    record = json.loads((other.parent / ".torchbake/bases/debian12.json").read_text())
+    assert (record["source"], record["image"]) == ("registry", base["image"])
+    other.write_text(other.read_text().replace('python: "3.11"', 'python: "3.12"'))
+    process = torchbake("list", "all", "--matrix", str(other))
+    assert process.returncode != 0
+    assert "debian12 is of Python 3.11, and the matrix says Python 3.12" in process.stderr
+
+
+def test_a_push_without_the_right_names_the_repository(project: Project, bases: Path, tmp_path: Path) -> None:
+    path = project(ROWS)
+    with registries.registry(ROOT / ".torchbake/tools", tmp_path / "registry", login=True) as running:
+        process = torchbake("base", INIT, "--push", f"{running.host}/team", "--matrix", str(path))
+    assert process.returncode == RegistryError.exit_code, process.stderr
+    assert f"{running.host}/team/debian12 does not take it" in process.stderr
+    assert f"docker login {running.host}" in process.stderr
+    assert not (path.parent / "images/bases.lock").exists()
 
 
 # A docker command whose engine says that it has a mirror.
@@ -60,7 +147,7 @@ print(json.dumps(info))
 def test_a_mirror_of_the_engine_serves_a_base_of_its_hub(project: Project, registry: str, tmp_path: Path) -> None:
     path = project(ROWS)
     (path.parent / ".torchbake/bases").unlink()
-    digest = _push_base(f"{registry}/library/debian:bookworm-slim")
+    digest = push_base(f"{registry}/library/debian:bookworm-slim")
     command = tmp_path / "bin/docker"
     command.parent.mkdir()
     command.write_text(MIRRORED.format(python=sys.executable, docker=str(shutil.which("docker")), mirror=registry))
@@ -116,17 +203,3 @@ def test_without_mmdebstrap_and_registry_the_error_names_both(project: Project, 
     assert process.returncode == 8
     assert "mmdebstrap" in process.stderr
     assert "registry" in process.stderr
-
-
-def _push_base(image: str) -> str:
-    """Push the base of the tests as ``image``, and return its digest in the registry."""
-    base = json.loads((ROOT / ".torchbake/bases/debian12.json").read_text())
-    name = base["image"]
-    context = [] if base["source"] == "registry" else [
-        "--build-context", f"{name}=oci-layout://{ROOT}/.torchbake/bases/debian12@{base['digest']}"
-    ]  # fmt: skip
-    command = ["docker", "build", *context, "--provenance=false", "-t", image, "-"]
-    subprocess.run(command, input=f"FROM {name}\nLABEL test=registry\n", text=True, check=True, capture_output=True)
-    subprocess.run(["docker", "push", "-q", image], check=True, capture_output=True)
-    inspect = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{json .Manifest}}"]
-    return str(json.loads(subprocess.run(inspect, capture_output=True, check=True).stdout)["digest"])

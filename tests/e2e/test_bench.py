@@ -141,7 +141,11 @@ def test_the_newest_command_line_of_the_field_is_taken(execute: Exec) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--model", "resnet51"), "There is no model 'resnet51'. Did you mean resnet50?"),
+        pytest.param(
+            ("--model", "resnet51"),
+            "There is no model 'resnet51'. Did you mean resnet50?",
+            marks=pytest.mark.long,  # tests/unit/test_zoo.py has this sentence too
+        ),
         (("--model", NET, "--device", "gpu"), "This torch, 2.13.0+cpu, is built without CUDA"),
         (("--model", NET, "--data_dir", "/tmp/data/empty", *FOLDER), "/tmp/data/empty has no images"),
         (("--model", NET, "--data_dir", "/tmp/data/broken", *FOLDER), "broken/class_0/0.jpg cannot be read"),

@@ -1,6 +1,8 @@
 """The CI files at work: their own commands, from the plan to a validated release, on a registry that wants a login."""
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +176,57 @@ def test_github_builds_changes_of_a_pull_request_without_release(machines: Machi
     assert "1 of 1 images passed" in machine.page
     assert not (machine.home / ".docker/config.json").exists()
     assert tags(running, "github") == before
+
+
+def with_older_numpy(machine: Machine) -> Path:
+    """Give the checkout a bare origin, and lock an older numpy in the CPU image; return the origin."""
+    origin, matrix = machine.home / "origin.git", machine.checkout / "matrix.yaml"
+    text = matrix.read_text()
+    who = "git -c user.name=t -c user.email=t@example.com"
+    matrix.write_text(text.replace("pip: [numpy,", 'pip: ["numpy<2.4",'))
+    assert machine.shell(f"nox -s lock -- {CPU}", {}, ("-e",)) == 0, machine.output
+    matrix.write_text(text)  # the locked versions stay where they fit
+    commands = f"nox -s lock render -- {CPU}\n{who} commit -qam 'an older numpy'\n"
+    commands += f"git clone -q --bare . {origin}\ngit remote set-url origin {origin}\n"
+    assert machine.shell(commands, {}, ("-e",)) == 0, machine.output
+    return origin
+
+
+def git_in(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_github_renews_locks_by_one_commit_if_any_is_old(machines: Machines, running: Running) -> None:
+    github, machine = GitHub(machines, running, "schedule"), machines.new()
+    origin = with_older_numpy(machine)
+    before = git_in(machine.checkout, "rev-parse", "HEAD")
+    github.caller["vars"] |= {"IMAGES": CPU, "UPDATE_BRANCH": "updates"}
+    caller = github_jobs(WORKFLOWS / "update.yml")["update"].raw
+    scope = {
+        **github.caller,
+        "inputs": {name: fill(str(value), github.caller) for name, value in caller["with"].items()},
+        "secrets": {"password": PASSWORD},
+        "runner": {"environment": "self-hosted"},
+    }
+    (job,) = github_jobs(WORKFLOWS / "update-images.yml").values()
+    end = run_github(job, scope, machine)
+    assert end.good, machine.output
+    commit = end.steps["commit"]["outputs"]["commit"]
+    assert git_in(origin, "rev-parse", "updates") == commit
+    assert git_in(origin, "rev-parse", f"{commit}^") == before
+    message = git_in(origin, "log", "-1", "--format=%B", commit)
+    assert message.startswith("Newer packages: ")
+    assert re.search(rf"(?m)^Wheels of {CPU}:\n\n(- .*\n)*- numpy 2\.3\.\S+ -> 2\.", message), message
+    changed = git_in(origin, "diff", "--name-only", before, commit).splitlines()
+    assert f"images/{CPU}/requirements.lock" in changed
+    assert {Path(name).parts[1] for name in changed} == {CPU}
+    assert message.strip() in machine.page
+
+    end = run_github(job, scope, machine)  # the next night, with this commit merged
+    assert end.good, machine.output
+    assert end.steps["update"]["outputs"]["subject"] == ""
+    assert git_in(origin, "rev-parse", "updates") == commit
+    assert not any("git push" in text for text in end.ran)
 
 
 def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:

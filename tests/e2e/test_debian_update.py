@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +15,7 @@ import pytest
 from tests.e2e import registries
 from tests.e2e.apt_archive import Archive
 from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
+from tests.e2e.pushed_bases import push_base
 from tests.e2e.serving import serving
 from torchbake.debian.lockfile import DebianPackage, parse_debian_lock
 from torchbake.debian.pool import pool_of
@@ -74,26 +73,11 @@ def fleet(project: Project, tmp_path: Path, engine: docker.DockerClient, gateway
         path.write_text(path.read_text().replace("debian:bookworm-slim", base))
         env = {"TORCHBAKE_APT_MIRROR": f"http://{gateway}:{server.server_port}/debian"}
         value = Fleet(path=path, archive=archive, registry=f"{registry.host}/team", env=env)
-        _push_base(base, archive.add_key(), tmp_path / "base")
+        # The keys of Debian are kept for the first lock.
+        steps = f"COPY keys.gpg /tmp/keys.gpg\nRUN cat /tmp/keys.gpg >> {KEYS} && rm /tmp/keys.gpg\n"
+        push_base(base, steps, {"keys.gpg": archive.add_key()})
         _fill(value, base)
         yield value
-
-
-def _push_base(image: str, keys: Path, folder: Path) -> None:
-    """Push the base of the tests with these keys for apt. The keys of Debian are kept for the first lock."""
-    record = json.loads((ROOT / ".torchbake/bases/debian12.json").read_text())
-    name = record["image"]
-    context = [] if record["source"] == "registry" else [
-        "--build-context", f"{name}=oci-layout://{ROOT}/.torchbake/bases/debian12@{record['digest']}"
-    ]  # fmt: skip
-    folder.mkdir()
-    shutil.copyfile(keys, folder / "keys.gpg")
-    text = f"FROM {name}\nCOPY keys.gpg /tmp/keys.gpg\nRUN cat /tmp/keys.gpg >> {KEYS} && rm /tmp/keys.gpg\n"
-    (folder / "Dockerfile").write_text(text)
-    subprocess.run(
-        ["docker", "build", *context, "--provenance=false", "-t", image, str(folder)], check=True, capture_output=True
-    )
-    subprocess.run(["docker", "push", "-q", image], check=True, capture_output=True)
 
 
 def _fill(fleet: Fleet, image: str) -> None:
@@ -115,8 +99,10 @@ def test_a_fix_changes_one_package_and_its_images(fleet: Fleet, engine: docker.D
     published = fleet.run("publish", INIT, "--registry", fleet.registry, "--plain-http", "--format", "json")
     assert published.returncode == 0, published.stderr
     before = fleet.lock.read_text()
-    process = fleet.run("update", "all", "--format", "json")
-    assert json.loads(process.stdout) == {"changes": {"debian12": []}, "images": [], "builds": []}, process.stderr
+    process = fleet.run("update", INIT, "--format", "json")
+    assert json.loads(process.stdout) == {
+        "changes": {"debian12": []}, "wheels": {}, "yanked": {}, "images": [], "builds": [],
+    }, process.stderr  # fmt: skip
     assert fleet.lock.read_text() == before
 
     old = fleet.tool
@@ -129,9 +115,9 @@ def test_a_fix_changes_one_package_and_its_images(fleet: Fleet, engine: docker.D
     due = fleet.run("list", INIT, "--due", "--registry", fleet.registry, "--plain-http", "--format", "json", *feed)
     reason = f"{line}: CVE-2026-1001 high"
     assert [image["reason"] for image in json.loads(due.stdout)["images"]] == [reason], due.stderr
-    value = json.loads(fleet.run("update", "all", "--dry-run", "--format", "json", *feed).stdout)
+    value = json.loads(fleet.run("update", INIT, "--dry-run", "--format", "json", *feed).stdout)
     assert value["vulnerabilities"] == {"debian12": {"CVE-2026-1001": "high"}}
-    assert json.loads(fleet.run("update", "all", "--dry-run", "--format", "json").stdout)["changes"] == {
+    assert json.loads(fleet.run("update", INIT, "--dry-run", "--format", "json").stdout)["changes"] == {
         "debian12": [line]
     }
     assert fleet.lock.read_text() == before

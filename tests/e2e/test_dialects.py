@@ -21,11 +21,11 @@ FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
 # Variables of the launcher's host or of its image, which a container of ours must not get.
 NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}
 EXPECTED = [(rank, rank % 2) for rank in range(6)]
-# One fixture for each program that sets the ranks' variables: `run`, torchrun, and a process manager. Here `run` starts
-# the ranks at an address; other tests train at a name.
-WITH_TORCH = {"openpai", "torchrun-worker", "mpi-openmpi"}
-# The ranks of these meet without torch. The unit tests read all fixtures.
-MEETS = {"indexed-job", "slurm"}
+# `run` and torchrun set the ranks' variables of these. Here `run` starts the ranks at an address, in other tests at a
+# name.
+WITH_TORCH = {"openpai", "torchrun-worker"}
+# The ranks of these meet without torch, which loads for seconds in each. The unit tests read all fixtures.
+MEETS = {"indexed-job", "slurm", "mpi-openmpi"}
 TRAINING, MEETING = "/job/fit.py", "/job/meet.py"
 parameters: set[str] = set()
 
@@ -70,6 +70,14 @@ def test_each_launcher_starts_the_same_job(
     check(matches)
     if script == TRAINING:
         check_training(matches)
+
+
+@pytest.mark.long
+def test_the_ranks_of_a_process_manager_train(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:
+    (path,) = (path for path in FIXTURES if path.stem == "mpi-openmpi")
+    matches = ranks_of(path, TRAINING, engine, built[CPU]["ref"])
+    check(matches)
+    check_training(matches)
 
 
 def ranks_of(path: Path, script: str, engine: docker.DockerClient, image: str) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def test_a_full_temporary_folder_ends_no_job_by_itself(job: Job, elastic: str | 
 
 def test_the_remaining_nodes_name_a_dead_rendezvous_host(job: Job) -> None:
     for node in range(2):
-        job.start(node, "/job/steps.py", "none", "0", STEPS=2000, GROUP_TIMEOUT=20)
+        job.start(node, "/job/steps.py", "none", "0", STEPS=2000, GROUP_TIMEOUT=20, NPROC_PER_NODE=1)
     _wait_until_up(job)
     job.containers[0].kill()
     assert job.ends()[1] == Code.NODE_LOST, _words(job, 1)

@@ -115,7 +115,7 @@ def by_slurm(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[
 LAUNCHERS = {"docker": by_docker, "compose": by_compose, "slurm": by_slurm}
 
 
-# Each launcher runs each job every night.
+# Each launcher runs each job every night. Docker also trains in test_job.py.
 EACH = pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True, scope="module")
 ON_SLURM = pytest.mark.parametrize(
     "launcher",
@@ -161,7 +161,11 @@ def bundled(image: str, engine: docker.DockerClient, tmp_path_factory: pytest.Te
         pytest.skip(f"Slurm is not here, and cannot be had: {error}")
 
 
-@EACH
+@pytest.mark.parametrize(
+    "launcher",
+    [pytest.param(name, marks=pytest.mark.long if name == "docker" else ()) for name in LAUNCHERS],
+    indirect=True, scope="module",
+)  # fmt: skip
 def test_a_job_trains_to_its_end(launcher: Place) -> None:
     check_trained(launcher.name, launcher.launch(TRAINS), count=1 if launcher.name == "docker" else NODES)
 

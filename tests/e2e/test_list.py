@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.forked import run_forked
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import UsageError
 
@@ -34,8 +35,7 @@ def commit(folder: Path, message: str) -> None:
 
 
 def listed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torchbake", "list", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return run_forked("torchbake", "list", *words, cwd=folder, env=os.environ, timeout=120)
 
 
 @pytest.fixture

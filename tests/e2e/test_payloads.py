@@ -182,10 +182,10 @@ def test_one_rank_has_no_bandwidth(engine: docker.DockerClient, built: dict[str,
 # Each row: sabotages, image, number of ranks, the payload that must fail, and parts of its reason, which names at most
 # three checks. A row combines sabotages of different checks, as each row loads torch again.
 SABOTAGES = [
-    ("one_number_of_a_product_is_wrong", CPU, 0, "tensor", ["matmul-bfloat16: "]),
     ("convolutions_are_computed_elsewhere", CPU, 0, "tensor", ["the result is on meta, not on cpu"]),
-    ("det_is_a_little_off,one_seed_gives_many_results", CPU, 0, "tensor",
-     ["linalg-float64: number 0 is 25.025, the reference is 25", "random: one seed gave two results"]),
+    ("one_number_of_a_product_is_wrong,det_is_a_little_off,one_seed_gives_many_results", CPU, 0, "tensor",
+     ["matmul-bfloat16: ", "linalg-float64: number 0 is 25.025, the reference is 25",
+      "random: one seed gave two results"]),
     ("linalg_crashes", CPU, 0, "tensor", ["the process ended by SIGSEGV in the check linalg-float64"]),
     ("linalg_hangs", CPU, 0, "tensor", ["no end after 5 s in the check linalg-float64: it was killed"]),
     ("torch_cannot_be_imported", CPU, 0, "tensor", ["torch cannot be imported by "]),
@@ -194,9 +194,8 @@ SABOTAGES = [
     ("optimizers_do_nothing,autocast_does_nothing", CPU, 0, "autograd",
      ["fit: the loss went from ", "amp-bfloat16: the result is torch.float32"]),
     ("nothing_is_compiled", CPU, 0, "compile", ["built: nothing was built"]),
-    ("anything_is_unpickled,optimizers_forget", CPU, 0, "export",
-     ["weights-only: ", "after a checkpoint: values differ"]),
-    ("scripts_forget_their_loop", CPU, 0, "export", ["script: "]),
+    ("anything_is_unpickled,optimizers_forget,scripts_forget_their_loop", CPU, 0, "export",
+     ["weights-only: ", "after a checkpoint: values differ", "script: "]),
     ("loaders_have_no_workers", CPU, 0, "loader", ["the process ended by SIGKILL in the check dead-worker"]),
     ("samples_come_unshared", CPU, 0, "loader", ["not in shared memory"]),
     ("cuda_is_of_another_release", CUDA, 0, "versions", ["torch is built with CUDA 12.4, and libcudart is 12.6"]),
@@ -211,12 +210,18 @@ SABOTAGES = [
       "send-recv: rank 0: the values of rank 1 did not arrive here"]),
     ("one_rank_is_wrong", CPU, 2, "ddp", ["broadcast: rank 1: the broadcast of rank 0 has arrived changed"]),
 ]  # fmt: skip
+# An image of tests/e2e/broken/smoke.py has these sabotages. Here the reason is compared too.
+IN_AN_IMAGE = {"samples_come_unshared", "losses_have_no_slope"}
 
 
 @pytest.mark.parametrize(
     ("sabotage", "row", "ranks", "payload", "words"),
     [
-        pytest.param(*one, id=f"{one[3]}-{one[0]}", marks=pytest.mark.cuda if one[1] == CUDA else ())
+        pytest.param(
+            *one,
+            id=f"{one[3]}-{one[0]}",
+            marks=pytest.mark.cuda if one[1] == CUDA else pytest.mark.long if one[0] in IN_AN_IMAGE else (),
+        )
         for one in SABOTAGES
     ],
 )

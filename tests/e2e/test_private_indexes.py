@@ -1,6 +1,7 @@
 """A project's packages on an index with a login, from `torchbake lock` to the files of a build."""
 
 import base64
+import json
 import os
 import subprocess
 import sys
@@ -16,12 +17,14 @@ from typing import Any
 import pytest
 import uv
 
+from benchmarks.trace import events_of
 from tests.e2e.conftest import Completed, torchbake
 from tests.e2e.serving import serving
 from tests.e2e.test_own_wheels import PYPROJECT, source_files
 from tests.wheels import write_wheel
 from torchbake.build.wheel_fetch import fetch_wheel, find_archive
 from torchbake.core.digest import file_digest
+from torchbake.core.files import in_memory
 from torchbake.errors import HostConfigError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.build_secrets import files_of, secret_texts
@@ -193,3 +196,9 @@ def test_an_index_that_refuses_is_named_before_a_build(matrix: Path) -> None:
         assert "wrong" not in caught.value.sentence
     pip = read_package_sources(project, {**os.environ, **LOGIN})
     check_logins(pip.by_project["trainer"], "tools", pip)
+
+
+def test_a_traced_build_can_read_the_hosts_secrets() -> None:
+    event = '{"vertexes": [{"digest": "sha256:a", "name": "RUN x"}]}'
+    with in_memory(event) as secret:
+        assert events_of("cat", str(secret)) == [json.loads(event)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import ROOT
-from tests.e2e.registries import NAME, PASSWORD, Running, registry
+from tests.e2e.registries import NAME, PASSWORD, Running, certificate, registry
 from torchbake.errors import RegistryError
 from torchbake.oci.manifest import MANIFEST, Blob, Manifest, UnsoundError, sha256
 from torchbake.oci.reference import Repository
@@ -161,3 +161,34 @@ def test_tls_is_trusted_by_its_certificate(tmp_path: Path, monkeypatch: pytest.M
         trusting = Registry(RegistryTransport(running.host), where)
         trusting.put(image_in(trusting, tmp_path), "one")
         assert trusting.tags() == ("one",)
+
+
+def test_an_insecure_registry_speaks_tls_or_http(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gateway: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Like podman's: the certificate does not count, and HTTP is for a registry without TLS, also on another host."""
+    with registry(TOOLS, tmp_path / "tls", tls=True) as running:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(registry_ca(tmp_path / "other")))  # of another authority
+        where = Repository(host=running.host, path="a/b")
+        insecure = Registry(RegistryTransport(running.host, insecure=True), where)
+        insecure.put(image_in(insecure, tmp_path), "one")
+        assert insecure.tags() == ("one",)
+        with pytest.raises(RegistryError, match="has no certificate that is trusted"):
+            Registry(RegistryTransport(running.host), where).tags()
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    with registry(TOOLS, tmp_path / "http", address=gateway) as running:
+        where = Repository(host=running.host, path="a/b")
+        assert Registry(RegistryTransport(running.host, insecure=True), where).tags() == ()
+        with pytest.raises(RegistryError):
+            Registry(RegistryTransport(running.host, sleep=_impatient), where).tags()
+    assert "InsecureRequestWarning" not in capfd.readouterr().err
+
+
+def _impatient(seconds: float) -> None:
+    if seconds:
+        raise RegistryError("it does not answer")
+
+
+def registry_ca(folder: Path) -> Path:
+    folder.mkdir()
+    return certificate(folder)

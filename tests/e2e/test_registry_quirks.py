@@ -30,7 +30,7 @@ from torchbake.release.candidate import Candidate, Publication
 from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import ARTIFACT
-from torchbake.validate.judge import Promise
+from torchbake.validate.promise import Promise
 from torchbake.validate.pull import NoInspection
 from torchbake.validate.run import MatrixSubject
 

@@ -31,7 +31,7 @@ from torchbake.release.candidate import Candidate, Publication
 from torchbake.release.promote import shift
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import read_record, write_record
-from torchbake.validate.judge import promise_of
+from torchbake.validate.promise import promise_of
 from torchbake.validate.pull import NoInspection as NotPulled
 from torchbake.validate.run import MatrixSubject
 

@@ -33,7 +33,7 @@ from torchbake.release.publisher import Publisher
 from torchbake.release.record import read_record, write_record
 from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import parse_expected
-from torchbake.validate.judge import promise_of
+from torchbake.validate.promise import promise_of
 from torchbake.validate.pull import NoInspection
 from torchbake.validate.run import Foreign, MatrixSubject
 

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import testinfra
@@ -11,10 +11,12 @@ from docker.models.containers import Container
 from docker.models.volumes import Volume
 from testinfra.host import Host
 
+from torchbake.engine.architecture import no_emulator
 from torchbake.engine.client import Engine
 from torchbake.engine.runner import ContainerEnd, Runner
 
 _QUIET = {"TORCHBAKE_BANNER": "0"}
+_EMULATED = 20  # times slower than the machine's own architecture; usually 5 to 10
 STAYING = ("sleep", "infinity")  # the command of the container that stays
 
 
@@ -22,13 +24,29 @@ class ContainerError(Exception):
     """A container that the checks need did not start, did not stay, or did not end."""
 
 
-class Containers:
-    """Makes containers of images, and removes all of them in the end. Thread-safe."""
+class NotRunnableError(Exception):
+    """The engine's machine cannot run the image, so no check that needs a container can run."""
 
-    def __init__(self, engine: Engine, ref: str) -> None:
+
+class Containers:
+    """Makes containers of images, and removes all of them in the end. Thread-safe.
+
+    If the image is for another architecture, the command ``look`` shows if the engine's machine can run it.
+    """
+
+    def __init__(self, engine: Engine, ref: str, look: Sequence[str] = ()) -> None:
         self._engine, self._runner, self._ref = engine, Runner(engine), ref
         self._staying: Container | None = None
         self._lock = threading.Lock()
+        self.platform = self._runner.foreign_platform(ref)
+        self.refusal = ""
+        if self.platform and look and self.run(*look).is_foreign:
+            self.refusal = no_emulator(self.platform)
+
+    @property
+    def patience(self) -> int:
+        """The factor of all time limits."""
+        return _EMULATED if self.platform else 1
 
     @property
     def podman(self) -> bool:
@@ -60,7 +78,9 @@ class Containers:
 
     @contextlib.contextmanager
     def started(self, *command: str, **options: Any) -> Iterator[Container]:
-        """Start a container; if its command does not exist, `end` reports that."""
+        """Start a container; if its command does not exist, `end` reports that. Raises NotRunnableError."""
+        if self.refusal:
+            raise NotRunnableError(self.refusal)
         container = self.create(*command, **options)
         try:
             self._runner.start(container)
@@ -70,12 +90,15 @@ class Containers:
 
     def end(self, container: Container, timeout: float = 60) -> ContainerEnd:
         """Wait for a container's end."""
+        timeout *= self.patience
         if not self._runner.wait(container, timeout):
             raise ContainerError(f"the command did not end within {timeout:g} s")
         return self._runner.wait_for_end(container, "the container")
 
     def host(self, user: str = "") -> Host:
         """Return the long-running container as a testinfra host, as the image's own user or another."""
+        if self.refusal:
+            raise NotRunnableError(self.refusal)
         name = self._stay().id
         return testinfra.get_host(f"docker://{user}@{name}" if user else f"docker://{name}")
 

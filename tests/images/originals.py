@@ -53,7 +53,9 @@ def find_originals(row: Row, closing: threading.Event) -> Originals:
 
 def _files_of(pin: Pin, root: str, folder: str, spec: ImageSpec, closing: threading.Event) -> dict[str, str]:
     records, pip = WheelRecords(folder=LayerStore(folder=layers_folder()).records), read_pip_config()
-    hashes = records.find_or_fetch(pin, pip, spec.base.python, pip.instead(spec) or spec.indexes, closing)
+    hashes = records.find_or_fetch(
+        pin, pip, spec.base.python, pip.instead(spec) or spec.indexes, closing, platform=spec.platform
+    )
     return {f"{root}/{name}": hashed for name, hashed in hashes.items() if name.startswith(folder)}
 
 

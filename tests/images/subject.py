@@ -17,6 +17,7 @@ from torchbake.lock.image_lock import find_lock
 from torchbake.lock.lockfile import Lock
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.spec import Spec, User
+from torchbake.matrix.tags import engine_tags
 from torchbake.oci.labels import LABEL
 from torchbake.render.dockerfile import render
 
@@ -46,7 +47,8 @@ class Row:
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
-        return self.project.tags[self.spec.id]
+        """The tags of the image in an engine."""
+        return engine_tags(self.spec, self.project.tags[self.spec.id])
 
 
 @dataclass(frozen=True, kw_only=True)

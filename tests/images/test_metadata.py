@@ -13,6 +13,7 @@ from tests.images.subject import Row, Subject
 from tests.images.tell import some
 from torchbake.build.commit import revision
 from torchbake.core.secret_values import secret_text
+from torchbake.matrix.platforms import platform_tag
 from torchbake.oci.labels import LABEL
 
 REVISION = "org.opencontainers.image.revision"
@@ -92,9 +93,12 @@ def agree(label: str, inside: str) -> bool:
 def test_tags(row: Row, subject: Subject) -> None:
     repository = row.spec.repository
     claimed = {tag: name for name, tags in row.project.tags.items() for tag in tags}
+    in_registry = row.project.tags[row.spec.id]  # of several platforms, a registry's tag names all
+    immutable = "|".join(map(re.escape, (*row.tags[:1], row.spec.own_tag, platform_tag(row.spec))))
     wrong = []
     for where, tag in (reference.rsplit(":", 1) for reference in subject.tags):
-        own = tag in row.tags or re.fullmatch(rf"{re.escape(row.tags[0])}-r\d+", tag)
+        is_pulled = tag in in_registry and where != repository
+        own = tag in row.tags or is_pulled or re.fullmatch(rf"({immutable})-r\d+", tag)
         if own or where.rsplit("/", 1)[-1] != repository.rsplit("/", 1)[-1]:
             continue
         if tag in claimed:

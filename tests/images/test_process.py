@@ -6,11 +6,12 @@ import pytest
 
 from tests.images.budgets import budget_of
 from tests.images.checks import KINDS, check
-from tests.images.containers import STAYING
+from tests.images.containers import STAYING, Containers
 from tests.images.facts import ENDINGS, STOP_LIMIT, Ending, Stopped
 from tests.images.subject import Subject
 from tests.images.tell import some
 from torchbake.engine.runner import ContainerEnd
+from torchbake.matrix.platforms import id_of_tag
 from torchbake.matrix.spec import ImageSpec
 
 LAYER_LIMIT = 127  # of overlayfs: https://docs.docker.com/engine/storage/drivers/overlayfs-driver/
@@ -31,11 +32,11 @@ def test_init(processes: list[dict[str, Any]]) -> None:
 
 
 @check("process.signals", f"SIGTERM ends a command that does not handle it with 143, within {STOP_TARGET:g} s")
-def test_signals(stopped: Stopped, figures: dict[str, Any]) -> None:
+def test_signals(stopped: Stopped, figures: dict[str, Any], containers: Containers) -> None:
     figures["seconds"] = round(stopped.seconds, 2)
     assert stopped.code is not None, f"it does not end within {STOP_LIMIT} s of SIGTERM"
     assert stopped.code == 143, f"it ends with {stopped.code}, not 143"
-    assert stopped.seconds < STOP_TARGET, f"it takes {stopped.seconds:.1f} s to end"
+    assert stopped.seconds < STOP_TARGET * containers.patience, f"it takes {stopped.seconds:.1f} s to end"
 
 
 @check("process.zombies", "orphans are reaped: a long job must not run out of process ids")
@@ -55,9 +56,11 @@ def test_exit_codes(endings: dict[str, Ending]) -> None:
 
 
 @check("process.start", f"the init and the entrypoint script have started a command within {START_LIMIT:g} s")
-def test_start(endings: dict[str, Ending], figures: dict[str, Any]) -> None:
+def test_start(endings: dict[str, Ending], figures: dict[str, Any], containers: Containers) -> None:
     seconds = min(ending.seconds for ending in endings.values())  # of none that another job's load held up
     figures["seconds"] = round(seconds, 3)
+    if containers.platform:
+        pytest.skip(f"{containers.platform} is emulated here: its times are not those of a machine")
     assert seconds < START_LIMIT, f"a command that does nothing takes {seconds:.1f} s"
 
 
@@ -66,7 +69,7 @@ def group_of(subject: Subject) -> str:
     spec = subject.row.spec if subject.row else None
     if isinstance(spec, ImageSpec) and spec.project:
         return ""
-    return f"{spec.family}-{spec.flavor}" if spec and spec.flavor else subject.id
+    return f"{spec.family}-{spec.flavor}" if spec and spec.flavor else id_of_tag(subject.id)
 
 
 @check("process.size", "its size is within its budget: the size of the last release and a margin", kinds=KINDS)

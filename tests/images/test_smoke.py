@@ -10,6 +10,7 @@ import pytest
 
 from tests.images.checks import smoke_check
 from tests.images.conftest import REPORT, check_of, subject_of
+from tests.images.containers import Containers
 from tests.images.subject import Subject
 from torchbake.checks.gpu import find_gpu
 from torchbake.checks.smoke_jobs import SmokeJob, SmokeOptions, jobs_of
@@ -70,9 +71,14 @@ def _part(job: SmokeJob, due: set[str]) -> SmokeJob | None:
 
 
 @pytest.fixture(scope="session")
-def runs(request: pytest.FixtureRequest, client: docker.DockerClient, subject: Subject) -> Iterator[Runs]:
+def runs(
+    request: pytest.FixtureRequest, client: docker.DockerClient, subject: Subject, containers: Containers
+) -> Iterator[Runs]:
     """Everything that is started is gone again, also after Ctrl-C and SIGTERM; what a killed run left goes first."""
+    if containers.refusal:
+        pytest.skip(containers.refusal)
     engine, session, options = Engine(client), Session(), options_of(request.config)
+    options = replace(options, timeout=options.timeout * containers.patience)
     due = {check_of(item).id for item in request.session.items if item.get_closest_marker("check")}
     with interruptible():
         remove_leftovers(engine)

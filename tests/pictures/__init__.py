@@ -9,4 +9,4 @@ COMMANDS = (
     ("-s", "tags", "--", "cpu"),
 )
 # Images in the report's picture: one of each kind.
-IMAGES = ("2.13.0-*", "2.7.1-*-runtime-debian12", "volume-permissions")
+IMAGES = ("2.13.0-cpu-*", "2.7.1-*-runtime-debian12", "volume-permissions")

@@ -49,6 +49,11 @@ def derived() -> Iterator[tuple[str, str]]:
     yield "bake file", sha256(json.dumps(bake_file(jobs, _OPTIONS, TOOLKIT, secrets), indent=2).encode())
 
 
+def order() -> list[str]:
+    """Return words in the order of a set, which depends on the process's hash seed."""
+    return list({f"word {number}" for number in range(20)})
+
+
 def _job(project: Project, spec: Spec, dockerfile: str) -> BuildJob:
     base = BaseImage(
         name=spec.base.name, image=spec.base.image, source="registry", digest=f"sha256:{'d' * 64}", created="now"
@@ -75,4 +80,4 @@ def _job(project: Project, spec: Spec, dockerfile: str) -> BuildJob:
 
 
 if __name__ == "__main__":
-    json.dump({"order": list({f"word {number}" for number in range(20)}), "derived": list(derived())}, sys.stdout)
+    json.dump({"order": order(), "derived": list(derived())}, sys.stdout)

@@ -50,7 +50,7 @@ def typed_by_name(page: str, text: str) -> Iterator[Command]:
     for line in lines:
         if "OPTIONS]" not in line:
             name, *words = shlex.split(re.split(r"[|;>&]", line)[0], comments=True)
-            if not name.isupper():  # COMMAND stands for any
+            if not name.isupper():  # COMMAND is a placeholder
                 yield Command(page=page, sessions=(name,), words=tuple(words))
 
 

@@ -29,13 +29,15 @@ _NEVER = "0001-01-01T00:00:00Z"
 class Picture:
     """An image that the engine holds. ``unpacked`` are the bytes of its layers on disk, ``size`` what it lists.
 
-    ``pulled``: it came from a registry, so that it has a digest there.
+    ``pulled``: it came from a registry, so that it has a digest there. ``architecture`` may be another one than the
+    engine's.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     unpacked: int = 2_000
     size: int = 3_000
     pulled: bool = False
+    architecture: str = "amd64"
     layers: Sequence[str] = ()
 
 
@@ -146,6 +148,7 @@ class Daemon:
         self.address = DEFAULT
         self._info = {
             "ServerVersion": "26.1.5",
+            "Architecture": "x86_64",
             "DriverStatus": _CONTAINERD if containerd else [],
             "DockerRootDir": "/var/lib/docker",
         }
@@ -191,7 +194,7 @@ class MemoryEngine(Engine):
         self.daemon = daemon
         self.cli = DockerCli(path="/usr/bin/docker", buildx="0.13.1")
 
-    def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
+    def pull(self, repository: str, key: str, login: dict[str, str] | None, platform: str | None = None) -> None:
         """Pull an image: every registry has every image, but a pull from this machine runs ``daemon.pulls``."""
         from torchbake.errors import EngineError  # noqa: PLC0415
 
@@ -334,6 +337,7 @@ class _Found:
         return {
             "Id": self.id, "RepoTags": tags, "RepoDigests": digests, "Config": {"Labels": dict(labels)},
             "Size": self.daemon.pictures[self.id].size,
+            "Os": "linux", "Architecture": self.daemon.pictures[self.id].architecture,
             "RootFS": {"Layers": list(self.daemon.pictures[self.id].layers)},
         }  # fmt: skip
 

@@ -14,9 +14,9 @@ from torchbake.core.paths import TOOLKIT
 from torchbake.hosts.host_images import default_images
 from torchbake.lock.image_lock import lock_text
 from torchbake.lock.lockfile import parse_lock
-from torchbake.lock.wheel_tags import PLATFORMS
+from torchbake.lock.wheel_tags import wheel_platforms
 from torchbake.matrix.project import load_project
-from torchbake.matrix.spec import ImageSpec, pytorch_of
+from torchbake.matrix.spec import AMD64, ImageSpec, pytorch_of
 
 COLLECTION = TOOLKIT / "ansible"
 PAGE = COLLECTION / "README.md"
@@ -140,8 +140,8 @@ def test_the_page_prints_the_variables_of_the_sample() -> None:
 
 
 def test_the_page_downloads_wheels_for_the_toolkits_platforms() -> None:
-    newest = PLATFORMS[0].split("_")[2]
-    words = f"manylinux_2_{{{newest}..5}}_x86_64 manylinux2014_x86_64 {PLATFORMS[-1]})"
+    newest = wheel_platforms(AMD64)[0].split("_")[2]
+    words = f"manylinux_2_{{{newest}..5}}_x86_64 manylinux2014_x86_64 {wheel_platforms(AMD64)[-1]})"
     assert words in PAGE_OF_HOSTS.read_text()
 
 

@@ -16,11 +16,11 @@ from tests.e2e.broken.everything import BROKEN
 from tests.images import leaks
 from tests.images.budgets import budget_of
 from tests.images.checks import Check, as_markdown, catalogue, smoke_checks
-from tests.images.containers import ContainerError, Containers
+from tests.images.containers import ContainerError, Containers, NotRunnableError
 from tests.images.dockerfile import promise_of
 from tests.images.entries import Entry, merge
 from tests.unit.conftest import check_golden
-from tests.unit.engines import Daemon, Program
+from tests.unit.engines import Box, Daemon, Program
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine.owner import owner_label
 from torchbake.engine.runner import OWNER
@@ -336,6 +336,25 @@ def test_a_command_of_the_checks_never_leaves_a_container() -> None:
     with pytest.raises(ContainerError, match="did not end within 60 s"):
         containers.run("runs on")
     assert not daemon.boxes
+
+
+@pytest.mark.parametrize("emulator", [True, False])
+def test_checks_of_another_architecture_need_an_emulator(emulator: bool) -> None:
+    def program(box: Box) -> tuple[int, str, str]:
+        return (0, "", "") if emulator else (1, "", "exec /usr/bin/true: exec format error")
+
+    daemon = Daemon(program)
+    daemon.hold(IMAGE, architecture="arm64")
+    containers = Containers(daemon.engine, IMAGE, ["true"])
+    if emulator:
+        assert containers.run("sleep").code == 0
+        assert (containers.refusal, containers.patience > 1) == ("", True)
+    else:
+        for attempt in (lambda: containers.run("sleep"), containers.host):
+            with pytest.raises(NotRunnableError, match="linux/arm64"):
+                attempt()
+        with containers.created("sleep"):  # its files can be read
+            assert [box.options["platform"] for box in daemon.boxes.values()] == ["linux/arm64"]
 
 
 def daemon_with(program: Program) -> Daemon:

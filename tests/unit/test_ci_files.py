@@ -36,10 +36,13 @@ from torchbake.matrix.spec import SIZES
 from torchbake.proof.record import parse_proofs
 
 WORKFLOWS = TOOLKIT / ".github/workflows"
-IMAGES, NIGHTLY, CHECK, RELEASE, VALIDATE = (
-    WORKFLOWS / f"{name}.yml" for name in ("images", "validate", "check-images", "release-images", "validate-images")
-)
-CALLED = (CHECK, RELEASE, VALIDATE)
+IMAGES, NIGHTLY, RENEW, CHECK, RELEASE, UPDATE, VALIDATE = (
+    WORKFLOWS / f"{name}.yml"
+    for name in (
+        "images", "validate", "update", "check-images", "release-images", "update-images", "validate-images",
+    )
+)  # fmt: skip
+CALLED = (CHECK, RELEASE, UPDATE, VALIDATE)
 PARENT, CHILD = (TOOLKIT / "ci" / name for name in ("gitlab-ci.yml", "gitlab-images.yml"))
 BLOCKS = tuple(blocks())
 ALL_JOBS = [(path, job) for path in GITHUB for job in github_jobs(path).values()]
@@ -57,16 +60,24 @@ PLAIN = (
     r"(matrix=\$\()?nox -s [^;&|()<>]*\)?(?: > (small|large)\.txt)?",
     r'echo "matrix=\$matrix" >> "\$GITHUB_OUTPUT"',
     r'echo "\$\w*PASSWORD" \| docker login --username "\$\w*USERNAME" --password-stdin "\$\{REGISTRY%%/\*\}"',
+    r'aws "\$ECR" get-login-password \| docker login --username AWS --password-stdin "\$\{REGISTRY%%/\*\}"',
+    r'python3 -m tests\.release_notes "\$GITHUB_REF_NAME"( > notes\.md)?',
+    r'gh release create "\$GITHUB_REF_NAME" --verify-tag --title "\$GITHUB_REF_NAME" --notes-file notes\.md dist/\*',
     r'python3 -m venv "\$RUNNER_TEMP/torchbake"',
     r'echo "\$RUNNER_TEMP/torchbake/bin" >> "\$GITHUB_PATH"',
     r'echo "(NETRC=\$RUNNER_TEMP/netrc|PIP_INDEX_URL=\$TEXT)" >> "\$GITHUB_ENV"',
     r'(install -m 0600 /dev/null|printenv TEXT >) "\$RUNNER_TEMP/netrc"',
     r'cat [\w/.]+ >> "\$GITHUB_STEP_SUMMARY"',
+    r'echo "(subject=\$\(head -n 1 changes\.md\)|commit=\$\(git rev-parse HEAD\))" >> "\$GITHUB_OUTPUT"',
+    r"(git diff --quiet -- images \|\| )?git commit --quiet --file changes\.md -- images",
+    r'git push --quiet origin "\$\{REPLACE\}HEAD:refs/heads/\$BRANCH"',
+    r'git push --quiet "\$CI_PROJECT_URL\.git" "HEAD:refs/heads/\$CI_DEFAULT_BRANCH"',
 )
 SAMPLES = {
     "IMAGES": "cpu volume-permissions '!devel' 2.10.0-*",
     "SIGNING": "--keyless --require-signature",
     "IMAGE": "volume-permissions",
+    "PLATFORM": "linux/arm64",
     "CHART": "cpu runtime",
     "REGISTRY": "ghcr.io/acme",
     "GPU": "require",
@@ -98,6 +109,7 @@ TO_PYPI = "pypa/gh-action-pypi-publish@"
 # Logins by OpenID Connect and keyless signatures need the identity.
 WRITING = {"contents": "read", "packages": "write", "id-token": "write"}
 LOOKING = {"contents": "read", "packages": "read", "id-token": "write"}  # read access to ghcr.io
+PUSHING = {**LOOKING, "contents": "write"}
 INDEX = {"index_url": "${{ secrets.INDEX_URL }}", "netrc": "${{ secrets.NETRC }}"}
 NOTHING = '{"include": []}'
 OPTIONAL = re.compile(r"\$\{(\w+):\+((?:[^{}]|\{id\})*)\}")  # `${NAME:+words}`: these words where NAME is set
@@ -189,7 +201,7 @@ MAIN = on("push", "refs/heads/main", REGISTRY="ghcr.io/acme")
 
 
 def test_there_are_files_to_check() -> None:
-    assert {path.name for path in GITHUB} == {path.name for path in (IMAGES, NIGHTLY, *CALLED)} | {
+    assert {path.name for path in GITHUB} == {path.name for path in (IMAGES, NIGHTLY, RENEW, *CALLED)} | {
         "ci.yml",
         "engines.yml",
         "release.yml",
@@ -227,7 +239,7 @@ def test_every_pipeline_installs_one_version_of_nox() -> None:
     """It runs beside tokens and logins, so no release of it by somebody else gets there by itself."""
     text = "".join(path.read_text() for path in (*GITHUB, PARENT, CHILD))
     installed = re.findall(r"(?m)(?:pip install|install:) (nox\b.*)$", text)
-    assert len(installed) == 9
+    assert len(installed) == 12
     (one,) = set(installed)
     assert re.fullmatch(r"nox==[\d.]+", one)
 
@@ -242,19 +254,23 @@ def test_a_github_job_has_a_limit_and_asks_for_little() -> None:
     for path, job in JOBS:
         assert job.raw["timeout-minutes"] <= 360, job.name
         own = read(path)["permissions"]
-        assert own == (LOOKING if path == VALIDATE else {"contents": "read"}), job.name
+        assert own == {"contents": "read"}, job.name
         commands = "\n".join(step.run for step in job.steps)
         if any(step.uses.startswith(TO_PYPI) for step in job.steps):
             needs = SIGNING
+        elif "gh release create" in commands:
+            needs = {"contents": "write"}
         elif "nox -s publish" in commands or "nox -s promote" in commands:
             needs = WRITING
+        elif "git push" in commands:
+            needs = PUSHING
         else:
             needs = LOOKING if "docker login" in commands else {"contents": "read"}
         assert job.raw.get("permissions", own) == needs, job.name
 
 
 def test_callers_of_a_workflow_give_its_inputs_and_permissions() -> None:
-    assert {job.name for _, job in CALLERS} == {"check", "release", "validate"}
+    assert {job.name for _, job in CALLERS} == {"check", "release", "update", "validate"}
     for path, job in CALLERS:
         check_call(job.raw, read(path)["permissions"])
         takes = read(WORKFLOWS / job.raw["uses"].rpartition("/")[2])["on"]["workflow_call"]
@@ -276,16 +292,16 @@ def check_call(job: Mapping[str, Any], rights: Mapping[str, str]) -> None:
 
 def test_the_guide_shows_whole_files_and_a_ten_line_release() -> None:
     rows = documented()
-    assert [Path(place).name for place in rows] == ["images.yml", "check.yml", "validate.yml"]
+    assert [Path(place).name for place in rows] == ["images.yml", "check.yml", "update.yml", "validate.yml"]
     assert len(rows[".github/workflows/images.yml"].splitlines()) == 10
     called_files = set()
     for text in rows.values():
         workflow = load(text)
-        (job,) = workflow["jobs"].values()
-        check_call(job, workflow["permissions"])
-        assert re.fullmatch(r"torchbake/torchbake/\.github/workflows/[\w-]+\.yml@v0\.1\.0", job["uses"])
-        assert job["with"]["install"] == "torchbake[nox]==0.1.0"
-        called_files.add(job["uses"].partition("@")[0].rpartition("/")[2])
+        for job in workflow["jobs"].values():
+            check_call(job, workflow["permissions"])
+            assert re.fullmatch(r"torchbake/torchbake/\.github/workflows/[\w-]+\.yml@v0\.1\.0", job["uses"])
+            assert job["with"]["install"] == "torchbake[nox]==0.1.0"
+            called_files.add(job["uses"].partition("@")[0].rpartition("/")[2])
     assert called_files == {path.name for path in CALLED}
 
 
@@ -310,9 +326,11 @@ def test_a_workflow_for_pull_requests_writes_nothing() -> None:
     assert set(re.findall(r"secrets\.(\w+)", text)) == set(INDEX)
     for word in ("github.token", "docker login", "nox -s publish", "--cache-to", "packages:", "id-token"):
         assert word not in text
-    (caller,) = (job for _, job in CALLERS if job.raw["uses"].endswith(CHECK.name))
-    assert "permissions" not in caller.raw
-    assert caller.raw["secrets"] == INDEX
+    callers = [job for _, job in CALLERS if job.raw["uses"].endswith(CHECK.name)]
+    assert len(callers) == 2  # of a pull request, and of renewed locks
+    for caller in callers:
+        assert "permissions" not in caller.raw
+        assert caller.raw["secrets"] == INDEX
 
 
 def test_actions_are_pinned_to_a_commit_and_name_its_version() -> None:
@@ -339,7 +357,16 @@ def test_checkouts_keep_no_login() -> None:
                 )
 
 
-RUNNER = {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_PATH", "GITHUB_ENV", "RUNNER_TEMP", "PATH", "matrix"}
+RUNNER = {
+    "GITHUB_REF_NAME",
+    "GITHUB_OUTPUT",
+    "GITHUB_STEP_SUMMARY",
+    "GITHUB_PATH",
+    "GITHUB_ENV",
+    "RUNNER_TEMP",
+    "PATH",
+    "matrix",
+}
 
 
 def test_every_variable_of_a_github_command_is_set() -> None:
@@ -353,6 +380,8 @@ def test_every_variable_of_a_gitlab_command_is_set() -> None:
     arguments = {
         "CI_NODE_INDEX",
         "CI_NODE_TOTAL",
+        "CI_PROJECT_URL",
+        "CI_DEFAULT_BRANCH",
         *read(PARENT)["check"]["variables"],
         *read(PARENT)["release"]["variables"],
     }
@@ -476,7 +505,21 @@ def test_each_size_of_image_has_a_runner() -> None:
     ):
         for path in (CHECK, RELEASE):
             (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
-            assert fill(job.raw["runs-on"], {"inputs": inputs, "matrix": {"size": size}}) == label, path
+            matrix = {"size": size, "platform": "linux/amd64"}
+            assert fill(job.raw["runs-on"], {"inputs": inputs, "matrix": matrix}) == label, path
+
+
+def test_images_for_arm64_have_a_runner_of_their_own() -> None:
+    for inputs, platform, label in (
+        ({"runner": "mine"}, "linux/arm64", "mine"),
+        ({"runner": "mine", "runner_arm64": "ubuntu-24.04-arm"}, "linux/arm64", "ubuntu-24.04-arm"),
+        ({"runner": "mine", "runner_arm64": "ubuntu-24.04-arm"}, "linux/amd64", "mine"),
+        ({"runner_arm64": '["mine", "arm"]', "runner_large": "big"}, "linux/arm64", "['mine', 'arm']"),
+    ):
+        for path in (CHECK, RELEASE):
+            (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
+            matrix = {"size": "large", "platform": platform}
+            assert fill(job.raw["runs-on"], {"inputs": {"runner_large": "mine", **inputs}, "matrix": matrix}) == label
 
 
 def test_what_runs_a_pull_request_may_write_nothing() -> None:
@@ -553,8 +596,8 @@ def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, passwo
         "inputs": called(contexts)[1]["inputs"],
         "secrets": {"REGISTRY_PASSWORD": "s3cret", "password": "s3cret"},
     }
-    logins = [step for _, job in JOBS for step in job.steps if "docker login" in step.run]
-    assert len(logins) == 5  # to plan, for the build cache, to release, to promote; to validate
+    logins = [step for _, job in JOBS for step in job.steps if 'echo "$PASSWORD" | docker login' in step.run]
+    assert len(logins) == 6  # to plan, for the build cache, to release, to promote; to update; to validate
     for step in logins:
         assert {key: fill(value, contexts) for key, value in step.env.items()} == {
             "USERNAME": name,
@@ -565,7 +608,7 @@ def test_the_job_s_own_token_goes_to_ghcr_alone(registry: str, name: str, passwo
 def test_secrets_are_given_to_the_steps_that_need_them() -> None:
     needs = {
         "secrets.password": "docker login",
-        "github.token": "docker login",
+        "github.token": "docker login|gh release create|git push",
         "secrets.netrc": "printenv TEXT",
         "secrets.index_url": "echo .PIP_INDEX_URL=",
     }
@@ -600,7 +643,7 @@ def test_a_private_index_is_named_before_packages_are_fetched() -> None:
         ("basic", "bot", "s3cret", []),
         ("dockerhub", "bot", "s3cret", []),
         ("gar", "oauth2accesstoken", "short", ["google-github-actions/auth"]),
-        ("ecr", "", "", ["aws-actions/configure-aws-credentials", "aws-actions/amazon-ecr-login"]),
+        ("ecr", "", "", ["aws-actions/configure-aws-credentials"]),
     ],
 )
 def test_each_kind_of_login_runs_its_own_steps(login: str, user: str, password: str, actions: list[str]) -> None:
@@ -618,14 +661,22 @@ def test_each_kind_of_login_runs_its_own_steps(login: str, user: str, password: 
         steps = [step for job in github_jobs(path).values() for step in job.steps if "outcome" not in step.condition]
         steps = [step for step in steps if holds(step.condition, contexts)]
         logins = [step for step in steps if "docker login" in step.run]
-        assert len(logins) == (times if user else 0)
+        assert len(logins) == times
         for step in logins:
-            assert {name: fill(value, contexts) for name, value in step.env.items()} == {
-                "USERNAME": user,
-                "PASSWORD": password,
-            }
+            assert step.run.startswith('echo "$PASSWORD"' if user else 'aws "$ECR" get-login-password')
+            values = {"USERNAME": user, "PASSWORD": password} if user else {}
+            assert {name: fill(value, contexts) for name, value in step.env.items()} == values
         clouds = [step.uses.partition("@")[0] for step in steps if re.match(r"(aws|google)", step.uses)]
         assert clouds == actions * times
+
+
+@pytest.mark.parametrize(
+    ("registry", "service"),
+    [("123456789012.dkr.ecr-fips.us-east-1.amazonaws.com/acme", "ecr"), ("public.ecr.aws/acme", "ecr-public")],
+)
+def test_a_public_registry_of_aws_has_its_own_service(registry: str, service: str) -> None:
+    for path in (RELEASE, VALIDATE):
+        assert fill(read(path)["env"]["ECR"], {"inputs": {"registry": registry}}) == service
 
 
 def test_a_runner_of_ones_own_needs_no_setup_python() -> None:
@@ -660,6 +711,47 @@ def test_releases_on_github_take_turns_and_none_is_dropped() -> None:
     assert "matrix" not in github_jobs(RELEASE)["promote"].raw.get("strategy", {})
 
 
+def renewed(scope: Mapping[str, Any], subject: str) -> dict[str, Job]:
+    """Return the jobs of the nightly update that run after its first job, which gave its commit this subject."""
+    outputs = {"subject": subject, "commit": "0123abc" if subject else ""}
+    contexts = {**scope, "needs": {"update": {"outputs": outputs}}}
+    jobs = {name: job for name, job in github_jobs(RENEW).items() if holds(str(job.raw.get("if", "")), contexts)}
+    for job in jobs.values():
+        if "ref" in job.raw["with"]:
+            assert fill(job.raw["with"]["ref"], contexts) == "0123abc"
+    return jobs
+
+
+def test_renewed_locks_are_released_or_checked() -> None:
+    for variables, jobs in (
+        ({"REGISTRY": "ghcr.io/acme"}, ["update", "release"]),
+        ({"REGISTRY": "ghcr.io/acme", "UPDATE_BRANCH": "updates"}, ["update", "check"]),
+        ({}, ["update", "check"]),
+    ):
+        scope = on("schedule", "refs/heads/main", **variables)
+        assert [*renewed(scope, "Newer packages: numpy")] == jobs, variables
+        assert [*renewed(scope, "")] == ["update"], "nothing is newer"
+    assert {"schedule", "workflow_dispatch"} == set(read(RENEW)["on"])
+    assert read(RENEW)["concurrency"] == read(NIGHTLY)["concurrency"]
+
+
+@pytest.mark.parametrize(
+    ("branch", "pushed"), [("", ("", "main")), ("main", ("", "main")), ("updates", ("+", "updates"))]
+)
+def test_an_update_pushes_a_commit_if_there_is_one(branch: str, pushed: tuple[str, str]) -> None:
+    (job,) = github_jobs(UPDATE).values()
+    scope = on("schedule", "refs/heads/main") | {"inputs": {"branch": branch}, "runner": {"environment": "x"}}
+    assert [holds(job.raw["if"], on(event, f"refs/heads/{ref}")) for event, ref in (
+        ("schedule", "main"), ("workflow_dispatch", "main"), ("workflow_dispatch", "other"), ("pull_request", "main"),
+    )] == [True, True, False, False]  # fmt: skip
+    for subject, count in (("", 0), ("Newer packages: numpy", 1)):
+        scope["steps"] = {"update": {"outputs": {"subject": subject}}}
+        steps = [step for step in job.steps if holds(step.condition, scope)]
+        pushes = [step for step in steps if "git push" in step.run]
+        assert len(pushes) == len([step for step in steps if "git commit" in step.run]) == count
+        assert all((fill(step.env["REPLACE"], scope), fill(step.env["BRANCH"], scope)) == pushed for step in pushes)
+
+
 def test_releases_on_gitlab_take_turns() -> None:
     parent = read(PARENT)
     assert parent["release"]["resource_group"] == parent["validate"]["resource_group"]
@@ -669,10 +761,14 @@ def test_releases_on_gitlab_take_turns() -> None:
 
 
 def test_gitlab_does_what_each_task_is_for() -> None:
-    names = {purpose: [task.name for task in tasks_of(CHILD, purpose)] for purpose in ("check", "release", "validate")}
+    names = {
+        purpose: [task.name for task in tasks_of(CHILD, purpose)]
+        for purpose in ("check", "release", "update", "validate")
+    }
     assert names == {
         "check": ["plan-check", "check-small", "check-large"],
         "release": ["plan-release", "release-small", "release-large", "promote", "push-chart"],
+        "update": ["update"],
         "validate": ["validate", "validate-chart"],
     }
     assert {job["variables"]["TASK"] for job in read(PARENT).values() if "variables" in job} == set(names)

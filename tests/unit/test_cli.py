@@ -13,7 +13,7 @@ import pytest
 import requests
 from rich.text import Text
 
-from tests.unit.conftest import SMALL
+from tests.unit.conftest import SMALL, edited
 from torchbake import MATRIX_VARIABLE, cli
 from torchbake.commands import COMMANDS, schema
 from torchbake.commands import list as listing
@@ -275,6 +275,7 @@ def test_the_list_as_json_is_json_alone(small: str, capsys: Streams) -> None:
         "constraints": True,
         "compiler": True,
         "packages": {"apt": ["g++"], "pip": ["numpy", "ninja", "nvidia-cuda-nvcc-cu12==12.8.*"]},
+        "row_reason": "",
         "tags": ["2.10.0-cuda12.8-cudnn9-devel-debian12"],
     }
 
@@ -299,7 +300,13 @@ def test_the_list_for_github_is_a_matrix_of_jobs_on_one_line(small: str, capsys:
     assert text.count("\n") == 1
     assert json.loads(text) == {
         "include": [
-            {"id": f"2.13.0-cpu-{flavor}-debian12", "kind": "pytorch", "accelerator": "cpu", "size": "small"}
+            {
+                "id": f"2.13.0-cpu-{flavor}-debian12",
+                "kind": "pytorch",
+                "accelerator": "cpu",
+                "size": "small",
+                "platform": "linux/amd64",
+            }
             for flavor in ("runtime", "devel")
         ]
     }
@@ -329,6 +336,16 @@ def test_the_table_shows_what_is_selected_and_explains_the_rest(small: str, caps
     assert "2.9.1" not in plain
     assert "accelerator is cuda12.8, not cpu" in explained
     assert "extensions are built once" in explained
+
+
+def test_the_reasons_of_rows_are_explained_once_for_each_row(tmp_path: Path, capsys: Streams) -> None:
+    path = tmp_path / "matrix.yaml"
+    path.write_text(edited("  - torch: 2.13.0\n", "  - torch: 2.13.0\n    reason: no GPU\n"))
+    explained = out(capsys, "list", "all", "--explain", "--matrix", str(path))
+    (row,) = [line.split() for line in explained.splitlines() if "no GPU" in line]
+    assert row == ["matrix.yaml:18", "2", "no", "GPU"]
+    listed = json.loads(out(capsys, "list", "all", "--format", "json", "--matrix", str(path)))["images"]
+    assert {image["row_reason"] for image in listed if image.get("accelerator") == "cpu"} == {"no GPU"}
 
 
 def test_a_table_into_a_pipe_has_no_colours_and_is_not_cut(capsys: Streams) -> None:

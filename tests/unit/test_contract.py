@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from entrypoints.pytorch.launch.contract import Contract, contract_of, without_distributed
 from entrypoints.pytorch.launch.dialects import DIALECTS
 from entrypoints.pytorch.launch.launch_error import Code, LaunchError
+from tests.unit.conftest import NIGHTLY
 
 THREE = {"NNODES": "3", "NODE_RANK": "1", "MASTER_ADDR": "node0"}
 
@@ -332,14 +333,17 @@ def valid(value: Contract | LaunchError) -> bool:
     )
 
 
+TWO_VALUES = [*itertools.product(("0", "4", "8", "auto"), repeat=2)]
+
+
 def test_any_two_variables_give_a_contract_or_a_short_sentence() -> None:
     for one, other in itertools.combinations(NAMES, 2):
-        for lines in itertools.product(("0", "4", "8", "auto"), repeat=2):
+        for lines in TWO_VALUES if NIGHTLY else TWO_VALUES[::3]:
             env = dict(zip((one, other), lines, strict=True))
             assert valid(outcome(env, gpus=2)), env
 
 
-@settings(max_examples=200)
+@settings(max_examples=200 if NIGHTLY else 60)
 @given(env=likely | plausible, gpus=st.integers(0, 8))
 def test_any_environment_gives_a_contract_or_a_short_sentence(env: dict[str, str], gpus: int) -> None:
     assert valid(outcome(env, gpus=gpus))

@@ -307,6 +307,7 @@ def test_a_thread_that_cannot_be_started_is_a_limit() -> None:
             "`compiler: false`",
         ),
         ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable …", "`compiler: false`"),
+        ("torch._inductor.exc.InductorError: ModuleNotFoundError: No module named 'setuptools'", "setuptools"),
     ],
 )
 def test_who_cannot_compile_or_load_is_told_the_way_out(words: str, advice: str) -> None:

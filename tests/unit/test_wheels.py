@@ -635,6 +635,16 @@ def test_a_build_fetches_locked_wheels_alone_and_keeps_them(pip: Pip, monkeypatc
     assert pip.download() == [path.name]
 
 
+def test_a_build_fetches_wheels_of_another_platform(pip: Pip) -> None:
+    digests = [
+        write_wheel(pip.wheels, "torch", "2.13.0", {}, tag=f"py3-none-{name}")
+        for name in ("manylinux2014_x86_64", "manylinux_2_28_aarch64", "manylinux_2_38_aarch64")
+    ]
+    for platform, machine in (("", "x86_64"), ("aarch64-manylinux_2_36", "manylinux_2_28_aarch64")):
+        (path,) = installs.download(pip.locked(*digests).lock, (), pip.cache, platform)
+        assert path.name.endswith(f"{machine}.whl")
+
+
 def test_an_index_of_the_host_is_no_argument_of_pip(pip: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
     installer, secret = Installer(1, 0), "https://me:secret@mirror.example/cpu"
     monkeypatch.setattr(subprocess, "run", installer)

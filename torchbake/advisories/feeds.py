@@ -46,10 +46,10 @@ def read_feeds(places: Sequence[str]) -> Feeds:
 
 def place_name(place: str) -> str:
     """Return a place as results name it: without a login."""
-    return without_login(place) if _is_address(place) else place
+    return without_login(place) if is_address(place) else place
 
 
-def _is_address(place: str) -> bool:
+def is_address(place: str) -> bool:
     return place.lower().startswith(("http://", "https://"))
 
 
@@ -70,7 +70,7 @@ def _documents(place: str) -> Iterator[tuple[str, Any]]:
 
 def _files(place: str) -> Iterator[tuple[str, bytes]]:
     """Yield the content of each JSON file of a place. Raises AdvisoryError, also if there is none."""
-    if _is_address(place):
+    if is_address(place):
         with tempfile.TemporaryFile(prefix="torchbake-advisories-") as file:
             _download(place, file)
             yield from _content(without_login(place), file)

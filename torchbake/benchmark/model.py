@@ -31,7 +31,9 @@ from torchbake.benchmark.field_types import (
     Words,
 )
 from torchbake.benchmark.variables import references, values_of, with_values
+from torchbake.core.file_format import UPGRADE
 from torchbake.errors import MatrixError, PlanError, UsageError
+from torchbake.matrix.field_types import Format
 from torchbake.matrix.problems import explain, problems
 from torchbake.matrix.yaml_source import Document, Location, read_document
 from torchbake.ui.command import Command
@@ -120,6 +122,7 @@ class Axes(PlanMapping):
 class Plan(ExperimentSettings, Axes):
     """A whole plan: settings, axes and variables."""
 
+    format: Format
     variables: dict[Variable, VariableValue] = Field(
         default_factory=dict,
         description="values of `${name}` in other keys; `-P name=value` on the command line overrides them",
@@ -152,6 +155,8 @@ def validate_plan(document: Document) -> Plan:
     """Return the plan of a document. Raise PlanError with every problem."""
     if document.shape_problem:
         raise PlanError(document.shape_problem, hint="It needs at least: models, and images or hosts.")
+    if newer := document.newer_format("benchmark plan"):
+        raise PlanError(newer, hint=UPGRADE)
     try:
         plan = Plan.model_validate(document.data)
     except ValidationError as error:

@@ -31,6 +31,7 @@ from torchbake.errors import BenchmarkError, EngineError, MatrixError, SelectorE
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import TOOLBOX, pytorch_of
+from torchbake.matrix.tags import engine_tags
 from torchbake.oci.reference import is_reference, parse_reference
 from torchbake.ui import console
 from torchbake.ui.command import Command
@@ -173,7 +174,7 @@ def _images(word: str, project: Project | None) -> list[tuple[str, str]]:
         problem = f"{word!r} names an image of a matrix, but there is no matrix here."
         raise UsageError(problem, hint="Name it by --matrix FILE.")
     specs = project.expansion.specs
-    holders = [spec for spec in pytorch_of(specs) if word in project.tags[spec.id]]
+    holders = [spec for spec in pytorch_of(specs) if word in engine_tags(spec, project.tags[spec.id])]
     image_specs = holders or pytorch_of(select(specs, word.split(), project.tags).specs)
     if not image_specs:
         raise SelectorError(f"{word!r} selects no PyTorch image.", hint=f"`{Command('list', 'all')}` shows them.")

@@ -16,8 +16,11 @@ from pydantic import ValidationError
 
 from torchbake.benchmark.expand import Experiment
 from torchbake.benchmark.outcome import BenchResult, ResultPart, Series
+from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.core.files import write_text
+from torchbake.core.json_text import NotJsonError, read_object
 from torchbake.core.ownership import check_links
+from torchbake.errors import BenchmarkError
 
 
 class Where(ResultPart):
@@ -91,12 +94,23 @@ class Records:
             os.fsync(handle)
 
     def all(self) -> list[RunRecord]:
-        """Return all records, oldest first, without lines that are not valid records. Raise OSError."""
+        """Return all records, oldest first, without lines that are not valid records.
+
+        Raise OSError, and BenchmarkError for a record of a newer format.
+        """
         records = []
-        for line in self.path.read_bytes().splitlines() if self.path.exists() else []:
+        lines = self.path.read_bytes().splitlines() if self.path.exists() else []
+        for number, line in enumerate(lines, 1):
+            if b'"format"' in line:
+                self._check_format(number, line)
             with contextlib.suppress(ValidationError):
                 records.append(RunRecord.model_validate_json(line))
         return records
+
+    def _check_format(self, number: int, line: bytes) -> None:
+        with contextlib.suppress(NotJsonError):
+            if newer := why_too_new("benchmark results", read_object(line).get("format")):
+                raise BenchmarkError(f"{self.path}:{number}: {newer}.", hint=UPGRADE)
 
     def results(self) -> dict[str, RunRecord]:
         """Return the newest successful record of each key."""

@@ -7,18 +7,22 @@ from pathlib import Path
 
 from torchbake.build.bakefile import BuildJob, BuildOptions, export_spec, into_engine
 from torchbake.build.bakery import Bakery
+from torchbake.build.base_image import BaseImage
 from torchbake.build.buildah import Buildah
 from torchbake.build.buildah_build import BuildahBuilder
 from torchbake.build.buildkit_progress import shown_on
-from torchbake.build.buildx import Builder, builder_driver
+from torchbake.build.buildx import Builder, builder_driver, builder_platforms
 from torchbake.build.commit import content_epoch
 from torchbake.build.executor import Choice, Executor, buildah_of, check_options, executor_of
 from torchbake.build.image_store import Store
 from torchbake.build.kept_images import KeptImages
 from torchbake.build.result import sizes_file
 from torchbake.build.saved_image import SavedImages
+from torchbake.core.machine import host_platform
 from torchbake.engine.capability import uses_layouts
 from torchbake.engine.client import Engine
+from torchbake.engine.emulation import no_emulation
+from torchbake.errors import EngineError
 from torchbake.matrix.project import Project
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
@@ -50,6 +54,24 @@ class Backend:
             return None
         return SavedImages(store=self.store, state=self.project.state)
 
+    def check_platform(self, platform: str) -> None:
+        """Raise EngineError if images of a platform cannot be built here. The machine's own platform is not checked."""
+        if platform == host_platform():
+            return
+        if self.executor != "buildx" or self.saving:
+            how = self.executor if self.executor != "buildx" else "Docker's classic image store"
+            raise EngineError(
+                f"Images for {platform} cannot be built here: torchbake builds by {how} for {host_platform()} alone.",
+                hint="Use Docker with its containerd image store, or a builder of buildx: --builder NAME.",
+            )
+        if platform not in self._platforms:
+            problem = no_emulation(platform)
+            raise EngineError(f"The builder has no {platform}. {problem.reason}", hint=problem.remedy)
+
+    @cached_property
+    def _platforms(self) -> tuple[str, ...]:
+        return builder_platforms(self.builder)
+
     @property
     def output(self) -> str:
         """The output of the builds, in the form of a bake file."""
@@ -58,6 +80,16 @@ class Backend:
     def on_engine(self, job: BuildJob) -> BuildJob:
         """Return a job with the contexts of this backend."""
         return self.saving.on_engine(job) if self.saving else job
+
+    def base_context(self, base: BaseImage) -> str:
+        """Return the context of a base, which is imported into the engine if builds read it there.
+
+        Raises EngineError and BuildError.
+        """
+        if not self.saving or base.source != "bootstrap":
+            return base.context(self.project.state)
+        self.saving.import_base(base)
+        return base.context_in_engine
 
     def import_base(self, job: BuildJob) -> None:
         """Import a job's base into the engine if the build reads it there. Raises EngineError and BuildError."""

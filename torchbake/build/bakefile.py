@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from torchbake.build.bake_variables import bake_frame
 from torchbake.build.base_image import BaseImage
 from torchbake.core.paths import TOOLKIT
 from torchbake.lock.lockfile import Lock
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.render.template_effect import NO_EFFECT, TemplateEffect
 
 
@@ -16,8 +17,11 @@ from torchbake.render.template_effect import NO_EFFECT, TemplateEffect
 class BuildJob:
     """One image to build, with its base, named contexts and build arguments. ``ref`` is the name for `docker run`.
 
+    ``tags`` are those in the engine.
+
     ``dockerfile`` is the Dockerfile's text, and ``effect`` is that of the project's template. ``lock`` is None for init
-    images. An empty ``below`` (the stage below the image) or ``target`` (the stage to build) means the default.
+    images. ``native`` is the base of stages on the builder's own platform; None if there are none. An empty ``below``
+    (the stage below the image) or ``target`` (the stage to build) means the default.
     """
 
     spec: Spec
@@ -28,6 +32,7 @@ class BuildJob:
     contexts: Mapping[str, str]
     dockerfile: str
     lock: Lock | None
+    native: BaseImage | None = None
     effect: TemplateEffect = NO_EFFECT
     below: str = ""
     target: str = ""
@@ -85,7 +90,7 @@ def bake_file(
 ) -> dict[str, Any]:
     """Return the bake file of jobs. bake allows no dots in the names of targets, so IDs have `_` for them."""
     targets = {target_name(job.spec): _target(job, options, root, secrets[job.spec.id]) for job in jobs}
-    return _file(targets, [*targets], options)
+    return bake_frame(targets, [*targets], options.proxies)
 
 
 def bytecode_file(
@@ -125,12 +130,15 @@ def python_file(
 
 
 def _by_interpreter(
-    job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[str, Path], *, word: str, own: Mapping[str, Any],
+    job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[str, Path], *, word: str, own: dict[str, Any],
     folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """Return a bake file with one target that is based on an image's Python and writes into a folder."""
     name = target_name(job.spec)
-    interpreter = _inner(_target(job, options, root, secrets)) | {"target": "interpreter"}
+    interpreter = _inner(_target(job, options, root, secrets)) | {"target": cast(ImageSpec, job.spec).interpreter_stage}
+    platforms = interpreter.pop("platforms")
+    if job.native is None:  # else that of the machine that builds
+        interpreter["platforms"] = own["platforms"] = platforms
     target = {
         **own,
         "contexts": {"interpreter": f"target:{name}-interpreter", **own.get("contexts", {})},
@@ -139,26 +147,8 @@ def _by_interpreter(
         "attest": list(_NO_PROVENANCE),
         **({"no-cache": True} if options.no_cache else {}),
     }
-    return _file({f"{name}-{word}": target, f"{name}-interpreter": interpreter}, [f"{name}-{word}"], options)
-
-
-def _file(targets: dict[str, Any], default: list[str], options: BuildOptions) -> dict[str, Any]:
-    targets = {name: _literal(target) for name, target in targets.items()}
-    for target in targets.values():
-        target["args"] |= {name: f"${{{name}}}" for name in options.proxies}
-    file = {"group": {"default": {"targets": default}}, "target": targets}
-    # bake takes the values from the environment, and refuses variables without a declaration.
-    variables = {name: {"default": ""} for name in options.proxies}
-    return {"variable": variables, **file} if variables else file
-
-
-def _literal(value: Any) -> Any:
-    """Escape a value so that bake does not read it as a template."""
-    if isinstance(value, str):
-        return value.replace("${", "$${").replace("%{", "%%{")
-    if isinstance(value, list):
-        return [_literal(item) for item in value]
-    return {key: _literal(item) for key, item in value.items()} if isinstance(value, dict) else value
+    targets = {f"{name}-{word}": target, f"{name}-interpreter": interpreter}
+    return bake_frame(targets, [f"{name}-{word}"], options.proxies)
 
 
 def target_name(spec: Spec) -> str:
@@ -184,7 +174,7 @@ def build_arguments(job: BuildJob, options: BuildOptions) -> dict[str, str]:
     """Return the build arguments of an image."""
     base = job.base
     # Only a base of a registry can be found by name and digest.
-    names = {"BASE_NAME": base.image if base.source == "registry" else "", "BASE_SOURCE": base.source}
+    names = {"BASE_NAME": base.image.partition("@")[0] if base.source == "registry" else "", "BASE_SOURCE": base.source}
     return {
         "BASE_DIGEST": base.digest,
         **({} if job.spec.from_scratch else names),
@@ -202,6 +192,7 @@ def _target(job: BuildJob, options: BuildOptions, root: Path, secrets: Mapping[s
         "dockerfile": f"images/{job.spec.id}/Dockerfile",
         "contexts": dict(job.contexts),
         "args": build_arguments(job, options),
+        "platforms": [job.spec.platform],
         **({"target": job.target} if job.target else {}),
         "secret": [f"id={name},src={path}" for name, path in sorted(secrets.items())],
         # Without tags: an image gets all its tags at once, after its build.

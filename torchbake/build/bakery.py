@@ -105,7 +105,7 @@ class Bakery:
         Without the build cache the base's digest identifies the Python.
         """
         if self.options.no_cache:
-            return job.base.digest
+            return (job.native or job.base).digest
         with tempfile.TemporaryDirectory() as folder:
             file = python_file(job, self.options, self.root, self.secrets, folder=Path(folder))
             self._extra(job, file, "python", "python", "the version of its Python cannot be read")

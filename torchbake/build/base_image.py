@@ -1,6 +1,6 @@
 """Bases: images of a registry, or bootstrapped from packages of Debian or Ubuntu if no registry answers.
 
-The source of a base and its digest are recorded in ``.torchbake/bases/<name>.json``, and reused until `--pull`.
+The source of a base and its digest are recorded in ``.torchbake/bases/<id>.json``, and reused until `--pull`.
 """
 
 import json
@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from torchbake.build.base_look import Look, by_buildkit, check_look, check_version
+from torchbake.build.base_look import Look, check_look, check_version, look_into
+from torchbake.build.base_mirrors import answers_of_mirrors
+from torchbake.build.base_script import ScriptBuilder
 from torchbake.build.bootstrap import bootstrap
 from torchbake.core.digest import file_digest
 from torchbake.core.files import write_text
@@ -21,14 +23,12 @@ from torchbake.core.ownership import check_links
 from torchbake.debian.lockfile import DebianLock
 from torchbake.debian.pool import pool_of
 from torchbake.engine.address import docker_command
-from torchbake.engine.mirrors import copies_of, engine_mirrors
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.pip_config import read_pip_config
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import parse_reference
-from torchbake.registry.served import served_digest
 from torchbake.store.layout import Layout
 from torchbake.ui.steps import step
 from torchbake.ui.tool_environment import environment_of
@@ -45,6 +45,8 @@ _REFUSED = re.compile(r"authoriz|denied|\b40[13]\b", re.IGNORECASE)
 @dataclass(frozen=True, kw_only=True)
 class BaseImage:
     """A recorded base, with the digest of the manifest. ``created`` has the form of RFC 3339.
+
+    ``name`` is the `BaseSpec.id`, which differs for each platform.
 
     ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
     matrix named when the base was inspected. ``locked`` is the `DebianLock.base_digest` of the lock that decided it.
@@ -72,7 +74,7 @@ class BaseImage:
     def context(self, state: Path) -> str:
         """Return the named context for the Dockerfile's ``FROM``."""
         if self.source == "registry":
-            return f"docker-image://{self.image}@{self.digest}"
+            return f"docker-image://{self.image.partition('@')[0]}@{self.digest}"
         return f"oci-layout://{self.layout(state).absolute()}@{self.digest}"
 
     def layout(self, state: Path) -> Path:
@@ -83,7 +85,8 @@ class BaseImage:
 def find_base(spec: BaseSpec, state: Path, lock: DebianLock | None = None, *, hashed: bool = False) -> BaseImage | None:
     """Return the recorded base, if it still fits the matrix and the ``lock``. No registry is asked.
 
-    The blobs of a bootstrapped base are checked: their sizes, and with ``hashed``, for a build, their digests.
+    A base that the matrix names by a digest may have been bootstrapped here, before it was pushed. The blobs of another
+    bootstrapped base are checked: their sizes, and with ``hashed``, for a build, their digests.
     """
     try:
         base = BaseImage(**json.loads(_record(state, spec).read_text()))
@@ -93,6 +96,8 @@ def find_base(spec: BaseSpec, state: Path, lock: DebianLock | None = None, *, ha
         return None
     if lock and base.locked != lock.base_digest:
         return None
+    if spec.digest:
+        return replace(base, image=spec.image, source="registry")
     if base.source == "bootstrap" and not _is_whole(_layout(state, spec), base.digest, hashed=hashed):
         return None
     return base
@@ -101,7 +106,8 @@ def find_base(spec: BaseSpec, state: Path, lock: DebianLock | None = None, *, ha
 def _is_record_of(base: BaseImage, spec: BaseSpec) -> bool:
     """Return whether a record is one that `make_base` could have written: the file may be damaged or forged."""
     texts = all(isinstance(value, str) for value in asdict(base).values())
-    ours = (base.name, base.image) == (spec.name, spec.image) and base.source in ("registry", "bootstrap")
+    same = base.digest == spec.digest if spec.digest else base.image == spec.image
+    ours = base.name == spec.id and same and base.source in ("registry", "bootstrap")
     return texts and ours and bool(DIGEST.fullmatch(base.digest)) and bool(_VERSION.fullmatch(base.python))
 
 
@@ -114,12 +120,13 @@ def _is_whole(folder: Path, digest: str, *, hashed: bool) -> bool:
 
 
 def make_base(
-    spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None], buildkit: bool = True,
-    lock: DebianLock | None = None,
+    spec: BaseSpec, state: Path, apt: AptConfig, *, source: Source, say: Callable[[str], None],
+    start: Callable[[], ScriptBuilder] | None = None, lock: DebianLock | None = None,
 ) -> BaseImage:  # fmt: skip
     """Choose and record a base, the one of the ``lock`` if there is one. Of several runs at a time, one makes it.
 
-    Without ``buildkit`` a base of a registry is not inspected; if it does not fit the matrix, the build fails. Raises
+    ``start`` starts the builder that inspects a base of a registry. Without it, or if it fails, a build of a base that
+    does not fit the matrix fails. Raises
     BaseError if no source has the base, or if it does not fit the matrix.
     """
     with _lock(spec, state, say) as waited:
@@ -127,20 +134,22 @@ def make_base(
         if existing and source in ("auto", existing.source):
             return existing
         base = None
-        if lock and not lock.base:
-            base = BaseImage(name=spec.name, image=spec.image, source="registry", digest=lock.digest, created=_now())
+        if spec.digest:
+            base = _pinned(spec, say, source)
+        elif lock and not lock.base:
+            base = BaseImage(name=spec.id, image=spec.image, source="registry", digest=lock.digest, created=_now())
         elif lock is None and source != "bootstrap":
             base = _from_registry(spec, say, required=source == "registry")
         if base:
-            look = _look_by_buildkit(spec, base.context(state), apt, say) if buildkit else None
+            look = _look_into(spec, base.context(state), start, apt, say)
         else:
             packages = pool_of(spec, read_pip_config(), apt).context({"base": lock.base}, state) if lock else None
             digest, look = bootstrap(spec, _layout(state, spec), apt, say, packages and packages / "base")
             if lock:
                 look = replace(look, python=lock.python(spec), lists=True)
                 if digest != lock.digest:
-                    say(f"{spec.name}: another version of mmdebstrap made its lock: the base then was {lock.digest}")
-            base = BaseImage(name=spec.name, image=spec.image, source="bootstrap", digest=digest, created=_now())
+                    say(f"{spec.id}: another version of mmdebstrap made its lock: the base then was {lock.digest}")
+            base = BaseImage(name=spec.id, image=spec.image, source="bootstrap", digest=digest, created=_now())
         if look:
             check_look(spec, look)
             base = replace(base, python=look.python, looked_for=_looked_for(spec))
@@ -161,9 +170,13 @@ def _write_record(spec: BaseSpec, state: Path, base: BaseImage) -> None:
     write_text(_record(state, spec), json.dumps(asdict(base), indent=2) + "\n")
 
 
-def _look_by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]) -> Look | None:
-    with step(f"{spec.name}: looking into {spec.image}"):
-        return by_buildkit(spec, context, apt, say)
+def _look_into(
+    spec: BaseSpec, context: str, start: Callable[[], ScriptBuilder] | None, apt: AptConfig, say: Callable[[str], None]
+) -> Look | None:
+    if start is None:
+        return None
+    with step(f"{spec.id}: looking into {spec.image}"):
+        return look_into(start(), spec, context, apt, say)
 
 
 @contextmanager
@@ -171,15 +184,15 @@ def _lock(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[b
     """Hold the lock of a base. Yield True if another run had it before."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - it imports asyncio, and bases are rarely made
 
-    path = state / "bases" / f"{spec.name}.lock"
+    path = state / "bases" / f"{spec.id}.lock"
     check_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock, waited = FileLock(path), False
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        say(f"{spec.name}: another run is making it; waiting for it")
-        with step(f"{spec.name}: waiting for the other run"):
+        say(f"{spec.id}: another run is making it; waiting for it")
+        with step(f"{spec.id}: waiting for the other run"):
             lock.acquire()
         waited = True
     try:
@@ -189,23 +202,20 @@ def _lock(spec: BaseSpec, state: Path, say: Callable[[str], None]) -> Iterator[b
 
 
 def _record(state: Path, spec: BaseSpec) -> Path:
-    return state / "bases" / f"{spec.name}.json"
+    return state / "bases" / f"{spec.id}.json"
 
 
 def _layout(state: Path, spec: BaseSpec) -> Path:
-    return state / "bases" / spec.name
+    return state / "bases" / spec.id
 
 
 def _from_mirror(spec: BaseSpec, say: Callable[[str], None]) -> BaseImage | None:
     """Return the base that the first of the engine's mirrors serves now, by digest; None if none of them has it."""
-    reference = parse_reference(spec.image)
-    for mirror, copy in copies_of(reference, engine_mirrors(environment_of("docker"))):
-        with step(f"{spec.name}: looking for {copy}, in the engine's mirror"):
-            digest, reason = served_digest(copy, plain=mirror.plain)
-        if digest:
-            say(f"{spec.name}: {spec.image}@{digest} from the engine's mirror {copy.repository.host}")
-            return BaseImage(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
-        say(f"{spec.name}: the engine's mirror {copy.repository.host} does not serve it: {reason}")
+    for answer in answers_of_mirrors(spec.image):
+        if answer.digest:
+            say(f"{spec.id}: {spec.image_name}@{answer.digest} from the engine's mirror {answer.host}")
+            return BaseImage(name=spec.id, image=spec.image, source="registry", digest=answer.digest, created=_now())
+        say(f"{spec.id}: the engine's mirror {answer.host} does not serve it: {answer.reason}")
     return None
 
 
@@ -215,7 +225,7 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
         return base
     command = docker_command("buildx", "imagetools", "inspect", spec.image, "--format", "{{json .Manifest}}")
     try:
-        with step(f"{spec.name}: looking for {spec.image} in its registry"):
+        with step(f"{spec.id}: looking for {spec.image} in its registry"):
             process = subprocess.run(
                 command, env=environment_of("docker"), capture_output=True, text=True, timeout=REGISTRY_TIMEOUT,
                 check=False,
@@ -227,18 +237,29 @@ def _from_registry(spec: BaseSpec, say: Callable[[str], None], *, required: bool
     except (FileNotFoundError, ValueError, KeyError) as error:
         failure, digest = [str(error)], ""
     if digest:
-        say(f"{spec.name}: {spec.image}@{digest} from its registry")
-        return BaseImage(name=spec.name, image=spec.image, source="registry", digest=digest, created=_now())
+        say(f"{spec.id}: {spec.image_name}@{digest} from its registry")
+        return BaseImage(name=spec.id, image=spec.image, source="registry", digest=digest, created=_now())
     reason = "; ".join(failure) or "no digest in the answer"
     _check_replaceable(spec, reason, required=required)
     distribution = spec.distribution.capitalize()
-    say(f"{spec.name}: no registry serves {spec.image} ({reason}): bootstrapping it from {distribution} packages")
+    say(f"{spec.id}: no registry serves {spec.image} ({reason}): bootstrapping it from {distribution} packages")
     return None
+
+
+def _pinned(spec: BaseSpec, say: Callable[[str], None], source: Source) -> BaseImage | None:
+    """Return the base of a digest, after a look whether a registry serves it. Raises BaseError."""
+    if source == "bootstrap":
+        raise BaseError(
+            f"{spec.name}: {spec.image} is named by its digest, so it cannot be bootstrapped.",
+            hint="Name it by a tag in matrix.yaml, or push another base: `torchbake base --help` shows how.",
+        )
+    return _from_registry(spec, say, required=True)
 
 
 def _check_replaceable(spec: BaseSpec, reason: str, *, required: bool) -> None:
     """Raise BaseError unless a bootstrapped base can replace an image that no registry serves."""
     repository = parse_reference(spec.image).repository
+    required = required or bool(spec.digest)
     if repository.host != "docker.io" and _REFUSED.search(reason):
         raise BaseError(
             f"{spec.name}: the registry {repository.host} does not serve {spec.image} to you: {reason}",
@@ -247,7 +268,9 @@ def _check_replaceable(spec: BaseSpec, reason: str, *, required: bool) -> None:
     if required or repository.path.rpartition("/")[2] != spec.distribution:
         raise BaseError(
             f"{spec.name}: {spec.image} is not available from its registry: {reason}",
-            hint=f"Check the network and `docker login`, or bootstrap {spec.suite} in its place: --source bootstrap.",
+            hint=f"Check the digest, the network and `docker login {repository.host}`."
+            if spec.digest
+            else f"Check the network and `docker login`, or bootstrap {spec.suite} in its place: --source bootstrap.",
         )
 
 

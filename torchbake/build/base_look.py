@@ -3,27 +3,19 @@
 A base is inspected once, when it is made, so that a missing Python is an error before any build.
 """
 
-import os
-import subprocess
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from torchbake.core.cause import cause_of
-from torchbake.engine.address import docker_command
-from torchbake.errors import BaseError
+from torchbake.build.base_script import ScriptBuilder, output_on_base
+from torchbake.errors import BaseError, TorchbakeError
 from torchbake.hostconfig.apt_config import AptConfig
-from torchbake.hostconfig.build_secrets import apt_secrets, files_of
-from torchbake.hostconfig.pip_config import read_pip_config
-from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.spec import BaseSpec
 from torchbake.ui.command import Command
-from torchbake.ui.tool_environment import environment_of
 
 _DISTRIBUTIONS = ("debian", "ubuntu")
 # Names of suites that are not in a system's own os-release.
 _MOVING = ("stable", "oldstable", "testing", "unstable", "sid", "experimental", "devel")
+_FROM_FILE = 'set -- $(cat "$1")\n'  # the words of the script are in a file
 # $1 is the interpreter, or - for the suite's own; $2 is "update" where apt has no lists yet.
 SCRIPT = r"""
 show='import ensurepip, sys, venv; print("python %d.%d" % sys.version_info[:2])'
@@ -116,49 +108,13 @@ def _check_system(spec: BaseSpec, look: Look) -> None:
         )
 
 
-def by_buildkit(spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]) -> Look | None:
+def look_into(
+    builder: ScriptBuilder, spec: BaseSpec, context: str, apt: AptConfig, say: Callable[[str], None]
+) -> Look | None:
     """Inspect an image of a registry; None after a failure, with a message: the build then reports the reason."""
-    pip = read_pip_config()
-    with (
-        tempfile.TemporaryDirectory(prefix="torchbake-look-") as name,
-        files_of(apt_secrets(pip, apt, spec), pip) as paths,
-    ):
-        folder = Path(name)
-        (folder / "context").mkdir()
-        (folder / "context/look").write_text(SCRIPT)
-        (folder / "context/Dockerfile").write_text(_dockerfile(spec))
-        try:
-            command = _command(spec, context, folder, paths)
-            process = subprocess.run(
-                command, env=environment_of("docker"), capture_output=True, text=True, errors="replace", check=False,
-                close_fds=False,
-            )  # fmt: skip
-        except FileNotFoundError as error:
-            say(f"{spec.name}: not inspected: {error}")
-            return None
-        if process.returncode:
-            lines = process.stderr.strip().splitlines()
-            say(f"{spec.name}: not inspected: {cause_of(lines) or ' '.join(lines[-1:])}")
-            return None
-        return parse_look((folder / "out/looked").read_text(errors="replace"))
-
-
-def _dockerfile(spec: BaseSpec) -> str:
-    sources = f"/etc/apt/sources.list.d/{spec.distribution}.sources"
-    return f"""\
-FROM {spec.image} AS base
-RUN --mount=type=secret,id=ca --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99host \\
-    --mount=type=secret,id=apt-sources,target={sources} \\
-    --mount=type=bind,source=look,target=/run/look sh /run/look {spec.interpreter or "-"} update > /looked
-FROM scratch
-COPY --from=base /looked /looked
-"""
-
-
-def _command(spec: BaseSpec, context: str, folder: Path, secrets: Mapping[str, Path]) -> list[str]:
-    # Without the cache: an index that apt could not reach last time may be reachable now.
-    command = docker_command("buildx", "build", "--no-cache", "--progress=plain", "--provenance=false")
-    command += [f"--build-context={spec.image}={context}", f"--output=type=local,dest={folder / 'out'}"]
-    command += [f"--secret=id={name},src={path}" for name, path in secrets.items()]
-    command += [f"--build-arg={name}" for name in proxy_variables(os.environ)]
-    return [*command, str(folder / "context")]
+    words = f"{spec.interpreter or '-'} update\n"
+    try:
+        return parse_look(output_on_base(builder, spec, context, apt=apt, script=_FROM_FILE + SCRIPT, words=words))
+    except TorchbakeError as error:
+        say(f"{spec.name}: not inspected: {error.message}")
+        return None

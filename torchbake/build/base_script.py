@@ -3,12 +3,13 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-from torchbake.build.backend import Backend
-from torchbake.build.base_image import BaseImage
+from torchbake.build.bake_variables import bake_frame
+from torchbake.build.buildkit_progress import BuildStep, Progress
+from torchbake.build.buildx import BuildOutcome
 from torchbake.core.cause import cause_of
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_config import AptConfig
@@ -28,32 +29,43 @@ COPY --from=base /output /output
 """
 
 
+class ScriptBuilder(Protocol):
+    """A runner of targets of bake files."""
+
+    def build(
+        self, bake_file: Path, target: str, log: Path, on_step: Callable[[Progress, list[BuildStep]], None]
+    ) -> BuildOutcome: ...
+    def close(self) -> None: ...
+
+
 def output_on_base(
-    backend: Backend, spec: BaseSpec, base: BaseImage, *, apt: AptConfig, script: str, words: str
+    builder: ScriptBuilder, spec: BaseSpec, context: str, *, apt: AptConfig, script: str, words: str
 ) -> str:
     """Run ``script`` with a file that contains ``words``, and return its output. Raises BaseError and EngineError.
 
-    The script has the host's mirrors and proxies, and no result of an earlier run.
+    The ``context`` is the base. The script has the host's mirrors and proxies, and no result of an earlier run. The
+    ``builder`` is closed at the end.
     """
-    context = base.context(backend.project.state)
-    if backend.saving:
-        backend.saving.import_base(base)
-        context = base.context_in_engine if base.source == "bootstrap" else context
-    pip, variables = read_pip_config(), proxy_variables(os.environ)
+    pip = read_pip_config()
     with (
         tempfile.TemporaryDirectory(prefix="torchbake-base-") as name,
         files_of(apt_secrets(pip, apt, spec), pip) as secrets,
     ):
         folder = Path(name)
         (folder / "context").mkdir()
-        for file, text in (("script", script), ("words", words)):
-            (folder / "context" / file).write_text(text)
-        target = _target(spec, context, folder, {name: f"${{{name}}}" for name in variables})
-        target["secret"] = [f"id={secret},src={path}" for secret, path in sorted(secrets.items())]
-        declared = {variable: {"default": ""} for variable in variables}
-        bake = {**({"variable": declared} if declared else {}), "target": {"base": target}}
-        (folder / "bake.json").write_text(json.dumps(bake))
-        builder = backend.start(cached=False)
+        for place, text in (("script", script), ("words", words)):
+            (folder / "context" / place).write_text(text)
+        target = {
+            "context": str(folder / "context"),
+            "dockerfile-inline": _DOCKERFILE.format(image=spec.image, distribution=spec.distribution),
+            "contexts": {} if spec.digest else {spec.image: context},
+            "secret": [f"id={secret},src={path}" for secret, path in sorted(secrets.items())],
+            "output": [f"type=local,dest={folder / 'out'}"],
+            "platforms": [spec.platform],
+            "no-cache": True,
+        }
+        file = bake_frame({"base": target}, ["base"], proxy_variables(os.environ))
+        (folder / "bake.json").write_text(json.dumps(file))
         try:
             outcome = builder.build(folder / "bake.json", "base", folder / "log", lambda progress, steps: None)
         finally:
@@ -64,16 +76,4 @@ def output_on_base(
                 f"{spec.name}: apt failed in {spec.image}: {cause_of(lines) or ' '.join(lines[-1:])}",
                 hint="Check the mirror, which TORCHBAKE_APT_MIRROR names, and the packages in matrix.yaml.",
             )
-        return (folder / "out/output").read_text(encoding="utf-8")
-
-
-def _target(spec: BaseSpec, context: str, folder: Path, arguments: Mapping[str, str]) -> dict[str, Any]:
-    """Return the target of a bake file that runs the script of ``folder/context`` and writes into ``folder/out``."""
-    return {
-        "context": str(folder / "context"),
-        "dockerfile-inline": _DOCKERFILE.format(image=spec.image, distribution=spec.distribution),
-        "contexts": {spec.image: context},
-        "args": dict(arguments),
-        "output": [f"type=local,dest={folder / 'out'}"],
-        "no-cache": True,
-    }
+        return (folder / "out/output").read_text(encoding="utf-8", errors="replace")

@@ -10,15 +10,18 @@ from pathlib import Path
 from torchbake.build.base_look import SCRIPT, Look, parse_look
 from torchbake.build.commit import content_epoch, rfc3339
 from torchbake.core.cause import cause_of
-from torchbake.core.digest import file_digest
 from torchbake.core.files import link_or_copy
+from torchbake.core.machine import host_platform
+from torchbake.core.paths import TOOLKIT
 from torchbake.engine.capability import NO_UIDMAP, can_bootstrap
+from torchbake.engine.emulation import no_emulation, runs
 from torchbake.errors import BaseError
 from torchbake.hostconfig.apt_archives import UBUNTU_KEYS, archive_of
 from torchbake.hostconfig.apt_config import AptConfig, apt_conf
 from torchbake.matrix.spec import BaseSpec
 from torchbake.store.layout import Layout
 from torchbake.store.rootfs_image import write_rootfs_image
+from torchbake.ui.command import Command
 from torchbake.ui.steps import step
 from torchbake.ui.tool_environment import environment_of
 
@@ -38,30 +41,35 @@ def bootstrap(
     """
     if spec.brings_python:
         raise BaseError(
-            f"{spec.name}: cannot be bootstrapped: {spec.interpreter} is in no package, it comes with {spec.image}.",
+            f"{spec.id}: cannot be bootstrapped: {spec.interpreter} is in no package, it comes with {spec.image}.",
             hint="Make its registry reachable; or leave out `interpreter`, for the suite's own Python.",
         )
     if not shutil.which("mmdebstrap"):
         raise BaseError(
-            f"{spec.name}: cannot be bootstrapped: mmdebstrap is not installed.",
+            f"{spec.id}: cannot be bootstrapped: mmdebstrap is not installed.",
             hint="apt-get install mmdebstrap; or make a registry with the image reachable.",
         )
+    if not runs(spec.platform):
+        problem = no_emulation(spec.platform)
+        raise BaseError(f"{spec.id}: cannot be bootstrapped: {problem.reason}", hint=problem.remedy)
     if not can_bootstrap():
-        raise BaseError(f"{spec.name}: {NO_UIDMAP.reason}", hint=NO_UIDMAP.remedy)
+        raise BaseError(f"{spec.id}: {NO_UIDMAP.reason}", hint=NO_UIDMAP.remedy)
     with tempfile.TemporaryDirectory(prefix="torchbake-base-") as name:
         folder = Path(name)
         rootfs = folder / "rootfs.tar"
-        with step(f"{spec.name}: bootstrapping {spec.suite} by mmdebstrap"):
+        with step(f"{spec.id}: bootstrapping {spec.suite} by mmdebstrap"):
             archives = archive_of(spec.distribution, apt).one_line(spec.suite)
             if packages:
                 archives = [f"deb [trusted=yes] copy:{_archive(spec, packages, folder / 'archive')} ./"]
             _run(spec, _command(spec, rootfs, folder, apt), archives)
         created_by = f"mmdebstrap --variant=minbase {spec.suite}"
         created = rfc3339(content_epoch())
-        with step(f"{spec.name}: packing the base"):
-            digest = write_rootfs_image(rootfs, Layout(folder=layout), created=created, created_by=created_by)
+        with step(f"{spec.id}: packing the base"):
+            digest = write_rootfs_image(
+                rootfs, Layout(folder=layout), created=created, created_by=created_by, architecture=spec.architecture
+            )
         look = parse_look((folder / "looked").read_text(errors="replace"))
-    say(f"{spec.name}: bootstrapped from {spec.suite}: {digest}")
+    say(f"{spec.id}: bootstrapped from {spec.suite}: {digest}")
     return digest, look
 
 
@@ -73,7 +81,13 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list
     sources = folder / f"{spec.distribution}.sources"
     sources.write_text(archive_of(spec.distribution).sources(spec.suite))
     place = f"/etc/apt/sources.list.d/{sources.name}"
-    command = ["mmdebstrap", "--variant=minbase", f"--aptopt={configuration}", *_keyring(spec, folder)]
+    command = [
+        "mmdebstrap",
+        "--variant=minbase",
+        *_architecture(spec),
+        f"--aptopt={configuration}",
+        *_keyring(spec, folder),
+    ]
     # Ubuntu's minbase lacks it, and the package itself does not say that Debian requires it.
     command += ["--include=apt"]
     command += [f"--dpkgopt=path-exclude={path}" for path in _SLIM]
@@ -89,20 +103,30 @@ def _command(spec: BaseSpec, rootfs: Path, folder: Path, apt: AptConfig) -> list
     return [*command, '--customize-hook=rm -f "$1"/etc/resolv.conf', spec.suite, str(rootfs), "-"]
 
 
+def _architecture(spec: BaseSpec) -> list[str]:
+    """Return the options for a base of another platform than this machine's.
+
+    mmdebstrap would ask another program, arch-test, whether the kernel runs it.
+    """
+    return [] if spec.platform == host_platform() else [f"--architectures={spec.architecture}", "--skip=check/qemu"]
+
+
 def _archive(spec: BaseSpec, packages: Path, folder: Path) -> Path:
     """Make an archive of package files for apt: the files, an index of them, and the suite that mmdebstrap looks for.
 
     Source: https://wiki.debian.org/DebianRepository/Format#Flat_Repository_Format
     """
     folder.mkdir()
-    index = []
-    for path in sorted(packages.glob("*.deb")):
+    for path in packages.glob("*.deb"):
         link_or_copy(path, folder / path.name)
-        words = ["dpkg-deb", "--field", str(path)]
-        fields = subprocess.run(words, env=environment_of("apt"), capture_output=True, text=True, check=True).stdout
-        sha256 = file_digest(path).removeprefix("sha256:")
-        index.append(f"{fields}Filename: ./{path.name}\nSize: {path.stat().st_size}\nSHA256: {sha256}\n\n")
-    text = "".join(index)
+    words = ["sh", str(TOOLKIT / "layers/apt-install"), "--index", str(folder)]
+    process = subprocess.run(words, env=environment_of("apt"), capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise BaseError(
+            f"{spec.name}: no index of its locked packages: {cause_of(process.stderr.splitlines())}",
+            hint=f"Lock them again: {Command('lock', 'all --debian')}",
+        )
+    text = process.stdout
     (folder / "Packages").write_text(text)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     (folder / "Release").write_text(
@@ -126,7 +150,7 @@ def _run(spec: BaseSpec, command: list[str], archives: Iterable[str]) -> None:
         tail = "\n  ".join(lines[-12:])
         mirror = f"{spec.distribution.capitalize()} mirror ({_VARIABLES[spec.distribution]} names another)"
         raise BaseError(
-            f"{spec.name}: mmdebstrap {spec.suite} failed: {cause_of(lines) or process.returncode}\n  {tail}",
+            f"{spec.id}: mmdebstrap {spec.suite} failed: {cause_of(lines) or process.returncode}\n  {tail}",
             hint=f"Check the {mirror}, the disk, and that you are root.",
         )
 
@@ -166,7 +190,7 @@ def _unpacked_keys(spec: BaseSpec, folder: Path) -> Path:
             failure = str(error)
     if not keys.exists():
         raise BaseError(
-            f"{spec.name}: cannot be bootstrapped: no keys of Ubuntu's archive: {failure or 'no package'}",
+            f"{spec.id}: cannot be bootstrapped: no keys of Ubuntu's archive: {failure or 'no package'}",
             hint=f"Install ubuntu-keyring, which has {UBUNTU_KEYS}, or make a registry with the image reachable.",
         )
     return keys

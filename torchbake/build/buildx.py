@@ -115,10 +115,21 @@ def prune(builder: str | None) -> None:
 
 def builder_driver(builder: str | None) -> str:
     """Return the driver of a builder, such as ``docker-container``. Raises EngineError if there is no such builder."""
+    return _inspect(builder, r"^Driver:\s+(\S+)")[0]
+
+
+def builder_platforms(builder: str | None) -> tuple[str, ...]:
+    """Return the platforms of a builder's nodes, with the emulated ones. Raises EngineError if there is no builder."""
+    lines = _inspect(builder, r"^Platforms:\s+(.+)")
+    return tuple(name.strip().rstrip("*") for line in lines for name in line.split(","))
+
+
+def _inspect(builder: str | None, pattern: str) -> list[str]:
+    """Return the matches of a pattern in the description of a builder. Raises EngineError if there is none."""
     command = docker_command("buildx", "inspect", *([builder] if builder else []))
     process = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
-    match = re.search(r"^Driver:\s+(\S+)", process.stdout, flags=re.MULTILINE)
-    if process.returncode or not match:
+    matches = re.findall(pattern, process.stdout, flags=re.MULTILINE)
+    if process.returncode or not matches:
         reason = last_line(process.stderr)
         raise EngineError(f"No builder {builder or '(default)'!r}: {reason}", hint="See: docker buildx ls")
-    return match[1]
+    return [str(match) for match in matches]

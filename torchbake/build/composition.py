@@ -76,7 +76,7 @@ class Composition:
     def _compose(self, job: BuildJob, export: Path, building: Building) -> BuildOutcome:
         wheels, store = self.host.begin(job, building), self.host.store
         ahead = Layout(folder=export.with_name(f"{export.name}-ahead"))
-        future = self.host.urgent.submit(self._pull_ahead, wheels, ahead)
+        future = self.host.urgent.submit(self._pull_ahead, wheels, ahead, job.spec.base.architecture)
         outcome = building.image(job)
         if not outcome.ok:
             return outcome
@@ -86,7 +86,7 @@ class Composition:
         digest = compose(layout, outcome.digests[0], store, [wheel.made_layer for wheel in wheels], links)
         return replace(outcome, digests=(digest,))
 
-    def _pull_ahead(self, wheels: Sequence[WheelLayer], layout: Layout) -> None:
+    def _pull_ahead(self, wheels: Sequence[WheelLayer], layout: Layout, architecture: str) -> None:
         """Give an engine the layers of wheels, from the lowest up, as soon as they are packed.
 
         An engine unpacks one layer after the other, so it pulls a new image for each step. Failures are ignored: the
@@ -101,7 +101,7 @@ class Composition:
                     return
                 layers = [wheel.made_layer for wheel in ready]
                 _link(layers, self.host.store, layout)
-                manifest, config = image_of(layers)
+                manifest, config = image_of(layers, architecture)
                 layout.write(manifest, config)
                 self.ahead(layout, manifest.digest)
 

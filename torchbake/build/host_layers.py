@@ -109,6 +109,7 @@ class HostLayers:
             python=spec.base.python,
             root=group.root,
             trim=spec.trim and group.trim,
+            platform=spec.platform,
             indexes=self.pip.instead(spec) or spec.indexes,
             modules=group.bytecode,
             stopping=self.stopping,
@@ -124,7 +125,7 @@ def _base_id(job: BuildJob) -> str:
     base = cast(ImageSpec, job.spec).base
     # Steps that a template adds to the base may change its Python, by files that only the inputs' digest covers.
     changes = f" {job.inputs}" if job.effect.changes_base else ""
-    return f"{base.python} {base.interpreter} {job.base.digest}{changes}"
+    return f"{base.python} {base.interpreter} {(job.native or job.base).digest}{changes}"
 
 
 def once(ask: Callable[[], str]) -> Callable[[], str]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from torchbake.build.backend import Backend, backend_of
@@ -12,6 +12,7 @@ from torchbake.build.base_image import BaseImage, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.commit import commit_time, revision, untrue_label
 from torchbake.build.executor import Choice
+from torchbake.build.native import bases_for
 from torchbake.build.plan import BuildPlan, make_plan, same_inputs
 from torchbake.build.prepare import ImagePreparation
 from torchbake.build.result import BuildResult, up_to_date
@@ -24,7 +25,7 @@ from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.lock.builder_lock import make_builder_lock
 from torchbake.matrix.project import Project, run_folder
-from torchbake.matrix.spec import Spec, bases_of
+from torchbake.matrix.spec import Spec
 from torchbake.projects.package_sources import read_package_sources
 from torchbake.store.layers import FetchLayer, LayerStore, fetch_none
 from torchbake.ui import console
@@ -109,26 +110,27 @@ class ImageBuild:
 
         A base that only ``refused`` images need is not made.
         """
-        used_bases = {spec.base.name for spec in specs if spec.id not in refused}
+        used_bases = {base.id for spec in specs if spec.id not in refused for base in bases_for(spec)}
         bases: dict[str, BaseImage | TorchbakeError] = {}
         state = self.project.state
-        for spec in bases_of(specs):
+        for spec in {base.id: base for image in specs for base in bases_for(image)}.values():
             try:
-                with step(f"{spec.name}: checking the base of an earlier run"):
+                self._backend.check_platform(spec.platform)
+                with step(f"{spec.id}: checking the base of an earlier run"):
                     lock = find_debian_lock(self.project.root, spec)
                     known_base = None if self.request.pull else find_base(spec, state, lock, hashed=True)
-                if known_base is None and (self.request.dry_run or spec.name not in used_bases):
+                if known_base is None and (self.request.dry_run or spec.id not in used_bases):
                     known_base = BaseImage(
-                        name=spec.name, image=spec.image, source="auto", digest="not known yet", created=""
+                        name=spec.id, image=spec.image, source="auto", digest="not known yet", created=""
                     )
                 base = known_base or make_base(
                     spec, state, self._apt, source="auto", say=console.say,
-                    buildkit=self._backend.executor == "buildx", lock=lock,
+                    start=partial(self._backend.start, cached=False), lock=lock,
                 )  # fmt: skip
                 check_version(spec, base.python)
-                bases[spec.name] = base
+                bases[spec.id] = base
             except TorchbakeError as error:
-                bases[spec.name] = error
+                bases[spec.id] = error
         return bases
 
     @cached_property

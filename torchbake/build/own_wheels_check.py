@@ -25,7 +25,7 @@ def check_own_wheels(root: Path, spec: ImageSpec, lock: Lock) -> None:
             digest = file_digest(path)
         except FileNotFoundError:
             sources = sources_of_projects(root, [spec.project] if spec.project else [])
-            if find_archive(pin, sources.for_image(spec), spec.base.python, spec.indexes):
+            if find_archive(pin, sources.for_image(spec), spec.base.python, spec.indexes, spec.platform):
                 continue
             raise LockError(
                 f"{place}: {spec.id} needs this wheel, but there is no such file, and no index of this host has it.",

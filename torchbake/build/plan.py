@@ -8,6 +8,7 @@ from torchbake.build.result import BuildResult
 from torchbake.engine.image import EngineImage
 from torchbake.errors import BuildError, TorchbakeError, all_errors
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.oci.labels import INPUTS
 
 
@@ -32,7 +33,8 @@ class PreparedImage:
 
 
 def ref_of(spec: Spec, tags: tuple[str, ...]) -> str:
-    return f"{spec.repository}:{tags[0]}"
+    """Return an image's name in the engine."""
+    return f"{spec.repository}:{engine_tags(spec, tags)[0]}"
 
 
 def make_plan(

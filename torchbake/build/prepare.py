@@ -4,23 +4,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from torchbake.build.bakefile import BuildJob
 from torchbake.build.base_image import BaseImage, find_base
 from torchbake.build.inputs import inputs_digest
+from torchbake.build.native import bases_for
 from torchbake.build.own_wheels_check import check_own_wheels
 from torchbake.build.plan import PreparedImage, ref_of, why_build
 from torchbake.build.project_files import own_inputs
-from torchbake.build.wheelhouse import stage_wheels
+from torchbake.build.wheelhouse import BUILDER, stage_wheels
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.debian.lockfile import find_debian_lock
-from torchbake.debian.pool import pool_of
+from torchbake.debian.pool import DebianPool, pool_of
 from torchbake.debian.steps import apt_steps
 from torchbake.engine.image import EngineImage
 from torchbake.errors import LockError, RenderError, TorchbakeError
-from torchbake.hostconfig.apt_config import read_apt_config
+from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.hostconfig.index_logins import check_logins
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, builder_lock_text, read_builder_lock
@@ -29,7 +30,8 @@ from torchbake.lock.lockfile import Lock, Pin
 from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, Spec
+from torchbake.matrix.spec import NATIVE, BaseSpec, ImageSpec, Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.projects.lock import lock_image
 from torchbake.projects.outdated import read_or_explain
 from torchbake.render.build_context import own_sources
@@ -59,8 +61,8 @@ class ImagePreparation:
         return cls(project=project, pip=PipConfig(), locked=True, dry_run=True, say=say)
 
     def images(self, specs: Sequence[Spec], bases: Mapping[str, BaseImage | TorchbakeError]) -> list[PreparedImage]:
-        """Return each image with its job, or with the error that ends this image. ``bases`` are by name."""
-        return [self._image(spec, bases[spec.base.name]) for spec in specs]
+        """Return each image with its job, or with the error that ends this image. ``bases`` are by id."""
+        return [self._image(spec, [bases[base.id] for base in bases_for(spec)]) for spec in specs]
 
     def refused(self, specs: Sequence[Spec]) -> set[str]:
         """Return the ids of images that the project's templates cannot make, as far as their locks are there.
@@ -77,26 +79,35 @@ class ImagePreparation:
                 continue  # its lock is made later
         return ids
 
-    def job(self, spec: Spec, base: BaseImage) -> BuildJob:
-        """Return the job of an image, and write its lock and Dockerfile. Raises LockError and RenderError."""
+    def job(self, spec: Spec, base: BaseImage, native: BaseImage | None = None) -> BuildJob:
+        """Return the job of an image, and write its lock and Dockerfile. Raises LockError and RenderError.
+
+        ``native`` is the base on this machine's platform, for a build whose stages are not all emulated.
+        """
         lock = self._lock(spec)
         dockerfile = render(spec, lock, self.project.templates)
         path = dockerfile_path(self.project.root, spec)
         if not self.dry_run:
             write(stale(path, dockerfile))
-        contexts: dict[str, str] = {spec.base.image: base.context(self.project.state)}
+        contexts: dict[str, str] = {}
+        if not spec.base.digest:  # else the Dockerfile's FROM names the image itself
+            contexts[spec.base.image] = base.context(self.project.state)
+        if native:  # BuildKit takes the one of the machine that runs the build: another node may have its own platform
+            here = {base.name: base.context(self.project.state) for base in (base, native)}
+            contexts |= {f"{NATIVE}::{each.platform}": here[each.id] for each in bases_for(spec)}
         if self.project.root != TOOLKIT:
             contexts["toolkit"] = str(TOOLKIT)
         return BuildJob(
             spec=spec,
             ref=ref_of(spec, self.project.tags[spec.id]),
-            tags=self.project.tags[spec.id],
+            tags=engine_tags(spec, self.project.tags[spec.id]),
             inputs=self._inputs(spec, dockerfile, base),
             base=base,
             contexts=contexts,
             dockerfile=dockerfile,
             lock=lock,
             effect=self._effect(spec, lock, dockerfile),
+            native=native,
         )
 
     def _effect(self, spec: Spec, lock: Lock | None, dockerfile: str) -> TemplateEffect:
@@ -127,12 +138,38 @@ class ImagePreparation:
 
         Raises BuildError if a locked Debian package cannot be fetched.
         """
-        lock = find_debian_lock(self.project.root, job.spec.base)
-        if lock:
-            packages = lock.of(apt_steps(job.spec).values())
-            folder = pool_of(job.spec.base, self.pip, read_apt_config()).context(packages, self.project.state)
-            job = replace(job, contexts={**job.contexts, "debs": str(folder)})
-        return self._with_wheels(job)
+        own, *others = bases_for(job.spec)
+        names = {
+            "debs": own,
+            **({f"{NATIVE}-debs::{base.platform}": base for base in (own, *others)} if others else {}),
+        }
+        folders = {name: self._packages(job.spec, base) for name, base in names.items()}
+        contexts = {name: str(folder) for name, folder in folders.items() if folder}
+        return self._with_wheels(replace(job, contexts={**job.contexts, **contexts}) if contexts else job)
+
+    def _packages(self, spec: Spec, base: BaseSpec) -> Path | None:
+        """Return a folder with the locked Debian packages of an image's steps; None if the base has no lock."""
+        lock = find_debian_lock(self.project.root, base)
+        if lock is None:
+            return None
+        steps = apt_steps(spec)
+        if base.platform != spec.platform:  # that base only has the Python, and its packages for a builder
+            steps = {name: step for name, step in steps.items() if name in ("system", "builder")}
+        return self._pool(base).context(lock.of(steps.values()), self.project.state)
+
+    def _pool(self, base: BaseSpec) -> DebianPool:
+        """Return the pool of a base, the same one for all images of a run."""
+        if base not in self._pools:
+            self._pools[base] = pool_of(base, self.pip, self._apt)
+        return self._pools[base]
+
+    @cached_property
+    def _pools(self) -> dict[BaseSpec, DebianPool]:
+        return {}
+
+    @cached_property
+    def _apt(self) -> AptConfig:
+        return read_apt_config()
 
     def _with_wheels(self, job: BuildJob) -> BuildJob:
         """Return a job with a context of its wheels in folders of this host, and of the builder's wheels."""
@@ -141,20 +178,25 @@ class ImagePreparation:
         if job.spec.project:  # uv in the build would fail minutes later, in the middle of a log
             pins = (pin.name for pin in job.lock.layers["site"])
             check_logins(self.pip.by_project.get(job.spec.project.folder, ()), next(pins, "pip"), self.pip)
-        stages = {"builder": self._builder_pins, **wheels_by_stage(job.spec, job.lock)}
+        stages = {BUILDER: self._builder_pins, **wheels_by_stage(job.spec, job.lock)}
         folders = (*self.pip.local_folders, *self._wheel_folders)
         # The context also replaces the wheels that the Dockerfile of a project copies for a build by hand.
         folder = stage_wheels(
-            stages, folders, job.spec.base.python, self.project.state, always=job.spec.project is not None
+            stages,
+            folders,
+            job.spec.base.python,
+            self.project.state,
+            always=job.spec.project is not None,
+            platform=job.spec.platform,
         )
         return replace(job, contexts={**job.contexts, "wheels": str(folder)}) if folder else job
 
-    def _image(self, spec: Spec, base: BaseImage | TorchbakeError) -> PreparedImage:
+    def _image(self, spec: Spec, bases: Sequence[BaseImage | TorchbakeError]) -> PreparedImage:
         tags = self.project.tags[spec.id]
-        if isinstance(base, TorchbakeError):
-            return PreparedImage(spec=spec, tags=tags, job=base, base_failed=True)
+        if failure := next((base for base in bases if isinstance(base, TorchbakeError)), None):
+            return PreparedImage(spec=spec, tags=tags, job=failure, base_failed=True)
         try:
-            return PreparedImage(spec=spec, tags=tags, job=self.job(spec, base))
+            return PreparedImage(spec=spec, tags=tags, job=self.job(spec, *cast(Sequence[BaseImage], bases)))
         except TorchbakeError as error:
             return PreparedImage(spec=spec, tags=tags, job=error)
 

@@ -17,12 +17,14 @@ import requests
 from torchbake.build.wheelhouse import Rank, find_wheel, rank_of
 from torchbake.core.digest import file_digest
 from torchbake.core.files import replacing
+from torchbake.core.machine import host_platform
 from torchbake.core.memory import spare_memory
 from torchbake.errors import BuildError
 from torchbake.hostconfig.http_session import CHUNK, PATIENCE, index_pages, index_session, links_with_login
 from torchbake.hostconfig.index_page import hash_of
 from torchbake.hostconfig.pip_config import PipConfig, without_login, without_logins
 from torchbake.lock.lockfile import Pin
+from torchbake.matrix.spec import AMD64
 from torchbake.ui.command import Command
 from torchbake.ui.steps import step
 
@@ -65,17 +67,21 @@ def not_found(pin: Pin) -> BuildError:
     )
 
 
-def find_archive(pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] = ()) -> WheelArchive | None:
-    """Find the archive of a wheel that fits ``python``, without fetching it; None if there is none.
+def find_archive(
+    pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str] = (), platform: str = AMD64
+) -> WheelArchive | None:
+    """Find the archive of a wheel that fits ``python`` and the platform, without fetching it; None if there is none.
 
     Sources are folders of this host, then pages of pip's find-links, of pip's indexes and of ``indexes``. Raises
     HostConfigError for a page that is too large.
     """
-    source_archive = find_wheel(pin, pip.local_folders, python)
+    source_archive = find_wheel(pin, pip.local_folders, python, platform)
     if source_archive:
         return WheelArchive(file=source_archive[0], hashes=(source_archive[1],))
     with index_session(pip) as session:
-        archives = (best_archive(page, url, pin, python) for page, url in index_pages(pin.name, pip, session, indexes))
+        archives = (
+            best_archive(page, url, pin, python, platform) for page, url in index_pages(pin.name, pip, session, indexes)
+        )
         return next(filter(None, archives), None)
 
 
@@ -132,10 +138,11 @@ def keep(pins: Iterable[Pin], pip: PipConfig, folder: Path, say: Callable[[str],
     """
     with contextlib.suppress(OSError, ValueError):
         folder.mkdir(parents=True, exist_ok=True)
+        folders, platform = (*pip.local_folders, folder), host_platform()
         for pin in pins:
-            if find_wheel(pin, (*pip.local_folders, folder), _ANY_PYTHON) or not os.access(folder, os.W_OK):
+            if find_wheel(pin, folders, _ANY_PYTHON, platform) or not os.access(folder, os.W_OK):
                 continue
-            archive = find_archive(pin, pip, _ANY_PYTHON)
+            archive = find_archive(pin, pip, _ANY_PYTHON, platform=platform)
             if archive:
                 say(f"fetching {pin.name} {pin.version} for the builders")
                 with step(f"fetching {pin.name}"):
@@ -162,19 +169,19 @@ def _new_file(target: Path, size: int, spare: Callable[[], int]) -> IO[bytes]:
     return file
 
 
-def best_archive(page: str, own: str, pin: Pin, python: str) -> WheelArchive | None:
+def best_archive(page: str, own: str, pin: Pin, python: str, platform: str = AMD64) -> WheelArchive | None:
     """Return the archive of the best wheel to which a page of an index links; ``own`` is the URL of the page.
 
     Links with another hash than the pin's are skipped. Of equal wheels the first by URL is the best. None if no link
     fits.
     """
-    fitting = sorted(_fitting(page, own, pin, python), key=lambda one: one[1].url)
+    fitting = sorted(_fitting(page, own, pin, python, platform), key=lambda one: one[1].url)
     return max(fitting, key=lambda one: (one[0], len(one[1].hashes) == 1))[1] if fitting else None
 
 
-def _fitting(page: str, own: str, pin: Pin, python: str) -> Iterator[tuple[Rank, WheelArchive]]:
+def _fitting(page: str, own: str, pin: Pin, python: str, platform: str) -> Iterator[tuple[Rank, WheelArchive]]:
     for address in links_with_login(page, own):
-        rank, digest = rank_of(unquote(address.path.rpartition("/")[2]), pin, python), hash_of(address)
+        rank, digest = rank_of(unquote(address.path.rpartition("/")[2]), pin, python, platform), hash_of(address)
         if rank is not None and (not digest or digest in pin.hashes):
             url = address._replace(fragment="").geturl()
             yield rank, WheelArchive(hashes=(digest,) if digest else pin.hashes, url=url)

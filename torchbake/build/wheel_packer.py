@@ -21,7 +21,9 @@ from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
 from torchbake.lock.nvidia import nvidia_folder
+from torchbake.matrix.spec import AMD64
 from torchbake.oci.layer_archive import Member, tree_members, unpack, write_layer
+from torchbake.render.wheel_groups import kept_rules
 from torchbake.store.layers import LayerStore, PackedLayer, read_packed
 from torchbake.ui.tool_environment import environment_of
 
@@ -63,7 +65,7 @@ class Compiler:
 
 @dataclass(frozen=True, kw_only=True)
 class WheelPacker:
-    """Packs wheels for a Python into layers with files below ``root``, a top-level folder of the image.
+    """Packs wheels for a Python and a platform into layers with files below ``root``, a top-level folder of the image.
 
     ``indexes`` are used for wheels that the host's indexes and folders lack. With ``modules`` Python files are also
     packed for `compiled`. Packing has the lowest priority.
@@ -74,19 +76,26 @@ class WheelPacker:
     python: str
     root: str
     trim: bool
+    platform: str = AMD64
     indexes: tuple[str, ...] = ()
     modules: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def key(self, pin: Pin) -> str:
-        """Return the digest of the inputs of a wheel's layer, and of the Python, which decides the archive."""
-        return self._key(pin, *pin.hashes, self.python)
+        """Return the digest of the inputs of a wheel's layer; Python and platform decide the archive."""
+        # The key of amd64 is as before: packed layers stay in use.
+        target = () if self.platform == AMD64 else (self.platform, *self._keep_rules)
+        return self._key(pin, *pin.hashes, self.python, *target)
 
     def _key(self, pin: Pin, *what: str) -> str:
         rules = _TRIM.read_text() if self.trim else ""
         sources = [(_WHEELS / f"{name}.py").read_text() for name in _MODULES]
         aside = ["modules"] if self.modules else []
         return digest((_FORMAT, pin.name, pin.version, *what, self.root, rules, *sources, *aside))
+
+    @property
+    def _keep_rules(self) -> tuple[str, ...]:
+        return kept_rules(self.platform) if self.trim else ()
 
     def bytecode_key(self, pin: Pin, compiler: str) -> str:
         """Return the digest of the inputs of a layer with a wheel's bytecode."""
@@ -126,17 +135,17 @@ class WheelPacker:
         """Return the layer of a wheel's archive, which is fetched once for all versions of Python that it fits."""
         # For this thread and its child processes.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PATIENT)
-        archive = find_archive(pin, self.pip, self.python, self.indexes)
+        archive = find_archive(pin, self.pip, self.python, self.indexes, self.platform)
         if archive is None:
             raise not_found(pin)
-        key = self._key(pin, *archive.hashes, archive.name)
+        key = self._key(pin, *archive.hashes, archive.name, *self._keep_rules)
         return self._keep(key, lambda work: self._stream(pin, archive, work))
 
     def _stream(self, pin: Pin, archive: WheelArchive, work: Path) -> PackedLayer:
         with fetch_wheel(archive, self.pip, work / "wheel.whl", self.stopping) as source_archive:
             job = {
                 "wheel": str(source_archive.path.absolute()), "root": self.root.strip("/"), "threads": _THREADS,
-                "rules": str(_TRIM) if self.trim else "", "modules": self.modules,
+                "rules": str(_TRIM) if self.trim else "", "modules": self.modules, "keep": self._keep_rules,
             }  # fmt: skip
             result = self._run(work, *_STREAM, json.dumps(job))
             if result.code:

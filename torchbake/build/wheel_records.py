@@ -24,6 +24,7 @@ from torchbake.core.files import write_text
 from torchbake.errors import BuildError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
+from torchbake.matrix.spec import AMD64
 
 Hashes: TypeAlias = Mapping[str, str]  # sha256 in hexadecimal, by the names of a wheel's files
 _PREFIX = "sha256="
@@ -42,22 +43,25 @@ class WheelRecords:
         write_text(self._path(wheel.digest), json.dumps({"wheel": wheel.name, "files": hashes}) + "\n")
         return hashes
 
-    def find(self, pin: Pin, python: str) -> Hashes | None:
-        """Find the hashes of a pin's wheel for an image's ``python``; None if its RECORD is not kept."""
+    def find(self, pin: Pin, python: str, platform: str = AMD64) -> Hashes | None:
+        """Find the hashes of a pin's wheel for an image's ``python`` and platform; None if its RECORD is not kept."""
         records = [record for digest in pin.hashes if (record := self._read(digest))]
-        ranked = [(rank, files) for name, files in records if (rank := rank_of(name, pin, python)) is not None]
+        ranked = [
+            (rank, files) for name, files in records if (rank := rank_of(name, pin, python, platform)) is not None
+        ]
         return max(ranked, key=lambda one: one[0])[1] if ranked else None
 
     def find_or_fetch(
-        self, pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str], stopping: threading.Event
-    ) -> Hashes:
+        self, pin: Pin, pip: PipConfig, python: str, indexes: Iterable[str], stopping: threading.Event,
+        *, platform: str = AMD64,
+    ) -> Hashes:  # fmt: skip
         """Find the hashes, or fetch the archive: the whole of it, since a part of it has no hash in the lock.
 
         Raises BuildError if no source gives the archive, and KeyboardInterrupt once ``stopping`` is set.
         """
-        if matches := self.find(pin, python):
+        if matches := self.find(pin, python, platform):
             return matches
-        archive = find_archive(pin, pip, python, indexes)
+        archive = find_archive(pin, pip, python, indexes, platform)
         if archive is None:
             raise not_found(pin)
         self.folder.mkdir(parents=True, exist_ok=True)

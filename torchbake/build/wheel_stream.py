@@ -32,13 +32,17 @@ _PACKED = 2**18  # compressed bytes for one chunk; a larger rest would be copied
 
 @dataclass(frozen=True, kw_only=True)
 class WheelJob:
-    """A wheel's file, and the folder of its files in the image, ``root``. Without ``rules`` nothing is trimmed."""
+    """A wheel's file, and the folder of its files in the image, ``root``. Without ``rules`` nothing is trimmed.
+
+    ``keep`` has the names of rules that do not apply.
+    """
 
     wheel: str
     root: str
     threads: int
     rules: str
     modules: bool
+    keep: tuple[str, ...] = ()
 
 
 def main(job: WheelJob) -> None:
@@ -48,7 +52,7 @@ def main(job: WheelJob) -> None:
     """
     try:
         with Path(job.wheel).open("rb") as file, zipfile.ZipFile(file) as wheel:
-            rules = read_trim(Path(job.rules) if job.rules else None)
+            rules = [rule for rule in read_trim(Path(job.rules) if job.rules else None) if rule.name not in job.keep]
             print(json.dumps(_write(file, contents_of(wheel, rules, partial(read_member, file)), job)))
     except (WheelError, zipfile.BadZipFile) as error:
         sys.exit(str(error))

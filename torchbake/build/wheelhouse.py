@@ -14,15 +14,19 @@ from packaging.version import InvalidVersion, Version
 
 from torchbake.core.digest import digest, file_digest
 from torchbake.core.files import link_or_copy
+from torchbake.core.machine import host_platform
 from torchbake.lock.lockfile import Pin
 from torchbake.lock.wheel_tags import wheel_tags
+from torchbake.matrix.spec import AMD64
 
+BUILDER = "builder"  # the folder of programs that run in a build; they are in no image
 Rank: TypeAlias = tuple[int, tuple[()] | tuple[int, str]]  # by its tags, and its build
 
 
 def stage_wheels(
-    layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path, *, always: bool = False
-) -> Path | None:
+    layers: Mapping[str, Iterable[Pin]], folders: Iterable[Path], python: str, state: Path, *, always: bool = False,
+    platform: str = AMD64,
+) -> Path | None:  # fmt: skip
     """Return a folder with the locked wheels of each layer that are in ``folders``.
 
     If there are none, return None, or with ``always`` a folder without wheels.
@@ -33,7 +37,7 @@ def stage_wheels(
     matches = {
         layer: wheels
         for layer, pins in layers.items()
-        if (wheels := [one for pin in pins if (one := find_wheel(pin, places, python))])
+        if (wheels := [one for pin in pins if (one := find_wheel(pin, places, python, _platform_of(layer, platform)))])
     }
     if not matches and not always:
         return None
@@ -46,13 +50,18 @@ def stage_wheels(
     return target
 
 
-def find_wheel(pin: Pin, folders: Iterable[Path], python: str) -> tuple[Path, str] | None:
-    """Find the wheel of a pin for an image's ``python`` that pip would prefer, and return it with its hash."""
+def _platform_of(layer: str, platform: str) -> str:
+    """Return the platform of a layer's wheels: programs of the builder stage run on this machine's platform."""
+    return host_platform() if layer == BUILDER else platform
+
+
+def find_wheel(pin: Pin, folders: Iterable[Path], python: str, platform: str = AMD64) -> tuple[Path, str] | None:
+    """Find the wheel of a pin for an image's ``python`` and platform that pip would prefer, with its hash."""
     for folder in folders:
         fitting = [
             (rank, path, known_hash)
             for path, known_hash in _candidates(folder, pin.name)
-            if (rank := rank_of(path.name, pin, python)) is not None
+            if (rank := rank_of(path.name, pin, python, platform)) is not None
         ]
         for _, path, known_hash in sorted(sorted(fitting, key=itemgetter(1)), key=itemgetter(0), reverse=True):
             own = known_hash or file_digest(path)
@@ -73,7 +82,7 @@ def _candidates(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
             yield path, ""
 
 
-def rank_of(filename: str, pin: Pin, python: str) -> Rank | None:
+def rank_of(filename: str, pin: Pin, python: str, platform: str = AMD64) -> Rank | None:
     """Return the rank of a wheel for an image, the greatest for the best; None if it does not fit.
 
     Of wheels with the same tags the later build is better, as for pip and uv.
@@ -84,6 +93,6 @@ def rank_of(filename: str, pin: Pin, python: str) -> Rank | None:
         pinned_version = Version(pin.version)
     except (InvalidWheelFilename, InvalidVersion):
         return None
-    order = wheel_tags(python)
+    order = wheel_tags(python, platform)
     places = [order[tag] for tag in tags if tag in order]
     return (-min(places), build) if places and (name, version) == (pin.name, pinned_version) else None

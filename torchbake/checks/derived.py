@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torchbake.engine.image import EngineImage
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.oci.labels import ID
 
 Layers = Callable[[str], Sequence[str]]  # returns an image's layers by its digest, lowest first
@@ -36,7 +37,7 @@ def origin_of(
     spec = named_row(project, image.labels)
     if spec is None:
         return None
-    tags, own = project.tags[spec.id], layers_of(image.digest)
+    tags, own = engine_tags(spec, project.tags[spec.id]), layers_of(image.digest)
     ours = {
         ref: other.digest
         for ref, other in images.items()

@@ -38,7 +38,7 @@ class OtherMatrix:
 def other_matrix(
     image: EngineImage, project: Project, *, has_our_tag: bool, say: Callable[[str], None]
 ) -> OtherMatrix | None:  # fmt: skip
-    """Return the other matrix of an image; None if this one made it, or if its labels do not tell.
+    """Return the other matrix of an image; None if it is of this matrix, or if its labels do not name one.
 
     An image is this matrix's if its inputs digest is that of today's files on the image's base. If it is not, and the
     image is under a tag of this matrix (``has_our_tag``), it may be an earlier build, unless its source is another.
@@ -70,7 +70,7 @@ def _inputs(spec: Spec, image: EngineImage, project: Project, say: Callable[[str
     digest = image.labels.get(BASE_DIGEST, "") or (recorded.digest if recorded else "")
     if not digest:
         return ""
-    base = BaseImage(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
+    base = BaseImage(name=spec.base.id, image=spec.base.image, source="registry", digest=digest, created="")
     try:
         return ImagePreparation.to_ask(project, say).job(spec, base).inputs
     except TorchbakeError:

@@ -29,7 +29,7 @@ _LOOK = 0.25  # seconds between reads of a log
 _MOST_CHECKS = 10  # failed checks that a run shows
 _TAIL = 15  # lines of a log in a reason
 _CODES = {2: "interrupted", 3: "an error inside pytest", 4: "an invalid command line", 5: "no check is selected"}
-_LINE = re.compile(r"^\S*?([^/\s]+\.py::\S+).*?\[ *(\d+)%\]\s*$", flags=re.MULTILINE)
+_LINE = re.compile(r"^\S+::test_([^\s\[]+)(?:\[(\S+)\])? .*?\[ *(\d+)%\]\s*$", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +139,8 @@ class Suite:
             deadline = time.monotonic() + self._options.timeout
             try:
                 while not _has_ended(process):
-                    for name, percent in _LINE.findall(reading.read()):
-                        on_look(f"{percent} %, after {name}")
+                    for name, parameter, percent in _LINE.findall(reading.read()):
+                        on_look(f"{percent} %, after: {name.replace('_', ' ')} {parameter}".rstrip())
                     if time.monotonic() > deadline:
                         late = True
                         _end([process])

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake.checks.smoke_jobs import SmokeJob
 from torchbake.checks.verdict import CheckResult, Outcome
+from torchbake.core.problem import unknown
+from torchbake.engine.architecture import no_emulator
 from torchbake.engine.runner import ContainerEnd
 
 # These only need a GPU: if they have one and report that they cannot run, something is broken.
@@ -31,7 +33,12 @@ class PayloadLine(BaseModel):
 
 
 def judge(job: SmokeJob, ends: Sequence[ContainerEnd]) -> tuple[CheckResult, ...]:
-    """Return the results of a job's payloads. Every node counts: rank 0 can pass while another one failed."""
+    """Return the results of a job's payloads. Every node counts: rank 0 can pass while another one failed.
+
+    If the machine cannot run the image's programs at all, the payloads were not run.
+    """
+    if any(node.is_foreign for node in ends):
+        return tuple(CheckResult.of(name, unknown(no_emulator())) for name in job.check_ids)
     lines: dict[str, list[PayloadLine]] = {}
     for node in ends:
         for line in lines_in(node.stdout):

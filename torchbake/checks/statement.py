@@ -9,11 +9,13 @@ are derived from it.
 import json
 
 from torchbake.checks.verdict import Outcome, Verdict
+from torchbake.core.file_format import FORMATS, UPGRADE, why_too_new
 from torchbake.core.json_text import NotJsonError, read_object
 from torchbake.oci.in_toto import resource, statement
 
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
-VERDICT = "https://github.com/torchbake/torchbake/blob/main/docs/reference/checks.md#verdict-v1"
+_FIELD = "https://github.com/torchbake/torchbake/blob/main/docs/reference/checks.md#verdict-v"
+VERDICT = f"{_FIELD}{FORMATS['verdict']}"
 
 
 def statement_text(verdict: Verdict) -> str:
@@ -40,6 +42,9 @@ def read_statement(data: bytes) -> Verdict:
     """Read a text of `statement_text`. Raise ValueError with a one-line reason for any other text."""
     matches = read_object(data)
     predicate = matches.get("predicate")
+    for key in predicate if isinstance(predicate, dict) else ():
+        if key.startswith(_FIELD) and (newer := why_too_new("verdict", key.removeprefix(_FIELD))):
+            raise NotJsonError(f"{newer}. {UPGRADE}")
     if not isinstance(predicate, dict) or not isinstance(predicate.get(VERDICT), dict):
         raise NotJsonError("it is not an in-toto statement with a verdict of torchbake")
     try:

@@ -11,6 +11,7 @@ COMMANDS = {
     "tags": "show the tags of the selected images, most specific first",
     "schema": "write matrix.schema.json, with which editors check matrix.yaml",
     "lock": "lock exact wheels with hashes (images/<id>/requirements.lock), or with --debian a base's Debian packages",
+    "propose": "find newer releases of torch and CUDA in the package indexes, and write rows for them into matrix.yaml",
     "update": "renew the locks of Debian packages for which there are fixes, and build the images that these change",
     "base": "fetch the bases from a registry, or bootstrap them from packages",
     "render": "render Dockerfiles from the matrix, the locks and templates/: images/<id>/Dockerfile",

@@ -10,6 +10,7 @@ from torchbake.checks.expected import missing_checks
 from torchbake.checks.reports import Reports
 from torchbake.checks.suite_digest import outdated
 from torchbake.checks.verdict import Outcome, Verdict, counts, merge
+from torchbake.commands._index_releases import Platforms
 from torchbake.commands._selection import lock_of
 from torchbake.commands._verdicts import SignedVerdicts, VerdictFile
 from torchbake.engine.image import EngineImage
@@ -77,10 +78,10 @@ def candidate_of(
         )
     waived = {check.id: check.summary for check in verdict.of(Outcome.WAIVED)}
     waived |= {check.id: waivers[check.id] for check in verdict.of(Outcome.FAILED)}
-    ready = prepare(image.digest)
+    ready, platforms = prepare(image.digest), Platforms(project=project, preparation=preparation)
     return Candidate(
-        id=spec.id, digest=ready.digest, labels=image.labels, tags=tags, verdict=_judgement(verdict),
-        waived=waived, tested=image.digest, config=ready.config,
+        id=spec.id, digest=ready.digest, labels=image.labels, tags=platforms.tags(spec), verdict=_judgement(verdict),
+        waived=waived, tested=image.digest, config=ready.config, own=platforms.name(spec),
     )  # fmt: skip
 
 

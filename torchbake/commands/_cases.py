@@ -10,6 +10,7 @@ from torchbake.engine.client import Engine
 from torchbake.engine.image import EngineImage
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.ui import console
 
 
@@ -41,7 +42,11 @@ def find_cases(project: Project, specs: Iterable[Spec], references: Iterable[str
     for spec in specs:
         ref = ref_of(spec, project.tags[spec.id])
         cases.append(ImageCase(name=spec.id, ref=ref, spec=spec, image=images.get(ref)))
-    rows = {f"{spec.repository}:{tag}": spec for spec in project.expansion.specs for tag in project.tags[spec.id]}
+    rows = {
+        f"{spec.repository}:{tag}": spec
+        for spec in project.expansion.specs
+        for tag in engine_tags(spec, project.tags[spec.id])
+    }
     for ref in dict.fromkeys(references):
         image = images.get(ref) or _find(ref, engine, images.values())
         case = ImageCase(name=ref, ref=ref, spec=rows.get(ref), image=image)

@@ -32,7 +32,7 @@ GROUPS = {
     ),
     "cli-images": CommandGroup(
         title="Commands that make images", summary="From the matrix to images in the engine.",
-        commands=("list", "tags", "lock", "update", "base", "render", "build", "reproduce"),
+        commands=("list", "tags", "lock", "propose", "update", "base", "render", "build", "reproduce"),
     ),
     "cli-checks": CommandGroup(
         title="Commands that check and measure images", summary="Check, measure and compare images.",

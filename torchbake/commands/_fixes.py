@@ -68,7 +68,7 @@ def newer_locks(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerL
         return {}
     resolver = debian_resolver(project)
     return {
-        base.name: NewerLock(base=base, old=lock, new=resolver.resolve(base, lock, upgrade=False))
+        base.id: NewerLock(base=base, old=lock, new=resolver.resolve(base, lock, upgrade=False))
         for base, lock in locked
     }
 
@@ -87,13 +87,21 @@ def with_fixes(
         error.hint = f"{hint}To leave out newer Debian packages and bases: --bases keep"
         raise
     say_uncovered([lock.base for lock in newer.values()], feeds)
+    locks = {spec.id: newer[spec.base.id] for spec in specs if spec.base.id in newer}
+    changes = {
+        spec.id: [locks[spec.id].fixed(change, feeds) for change in locks[spec.id].changes(spec)]
+        for spec in specs
+        if spec.id in locks
+    }
+    return with_reasons(findings, {name: _reason(each) for name, each in changes.items() if each})
+
+
+def with_reasons(findings: Mapping[str, DueFinding], reasons: Mapping[str, str]) -> dict[str, DueFinding]:
+    """Add the images with a reason, by their ids, to the due ones."""
     result = dict(findings)
-    for spec in specs:
-        lock = newer.get(spec.base.name)
-        changes = [lock.fixed(change, feeds) for change in lock.changes(spec)] if lock else []
-        if changes:
-            earlier = f"{findings[spec.id].reason}; " if findings[spec.id].due else ""
-            result[spec.id] = DueFinding(due=True, reason=earlier + _reason(changes))
+    for name, reason in reasons.items():
+        earlier = f"{findings[name].reason}; " if findings[name].due else ""
+        result[name] = DueFinding(due=True, reason=earlier + reason)
     return result
 
 
@@ -108,7 +116,11 @@ def say_uncovered(bases: Iterable[BaseSpec], feeds: Feeds) -> None:
 def _reason(changes: Sequence[FixedChange]) -> str:
     """Name the most urgent changes."""
     urgent = sorted(changes, key=lambda one: (-one.urgency, not one.vulnerabilities))  # else by name, as they are
-    lines = [one.line for one in urgent[:_MOST_CHANGES]]
-    more = f", and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
-    joint = "; " if any(one.vulnerabilities for one in urgent[:_MOST_CHANGES]) else ", "
-    return joint.join(lines) + more
+    named = any(one.vulnerabilities for one in urgent[:_MOST_CHANGES])
+    return first_of([one.line for one in urgent], "; " if named else ", ")
+
+
+def first_of(lines: Sequence[str], joint: str = ", ") -> str:
+    """Return the first changes in one line, and the number of others."""
+    more = f", and {len(lines) - _MOST_CHANGES} more" if len(lines) > _MOST_CHANGES else ""
+    return joint.join(lines[:_MOST_CHANGES]) + more

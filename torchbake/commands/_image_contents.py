@@ -1,6 +1,5 @@
 """Read the inventory of any image, with its progress."""
 
-import platform
 import time
 
 from torchbake.commands._image_location import ImageLocation, ReadsImages
@@ -10,13 +9,12 @@ from torchbake.contents.model import Inventory
 from torchbake.contents.progress import ReadProgress
 from torchbake.contents.read import ImageReader
 from torchbake.contents.scan import LayerScanner
+from torchbake.core.machine import host_platform
 from torchbake.core.paths import CONTENTS, cache_folder
 from torchbake.core.signals import interruptible
 from torchbake.core.sizes import human
 from torchbake.errors import TorchbakeError
 from torchbake.ui.progress_board import board
-
-_CPUS = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm/v7"}  # Go's names of architectures; others are alike
 
 
 def inventory_of(args: ReadsImages, location: ImageLocation) -> Inventory:
@@ -37,9 +35,3 @@ def inventory_of(args: ReadsImages, location: ImageLocation) -> Inventory:
         size = f"{len(inventory.layers)} layers, {len(inventory.files)} files, {human(inventory.size)}"
         progress.end(text, f"{size}, {location.place}, in {time.monotonic() - start:.1f} s", good=True)
     return inventory
-
-
-def host_platform() -> str:
-    """Return the platform of this machine, whose containers run Linux."""
-    machine = platform.machine()
-    return f"linux/{_CPUS.get(machine, machine)}"

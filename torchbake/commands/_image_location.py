@@ -20,6 +20,7 @@ from torchbake.errors import EngineError, RegistryError, SelectorError, UsageErr
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import Reference, is_reference, names_host, parse_reference
 from torchbake.store.layout import Layout
@@ -129,7 +130,7 @@ def _only_digest(folder: Path) -> str:
 
 def _spec_of(project: Project, text: str) -> Spec:
     """Return the image that a selector or a tag means. Raises SelectorError for none, and UsageError for several."""
-    specs = tuple(spec for spec in project.expansion.specs if text in project.tags[spec.id])
+    specs = tuple(spec for spec in project.expansion.specs if text in engine_tags(spec, project.tags[spec.id]))
     specs = specs or select(project.expansion.specs, [text]).specs
     if len(specs) > 1:
         names = ", ".join(spec.id for spec in specs[:3]) + (", …" if len(specs) > 3 else "")

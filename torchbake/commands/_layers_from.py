@@ -9,6 +9,7 @@ from torchbake.commands._registry_choice import RegistrySource, choose
 from torchbake.commands._selection import repository_of
 from torchbake.commands._signing import needed_cosign
 from torchbake.errors import UsageError
+from torchbake.matrix.platforms import one_of_each_tag
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.registry.cosign import CosignVerifier, Trust
@@ -46,6 +47,7 @@ def _places(args: WithLayers, project: Project, specs: Sequence[Spec]) -> list[R
     choice = choose([source], project.matrix.repository[:1])
     if choice.message:
         console.say(choice.message, style="dim")
-    ordered = {spec.id: repository_of(choice.registry, spec) for spec in (*image_specs, *rows)}
+    every = one_of_each_tag((*image_specs, *rows))  # the tag of several platforms has the layers of all
+    ordered = {spec.id: repository_of(choice.registry, spec) for spec in every}
     registries = {one: registry_of(one, plain_http=args.plain_http) for one in ordered.values()}
     return [ReleaseLocation(registry=registries[where], tag=project.tags[name][0]) for name, where in ordered.items()]

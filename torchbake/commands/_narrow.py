@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from torchbake.build.base_image import BaseImage, find_base
+from torchbake.build.base_image import find_base
+from torchbake.build.base_mirrors import answers_of_mirrors
 from torchbake.build.changes import changed_below, describe, files_of, read_earlier, read_now, why_changed
 from torchbake.build.prepare import ImagePreparation
 from torchbake.commands._destinations import Destination
+from torchbake.commands._index_releases import Platforms
 from torchbake.commands._selection import lock_of
 from torchbake.debian.lockfile import find_debian_lock
-from torchbake.engine.mirrors import copies_of, engine_mirrors
 from torchbake.errors import LockError, RenderError, UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import LeftOut, Selection
@@ -19,11 +20,10 @@ from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
 from torchbake.registry.served import served_digest
 from torchbake.registry.transport import RegistryTransport
-from torchbake.release.due import DueFinding, NewestRelease, Today, judge, newest_releases
+from torchbake.release.due import DueFinding, NewestRelease, Today, index_flaw, judge, newest_releases
 from torchbake.render.build_context import own_sources
 from torchbake.render.dockerfile import dockerfile_path, render
 from torchbake.ui import console
-from torchbake.ui.tool_environment import environment_of
 
 
 def narrow(
@@ -86,13 +86,30 @@ class DueQuestion:
         hosts = {one.host: RegistryTransport(one.host, plain=self.plain) for one in where.values()}
         registries = {name: Registry(hosts[one.host], one) for name, one in where.items()}
         todays = cache(self._base)
-        releases, refused = newest_releases(registries, list(map(self._own, specs)))
-        return {
-            spec.id: DueFinding(due=True, reason=refused[spec.repository])
-            if spec.repository in refused
-            else judge(self._today(spec, specs, releases, todays), releases.get(self._own(spec)))
-            for spec in specs
-        }
+        releases, refused = newest_releases(registries, self._names(specs))
+
+        def find(spec: Spec) -> DueFinding:
+            if spec.repository in refused:
+                return DueFinding(due=True, reason=refused[spec.repository])
+            return judge(self._today(spec, specs, releases, todays), releases.get(self._own(spec)))
+
+        return {spec.id: self._with_index(spec, releases, find) for spec in specs}
+
+    def _names(self, specs: Sequence[Spec]) -> list[tuple[str, str]]:
+        """Return the keys of the releases of images, and of the indexes and their other platforms."""
+        images = [image for spec in specs for image in (self._platforms.of(spec) or (spec,))]
+        return list(dict.fromkeys([*map(self._own, images), *map(self._index, specs)]))
+
+    def _with_index(
+        self, spec: Spec, releases: Mapping[tuple[str, str], NewestRelease], find: Callable[[Spec], DueFinding]
+    ) -> DueFinding:
+        """Let an image of several platforms be due, too, if no platform is, and the index does not have all of them."""
+        finding, images = find(spec), self._platforms.of(spec)
+        if not images or finding.due or any(find(image).due for image in images if image != spec):
+            return finding
+        parts = {image.platform: releases.get(self._own(image)) for image in images}
+        reason = index_flaw(parts, releases.get(self._index(spec)))
+        return DueFinding(due=True, reason=reason) if reason else finding
 
     def _today(
         self,
@@ -102,7 +119,7 @@ class DueQuestion:
         todays: Callable[[BaseSpec], tuple[str, str]],
     ) -> Today:
         """Return today's state of an image, with the digests that count as its base if it has a release."""
-        today = Today(id=spec.id, base=spec.base.name, inputs=partial(self._inputs, spec))
+        today = Today(id=spec.id, base=spec.base.id, inputs=partial(self._inputs, spec))
         release = releases.get(self._own(spec))
         if release is None:
             return today
@@ -116,20 +133,28 @@ class DueQuestion:
         return replace(today, bases=sorted(known_names - {""}), doubt=doubt)
 
     def _own(self, spec: Spec) -> tuple[str, str]:
-        """Return the key of an image's releases: its repository, and its own tag there."""
+        """Return the key of an image's releases: its repository, and the beginning of its immutable tags there."""
+        return spec.repository, self._platforms.name(spec)
+
+    def _index(self, spec: Spec) -> tuple[str, str]:
+        """Return the key of the releases of all platforms of an image."""
         return spec.repository, self.project.tags[spec.id][0]
 
+    @property
+    def _platforms(self) -> Platforms:
+        return Platforms(project=self.project, preparation=ImagePreparation.to_ask(self.project, console.say))
+
     def _inputs(self, spec: Spec, digest: str) -> str:
-        base = BaseImage(name=spec.base.name, image=spec.base.image, source="registry", digest=digest, created="")
-        preparation = ImagePreparation.to_ask(self.project, console.say)
-        return preparation.job(spec, base).inputs
+        return self._platforms.inputs(spec, digest)
 
     def _base(self, spec: BaseSpec) -> tuple[str, str]:
         """Return the digest of the base that a build would take, and the reason if it is not known."""
+        if spec.digest:
+            return spec.digest, ""
         lock = find_debian_lock(self.project.root, spec)
         # Another version of mmdebstrap may have made the recorded base of the locked packages.
-        known = find_base(spec, self.project.state, lock) or lock
-        return (known.digest, "") if known else _served_base(spec.image)
+        base = find_base(spec, self.project.state, lock) or lock
+        return (base.digest, "") if base else _served_base(spec.image)
 
 
 def _merge(findings: Mapping[Repository, DueFinding]) -> DueFinding:
@@ -143,10 +168,9 @@ def _merge(findings: Mapping[Repository, DueFinding]) -> DueFinding:
 @cache
 def _served_base(image: str) -> tuple[str, str]:
     """Return the digest that a mirror of the engine or the registry serves for a base, and the reason for none."""
+    for answer in answers_of_mirrors(image):
+        if answer.digest:
+            return answer.digest, ""
     reference = parse_reference(image)
-    for mirror, copy in copies_of(reference, engine_mirrors(environment_of("docker"))):
-        digest, _ = served_digest(copy, plain=mirror.plain)
-        if digest:
-            return digest, ""
     digest, reason = served_digest(reference)
     return digest, reason.replace(str(reference), image)

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from torchbake.commands._destinations import differing_digests, distinct_names
+from torchbake.commands._gate_tables import gate_entry
 from torchbake.core.sizes import human
+from torchbake.gate.judge import GateResult
 from torchbake.oci.reference import Repository
 from torchbake.release.candidate import Publication
 from torchbake.release.decide import as_json as decision_json
@@ -20,9 +22,11 @@ _WORDS = {"release": "released", "finish": "finished", "nothing": "unchanged", "
 
 @dataclass(frozen=True, kw_only=True)
 class PublishResult:
-    """The result of one image in one repository, and the checks that may fail (``waived``).
+    """The result of one image in one repository, the checks that may fail (``waived``), and the decision of a gate.
 
-    The ``problem`` is why the image was not released, or why the rolling tags of its release were not moved.
+    The ``problem`` is why the image was not released, or why the rolling tags of its release were not moved. The image
+    of one platform of several has the name ``index`` of the index that joins them. An index has its ``platforms``, and
+    waits for the ``lacking`` platforms, for the reasons.
     """
 
     id: str
@@ -30,11 +34,20 @@ class PublishResult:
     published: Publication | None = None
     problem: str = ""
     waived: Mapping[str, str] = field(default_factory=dict)
+    gate: GateResult | None = None
+    index: str = ""
+    platforms: Sequence[str] = ()
+    lacking: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The id; an index has the id of an image, too."""
+        return f"{self.id} (index)" if self.platforms else self.id
 
 
 def problems_of(results: Sequence[PublishResult]) -> list[tuple[str, str]]:
     """Return the names of the images with a problem, each with the problem."""
-    names = distinct_names([(one.id, one.repository) for one in results])
+    names = distinct_names([(one.name, one.repository) for one in results])
     return [(name, one.problem) for name, one in zip(names, results, strict=True) if one.problem]
 
 
@@ -66,14 +79,26 @@ def show_publications(results: Sequence[PublishResult], form: str, *, dry: bool)
         if abilities:
             console.show_table(("repository", "ability", "answer"), abilities)
     _warn_of_two_builds(results)
+    _warn_of_lacking_platforms(results)
     _append_summary(_HEAD, rows)
 
 
 def _warn_of_two_builds(results: Sequence[PublishResult]) -> None:
     """Warn if the repositories of an image have two builds of the same inputs: each keeps the build it had first."""
-    published = [(one.id, one.repository, one.published.decision.digest) for one in results if one.published]
+    published = [(one.name, one.repository, one.published.decision.digest) for one in results if one.published]
     for text in differing_digests(each for each in published if each[-1]):
         console.say(f"{text}: two builds of the same inputs.", style="yellow")
+
+
+def _warn_of_lacking_platforms(results: Sequence[PublishResult]) -> None:
+    for one in results:
+        if one.lacking:
+            lacks = "; ".join(f"{platform}: {reason}" for platform, reason in one.lacking.items())
+            console.say(
+                f"{one.repository}: the index of {one.id} waits ({lacks}). Publish that platform, on any machine: "
+                "the last one writes the index.",
+                style="yellow",
+            )
 
 
 def _append_summary(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -94,20 +119,32 @@ def _append_summary(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _row(image: PublishResult, *, dry: bool) -> tuple[str, str, str, str]:
+    if image.lacking:
+        return (
+            image.name,
+            "waits",
+            str(image.repository),
+            "; ".join(f"{key}: {why}" for key, why in image.lacking.items()),
+        )
     if image.published is None:
-        return image.id, "failed", str(image.repository), image.problem
+        planned = dry and image.platforms and not image.problem
+        words = ("would be released", "with its platforms") if planned else ("failed", image.problem)
+        return image.name, words[0], str(image.repository), words[1]
     decision = image.published.decision
     tag = f"{image.repository}:{decision.tag}"
     if image.problem:
-        return image.id, "failed", tag, f"not moved: {image.problem}"
+        return image.name, "failed", tag, f"not moved: {image.problem}"
     state = f"would be {_WORDS[decision.action]}" if dry else _WORDS[decision.action]
     waived = [f"waived: {check} ({reason})" for check, reason in image.waived.items()]
+    documents = [f"{name} attached ({digest})" for name, digest in image.published.documents.items()]
     packing = [] if decision.digest else ["its layers would be compressed by gzip first"]
-    return image.id, state, tag, "; ".join([_moves(image.published), *packing, *waived])
+    return image.name, state, tag, "; ".join([_moves(image.published, image.index), *packing, *waived, *documents])
 
 
-def _moves(publication: Publication) -> str:
+def _moves(publication: Publication, index: str) -> str:
     decision = publication.decision
+    if index and decision.digest == publication.tested:
+        return f"those of the index of {index}"
     if decision.action == "held":
         return f"rolled back by hand; `{Command('promote')}` moves its tags forward"
     words = [", ".join(move.tag for move in decision.due)] if decision.due else []
@@ -122,9 +159,13 @@ def _moves(publication: Publication) -> str:
 def _entry(image: PublishResult, *, dry: bool) -> dict[str, object]:
     entry: dict[str, object] = {"id": image.id, "repository": str(image.repository), "problem": image.problem}
     entry |= {"dry_run": dry, "waived": dict(image.waived)}
+    if image.platforms:
+        entry |= {"platforms": list(image.platforms), "lacking": dict(image.lacking)}
+    entry |= {"gate": gate_entry(image.gate)} if image.gate else {}
     if image.published:
         transfer = image.published.transfer
         entry |= decision_json(image.published.decision) | {"tested": image.published.tested}
+        entry |= {"attached": dict(image.published.documents)} if image.gate else {}
         entry["same_image"] = image.published.tested == entry["digest"] or bool(image.published.released_by)
         abilities = image.published.abilities
         entry |= {"registry": asdict(abilities)} if abilities else {}

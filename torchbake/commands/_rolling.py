@@ -1,18 +1,21 @@
 """The steps that `promote` and `rollback` share: move rolling tags to an existing release."""
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torchbake.build.prepare import ImagePreparation
 from torchbake.commands import _options as opt
 from torchbake.commands._destinations import Destination, differing_digests, distinct_names, repositories_of
+from torchbake.commands._index_releases import Platforms
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection
 from torchbake.commands._signing import Signing, Verifying, mover_of, signer_of, trust_of
 from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.errors import PublishError, UsageError, sentence_of
+from torchbake.matrix.platforms import shared_id
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Repository
@@ -50,12 +53,16 @@ class Promoting(Signing, Shifting):
 
 @dataclass(frozen=True, kw_only=True)
 class ShiftResult:
-    """The result of one image in one repository; ``problem`` is the reason why its tags were not moved."""
+    """The result of one image in one repository; ``problem`` is the reason why its tags were not moved.
+
+    An index waits for the platforms that are ``lacking``, for the reasons.
+    """
 
     id: str
     repository: Repository
     shift: Shift | None = None
     problem: str = ""
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_shift(args: Shifting, *, back: bool) -> int:
@@ -81,11 +88,14 @@ def run_pending(args: Promoting) -> int:
 def _each(
     args: Shifting, specs: Sequence[Spec], work: Callable[[Spec, ShiftResult], ShiftResult]
 ) -> list[ShiftResult]:  # fmt: skip
-    """Move the tags of each image in each of its repositories; a failure is a result, so that the others move."""
+    """Move the tags of each image in each of its repositories; a failure is a result, so that the others move.
+
+    Images that differ by their platform alone share their tags, which are moved once.
+    """
     results = []
-    for spec in specs:
+    for spec in {(spec.repository, spec.own_tag): spec for spec in specs}.values():
         for repository in repositories_of(args.registry, spec):
-            result = ShiftResult(id=spec.id, repository=repository)
+            result = ShiftResult(id=shared_id(spec), repository=repository)
             with step(f"{spec.id}: moving its rolling tags in {repository}"):
                 try:
                     results.append(work(spec, result))
@@ -96,7 +106,13 @@ def _each(
 
 def _finish(args: Promoting, project: Project, spec: Spec, result: ShiftResult, signer: Signer) -> ShiftResult:
     publisher = Publisher(registry_of(result.repository, plain_http=args.plain_http), signer=signer)
-    decision = publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
+    platforms = Platforms(project=project, preparation=ImagePreparation.to_ask(project, console.say))
+    image, decision = platforms.sets([spec]).get(spec.id), None
+    if image:
+        index = publisher.publish_index(image, lambda _: None, dry=args.dry_run)
+        decision, result = index.decision, replace(result, lacking=index.lacking)
+    # An index that waits for a platform leaves the release before it, whose tags may be pending.
+    decision = decision or publisher.finish(project.tags[spec.id], lambda _: None, dry=args.dry_run)
     if decision is None:
         return result
     held_back = {decision.tag.name: "rolled back"} if decision.action == "held" else dict(decision.held_back)
@@ -130,12 +146,17 @@ def _one(
 
 
 def _show(results: Sequence[ShiftResult], form: str, *, dry: bool) -> None:
-    rows = [
-        (name, *_words(image.shift, dry=dry)) if image.shift else (name, "", "", image.problem or "no release")
-        for name, image in zip(_names(results), results, strict=True)
-    ]
+    rows = [(name, *_row(image, dry=dry)) for name, image in zip(_names(results), results, strict=True)]
     entries = [_entry(image, dry=dry) for image in results]
     console.show_result(form, {"images": entries}, ("image", "from", "to", "rolling tags"), rows)
+
+
+def _row(image: ShiftResult, *, dry: bool) -> tuple[str, str, str]:
+    waits = [f"waits for {platform}: {reason}" for platform, reason in image.lacking.items()]
+    if image.shift is None:
+        return "", "", image.problem or "; ".join(waits) or "no release"
+    before, after, words = _words(image.shift, dry=dry)
+    return before, after, "; ".join((words, *waits))
 
 
 def _words(done_shift: Shift, *, dry: bool) -> tuple[str, str, str]:
@@ -150,6 +171,7 @@ def _words(done_shift: Shift, *, dry: bool) -> tuple[str, str, str]:
 def _entry(image: ShiftResult, *, dry: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"id": image.id, "repository": str(image.repository), "problem": image.problem}
     entry["dry_run"] = dry
+    entry |= {"lacking": dict(image.lacking)} if image.lacking else {}
     if image.shift:
         entry |= {
             "from": str(image.shift.current) if image.shift.current else None,

@@ -7,6 +7,7 @@ from pathlib import Path
 from torchbake.core.files import read_text
 from torchbake.errors import UsageError
 from torchbake.lock.lockfile import Lock
+from torchbake.matrix.platforms import one_of_each_tag
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import Selection, select
 from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
@@ -15,10 +16,10 @@ from torchbake.projects.outdated import read_or_explain
 
 
 def load_selection(
-    matrix: Path, selectors: Sequence[str], shard: tuple[int, int] | None = None
+    matrix: Path, selectors: Sequence[str], shard: tuple[int, int] | None = None, *, locked_bases: bool = True
 ) -> tuple[Project, Selection]:
     """Load the project and select images. Raises UsageError if nothing is named; `all` must be typed."""
-    project = load_project(matrix)
+    project = load_project(matrix, locked_bases=locked_bases)
     if not selectors:
         raise UsageError(
             "Which images? Name them, or say `all`.", hint=f"There are:\n{_catalogue(project.expansion.specs)}"
@@ -27,9 +28,12 @@ def load_selection(
 
 
 def load_image(matrix: Path, selectors: Sequence[str], owner: str, hint: str) -> tuple[Project, ImageSpec]:
-    """Load the project and select a PyTorch image. Raises UsageError for several or none; ``owner`` needs the image."""
+    """Load the project and select a PyTorch image. Raises UsageError for several or none; ``owner`` needs the image.
+
+    Images that differ by their platform alone are one image: the first of them is returned.
+    """
     project, selection = load_selection(matrix, selectors)
-    specs = pytorch_of(selection.specs)
+    specs = one_of_each_tag(pytorch_of(selection.specs))
     if len(specs) != 1:
         names = f" ({', '.join(spec.id for spec in specs[:3])}{', …' if len(specs) > 3 else ''})" if specs else ""
         raise UsageError(f"{owner} gets one image, but this selects {len(specs)}{names}.", hint=hint)

@@ -93,10 +93,20 @@ def run(args: Arguments) -> int:
             console.say(f"next: cd {args.folder}")
         console.say(f"next: {Command('setup')}")
         console.say(f"next: {Command('lock build' if args.project else 'build', 'all')}")
-        if args.login and LOGINS[args.login][1]:
-            console.say(f"next: set in the CI: REGISTRY, {LOGINS[args.login][1]}")
+        if settings := _ci_settings(args):
+            console.say(f"next: set in the CI: {settings}")
         console.say("This writes images/, the exact versions and the Dockerfiles: commit it with the rest.")
     return 0
+
+
+def _ci_settings(args: Arguments) -> str:
+    """Return the variables that the pipelines need from the CI's settings; empty without a CI, or if it has all."""
+    if not args.ci:
+        return ""
+    login = args.login or ("ghcr" if args.registry.partition("/")[0] == "ghcr.io" else "")
+    own = args.ci == "gitlab" and not (args.login or args.registry)  # GitLab has a registry for each project
+    registry = "" if own else f"REGISTRY={args.registry}" if args.registry else "REGISTRY"
+    return ", ".join(filter(None, (registry, LOGINS[login][1] if login else "")))
 
 
 def _check_options(args: Arguments) -> None:

@@ -1,7 +1,8 @@
 """`list`: show the selected images, for people, programs and CI."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ EXAMPLES = (
     "cuda12 --format json | jq -r '.images[].id'",
     "all --format github --shard 1/4",
     "all --due --registry ghcr.io/acme",
+    "all --due --wheels --registry ghcr.io/acme",
     "cuda12 --due --registry ghcr.io/acme --bases keep --format json | jq -r '.images[].reason'",
     "all --due --registry ghcr.io/acme --advisories tracker.json",
     "all --changed-since origin/main",
@@ -39,6 +41,7 @@ class Arguments(opt.WithSelectors):
         "--due: ask registries for newer bases, or keep the bases of the releases (default: ask)",
         default="ask",
     )
+    wheels: bool = opt.option("--due: also images for which the indexes have newer wheels, or have withdrawn some")
     registry: tuple[Destination, ...] = opt.registries(
         "--due: an image is due if one of them lacks it", configured=lambda args: args.due
     )
@@ -49,14 +52,17 @@ class Arguments(opt.WithSelectors):
     format: Literal["table", "json", "github", "ids"] = opt.result_format(
         text="json; a matrix of GitHub; ids, one a line, which any command takes as @FILE"
     )
-    explain: bool = opt.option("also show what is left out, and why")
+    explain: bool = opt.option("also show the purpose of each row, and what is left out, and why")
 
 
 def run(args: Arguments) -> int:
     of_due = {
-        "--registry": args.registry, "--bases": args.bases != "ask", "--plain-http": args.plain_http,
+        "--wheels": args.wheels,
+        "--registry": args.registry,
+        "--bases": args.bases != "ask",
+        "--plain-http": args.plain_http,
         "--advisories": args.advisories,
-    }  # fmt: skip
+    }
     idle = [name for name, argument in of_due.items() if argument]
     if idle and not args.due:
         raise UsageError(f"{idle[0]} needs --due: without it no registry is asked.", hint="Give --due with it.")
@@ -68,7 +74,10 @@ def run(args: Arguments) -> int:
         images = [_entry(project, spec) | ({"reason": reasons[spec.id]} if reasons else {}) for spec in specs]
         console.show_json({"images": images, "excluded": _excluded_images(project, selection)})
     elif args.format == "github":
-        jobs = [{"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size} for spec in specs]
+        jobs = [
+            {"id": spec.id, "kind": spec.kind, "accelerator": spec.family, "size": spec.size, "platform": spec.platform}
+            for spec in specs
+        ]
         print(json.dumps({"include": jobs}))
     elif args.format == "ids":
         print("".join(f"{spec.id}\n" for spec in specs), end="")
@@ -100,8 +109,22 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
             findings = question.findings(selection.specs)
         if args.bases == "ask":
             findings = _fixes.with_fixes(project, selection.specs, findings, feeds)
+        if args.wheels:
+            wheels = _newer_wheels(project, selection.specs)
+            reasons_of_wheels = {name: _fixes.first_of(changes) for name, changes in wheels.items() if changes}
+            findings = _fixes.with_reasons(findings, reasons_of_wheels)
         selection, reasons = _narrow.narrow(selection, findings, reasons)
     return selection, reasons
+
+
+def _newer_wheels(project: Project, specs: Sequence[Spec]) -> dict[str, list[str]]:
+    """Return the changes of each image's wheels, and name withdrawn wheels that no other version replaces."""
+    from torchbake.commands._wheel_updates import newer_wheels  # noqa: PLC0415 - a plain list needs no resolver
+
+    findings = newer_wheels(project, specs)
+    for line in findings.warnings:
+        console.say(line, style="yellow")
+    return {name: one.changes for name, one in findings.images.items()}
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:
@@ -120,6 +143,7 @@ def _entry(project: Project, spec: Spec) -> dict[str, Any]:
         "constraints": spec.constraints,
         "compiler": spec.compiler,
         "packages": {"apt": list(spec.apt), "pip": list(spec.pip)},
+        "row_reason": project.expansion.reasons.get(spec.id, ""),
         "tags": tags,
     }
 
@@ -136,9 +160,17 @@ def _table(
     more = ("reason",) if reasons else ()
     console.show_table(("id", "torch", "accelerator", "python", "base", "flavor", "rolling tags", *more), rows)
     if explain:
+        console.show_table(("row", "images", "reason"), _row_reasons(project, specs))
         left_out = [(item["id"], item["reason"]) for item in _excluded_images(project, selection)]
         console.show_table(("left out", "reason"), left_out)
     console.say(f"{len(specs)} of {len(project.expansion.specs)} images", style="dim")
+
+
+def _row_reasons(project: Project, specs: list[Spec]) -> list[tuple[str, str, str]]:
+    """Return the line of each row that has a reason, the number of its selected images, and the reason."""
+    counted = Counter((spec.line, project.expansion.reasons.get(spec.id, "")) for spec in specs)
+    name = project.document.path.name
+    return [(f"{name}:{line}", str(count), reason) for (line, reason), count in counted.items() if reason]
 
 
 def _row(project: Project, spec: Spec) -> tuple[Text | str, ...]:

@@ -40,7 +40,8 @@ class Arguments(opt.WithSelectors):
 
 
 def run(args: Arguments) -> int:
-    project, selection = load_selection(args.matrix, args.selectors)
+    renewed = args.debian and args.upgrade  # bases too, so those of an earlier push do not count
+    project, selection = load_selection(args.matrix, args.selectors, locked_bases=not renewed)
     if args.check and (args.upgrade or args.upgrade_builder):
         raise UsageError("--check and --upgrade exclude each other: --check changes nothing.", hint="Give one of them.")
     if args.resolve and not args.check:

@@ -1,6 +1,6 @@
 """`publish`: release tested images, each under an immutable tag, then under its rolling tags."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,11 @@ from torchbake.checks.waivers import parse_waivers
 from torchbake.commands import _options as opt
 from torchbake.commands._candidates import candidate_of
 from torchbake.commands._destinations import Destination, repositories_of
+from torchbake.commands._gate_tables import show_gate
+from torchbake.commands._index_releases import IndexPlace, Platforms, release_indexes
 from torchbake.commands._publish_tables import PublishResult, problems_of, show_publications, summary_of
 from torchbake.commands._registries import registry_of
+from torchbake.commands._release_gate import GatedImage, behind, judge_images, open_gate
 from torchbake.commands._release_images import release_images
 from torchbake.commands._selection import load_selection
 from torchbake.commands._signing import signer_of
@@ -31,6 +34,7 @@ from torchbake.oci.variants import CompressionName
 from torchbake.registry.cosign import Signer
 from torchbake.release.attestations import supply_of
 from torchbake.release.candidate import Candidate, Publication, Supply
+from torchbake.release.platforms import PlatformSet
 from torchbake.release.publisher import Publisher
 from torchbake.release.upload import Tell
 from torchbake.ui import console
@@ -44,6 +48,7 @@ EXAMPLES = (
     "cuda12 --registry ghcr.io/acme --verdicts verdicts --verdict-key cosign.pub",
     "cpu --registry ghcr.io/acme --no-engine --verdicts verdicts --verdict-key cosign.pub",
     "cpu --registry ghcr.io/acme --benchmark examples/benchmark/plan.yaml",
+    "cpu --registry ghcr.io/acme --gate gate.yaml --dry-run",
     "cpu --registry ghcr.io/acme --compression both",
     "all --registry ghcr.io/acme --registry 127.0.0.1:5000/team",
     "cpu --registry ghcr.io/acme --waive 'process.size=the new libraries are wanted'",
@@ -70,6 +75,7 @@ class Due:
     spec: Spec
     candidate: Callable[[], Candidate]
     releases: tuple[DueRelease, ...]
+    gated: GatedImage | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +96,10 @@ class Arguments(opt.WithSelectors, WithVerdicts):
         "do not release an image that is slower in this plan than the one its tag holds, or too noisy to tell",
         metavar="PLAN",
     )
+    gate: Path | None = opt.option(
+        "do not release an image that this gate refuses by known vulnerabilities; attach what it accepts as VEX",
+        metavar="FILE",
+    )
     no_engine: bool = opt.option(
         "ask no container engine: release the images of the store, with verdicts of `reports/` or of --verdicts"
     )
@@ -100,6 +110,7 @@ class Arguments(opt.WithSelectors, WithVerdicts):
 
 def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors, args.shard)
+    gate = open_gate(args.gate) if args.gate else None
     waivers, signer = parse_waivers(args.waive), signer_of(args)
     built = release_images(project, no_engine=args.no_engine, benchmark=args.benchmark)
     releases, preparation = _releases(args, selection.specs, signer), ImagePreparation.to_ask(project, console.say)
@@ -114,10 +125,17 @@ def run(args: Arguments) -> int:
         where = tuple(releases(spec, supply))
         due.append(Due(spec=spec, candidate=partial(ready, preparation, spec), releases=where))
     with interruptible(), built.layout.in_use():  # no build removes an image of the store in this time
+        if gate:
+            due = _gated(due, judge_images(gate, project, selection.specs, images, source))
         if args.benchmark and built.engine and not args.dry_run:
             due = _judged(args, args.benchmark, project, built.engine, due)
         results = _plan(due) if args.dry_run else _publish(due, args.jobs)
+        if not args.immutable_only:
+            platforms = Platforms(project=project, preparation=preparation)
+            results = _with_indexes(due, platforms.sets(selection.specs), results, dry=args.dry_run)
     source.tidy()
+    if gate and args.format == "table":
+        show_gate(gate.file, [image.gated.result for image in due if image.gated])
     show_publications(results, args.format, dry=args.dry_run)
     if bad := problems_of(results):
         reason = with_reasons(f"{len(bad)} of {len(results)} were not released:", bad)
@@ -146,6 +164,13 @@ def _releases(args: Arguments, specs: Sequence[Spec], signer: Signer) -> Callabl
     later = several and not args.immutable_only
     return lambda spec, supply: [
         DueRelease(publisher=publishers[one], supply=supply, repository=one, later=later) for one in where[spec.id]
+    ]
+
+
+def _gated(due: Sequence[Due], images: Mapping[str, GatedImage]) -> list[Due]:
+    return [
+        replace(one, gated=gated, candidate=behind(gated, one.candidate))
+        for one, gated in ((one, images.get(one.spec.id)) for one in due)
     ]
 
 
@@ -184,7 +209,9 @@ def _one(due: Due, progress: Board) -> list[PublishResult]:
     look = partial(progress.look, name)
 
     def publish(release: DueRelease, candidate: Candidate) -> Publication:
-        return release.publisher.publish(candidate, release.supply, look, _Count(look).add)
+        publication = release.publisher.publish(candidate, release.supply, look, _Count(look).add)
+        vex = due.gated.vex(publication.decision.digest) if due.gated else None
+        return release.publisher.attach(publication, vex, look) if vex else publication
 
     results = _attempt(due, publish, look)
     words = [one.problem or (summary_of(one.published) if one.published else "") for one in results]
@@ -202,11 +229,13 @@ def _attempt(
     due: Due, work: Callable[[DueRelease, Candidate], Publication], tell: Tell = lambda _: None
 ) -> list[PublishResult]:
     """Release one image in each repository; a failure is a result, so that the others are released."""
+    gate = due.gated.result if due.gated else None
+    ready = PublishResult(id=due.spec.id, repository=due.releases[0].repository, gate=gate)
     try:
         candidate = due.candidate()
     except Exception as error:
-        return [PublishResult(id=due.spec.id, repository=due.releases[0].repository, problem=sentence_of(error))]
-    ready = PublishResult(id=due.spec.id, repository=due.releases[0].repository, waived=candidate.waived)
+        return [replace(ready, problem=sentence_of(error))]
+    ready = replace(ready, waived=candidate.waived)
     results = []
     for release in due.releases:
         result = replace(ready, repository=release.repository)
@@ -232,6 +261,23 @@ def _promoted(release: DueRelease, candidate: Candidate, result: PublishResult, 
     action = moved.action if first == "nothing" else first
     decision = replace(moved, action=action)
     return replace(result, published=replace(result.published, decision=decision))
+
+
+def _with_indexes(
+    due: Sequence[Due], sets: Mapping[str, PlatformSet], results: Sequence[PublishResult], *, dry: bool
+) -> list[PublishResult]:
+    """Release the indexes of images with several platforms, and add their results."""
+    places = {
+        (sets[one.spec.id].id, release.repository): IndexPlace(
+            image=sets[one.spec.id], repository=release.repository, publisher=release.publisher, later=release.later
+        )
+        for one in due
+        if one.spec.id in sets
+        for release in one.releases
+    }
+    parts = [replace(one, index=sets[one.id].id) if one.id in sets else one for one in results]
+    with step("joining the platforms of images"):
+        return parts + release_indexes(list(places.values()), results, lambda _: None, dry=dry)
 
 
 class _Count:

@@ -35,7 +35,7 @@ def run(args: Arguments) -> int:
             write(files)
     if args.check and differ:
         raise RenderError(
-            f"{differ} of {len(selection.specs)} Dockerfiles differ from what the matrix renders.",
+            f"{differ} of {len(selection.specs)} Dockerfiles are not as the matrix renders them.",
             hint=f"Run: {Command('render', 'all')}",
         )
     state = "rendered" if not args.check else "differ"

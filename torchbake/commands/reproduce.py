@@ -1,6 +1,7 @@
 """`reproduce`: build an image twice without a cache, and compare the builds byte for byte."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from rich.text import Text
 
@@ -93,7 +94,7 @@ def _base(project: Project, spec: Spec, reproduction: Reproduction) -> BaseImage
     known_base = find_base(spec.base, project.state, lock)
     base = known_base or make_base(
         spec.base, project.state, reproduction.apt, source="auto", say=console.say,
-        buildkit=reproduction.backends[0].executor == "buildx", lock=lock,
+        start=partial(reproduction.backends[0].start, cached=False), lock=lock,
     )  # fmt: skip
     check_version(spec.base, base.python)
     return base

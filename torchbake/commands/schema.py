@@ -1,7 +1,7 @@
 """`schema`: write the keys of matrix.yaml as JSON Schema for editors.
 
-In the toolkit's own checkout it also writes the schemas of job.yaml and of benchmark plans. There it also updates the
-generated parts of documents: pages in docs/, and the table of values in the chart's README.
+In the toolkit's own checkout it also writes the schemas of job.yaml, of benchmark plans and of gates. There it also
+updates the generated parts of documents: pages in docs/, and the table of values in the chart's README.
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError, UsageError
+from torchbake.gate import manual as gates
+from torchbake.gate.model import GateFile
 from torchbake.jobs import manual as jobs
 from torchbake.jobs.model import Job
 from torchbake.matrix.manual import with_reference
@@ -26,6 +28,7 @@ EXAMPLES = ("", "--check")
 PAGE = TOOLKIT / "docs/reference/matrix.md"  # this toolkit's own
 JOB_PAGE, JOB_SCHEMA = TOOLKIT / "docs/reference/job.md", TOOLKIT / "job.schema.json"  # likewise
 PLAN_PAGE, PLAN_SCHEMA = TOOLKIT / "docs/reference/benchmark-plans.md", TOOLKIT / "benchmark.schema.json"  # likewise
+GATE_PAGE, GATE_SCHEMA = TOOLKIT / "docs/reference/gate.md", TOOLKIT / "gate.schema.json"  # likewise
 CLI_PAGE = TOOLKIT / "docs/reference/cli.md"
 CHART_PAGE, CHART_VALUES = TOOLKIT / "charts/pytorch/README.md", TOOLKIT / "charts/pytorch/values.yaml"
 
@@ -44,6 +47,7 @@ def run(args: Arguments) -> int:
         texts[PAGE] = with_reference(_text(PAGE))
         texts |= {JOB_SCHEMA: editor_schema(Job), JOB_PAGE: jobs.with_reference(_text(JOB_PAGE))}
         texts |= {PLAN_SCHEMA: plans.plan_schema(), PLAN_PAGE: plans.with_reference(_text(PLAN_PAGE))}
+        texts |= {GATE_SCHEMA: editor_schema(GateFile), GATE_PAGE: gates.with_reference(_text(GATE_PAGE))}
         texts[CHART_PAGE] = with_parameters(_text(CHART_PAGE), _text(CHART_VALUES))
         texts |= {CLI_PAGE: cli_pages.with_overview(_text(CLI_PAGE)), **_cli_pages()}
     current = {path: _text(path) for path in texts}

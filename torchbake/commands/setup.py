@@ -1,6 +1,7 @@
 """`setup`: make this machine ready to build images."""
 
 import argparse
+import contextlib
 import os
 import subprocess
 import time
@@ -11,11 +12,23 @@ from typing import Any, Literal
 
 from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
+from torchbake.core.plain_text import last_lines
 from torchbake.engine.capability import Capabilities, Need, problems
-from torchbake.errors import SetupError
+from torchbake.engine.emulation import no_emulation, runs
+from torchbake.errors import MatrixError, SetupError
 from torchbake.setup import dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
-from torchbake.setup.plan import Install, SetupHost, SetupPlan, StartDaemon, StartUnit, Step, WriteFile, make_plan
+from torchbake.setup.plan import (
+    Install,
+    RegisterEmulation,
+    SetupHost,
+    SetupPlan,
+    StartDaemon,
+    StartUnit,
+    Step,
+    WriteFile,
+    make_plan,
+)
 from torchbake.setup.sudo import with_sudo
 from torchbake.ui import console
 
@@ -24,6 +37,7 @@ EXAMPLES = (
     "--dry-run              # show the steps, take none",
     "--check                # exit code 0 when ready, 10 when not",
     "--check --format json  # the same for a program",
+    "--platform linux/arm64  # installs and registers qemu too, to build images for arm64",
 )
 SHARES_COMMAND_LINE = True  # nox hands `cpu` to both sessions of `nox -s setup build -- cpu`
 _APT_SECONDS = 1800
@@ -40,6 +54,10 @@ _APT_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": 
 class Arguments(opt.Common):
     check: bool = opt.option("report the state and the steps of setup; change nothing", group="|")
     dry_run: bool = opt.option("show the steps and stop", group="|")
+    platform: Literal["", "linux/amd64", "linux/arm64"] = opt.option(
+        "also run programs of this platform, to build and test images for it: by qemu, unless it is the machine's own",
+        default="",
+    )
     # The half of a run that sudo starts: the half that called it has shown the steps.
     shown: bool = opt.option(argparse.SUPPRESS, group="|")
     format: Literal["text", "json"] = opt.result_format("text")
@@ -47,10 +65,11 @@ class Arguments(opt.Common):
 
 def run(args: Arguments) -> int:
     paths = EnginePaths.from_env(os.environ)
-    host = probe.look(paths) if args.check else _look_when_it_is_up(paths)
+    platforms = (args.platform,) if args.platform else ()
+    host = probe.look(paths, platforms=platforms) if args.check else _look_when_it_is_up(paths, platforms)
     plan = make_plan(host, paths)
     if plan.ready or args.check:
-        _report(host, plan, paths, args.format)
+        _report(host, plan, paths, args)
         return 0 if plan.ready else SetupError.exit_code
     _refuse(plan)
     if not args.shown:
@@ -58,22 +77,23 @@ def run(args: Arguments) -> int:
         _show(plan)
     if args.dry_run:
         return 0
-    code = with_sudo("setup", "--shown") if host.root == "sudo" else _carry_out(paths)
+    words = ("--platform", args.platform) if args.platform else ()
+    code = with_sudo("setup", "--shown", *words) if host.root == "sudo" else _carry_out(paths, platforms)
     if code or args.shown:
         return code
-    return _confirm(paths, args.format)
+    return _confirm(paths, platforms, args)
 
 
-def _look_when_it_is_up(paths: EnginePaths) -> SetupHost:
+def _look_when_it_is_up(paths: EnginePaths, platforms: Sequence[str]) -> SetupHost:
     """Probe the host. If another setup is starting an engine, wait until it answers or has had its time."""
-    host = probe.look(paths)
+    host = probe.look(paths, platforms=platforms)
     if not _starts(host, paths):
         return host
     console.say(f"the engine at {host.address.text} is starting; waiting for it")
     deadline = time.monotonic() + dockerd.START_SECONDS
     while _starts(host, paths) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-        host = probe.look(paths)
+        host = probe.look(paths, platforms=platforms)
     return host
 
 
@@ -98,20 +118,21 @@ def _show(plan: SetupPlan) -> None:
         console.say(f"  {number}. {step.title}")
 
 
-def _report(host: SetupHost, plan: SetupPlan, paths: EnginePaths, form: str) -> None:
-    if form == "json":
-        console.show_json(_facts(host, plan, paths))
+def _report(host: SetupHost, plan: SetupPlan, paths: EnginePaths, args: Arguments) -> None:
+    notes = [*_notes(host, paths, args.matrix)]
+    if args.format == "json":
+        console.show_json(_facts(host, plan, notes))
         return
     if host.engine and plan.ready:
         print(f"ready: engine {host.engine.text}, buildx {host.buildx}", flush=True)
-        for note in _notes(host, paths):
+        for note in notes:
             console.say(f"note: {note}")
     else:
         print(f"not ready: {plan.problem.reason if plan.problem else ''}", flush=True)
         _show(plan)
 
 
-def _facts(host: SetupHost, plan: SetupPlan, paths: EnginePaths) -> dict[str, Any]:
+def _facts(host: SetupHost, plan: SetupPlan, notes: Sequence[str]) -> dict[str, Any]:
     problem, steps = plan.problem, [{"do": step.title, "by": "setup"} for step in plan.steps]
     return {
         "ready": plan.ready,
@@ -119,7 +140,7 @@ def _facts(host: SetupHost, plan: SetupPlan, paths: EnginePaths) -> dict[str, An
         "engine": host.engine and _engine(host.engine),
         "buildx": host.buildx,
         "commands": [_command(need, host.engine) for need in Need] if host.engine else [],
-        "notes": list(_notes(host, paths)),
+        "notes": notes,
         "steps": steps + ([{"do": problem.remedy, "by": "you"}] if problem and problem.remedy else []),
     }
 
@@ -145,20 +166,33 @@ def _command(need: Need, engine: Capabilities) -> dict[str, Any]:
     return {"command": need.value, "problem": first and first.reason, "remedy": first and first.remedy}
 
 
-def _notes(host: SetupHost, paths: EnginePaths) -> Iterator[str]:
+def _notes(host: SetupHost, paths: EnginePaths, matrix: Path) -> Iterator[str]:
     """Describe what is missing for some commands, or could be better."""
     if host.engine:
         yield from (f"{need.value}: {problem.sentence}" for need in Need for problem in problems(host.engine, need))
     if paths.own_folder and host.chosen_by is None and "DOCKER_HOST" not in os.environ:
         yield f"to use this engine: export DOCKER_HOST={paths.endpoint}"
+    for platform in _platforms_of_matrix(matrix):
+        if host.engine and not host.engine.remote and not runs(platform):
+            yield f"images for {platform} of the matrix: {no_emulation(platform).sentence}"
     if host.engine and host.supported and not host.mmdebstrap:
         yield "mmdebstrap is not installed; only a build where no image registry answers needs it"
 
 
-def _carry_out(paths: EnginePaths) -> int:
+def _platforms_of_matrix(path: Path) -> list[str]:
+    """Return the platforms of the images of a matrix; none if there is no matrix that can be read."""
+    from torchbake.matrix.expand import expand  # noqa: PLC0415 - only a report needs it
+    from torchbake.matrix.model import load_matrix  # noqa: PLC0415
+
+    with contextlib.suppress(MatrixError):
+        return sorted({spec.platform for spec in expand(*load_matrix(path)).specs})
+    return []
+
+
+def _carry_out(paths: EnginePaths, platforms: Sequence[str]) -> int:
     """Take the steps. They are planned again under the lock, since another setup may have taken some."""
     with dockerd.only_one(paths):
-        plan = make_plan(probe.look(paths), paths)
+        plan = make_plan(probe.look(paths, platforms=platforms), paths)
         _refuse(plan)
         # Before the installation: a package may start these units, and teardown stops only units that were idle.
         idle = dockerd.idle_units() if StartUnit() in plan.steps else ()
@@ -178,6 +212,8 @@ def _take(step: Step, paths: EnginePaths, idle: Sequence[str]) -> None:
             dockerd.start_units(paths, idle)
         case StartDaemon(config=config):
             dockerd.start(paths, config)
+        case RegisterEmulation():
+            _register()
 
 
 def _install(packages: Sequence[str]) -> None:
@@ -215,9 +251,22 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
         ) from late
 
 
-def _confirm(paths: EnginePaths, form: str) -> int:
+def _register() -> None:
+    """Let the kernel start programs of other platforms. Raises SetupError.
+
+    update-binfmts mounts binfmt_misc if it is not mounted.
+    """
+    process = subprocess.run(["update-binfmts", "--enable"], capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SetupError(
+            f"qemu cannot be registered in the kernel: {last_lines(process.stderr)}",
+            hint="The kernel needs the module binfmt_misc. Inside a container, register qemu on the container's host.",
+        )
+
+
+def _confirm(paths: EnginePaths, platforms: Sequence[str], args: Arguments) -> int:
     """Probe the host again, as this user. Raises SetupError if it is not ready."""
-    host = probe.look(paths)
+    host = probe.look(paths, platforms=platforms)
     plan = make_plan(host, paths)
     if plan.problem:
         steps = "; ".join(step.title for step in plan.steps)
@@ -225,5 +274,5 @@ def _confirm(paths: EnginePaths, form: str) -> int:
             f"Setup finished, but the host is still not ready: {plan.problem.reason}",
             hint=plan.problem.remedy or f"Left: {steps}",
         )
-    _report(host, plan, paths, form)
+    _report(host, plan, paths, args)
     return 0

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torchbake.build.plan import ref_of
+from torchbake.build.prepare import ImagePreparation
 from torchbake.commands import _options as opt
 from torchbake.commands._destinations import Destination, repositories_of
+from torchbake.commands._index_releases import Platforms
 from torchbake.commands._registries import registry_of
 from torchbake.commands._selection import load_selection, lock_of
 from torchbake.core.digest import short_digest
@@ -77,27 +79,36 @@ def _show_registries(args: Arguments, project: Project, registries: Sequence[tup
 
 
 def _lines(registry: Registry, project: Project, spec: Spec, images: Mapping[str, EngineImage]) -> list[TagLine]:
-    """List the immutable tag of an image's next release, then its rolling tags."""
+    """List the immutable tag of an image's next release, then its rolling tags.
+
+    The rolling tags of several platforms are at their index, which a release of each of them may move.
+    """
     repository, tags = registry.repository, project.tags[spec.id]
-    decision = Planner(registry).decide(_candidate(project, spec, images))
+    platforms = Platforms(project=project, preparation=ImagePreparation.to_ask(project, console.say))
+    decision = Planner(registry).decide(_candidate(project, spec, images, platforms))
     now = {move.tag: move.before for move in decision.moves}
     new, due = decision.action == "release", {move.tag for move in decision.due}
     first = "" if new else short_digest(decision.digest)
     lines = [TagLine(tag=f"{repository}:{decision.tag}", id=spec.id, now=first, then="set it" if new else "", due=new)]
+    waits = new and not platforms.tags(spec)
     for tag in tags:
         digest = now[tag] if tag in now else registry.digest(tag)
-        then = f"move it to {decision.tag}" if tag in due else ""
+        then = f"move it to {decision.tag}" if tag in due else "move it, after all platforms" if waits else ""
         if tag in decision.held_back:
             then = f"leave it: {decision.held_back[tag]}"
         before = short_digest(digest) if digest else ""
-        lines.append(TagLine(tag=f"{repository}:{tag}", id=spec.id, now=before, then=then, due=tag in due))
+        lines.append(TagLine(tag=f"{repository}:{tag}", id=spec.id, now=before, then=then, due=tag in due or waits))
     return lines
 
 
-def _candidate(project: Project, spec: Spec, images: Mapping[str, EngineImage]) -> Candidate:
+def _candidate(
+    project: Project, spec: Spec, images: Mapping[str, EngineImage], platforms: Platforms
+) -> Candidate:  # fmt: skip
     """Describe the engine's image; without one, the image that the lock promises, which counts as a new release."""
     tags = project.tags[spec.id]
     image = images.get(ref_of(spec, tags))
     labels = image.labels if image else promised_labels(spec, lock_of(project, spec))
     digest = image.digest if image else _UNBUILT
-    return Candidate(id=spec.id, digest=digest, labels=labels, tags=tags, verdict=None)
+    return Candidate(
+        id=spec.id, digest=digest, labels=labels, tags=platforms.tags(spec), own=platforms.name(spec), verdict=None
+    )  # fmt: skip

@@ -23,8 +23,9 @@ from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
+from torchbake.matrix.platforms import images_of_tag, platform_tag, shared_id
 from torchbake.matrix.project import Project, run_folder
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import AMD64, PLATFORMS, Spec
 from torchbake.oci.reference import Repository, parse_reference
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Verifier
@@ -32,8 +33,8 @@ from torchbake.registry.transport import RegistryTransport
 from torchbake.ui import console
 from torchbake.ui.command import Command
 from torchbake.validate.expect import parse_expected
-from torchbake.validate.judge import Promise, promise_of
 from torchbake.validate.judge_image import SILENT
+from torchbake.validate.promise import Promise, promise_of
 from torchbake.validate.pull import EngineInspection, NoInspection
 from torchbake.validate.run import Foreign, MatrixSubject, ValidateRun, ValidationSubject
 
@@ -43,6 +44,7 @@ EXAMPLES = (
     "cuda12 --registry ghcr.io/acme --key cosign.pub",
     "2.7.1 --registry ghcr.io/acme --suite --jobs 1",
     "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime --expect torch=2.10.0,cuda=12.8,python=3.11",
+    "ghcr.io/acme/pytorch:cpu --platform linux/arm64 --expect torch=2.10.0",
 )
 _MOST_LINES = 5
 
@@ -73,6 +75,10 @@ class Arguments(Verifying):
     expect: dict[str, str | None] = opt.option(
         "what a REF must hold: torch, cuda, cudnn, nccl, python; `cuda=none` means that it must not", type=_versions,
         default={}, metavar="NAME=VERSION,…",
+    )  # fmt: skip
+    platform: str = opt.option(
+        f"of a REF that is an index: the image for this platform (default: {AMD64})", choices=PLATFORMS, default=AMD64,
+        metavar="OS/ARCHITECTURE",
     )  # fmt: skip
     no_pull: bool = opt.option("look into no image: start no container, ask no engine")
     suite: bool = opt.option(f"also run all image checks (`{Command('test')}`) on what was pulled")
@@ -137,7 +143,13 @@ def _subjects(args: Arguments, session: Session, verifier: Verifier) -> list[Val
     rows = _rows(args, selectors, reach, verifier) if selectors or not references else []
     parsed = list(dict.fromkeys(map(parse_reference, references)))
     foreign = [
-        Foreign(reference=reference, registry=reach(reference.repository), expected=args.expect, verifier=verifier)
+        Foreign(
+            reference=reference,
+            registry=reach(reference.repository),
+            expected=args.expect,
+            verifier=verifier,
+            platform=args.platform,
+        )
         for reference in parsed
     ]
     return [*rows, *foreign]
@@ -152,16 +164,24 @@ def _rows(
             f"Which registry holds the images of {selectors[0]!r}?", hint="Say --registry HOST[:PORT]/NAMESPACE"
         )
     known_names = frozenset(spec.id for spec in project.expansion.specs)
-    return [
-        MatrixSubject(
-            promise=_promise(project, spec),
-            registry=reach(repository),
-            known_ids=known_names,
-            verifier=verifier,
-        )
-        for spec in selection.specs
-        for repository in repositories_of(args.registry, spec)
-    ]
+    subjects = []
+    for spec in selection.specs:
+        promise, index = _promises(project, spec)
+        subjects += [
+            MatrixSubject(
+                promise=promise, index=index, registry=reach(repository), known_ids=known_names, verifier=verifier
+            )
+            for repository in repositories_of(args.registry, spec)
+        ]
+    return subjects
+
+
+def _promises(project: Project, spec: Spec) -> tuple[Promise, Promise | None]:
+    """Return the promise of an image, and that of the index if its row has several platforms."""
+    promise = _promise(project, spec)
+    if len(images_of_tag(spec, project.expansion.specs)) == 1:
+        return promise, None
+    return replace(promise, tags=(), own=platform_tag(spec)), replace(promise, index=shared_id(spec))
 
 
 def _promise(project: Project, spec: Spec) -> Promise:

@@ -8,8 +8,8 @@ import shutil
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from torchbake.core.ownership import check_links
@@ -35,6 +35,13 @@ def write_text(path: Path, text: str) -> None:
     """Replace a file's text at once: readers see the old text or the new one. Raises OSError."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Replace the texts of several files, once all of them are on the disk. Raises OSError, and then changes none."""
+    with ExitStack() as stack:
+        for path, text in texts.items():
+            stack.enter_context(replacing(path)).write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from torchbake.core.digest import digest
+from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.debian.steps import AptStep, apt_steps
 from torchbake.errors import LockError
 from torchbake.lock.lockfile import read_lock_text
@@ -117,19 +118,23 @@ class DebianLock:
 
 def debian_lock_path(root: Path, base: BaseSpec) -> Path:
     """Return the path of a base's lock."""
-    return root / "images" / f"{base.name}.lock"
+    return root / "images" / f"{base.id}.lock"
 
 
 def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
-    """Read the lock of a base; None if it has none. Raises LockError, also for a lock of another suite."""
+    """Read the lock of a base; None if it has none. Raises LockError, also for another suite or base."""
     path = debian_lock_path(root, base)
     if not path.exists():
         return None
-    lock = parse_debian_lock(read_lock_text(path, "all --debian"), str(path))
+    lock, again = parse_debian_lock(read_lock_text(path, "all --debian"), str(path)), Command("lock", "all --debian")
     if lock.suite != base.suite:
         raise LockError(
-            f"{path}: has packages of {lock.suite}, and the matrix has {base.suite}.",
-            hint=f"Make it again: {Command('lock', 'all --debian')}",
+            f"{path}: has packages of {lock.suite}, and the matrix has {base.suite}.", hint=f"Make it again: {again}"
+        )
+    if base.digest and lock.digest != base.digest:
+        raise LockError(
+            f"{path}: has packages for the base {lock.digest}, and {base.name} is {base.image}.",
+            hint=f"Make it again: {again}. Or push its base: {Command('base', f'{base.name} --push HOST/NAMESPACE')}",
         )
     return lock
 
@@ -137,7 +142,7 @@ def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
 def format_debian_lock(base: BaseSpec, lock: DebianLock) -> str:
     """Return the text of a lock: TOML with a package on each line."""
     lines = [
-        f"# The Debian packages of images on {base.name}, by `torchbake lock --debian`. apt installs exactly these.",
+        f"# The Debian packages of images on {base.id}, by `torchbake lock --debian`. apt installs exactly these.",
         "# Name, version, architecture, archive, path below the mirror, bytes, SHA-256.",
         f'suite = "{lock.suite}"',
         f'digest = "{lock.digest}"',
@@ -159,6 +164,8 @@ def parse_debian_lock(text: str, path: str) -> DebianLock:
     """Parse a lock. Raises LockError."""
     try:
         raw = tomllib.loads(text)
+        if newer := why_too_new("Debian lock", raw.get("format")):
+            raise LockError(f"{path}: {newer}.", hint=UPGRADE)
         return DebianLock(
             suite=str(raw["suite"]),
             digest=_digest(raw["digest"], required=not raw["base"]),

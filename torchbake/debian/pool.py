@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,6 +33,7 @@ class DebianPool:
     archives: Sequence[AptArchive]
     apt: AptConfig
     certificates: str = ""
+    _sound: set[DebianPackage] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def context(self, steps: Mapping[str, Iterable[DebianPackage]], state: Path) -> Path:
         """Return a folder with a subfolder of package files for each step. Raises BuildError.
@@ -41,13 +42,13 @@ class DebianPool:
         """
         sections = {name: sorted(packages) for name, packages in steps.items()}
         self.fetch({package for packages in sections.values() for package in packages})
-        lines = [f"{name}/{package.line}" for name, packages in sections.items() for package in packages]
+        lines = [f"{name}/{_file_name(package)} {package.line}" for name, own in sections.items() for package in own]
         target = state / "debs" / digest(lines).removeprefix("sha256:")[:16]
         for name, packages in sections.items():
             (target / name).mkdir(parents=True, exist_ok=True)
             (target / name / "locked").touch()  # layers/apt-install asks no mirror then, also without a package
             for package in packages:
-                self._give(package, target / name / f"{package.name}_{package.architecture}.deb")
+                self._give(package, target / name / _file_name(package))
         return target
 
     def fetch(self, packages: Iterable[DebianPackage]) -> None:
@@ -65,7 +66,10 @@ class DebianPool:
         return self.folder / f"{package.sha256}.deb"
 
     def _has(self, package: DebianPackage) -> bool:
-        return _is_file_of(package, self.path(package))
+        """Return whether the file is there. Its hash is computed once, since the images of a base share packages."""
+        if package not in self._sound and _is_file_of(package, self.path(package)):
+            self._sound.add(package)
+        return package in self._sound
 
     def _give(self, package: DebianPackage, target: Path) -> None:
         source = self.path(package)
@@ -108,6 +112,11 @@ class DebianPool:
             if content.hexdigest() != package.sha256:
                 raise BuildError("another hash than in the lock")
             beside.chmod(0o644)  # mmdebstrap reads it as another user
+
+
+def _file_name(package: DebianPackage) -> str:
+    """Return the name of a file in a context. `layers/apt-install` compares it with the fields of the package."""
+    return f"{package.name}_{package.version}_{package.architecture}.deb".replace(":", "_")
 
 
 def _is_file_of(package: DebianPackage, path: Path) -> bool:

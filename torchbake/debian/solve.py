@@ -77,7 +77,7 @@ def lock_of(base: BaseSpec, steps: Sequence[AptStep], output: str, archives: Ite
 def _package(base: BaseSpec, line: str, archives: Iterable[AptArchive]) -> DebianPackage:
     match = _ADDRESS.fullmatch(line.strip())
     if not match:
-        raise LockError(f"{base.name}: apt printed a line that is no address of a package: {line}")
+        raise LockError(f"{base.id}: apt printed a line that is no address of a package: {line}")
     url, name, version, architecture, size, sha256 = match.groups()
     for archive in archives:
         # Main first: a mirror of Ubuntu has both at one address, and its pool does not tell them apart.
@@ -90,6 +90,6 @@ def _package(base: BaseSpec, line: str, archives: Iterable[AptArchive]) -> Debia
                 )  # fmt: skip
     suite = f"{base.distribution} {base.suite}"
     raise LockError(
-        f"{base.name}: {name} comes from {without_login(url)}, which is no archive of {suite}.",
+        f"{base.id}: {name} comes from {without_login(url)}, which is no archive of {suite}.",
         hint="Remove that source from the base's image, or install the package by a block of a template.",
     )

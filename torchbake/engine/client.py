@@ -160,11 +160,15 @@ class Engine:
         with answering():
             return sum(entry["Size"] for entry in self.client.images.get(digest).history())
 
-    def pull(self, repository: str, key: str, login: dict[str, str] | None) -> None:
-        """Pull an image by a tag or a digest. With None for ``login`` the SDK looks for a login of docker."""
+    def pull(self, repository: str, key: str, login: dict[str, str] | None, platform: str | None = None) -> None:
+        """Pull an image by a tag or a digest. With None for ``login`` the SDK looks for a login of docker.
+
+        Without a ``platform`` the engine takes an image for its own.
+        """
         try:
             with answering(), contextlib.closing(sdk_client(_UNPACKING)) as client:
-                for event in client.api.pull(repository, tag=key, stream=True, decode=True, auth_config=login):
+                words: dict[str, Any] = {"auth_config": login, "platform": platform}
+                for event in client.api.pull(repository, tag=key, stream=True, decode=True, **words):
                     if "error" in event:
                         raise EngineError(f"The engine cannot pull {repository}, {key}: {event['error']}")
         except ImageNotFound as error:

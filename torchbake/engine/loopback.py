@@ -14,12 +14,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from torchbake.core.json_text import read_object
+from torchbake.core.machine import host_platform
 from torchbake.engine import podman
 from torchbake.engine.client import Engine
 from torchbake.engine.leftovers import LOOPBACK, loopback_path, remove_loopback_names
 from torchbake.errors import EngineError
+from torchbake.matrix.spec import PLATFORMS
 from torchbake.oci.layer_order import Layer, image_of
-from torchbake.oci.manifest import Blob, sha256
+from torchbake.oci.manifest import Blob, Manifest, sha256
 from torchbake.store.layout import Layout
 from torchbake.store.layout_server import LayoutServer, serving
 
@@ -120,7 +123,14 @@ class Loopback:
         if self._engine.podman:
             podman.pull(name)
         else:
-            self._engine.pull(server.repository, manifest.digest, _NO_LOGIN)
+            self._engine.pull(server.repository, manifest.digest, _NO_LOGIN, _foreign_platform(layout, manifest))
+
+
+def _foreign_platform(layout: Layout, manifest: Manifest) -> str | None:
+    """Return the platform of an image if it is another than this machine's: the engine must not look for its own."""
+    config = read_object(layout.path(manifest.config.digest).read_bytes())
+    platform = f"{config.get('os')}/{config.get('architecture')}"
+    return platform if platform in PLATFORMS and platform != host_platform() else None
 
 
 def _write_probe(layout: Layout) -> str:

@@ -22,12 +22,14 @@ _HUB = "docker.io"
 class RegistryMirror:
     """A mirror of the repositories whose names begin with ``prefix``, such as ``docker.io`` or ``quay.io/team``.
 
-    Its copies are at ``location``, a host with or without a path. If ``plain``, it speaks HTTP.
+    Its copies are at ``location``, a host with or without a path. If ``plain``, it speaks HTTP. If ``insecure``, it
+    speaks TLS with a certificate that is not verified, or else HTTP.
     """
 
     prefix: str
     location: str
     plain: bool = False
+    insecure: bool = False
 
     def copy_of(self, reference: Reference) -> Reference | None:
         """Return the same image in this mirror; None if its name does not begin with the prefix."""
@@ -74,4 +76,4 @@ def _in_podman_info(info: Mapping[str, Any]) -> Iterator[RegistryMirror]:
     for name, entry in (info.get("registries") or {}).items():
         for mirror in (entry.get("Mirrors") or []) if isinstance(entry, dict) else []:
             location = str(mirror.get("Location", "")).strip("/")
-            yield RegistryMirror(prefix=name, location=location, plain=mirror.get("Insecure") is True)
+            yield RegistryMirror(prefix=name, location=location, insecure=mirror.get("Insecure") is True)

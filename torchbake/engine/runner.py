@@ -18,6 +18,7 @@ from docker.types import LogConfig
 from torchbake.core.plain_text import last_line
 from torchbake.core.processes import ProcessResult
 from torchbake.core.signals import signal_name, to_its_end
+from torchbake.engine.architecture import NO_FORMAT, foreign_platform
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.owner import owner_label
 from torchbake.errors import EngineError
@@ -65,6 +66,11 @@ class ContainerEnd:
         return self.code == 0 and not self.timed_out and not self.problem
 
     @property
+    def is_foreign(self) -> bool:
+        """True if the kernel does not run the program, which is of another architecture."""
+        return not self.good and NO_FORMAT in f"{self.problem} {self.stderr}".lower()
+
+    @property
     def how(self) -> str:
         """The end in words: ``ended with 3``, ``was ended by SIGKILL``, …"""
         if self.problem:
@@ -94,11 +100,20 @@ class Runner:
         owner = "" if keep else owner_label()
         self.labels = {RUN: run or self.id, _TOGETHER: self.id, **({OWNER: owner} if owner else {})}
         self._problems: dict[str, str] = {}
+        self._platforms: dict[str, str] = {}
+
+    def foreign_platform(self, image: str) -> str:
+        """Return the platform of an image that needs an emulator; "" for an image of the machine's own."""
+        if image not in self._platforms:
+            self._platforms[image] = foreign_platform(self._engine, image)
+        return self._platforms[image]
 
     def container(
         self, image: str, command: Sequence[str] = (), *, labels: Mapping[str, str] | None = None, **options: Any
     ) -> Container:
         """Create a container, with options in the SDK's form. It is not started."""
+        if platform := self.foreign_platform(image):  # else the engine warns, or looks for another image
+            options = {"platform": platform, **options}
         try:
             with answering(), to_its_end():
                 return self._engine.client.containers.create(

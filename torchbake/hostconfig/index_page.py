@@ -1,10 +1,11 @@
 """Read the links of a project's page in a package index (PEP 503)."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qs, unquote_to_bytes, urljoin, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urljoin, urlsplit
 
 from torchbake.errors import HostConfigError
 
@@ -65,6 +66,16 @@ def yanked_files(text: str) -> dict[str, str | None]:
     links.close()
     files = ((hash_of(urlsplit(href)), reason) for href, reason in zip(links.hrefs, links.reasons, strict=True))
     return {own: reason for own, reason in files if own}
+
+
+def file_names(text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the name of each file of a page, and the reason why it is yanked, or None if it is not."""
+    links = _Links()
+    links.feed(text)
+    links.close()
+    for href, reason in zip(links.hrefs, links.reasons, strict=True):
+        with contextlib.suppress(ValueError):
+            yield unquote(urlsplit(href).path).rpartition("/")[2], reason
 
 
 def hash_of(address: SplitResult) -> str:

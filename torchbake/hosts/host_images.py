@@ -7,6 +7,7 @@ from typing import NoReturn
 from torchbake.core.suggest import nearest
 from torchbake.errors import HostError
 from torchbake.hosts.inventory import InventoryHost
+from torchbake.matrix.platforms import one_of_each_tag
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, pytorch_of
 from torchbake.ui.command import Command
@@ -25,10 +26,14 @@ class HostImages:
 
 
 def default_images(project: Project) -> dict[str, ImageSpec]:
-    """Return the image of each install type: the newest torch of its family, then the shortest tag."""
+    """Return the image of each install type: the newest torch of its family, then the shortest tag.
+
+    Of images for several platforms it is the first. The role takes the lock for another platform by itself.
+    """
     image_specs = {}
     for kind, family in FAMILIES.items():
-        specs = [spec for spec in pytorch_of(project.expansion.specs) if spec.family == family]
+        images = one_of_each_tag(pytorch_of(project.expansion.specs))
+        specs = [spec for spec in images if spec.family == family]
         if specs:
             image_specs[kind] = max(specs, key=lambda spec: (spec.version, -min(map(len, project.tags[spec.id]))))
     return image_specs

@@ -15,7 +15,7 @@ from torchbake.build.wheelhouse import stage_wheels
 from torchbake.errors import HostError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Lock, Pin
-from torchbake.lock.wheel_tags import PLATFORMS
+from torchbake.lock.wheel_tags import wheel_platforms
 from torchbake.matrix.spec import ImageSpec
 from torchbake.ui.tool_environment import environment_of
 
@@ -30,7 +30,7 @@ class Wheels:
 
 def find_wheels(spec: ImageSpec, lock: Lock, folders: Sequence[Path], state: Path) -> Wheels:
     """Find the wheels of a lock in folders."""
-    path = stage_wheels({spec.id: lock.pins.values()}, folders, spec.base.python, state)
+    path = stage_wheels({spec.id: lock.pins.values()}, folders, spec.base.python, state, platform=spec.platform)
     folder = path / spec.id if path else None
     return Wheels(folder=folder, missing=missing_of(lock, folder))
 
@@ -66,7 +66,7 @@ def requirements(pins: Iterable[Pin]) -> str:
 
 def download_words(spec: ImageSpec, file: Path, folder: Path) -> tuple[str, ...]:
     """Return the arguments of pip. Each platform is named, as pip accepts only wheels of named platforms."""
-    platforms = (word for name in PLATFORMS for word in ("--platform", name))
+    platforms = (word for name in wheel_platforms(spec.platform) for word in ("--platform", name))
     target = ("--python-version", spec.base.python, "--implementation", "cp", *platforms)
     exact = ("--no-deps", "--require-hashes", "--only-binary", ":all:")
     files = ("--dest", str(folder), "--requirement", str(file))

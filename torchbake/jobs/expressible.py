@@ -14,7 +14,7 @@ from torchbake.jobs.model import SECTIONS, Job
 from torchbake.jobs.quantities import cpus_of
 from torchbake.jobs.task import Task
 from torchbake.matrix.manual import places
-from torchbake.matrix.yaml_source import Location
+from torchbake.matrix.yaml_source import FORMAT_KEY, Location
 
 Problem = tuple[Location, str]
 
@@ -131,7 +131,7 @@ def keys_of(job: Job) -> Iterator[tuple[Location, str]]:
 
 def _keys(model: BaseModel, location: Location, path: str) -> Iterator[tuple[Location, str]]:
     for name, field in type(model).model_fields.items():
-        if name not in model.model_fields_set:
+        if name not in model.model_fields_set or name == FORMAT_KEY:  # of the file, not of the job
             continue
         alias, value = field.alias or name, getattr(model, name)
         here, key = (*location, alias), path + alias
@@ -147,10 +147,13 @@ def _keys(model: BaseModel, location: Location, path: str) -> Iterator[tuple[Loc
 
 
 def known_keys() -> list[str]:
-    """Return every key of the model, in its order."""
+    """Return every key of the model in its order, without that of the file's format."""
     schema = Job.model_json_schema()
     below = {path: schema["$defs"][name]["properties"] for name, path in places(schema)}
-    return [*schema["properties"], *(f"{path}.{key}" for path, keys in below.items() for key in keys)]
+    return [
+        *(key for key in schema["properties"] if key != FORMAT_KEY),
+        *(f"{path}.{key}" for path, keys in below.items() for key in keys),
+    ]
 
 
 def sayable(target: Target) -> list[str]:

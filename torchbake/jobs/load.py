@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from torchbake.core.file_format import UPGRADE
 from torchbake.errors import JobError, MatrixError
 from torchbake.jobs.cross_checks import cross_checks
 from torchbake.jobs.model import Job
@@ -46,6 +47,8 @@ def validate_job(document: Document) -> Job:
     """Return the job of a document, after the cross-checks of its keys. Raises JobError."""
     if document.shape_problem:
         raise JobError(document.shape_problem, hint="It needs at least: name, image, and script, module or command.")
+    if newer := document.newer_format("job.yaml"):
+        raise JobError(newer, hint=UPGRADE)
     try:
         job = Job.model_validate(document.data)
     except ValidationError as error:

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field
 
 from torchbake.jobs import field_types as fields
 from torchbake.jobs import validators
+from torchbake.matrix import field_types
 
 STANDALONE, DISTRIBUTED = "standalone", "distributed"
 SECTIONS = ("slurm", "kubernetes", "trainjob")  # keys named after a target: every other target ignores them
@@ -15,6 +16,7 @@ MOST_NODES = 100_000  # the limit of `run` and of Kubernetes
 class Job(fields.Keys):
     """The whole of job.yaml."""
 
+    format: field_types.Format
     name: fields.Name = Field(
         description="the name of all objects, containers and hosts of the job (RFC 1123)", examples=["mnist"]
     )

@@ -11,6 +11,7 @@ from torchbake.jobs.job_files import layer_files, read_files
 from torchbake.jobs.load import job_problems
 from torchbake.jobs.model import Job
 from torchbake.jobs.task import CodeFolder, Task
+from torchbake.matrix.platforms import one_of_each_tag
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
@@ -72,7 +73,7 @@ def _of_words(text: str, project: Project | None) -> ImageSpec:
     holder = next((spec for spec in specs if text in project.tags[spec.id]), None)
     if holder:
         return holder
-    image_specs = pytorch_of(select(project.expansion.specs, text.split(), project.tags).specs)
+    image_specs = one_of_each_tag(pytorch_of(select(project.expansion.specs, text.split(), project.tags).specs))
     if len(image_specs) != 1:
         names = ", ".join(spec.id for spec in image_specs[:3]) + (", …" if len(image_specs) > 3 else "")
         raise SelectorError(f"{text!r} means {len(image_specs)} images ({names}): name one")

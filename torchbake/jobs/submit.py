@@ -20,6 +20,8 @@ from torchbake.ui import console
 
 # Seconds between two looks at the job: at first and at most; and for an answer of the launcher.
 _FIRST_LOOK, _LOOK, _ANSWERING = 0.2, 2.0, 120.0
+# Seconds for which a node may still report a container as running that has ended: a kubelet looks once a second.
+_BEHIND = 3.0
 # Seconds without an answer until the submission gives up. A controller may be under maintenance.
 _PATIENCE = 3600.0
 # Seconds for a follower to show the last output, and for a follower that never ends by itself.
@@ -174,7 +176,7 @@ class Submission:
                 self._cancel()
                 return TIMED_OUT
             time.sleep(min(pause, _LOOK))
-            pause *= 1.2  # most jobs begin at once or much later
+            pause *= 1.1  # most jobs begin at once or much later
 
     def _look(self) -> JobStatus | None:
         """Return the state of the job; None if it cannot be read now."""
@@ -197,6 +199,8 @@ class Submission:
             if known_names is None:
                 self._followers[stream.name] = stream, self.shell.follow(stream.command), now
             elif stream.running and stream.again and known_names[1].poll() is not None:
+                if now - known_names[2] < _BEHIND:
+                    continue  # its container may have ended too, and would show its last lines twice
                 again = tuple(word.format(seconds=int(now - known_names[2]) + 1) for word in stream.again)
                 self._followers[stream.name] = stream, self.shell.follow((*stream.command, *again)), now
             elif stream.running and known_names[1].poll() is None:

@@ -10,7 +10,7 @@ from packaging.version import Version
 from torchbake.errors import LockError
 from torchbake.lock.companions import COMPANIONS
 from torchbake.lock.lockfile import Lock, superfluous
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import AMD64, ImageSpec
 
 # Wheels that exist for the CPU and for CUDA under one name and version, told apart by the local version.
 BUILT_PER_ACCELERATOR = {"torch", *COMPANIONS}
@@ -53,7 +53,7 @@ class _Agreement:
         for name in sorted(BUILT_PER_ACCELERATOR & lock.pins.keys()):
             version = lock.pins[name].version
             local = Version(version).local or ""
-            if cpu and local != "cpu":
+            if cpu and local != "cpu" and (local or spec.platform == AMD64):
                 raise self._differs(name, f"{name} for the CPU (+cpu)", f"{name} {version}, built for CUDA")
             if not cpu and local and local != f"cu{''.join(map(str, spec.accelerator.version))}":
                 raise self._differs(name, f"{name} for {spec.accelerator}", f"{name} {version}")

@@ -10,7 +10,7 @@ from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.lock.agreement import check_agreement, requirements_of
 from torchbake.lock.lockfile import Lock, Pin, assign_layers, format_lock, parse_lock, parse_pins, read_lock_text
 from torchbake.lock.project_inputs import project_digest
-from torchbake.lock.uv import PLATFORM, UvRequest, resolve
+from torchbake.lock.uv import UvRequest, resolve, uv_platform
 from torchbake.matrix.spec import ImageSpec, Spec
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.ui.command import Command
@@ -48,7 +48,7 @@ def inputs_of(spec: ImageSpec, digest: str = "") -> str:
     that the lock names the public source of its wheels.
     """
     indexes = (f"indexes {' '.join(spec.indexes)}",) if spec.indexes else ()
-    return "; ".join((*_wheels(spec, digest), f"python {spec.base.python}", PLATFORM, *indexes))
+    return "; ".join((*_wheels(spec, digest), f"python {spec.base.python}", uv_platform(spec.platform), *indexes))
 
 
 def _wheels(spec: ImageSpec, digest: str) -> tuple[str, ...]:
@@ -98,7 +98,9 @@ def make_lock(spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade
     no versions fit, or if the wheels do not fit the row.
     """
     before = () if upgrade else parse_pins(previous)
-    question = UvRequest(requirements=requirements_of(spec), python=spec.base.python, preferred=unhashed(before))
+    question = UvRequest(
+        requirements=requirements_of(spec), python=spec.base.python, preferred=unhashed(before), platform=spec.platform
+    )
 
     def make(sources: PipConfig) -> Lock:
         pins = without_cpu_wheels(spec, lambda exclude: resolve(question, sources, exclude=exclude), tuple)
@@ -107,6 +109,17 @@ def make_lock(spec: ImageSpec, config: PipConfig, *, previous: str = "", upgrade
         return lock
 
     return with_more_indexes(spec, config, make)
+
+
+def renewed(old: Lock, new: Lock) -> Lock | None:
+    """Return a newer lock with the hashes of ``old`` for each version that stays; None if all versions stay.
+
+    Raises LockError if a version that stays has other files now.
+    """
+    if {name: pin.version for name, pin in old.pins.items()} == {name: pin.version for name, pin in new.pins.items()}:
+        return None
+    pins = {pin.name: pin for pin in _keep_hashes(tuple(new.pins.values()), tuple(old.pins.values()))}
+    return replace(new, layers={layer: tuple(pins[pin.name] for pin in each) for layer, each in new.layers.items()})
 
 
 def with_more_indexes(spec: ImageSpec, config: PipConfig, make: Callable[[PipConfig], Lock]) -> Lock:

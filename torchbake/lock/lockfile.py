@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.core.files import read_text
 from torchbake.errors import LockError
 from torchbake.lock.companions import COMPANIONS, companions
@@ -162,7 +163,9 @@ def _exactly(pin: Pin) -> str:
 
 def parse_lock(text: str, name: str) -> Lock:
     """Parse a lock. Raises LockError if torchbake did not write exactly this text; ``name`` is for the message."""
-    header = dict(re.findall(r"^# (inputs|packages|wheels): (.*)$", text, flags=re.MULTILINE))
+    header = dict(re.findall(r"^# (format|inputs|packages|wheels): (.*)$", text, flags=re.MULTILINE))
+    if newer := why_too_new("requirements.lock", header.get("format")):
+        raise LockError(f"{name}: {newer}.", hint=UPGRADE)
     sections = {
         match[1]: parse_pins(section)
         for section in re.split(r"^(?=# --- layer )", text, flags=re.MULTILINE)[1:]

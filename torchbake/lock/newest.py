@@ -21,6 +21,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PYPI, PipConfig, is_remote
 from torchbake.lock.agreement import BUILT_PER_ACCELERATOR
 from torchbake.lock.lockfile import Lock, Pin, parse_pins
+from torchbake.lock.project_inputs import Kind, kind_of
 from torchbake.lock.uv import newest, why_not_installable
 from torchbake.lock.yanked import yanked_versions
 from torchbake.matrix.spec import ImageSpec
@@ -28,6 +29,13 @@ from torchbake.matrix.spec import ImageSpec
 _JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
 _TIMEOUT = (10, 60)  # seconds to connect, and between two bytes
 _ANY_PYTHON = "3.99"
+_TRITON_ALONE = Version("3.3")  # the first one without an import of setuptools
+_ADD_SETUPTOOLS: Mapping[Kind, str] = {
+    "uv": "uv add setuptools",
+    "pylock": "require it in the project, and lock again",
+    "requirements": "require it, and compile the file again (pip-compile also needs --allow-unsafe)",
+    "pyproject": "require it in the project",
+}
 _TOO_OLD = timedelta(days=2 * 365)
 
 
@@ -74,14 +82,17 @@ def odd_versions(spec: ImageSpec, lock: Lock, config: PipConfig, previous: str =
 
 
 def _without_setuptools(spec: ImageSpec, lock: Lock, new_pins: Collection[str]) -> list[str]:
-    """Describe a lock with a new torch whose torch.compile will fail on the CPU.
+    """Describe a lock with a new torch whose torch.compile will fail: on the CPU, and on GPUs with an old Triton.
 
-    `torch.utils.cpp_extension` imports setuptools, but torch requires it only for Python 3.12 and later.
+    `torch.utils.cpp_extension` imports setuptools, and so does Triton before 3.3. Before 2.11, torch requires it only
+    for Python 3.12 and later. pip-compile leaves it out as unsafe.
     """
     if not spec.compiler or "torch" not in new_pins or "setuptools" in lock.pins or spec.project is None:
         return []
-    lock_path = spec.project.lock_path
-    return [f"{lock_path} has no setuptools, so torch.compile fails on the CPU; to add it: uv add setuptools"]
+    triton = lock.pins.get("triton")
+    where = "" if triton and Version(triton.version) < _TRITON_ALONE else " on the CPU"
+    remedy = _ADD_SETUPTOOLS[kind_of(spec.project.lock)]
+    return [f"{spec.project.lock_path} has no setuptools, so torch.compile fails{where}; to add it: {remedy}"]
 
 
 def _behind(
@@ -119,9 +130,9 @@ def _is_old(behind: Behind, config: PipConfig) -> bool:
 
 def _latest(names: Sequence[str], spec: ImageSpec, config: PipConfig) -> dict[str, Version]:
     """Return the newest stable versions, as wheels or as sources, for the row's Python or a later one."""
-    here = newest(names, spec.base.python, config, wheels=False)
+    here = newest(names, spec.base.python, config, wheels=False, platform=spec.platform)
     try:
-        later = newest(names, _ANY_PYTHON, config, wheels=False)
+        later = newest(names, _ANY_PYTHON, config, wheels=False, platform=spec.platform)
     except LockError:  # every version of a package excludes future versions of Python
         later = here
     return {name: max(Version(here[name]), Version(later[name])) for name in names}
@@ -129,12 +140,12 @@ def _latest(names: Sequence[str], spec: ImageSpec, config: PipConfig) -> dict[st
 
 def _why(name: str, latest: Version, spec: ImageSpec, config: PipConfig) -> tuple[str, bool]:
     """Return the reason why the newest version is not taken, and whether it is a missing wheel."""
-    python = spec.base.python
-    if Version(newest([name], python, config, wheels=False)[name]) < latest:
+    python, platform = spec.base.python, spec.platform
+    if Version(newest([name], python, config, wheels=False, platform=platform)[name]) < latest:
         return f"newer ones are not for Python {python}", False
-    if Version(newest([name], python, config, wheels=True)[name]) < latest:
+    if Version(newest([name], python, config, wheels=True, platform=platform)[name]) < latest:
         return f"newer ones have no wheel for Python {python} on this platform, and locks hold no sources", True
-    if reason := why_not_installable(f"{name}=={latest}", python, config):
+    if reason := why_not_installable(f"{name}=={latest}", python, config, platform):
         return reason, True
     return f"torch {spec.torch}, another package of the row or its own metadata excludes it", False
 

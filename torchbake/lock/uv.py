@@ -13,10 +13,11 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import Pin, parse_pins
+from torchbake.matrix.spec import AMD64, MACHINES
 from torchbake.ui.tool_environment import environment_of
 
-# The oldest C library that torch's wheels accept; a lock for it can be installed on every base.
-PLATFORM = "x86_64-manylinux_2_28"
+OLDEST_GLIBC = 28  # 2.28, the oldest C library that torch's wheels accept: such a lock fits every base
+NEWEST_GLIBC = 40  # 2.40, the newest one that uv knows as a platform
 _NO_WHEEL = re.compile(r"^\s*hint: Wheels are required for `([^`]+)`", flags=re.MULTILINE)  # uv's message
 _OWN_INDEXES = (
     *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),
@@ -26,10 +27,11 @@ _OWN_INDEXES = (
 
 @dataclass(frozen=True, kw_only=True)
 class UvRequest:
-    """Requirements to resolve for a Python. ``preferred`` are pins, a line each, that uv keeps if they fit."""
+    """Requirements to resolve for a Python on a platform. ``preferred`` are pins, a line each, that uv keeps."""
 
     requirements: tuple[str, ...]
     python: str
+    platform: str = AMD64
     preferred: str = ""
 
 
@@ -43,23 +45,30 @@ def resolve(question: UvRequest, config: PipConfig, *, exclude: Sequence[str] = 
     return _compile(question, config, words, exclude=exclude)
 
 
-def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:
+def uv_platform(platform: str, glibc: int = OLDEST_GLIBC) -> str:
+    """Return uv's name of a platform with the C library 2.N: ``x86_64-manylinux_2_28``."""
+    return f"{MACHINES[platform]}-manylinux_2_{glibc}"
+
+
+def newest(
+    names: Sequence[str], python: str, config: PipConfig, *, wheels: bool, platform: str = AMD64
+) -> dict[str, str]:
     """Return the newest stable version of each package for a Python, with ``wheels`` only of its wheels.
 
     Dependencies do not count, and no source is built. Raises LockError if a package has no version.
     """
     words = ["--no-deps", *(["--only-binary", ":all:"] if wheels else [])]
-    pins = _compile(UvRequest(requirements=tuple(names), python=python), config, words)
+    pins = _compile(UvRequest(requirements=tuple(names), python=python, platform=platform), config, words)
     return {pin.name: pin.version for pin in pins}
 
 
-def why_not_installable(requirement: str, python: str, config: PipConfig) -> str:
+def why_not_installable(requirement: str, python: str, config: PipConfig, platform: str = AMD64) -> str:
     """Return the reason why wheels alone cannot install a release and its dependencies; empty if they can.
 
     Source distributions are not resolved: uv would run their authors' code to read their dependencies.
     """
     try:
-        resolve(UvRequest(requirements=(requirement,), python=python), config)
+        resolve(UvRequest(requirements=(requirement,), python=python, platform=platform), config)
     except LockError as error:
         names = ", ".join(dict.fromkeys(_NO_WHEEL.findall(error.message)))
         if names:
@@ -76,7 +85,7 @@ def _compile(
         if question.preferred:
             output.write_text(question.preferred)
         command = ["pip", "compile", "--quiet", "--no-header", *words]
-        command += ["--python-version", question.python, "--python-platform", PLATFORM]
+        command += ["--python-version", question.python, "--python-platform", uv_platform(question.platform)]
         command += ["--config-file", str(settings), "--output-file", str(output), "-"]
         process = run_uv(command, config, lines=(*question.requirements, *exclude))
         if process.returncode:

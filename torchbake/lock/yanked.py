@@ -1,11 +1,11 @@
-"""Find versions of a project's lock that are yanked: withdrawn by their authors, and still served for old locks.
+"""Find locked versions that are yanked: withdrawn by their authors, and still served for old locks.
 
 Locks do not record it. The page of a package in an index does: https://peps.python.org/pep-0592/
 """
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -35,20 +35,24 @@ def yanked_versions(spec: ImageSpec, lock: Lock, pins: Iterable[Pin], config: Pi
     asked_pins = [pin for pin in pins if pin.name not in own]
     if not asked_pins or spec.project is None:
         return []
-    with index_session(config) as session:
-        pages = _Pages(config=config.for_image(spec), indexes=spec.indexes, session=session)
-        answers = dict(zip(asked_pins, side_by_side(pages.reason_of, asked_pins, most=_SIDE_BY_SIDE), strict=True))
+    reasons, unknown = yank_reasons(spec, asked_pins, config)
     lines = [
-        f"{pin.name} {pin.version} of {spec.project.lock_path} is yanked: {reason or 'no reason is given'}"
-        for pin, (_, reason) in answers.items()
-        if reason is not None
+        f"{pin.name} {pin.version} of {spec.project.lock_path} is yanked: {reason}" for pin, reason in reasons.items()
     ]
-    unknown = [pin.name for pin, (has_page, _) in answers.items() if not has_page]
     if unknown:
         more = f" and {len(unknown) - _MOST} more" if len(unknown) > _MOST else ""
         names = ", ".join(unknown[:_MOST]) + more
         lines.append(f"not known whether the versions of {names} are yanked: no index that answers has their files")
     return lines
+
+
+def yank_reasons(spec: ImageSpec, pins: Sequence[Pin], config: PipConfig) -> tuple[dict[Pin, str], list[str]]:
+    """Return the reasons of yanked pins, and the names of packages for which no index answers."""
+    with index_session(config) as session:
+        pages = _Pages(config=config.for_image(spec), indexes=spec.indexes, session=session)
+        answers = dict(zip(pins, side_by_side(pages.reason_of, pins, most=_SIDE_BY_SIDE), strict=True))
+    reasons = {pin: reason or "no reason is given" for pin, (_, reason) in answers.items() if reason is not None}
+    return reasons, [pin.name for pin, (has_page, _) in answers.items() if not has_page]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Expansion of rows to images: every combination of a row's axes, without the excluded ones."""
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,13 +10,14 @@ from torchbake.core.suggest import nearest
 from torchbake.matrix.accelerator import parse_accelerator
 from torchbake.matrix.additions import add, clashes_in, of_init, secrets_in
 from torchbake.matrix.field_types import Packages
-from torchbake.matrix.model import Exclude, ImageAddition, Matrix, Row
+from torchbake.matrix.model import Exclude, ImageAddition, InitImage, Matrix, Row
 from torchbake.matrix.problems import problems
-from torchbake.matrix.spec import Additions, BaseSpec, ImageSpec, InitSpec, ProjectSpec, Spec
+from torchbake.matrix.spec import AMD64, PLATFORMS, Additions, BaseSpec, ImageSpec, InitSpec, ProjectSpec, Spec
 from torchbake.matrix.wheel_indexes import most_exact
 from torchbake.matrix.yaml_source import Document, Location
 from torchbake.oci.reference import names_host
 
+_LOCKS = ("bases", "builder")  # names of files in `images` that are no locks of Debian packages
 _FIRST_CUDA_TORCH = (2, 0)  # older wheels contain CUDA, which images cannot share
 
 
@@ -30,10 +31,11 @@ class ExcludedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """All images of a matrix in the file's order, and the excluded combinations."""
+    """All images of a matrix in the file's order, the reasons of their rows by id, and the excluded combinations."""
 
     specs: tuple[Spec, ...]
     excluded: tuple[ExcludedImage, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Expander:
@@ -42,16 +44,24 @@ class _Expander:
     def __init__(self, matrix: Matrix, document: Document) -> None:
         self.matrix = matrix
         self.document = document
-        self.bases = {name: BaseSpec(name=name, **base.model_dump()) for name, base in matrix.bases.items()}
+        self.bases = {
+            platform: {
+                name: BaseSpec(name=name, platform=platform, **base.model_dump()) for name, base in matrix.bases.items()
+            }
+            for platform in PLATFORMS
+        }
         self.additions = _Additions(matrix.images)
         self.problems: list[tuple[Location, str]] = []
         self.specs: dict[str, Spec] = {}
         self.excluded: list[ExcludedImage] = []
+        self.reasons: dict[str, str] = {}
         self.used: set[int] = set()
 
     def run(self) -> Expansion:
         self._check_names()
-        for name, base in self.bases.items():
+        for name, base in self.bases[AMD64].items():
+            if name in _LOCKS:
+                self.problems.append((("bases", name), f"images/{name}.lock is another lock; choose another name"))
             if base.interpreter and base.python_package not in ("", f"python{base.python}"):
                 text = f"{base.interpreter!r} is not Python {base.python}; `python` and it must be of one version"
                 self.problems.append((("bases", name, "interpreter"), text))
@@ -59,30 +69,38 @@ class _Expander:
         if not self.problems:
             for number, row in enumerate(self.matrix.rows):
                 self._expand(("rows", number), row)
-            for name in self.matrix.init:
-                self._add(("init", name), self._init(name))
+            for name, init in self.matrix.init.items():
+                for platform in self._platforms(init):
+                    self._add(("init", name), self._init(name, platform))
             self._check_use()
         if self.problems:
             raise problems(self.document, self.problems)
-        return Expansion(specs=tuple(self.specs.values()), excluded=tuple(self.excluded))
+        return Expansion(specs=tuple(self.specs.values()), excluded=tuple(self.excluded), reasons=self.reasons)
 
     def _expand(self, at: Location, row: Row) -> None:
         count = 0
-        for axes in itertools.product(row.torch, row.accelerator, row.base, row.flavor):
+        for axes in itertools.product(row.torch, row.accelerator, row.base, row.flavor, self._platforms(row)):
             spec = self._spec(at, row, axes)
             matching = (number for number, exclude in enumerate(self.matrix.exclude) if _matches(exclude, spec))
             number = next(matching, None)
             if number is None:
                 count += 1
                 self._add(at, spec)
+                if row.reason:
+                    self.reasons[spec.id] = row.reason
             else:
                 self.used.add(number)
                 self.excluded.append(ExcludedImage(id=spec.id, reason=self.matrix.exclude[number].reason))
         if not count:
             self.problems.append((at, "every combination of this row is excluded"))
 
-    def _spec(self, at: Location, row: Row, axes: tuple[str, str, str, str]) -> ImageSpec:
-        torch, accelerator, base, flavor = axes
+    def _platforms(self, place: Row | InitImage) -> list[str]:
+        """Return the platforms of a row or an init image, amd64 first: commands take the first holder of a tag."""
+        platforms = place.platforms or self.matrix.defaults.platforms
+        return [platform for platform in PLATFORMS if platform in platforms]
+
+    def _spec(self, at: Location, row: Row, axes: tuple[str, str, str, str, str]) -> ImageSpec:
+        torch, accelerator, base, flavor, platform = axes
         acc = parse_accelerator(accelerator)
         defaults, kind = self.matrix.defaults, self.matrix.flavors[flavor]
         packages = defaults.packages + kind.packages + row.packages
@@ -92,7 +110,7 @@ class _Expander:
             torch=torch,
             accelerator=acc,
             cudnn=None if acc.kind == "cpu" else row.cudnn or defaults.cudnn,
-            base=self.bases[base],
+            base=self.bases[platform][base],
             flavor=flavor,
             headers=kind.headers,
             trim=defaults.trim if row.trim is None else row.trim,
@@ -111,30 +129,29 @@ class _Expander:
             source=self.matrix.source,
             licenses=self.matrix.licenses,
             line=self.document.line(at),
+            platform=platform,
         )
-        if acc.kind == "cpu" and row.cudnn:
-            self.problems.append(((*at, "cudnn"), "cuDNN belongs to CUDA; a cpu row has none"))
-        if acc.kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
-            text = f"torch {torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split"
-            self.problems.append(((*at, "torch"), text))
         spec = self.additions.apply(spec)
-        self.problems += [((*at, key), text) for key, text in clashes_in(spec)]
+        self.problems += [((*at, key), text) for key, text in (*_contradictions(row, spec), *clashes_in(spec))]
         return spec
 
-    def _init(self, name: str) -> InitSpec:
+    def _init(self, name: str, platform: str) -> InitSpec:
         init, owner = self.matrix.init[name], self.matrix.repository[0].rpartition("/")[0]
         if init.user.name:
             self.problems.append((("init", name, "user", "name"), "an init image has no account; give its uid alone"))
+        base = self.bases[platform][init.base]
+        self.problems += [(("init", name, key), text) for key, text in _no_packages(base)]
         return InitSpec(
             name=name,
             release=init.version,
-            base=self.bases[init.base],
+            base=base,
             repository=f"{owner}/{name}" if owner else name,
             source=self.matrix.source,
             licenses="Apache-2.0",  # of its only file, which belongs to this project
             line=self.document.line(("init", name)),
             waivers=tuple(init.waive.items()),
             own=of_init(self.matrix.defaults, init),
+            platform=platform,
         )
 
     def _add(self, at: Location, spec: Spec) -> None:
@@ -194,6 +211,26 @@ class _Additions:
         return ImageSpec(**fields | switches | {"waivers": tuple(waivers.items())})
 
 
+def _contradictions(row: Row, spec: ImageSpec) -> Iterator[tuple[str, str]]:
+    """Yield the values of a row that contradict each other: the key, and the reason."""
+    kind = spec.accelerator.kind
+    if kind == "cpu" and row.cudnn:
+        yield "cudnn", "cuDNN belongs to CUDA; a cpu row has none"
+    if kind == "cuda" and spec.version.release < _FIRST_CUDA_TORCH:
+        yield "torch", f"torch {spec.torch} for CUDA is one wheel with CUDA inside; 2.0 and later are split"
+    if spec.platform != AMD64 and row.project:
+        yield "platforms", f"a project's lock is read for {AMD64} alone; write `platforms: [{AMD64}]` in this row"
+    yield from _no_packages(spec.base)
+
+
+def _no_packages(base: BaseSpec) -> Iterator[tuple[str, str]]:
+    if base.platform != AMD64 and base.distribution == "ubuntu":
+        yield (
+            "platforms",
+            f"{base.name} is Ubuntu, whose mirrors have packages for {AMD64} alone; name a base of Debian",
+        )
+
+
 def expand(matrix: Matrix, document: Document) -> Expansion:
     """Return all images of the matrix. Raises MatrixError for unknown names, duplicates and wrong combinations."""
     return _Expander(matrix, document).run()
@@ -213,5 +250,6 @@ def _matches(exclude: Exclude, spec: ImageSpec) -> bool:
         (exclude.accelerator, str(spec.accelerator)),
         (exclude.base, spec.base.name),
         (exclude.flavor, spec.flavor),
+        (exclude.platform, spec.platform),
     )
     return all(expected_values is None or value in expected_values for expected_values, value in axes)

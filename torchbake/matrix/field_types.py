@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from torchbake.matrix import added_paths, settings, validators
+from torchbake.matrix.spec import AMD64, PLATFORMS
 
 CHECK_ID = r"^[a-z][a-z-]*\.\S+$"  # with a dot: an error of the checks themselves has none, and cannot be waived
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
@@ -26,6 +27,13 @@ Interpreter = Annotated[str, Field(pattern=r"^(python3\.[0-9]+|(/[A-Za-z0-9_][A-
 # An editor reads `9` as a number; torchbake reads every value as the text in the file.
 Cudnn = Annotated[
     str, Field(pattern=_NUMBER), WithJsonSchema({"type": ["string", "integer"], "pattern": _NUMBER, "minimum": 0})
+]
+DefaultCudnn = Annotated[
+    Cudnn, Field("9", description="cuDNN's major version on CUDA rows; the lock has the exact version", examples=[9])
+]
+RowCudnn = Annotated[
+    Cudnn | None,
+    Field(None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]),
 ]
 Name = Annotated[str, Field(pattern=_NAME), AfterValidator(validators.name)]
 LabelText = Annotated[str, AfterValidator(validators.quote)]
@@ -50,6 +58,24 @@ Accelerators = Annotated[
     one_or_many({"type": "string", "pattern": r"^(cpu|cuda[1-9][0-9]*\.[0-9]+)$"}),
 ]
 Names = Annotated[tuple[str, ...], _AS_LIST, Field(min_length=1), one_or_many(_TEXT)]
+Platforms = Annotated[
+    tuple[Annotated[str, AfterValidator(validators.platform)], ...],
+    _AS_LIST,
+    Field(min_length=1),
+    AfterValidator(validators.once),
+    one_or_many({"type": "string", "enum": list(PLATFORMS)}),
+]
+DefaultPlatforms = Annotated[
+    Platforms,
+    Field(
+        (AMD64,),
+        description="the platforms: each has an own image, and the images of all share one tag, an image index",
+        examples=[list(PLATFORMS)],
+    ),
+]
+OwnPlatforms = Annotated[
+    Platforms | None, Field(None, description="in place of the platforms in `defaults:`", examples=[list(PLATFORMS)])
+]
 Indexes = Annotated[
     dict[
         Annotated[str, Field(pattern=r"^(cpu|cuda([1-9][0-9]*(\.[0-9]+)?)?)$")],
@@ -108,6 +134,23 @@ class Model(BaseModel):
 
     # A validator of an inner model is built only if it is used, since inner models never validate by themselves.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+RowReason = Annotated[
+    str,
+    AfterValidator(validators.one_line),
+    Field(
+        "",
+        description="the purpose of the row, which `list --explain` shows",
+        examples=["drivers before 580 do not run CUDA 13"],
+    ),
+]
+Format = Annotated[
+    int,
+    Field(
+        1, ge=1, description="the format of this file; a torchbake refuses a newer format than it knows", examples=[1]
+    ),
+]
 
 
 class Packages(Model):

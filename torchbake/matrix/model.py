@@ -8,11 +8,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from torchbake.core.file_format import UPGRADE
 from torchbake.errors import MatrixError
 from torchbake.matrix import field_types as fields
 from torchbake.matrix import validators
 from torchbake.matrix.field_types import Model, Packages
 from torchbake.matrix.problems import explain, problems
+from torchbake.matrix.spec import ARM64
 from torchbake.matrix.yaml_source import Document, read_document
 from torchbake.oci.variants import CompressionName
 
@@ -26,7 +28,8 @@ class Base(Model):
     """A distribution that images are based on. Its name is a part of their ids."""
 
     image: Annotated[str, AfterValidator(validators.image)] = Field(
-        description="its image in a registry: a name and a tag, no digest", examples=["debian:bookworm-slim"]
+        description="its image in a registry, by tag, digest (`debian@sha256:…`) or both; then the digest decides",
+        examples=["debian:bookworm-slim"],
     )
     distribution: fields.Distribution = Field(
         "debian", description="the distribution of its packages: debian or ubuntu", examples=["debian"]
@@ -75,9 +78,9 @@ class Flavor(Model):
 class Defaults(Model):
     """Defaults of all rows."""
 
-    cudnn: fields.Cudnn = Field(
-        "9", description="cuDNN's major version on CUDA rows; the lock has the exact version", examples=[9]
-    )
+    platforms: fields.DefaultPlatforms
+
+    cudnn: fields.DefaultCudnn
     trim: bool = Field(True, description="remove the files that layers/trim.toml lists from wheels", examples=[False])
     constraints: bool = Field(
         True,
@@ -112,9 +115,9 @@ class Row(Model):
     )
     base: fields.Names = Field(description="names of `bases:`", examples=[["debian12", "debian13"]])
     flavor: fields.Names = Field(("runtime",), description="names of `flavors:`", examples=[["runtime", "devel"]])
-    cudnn: fields.Cudnn | None = Field(
-        None, description="cuDNN's major version in place of the default; a cpu row has none", examples=[9]
-    )
+    platforms: fields.OwnPlatforms
+    reason: fields.RowReason
+    cudnn: fields.RowCudnn
     trim: bool | None = Field(None, description="in place of the default", examples=[False])
     constraints: bool | None = Field(None, description="in place of the default", examples=[False])
     compiler: bool | None = Field(None, description="in place of the default", examples=[False])
@@ -142,6 +145,7 @@ class Exclude(Model):
     accelerator: fields.Accelerators | None = Field(None, description="accelerators; else all", examples=["cuda12.8"])
     base: fields.Names | None = Field(None, description="names of `bases:`; else all", examples=["debian13"])
     flavor: fields.Names | None = Field(None, description="names of `flavors:`; else all", examples=["devel"])
+    platform: fields.Platforms | None = Field(None, description="platforms; else all", examples=[ARM64])
     reason: Annotated[str, AfterValidator(validators.one_line)] = Field(
         min_length=8,
         description="the reason, which `list --explain` shows",
@@ -176,6 +180,7 @@ class InitImage(Model):
         description="the name in `bases:` of the base that compiles its program; the image has no file of the base",
         examples=["debian12"],
     )
+    platforms: fields.OwnPlatforms
     labels: fields.Labels
     user: fields.Account = Field(
         fields.Account(), description="the uid that can write to volumes afterwards", examples=[{"uid": 2000}]
@@ -209,6 +214,7 @@ class Tags(Model):
 class Matrix(Model):
     """The whole of matrix.yaml."""
 
+    format: fields.Format
     repository: fields.Repositories = Field(
         description="the images' repository; with a host, as ghcr.io/acme/pytorch, it also names the registry. Of a "
         "list, the first is the name in the engine, and a release goes to all: one image under several names",
@@ -285,6 +291,8 @@ def validate_matrix(document: Document) -> Matrix:
     """Return the model of a document. Raises MatrixError."""
     if document.shape_problem:
         raise MatrixError(document.shape_problem, hint="It needs at least: repository, bases, flavors, rows and tags.")
+    if newer := document.newer_format("matrix.yaml"):
+        raise MatrixError(newer, hint=UPGRADE)
     try:
         return Matrix.model_validate(document.data)
     except ValidationError as error:

@@ -9,8 +9,8 @@ from torchbake.errors import UsageError
 from torchbake.oci.reference import parse_registry
 
 _WORKFLOWS = ".github/workflows"
-_CALLERS = ("images.yml", "validate.yml")
-_CALLED = ("check-images.yml", "release-images.yml", "validate-images.yml")
+_CALLERS = ("images.yml", "update.yml", "validate.yml")
+_CALLED = ("check-images.yml", "release-images.yml", "update-images.yml", "validate-images.yml")
 # The files of each choice: the path in the toolkit's folder by the path in the new repository.
 PIPELINES = {
     "github": {f"{_WORKFLOWS}/{name}": f"{_WORKFLOWS}/{name}" for name in _CALLERS},
@@ -23,14 +23,18 @@ _NOX = r"(?P<word>pip install|install:) nox==\S+"  # pinned, since it runs with 
 _COPY = "# GitLab: copy this file to .gitlab-ci.yml, or include it there (`include: {local: ci/gitlab-ci.yml}`)."
 
 
+# https://docs.aws.amazon.com/AmazonECR/latest/public/public-registry-auth.html: its logins are of one region.
+_PUBLIC_ECR, _PUBLIC_REGION = "public.ecr.aws", "us-east-1"
+
 # How jobs log in: the hosts of each kind of registry, and what must be set in the CI besides the registry.
 LOGINS = {
     "ghcr": (r"ghcr\.io", ""),
     "ecr": (
-        r"\d{12}\.dkr[.-]ecr\.(?P<region>[a-z0-9-]+)\.(amazonaws\.com(\.cn)?|on\.aws)",
+        r"\d{12}\.dkr[.-]ecr(-fips)?\.(?P<region>[a-z0-9-]+)\."
+        r"(amazonaws\.com(\.cn)?|amazonaws\.eu|on\.aws|on\.amazonwebservices\.com\.cn)|" + re.escape(_PUBLIC_ECR),
         "AWS_ROLE_ARN and AWS_REGION",
     ),
-    "gar": (r"[a-z0-9-]+-docker\.pkg\.dev", "GOOGLE_PROVIDER and GOOGLE_ACCOUNT"),
+    "gar": (r"[a-z0-9-]+-docker\.pkg\.dev|([a-z]+\.)?gcr\.io", "GOOGLE_PROVIDER and GOOGLE_ACCOUNT"),
     "dockerhub": (r"docker\.io", "REGISTRY_USERNAME and the secret REGISTRY_PASSWORD"),
     "basic": (r".*", "REGISTRY_USERNAME and the secret REGISTRY_PASSWORD"),
 }
@@ -42,7 +46,7 @@ _ECR = """\
     AWS_TOKEN: {aud: $CI_SERVER_URL}
   script:
     - echo "$AWS_TOKEN" > "$AWS_WEB_IDENTITY_TOKEN_FILE"
-    - aws ecr get-login-password | docker login --username AWS --password-stdin "${REGISTRY%%/*}"
+    - %s get-login-password | docker login --username AWS --password-stdin "${REGISTRY%%/*}"
 """
 _ECR_VARIABLES = """\
   AWS_ROLE_ARN: ""  # the role that jobs assume by OpenID Connect
@@ -53,10 +57,14 @@ _ECR_VARIABLES = """\
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineChoice:
-    """How the jobs of a new repository log in, and the labels of their runner; empty for the defaults."""
+    """How the jobs of a new repository log in, and the labels of their runner; empty for the defaults.
+
+    ``ecr`` is the command of AWS for the login to ECR.
+    """
 
     login: str = ""
     region: str = ""
+    ecr: str = "aws ecr"
     labels: tuple[str, ...] = ()
 
     @property
@@ -83,6 +91,8 @@ def pipeline_choice(ci: str, login: str, runner: str, registry: str) -> Pipeline
     if login and host and not match:
         kind = next(kind for kind, (hosts, _) in LOGINS.items() if re.fullmatch(hosts, host))
         raise UsageError(f"--login {login}: {host} is no registry of this kind.", hint=f"Give --login {kind}.")
+    if login == "ecr" and host == _PUBLIC_ECR:
+        return PipelineChoice(login=login, region=_PUBLIC_REGION, ecr="aws ecr-public", labels=labels)
     region = match["region"] if match and login == "ecr" else ""
     return PipelineChoice(login=login, region=region, labels=labels)
 
@@ -108,7 +118,7 @@ def _with_defaults(text: str, choice: PipelineChoice) -> str:
         if value:
             text = text.replace(f"${{{{ vars.{name} }}}}", f"${{{{ vars.{name} || '{value}' }}}}")
     text = _with_tags(text, choice.labels) if choice.labels else text
-    return _with_ecr(text, choice.region) if choice.login == "ecr" else text
+    return _with_ecr(text, choice) if choice.login == "ecr" else text
 
 
 def _with_tags(text: str, labels: Sequence[str]) -> str:
@@ -119,13 +129,13 @@ def _with_tags(text: str, labels: Sequence[str]) -> str:
     return re.sub(r"(?m)^  RUNNER(_LARGE)?: .*\n", "", text)
 
 
-def _with_ecr(text: str, region: str) -> str:
+def _with_ecr(text: str, choice: PipelineChoice) -> str:
     """Replace the login of GitLab's jobs by one to ECR."""
-    text = re.sub(r"(?m)^\.login:\n(?:  .*\n)+", lambda _: _ECR, text)
+    text = re.sub(r"(?m)^\.login:\n(?:  .*\n)+", lambda _: _ECR % choice.ecr, text)
     text = re.sub(r"(?m)^  REGISTRY_(USERNAME|PASSWORD): .*\n", "", text)
     text = re.sub(
         r"(?m)^  # The engine of the job's service",
-        lambda match: _ECR_VARIABLES % region + match[0],
+        lambda match: _ECR_VARIABLES % choice.region + match[0],
         text,
     )
     return re.sub(r"(apt-get install .* docker-cli)", r"\1 awscli", text)

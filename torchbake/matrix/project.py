@@ -1,7 +1,7 @@
 """A project: its matrix, and the paths of its folders."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from torchbake.core.paths import gzip_layout_of, layout_of, state_of, templates_of
 from torchbake.core.tracked import check_untracked
 from torchbake.matrix.added_files import check_files
+from torchbake.matrix.base_lock import base_lock_path, read_base_lock, with_locked_bases
 from torchbake.matrix.expand import Expansion, expand
 from torchbake.matrix.model import Matrix, load_matrix
 from torchbake.matrix.tags import tags_of
@@ -61,14 +62,17 @@ def run_folder(state: Path) -> Path:
     raise AssertionError("unreachable: counting has no end")
 
 
-def load_project(path: Path) -> Project:
+def load_project(path: Path, *, locked_bases: bool = True) -> Project:
     """Read, validate and expand a matrix, and assign its tags.
 
-    Raises MatrixError, and UsageError if git tracks the project's state.
+    The bases are those of `images/bases.lock`; without ``locked_bases`` they are as in the matrix. Raises MatrixError,
+    LockError if that lock does not fit the matrix, and UsageError if git tracks the project's state.
     """
     matrix, document = load_matrix(path)
     check_untracked(path.absolute().parent)
-    expansion = expand(matrix, document)
+    expansion, root = expand(matrix, document), path.absolute().parent
     check_files(matrix, document)
     tags = tags_of(expansion.specs, matrix.tags, document)
-    return Project(root=path.absolute().parent, matrix=matrix, document=document, expansion=expansion, tags=tags)
+    if locked_bases and (bases := read_base_lock(root)):
+        expansion = replace(expansion, specs=with_locked_bases(expansion.specs, bases, base_lock_path(root)))
+    return Project(root=root, matrix=matrix, document=document, expansion=expansion, tags=tags)

@@ -2,6 +2,8 @@
 
 Selectors of the same facet are combined with OR (``cuda12 cpu``), different facets with AND (``cuda12 debian12``), and
 ``!devel`` excludes. Facets describe PyTorch images; an init image is chosen by its name, by a glob, or by ``all``.
+An image for another platform than amd64 is chosen only if a word names the platform or the image, or by ``all``: few
+machines build it, and those slowly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +13,7 @@ from types import MappingProxyType
 
 from torchbake.core.suggest import nearest
 from torchbake.errors import SelectorError
-from torchbake.matrix.spec import ImageSpec, InitSpec, Spec
+from torchbake.matrix.spec import AMD64, ImageSpec, InitSpec, Spec
 from torchbake.ui.command import Command
 
 ALL = "all"
@@ -38,6 +40,7 @@ FACETS = (
     Facet(name="python", words=lambda spec: (f"py{spec.base.python}",)),
     Facet(name="base", words=lambda spec: (spec.base.name,)),
     Facet(name="flavor", words=lambda spec: (spec.flavor,)),
+    Facet(name="platform", words=lambda spec: (spec.base.architecture, spec.platform)),
     Facet(name="id", words=lambda spec: (spec.id,)),
 )
 
@@ -151,11 +154,19 @@ def _mismatch(spec: Spec, included: list[str], unwanted: list[str], vocabulary: 
             groups.setdefault(vocabulary.facet(word), []).append(word)
     if not groups:
         return "only init images are named"
+    if spec.platform != AMD64 and not any(_names_platform(spec, word) for word in included):
+        return f"for {spec.platform}, which no word names: {spec.base.architecture}"
     for facet, words in groups.items():
         if not any(_matches(spec, word, vocabulary) for word in words):
             exact = {each.name: each.words(spec)[-1] for each in FACETS}
             return f"{facet} is {exact[facet]}, not {' or '.join(words)}"
     return None
+
+
+def _names_platform(spec: ImageSpec, word: str) -> bool:
+    """Return whether a word names an image, or its platform."""
+    names = (ALL, spec.id, spec.platform, spec.base.architecture)
+    return word in names or (_is_glob(word) and fnmatchcase(spec.id, word))
 
 
 def _matches(spec: Spec, word: str, vocabulary: _Vocabulary) -> bool:

@@ -10,6 +10,9 @@ from torchbake.matrix.accelerator import Accelerator
 
 VENV = "/opt/venv"
 AMD64, ARM64 = "linux/amd64", "linux/arm64"  # platforms, as OCI names them
+PLATFORMS = (AMD64, ARM64)
+MACHINES = {AMD64: "x86_64", ARM64: "aarch64"}  # as the kernel and wheels name them
+NATIVE = "native"  # the stage with the base on the platform of the machine that builds
 SIZES = ("small", "large")  # of images, for the choice of a machine that builds them
 TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 
@@ -18,8 +21,10 @@ TOOLBOX = "/opt/torchbake"  # the folder of entrypoints/pytorch in an image
 class BaseSpec:
     """A base: its name in the matrix, its image reference, the suite of its packages and its Python (``3.11``).
 
-    ``interpreter`` is set if the Python is not the suite's own: to a path in the image, or to a package of the suite.
+    A base of each ``platform`` has its own record and its own lock of Debian packages.
+    ``interpreter`` is empty if the Python is the suite's own. Else it is a path in the image or a package of the suite.
     ``snapshot`` is the address of a mirror of one day, or empty.
+    ``image`` may be that of the lock of the bases; then ``native_image`` is the image of this base for amd64.
     """
 
     name: str
@@ -29,6 +34,28 @@ class BaseSpec:
     distribution: str = "debian"
     interpreter: str = ""
     snapshot: str = ""
+    platform: str = AMD64
+    native_image: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name, and ``-arm64`` for that platform."""
+        return self.name + suffix_of(self.platform)
+
+    @property
+    def architecture(self) -> str:
+        """The architecture, as Debian and OCI name it: ``amd64`` or ``arm64``."""
+        return self.platform.partition("/")[2]
+
+    @property
+    def image_name(self) -> str:
+        """The image without its digest."""
+        return self.image.partition("@")[0]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the image; empty if it is named by a tag alone."""
+        return self.image.partition("@")[2]
 
     @property
     def brings_python(self) -> bool:
@@ -168,6 +195,15 @@ class ImageSpec:
         return "-".join(part for part in parts if part != "cudnnNone")
 
     @property
+    def interpreter_stage(self) -> str:
+        """The stage of the Dockerfile with the Python that installs wheels and compiles bytecode.
+
+        For arm64 it is on the platform of the machine that builds: a wheel is only unpacked, bytecode is the same on
+        all platforms, and emulated programs are slow.
+        """
+        return "interpreter" if self.platform == AMD64 else f"{NATIVE}-interpreter"
+
+    @property
     def title(self) -> str:
         """The heading of a list of images with the same torch and accelerator, which share most layers."""
         cuda = self.accelerator.cuda
@@ -196,8 +232,12 @@ class ImageSpec:
 
     @property
     def torch_requirement(self) -> str:
-        """The requirement of the lock. CPU wheels have a local version; CUDA wheels have none on PyPI."""
-        return f"torch=={self.torch}+cpu" if self.accelerator.kind == "cpu" else f"torch=={self.torch}"
+        """The requirement of the lock. CPU wheels have a local version; CUDA wheels have none on PyPI.
+
+        For arm64 PyPI's wheel of torch 2.10 and earlier is for the CPU, so a lock may have either.
+        """
+        local = "+cpu" if self.accelerator.kind == "cpu" and self.platform == AMD64 else ""
+        return f"torch=={self.torch}{local}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,5 +303,5 @@ def pytorch_of(specs: Iterable[Spec]) -> list[ImageSpec]:
 
 
 def bases_of(specs: Iterable[Spec]) -> list[BaseSpec]:
-    """Return the bases of images, each once."""
-    return list({spec.base.name: spec.base for spec in specs}.values())
+    """Return the bases of images, each once for a platform."""
+    return list({spec.base.id: spec.base for spec in specs}.values())

@@ -66,6 +66,7 @@ class ProjectRow:
     """The row of a project in a new matrix.
 
     ``cudnn`` is the major version of cuDNN; empty if it is the default. ``indexes`` are URLs of indexes besides PyPI.
+    ``apt`` are Debian packages that the project's wheels need.
     """
 
     accelerator: str
@@ -73,6 +74,7 @@ class ProjectRow:
     cudnn: str = ""
     base: BaseSpec
     indexes: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
     project: ProjectSpec
 
 
@@ -134,6 +136,7 @@ def _project_row(row: ProjectRow) -> str:
     lists = {"groups": project.groups, "extras": project.extras}
     keys |= {"base": row.base.name, "flavor": "runtime"}
     lines = [f"    {key}: {value}" for key, value in keys.items()]
+    lines += [f"    packages: {{apt: [{', '.join(map(_scalar, row.apt))}]}}"] if row.apt else []
     lines += ["    project:", f"      folder: {_scalar(project.folder)}", f"      lock: {_scalar(project.lock)}"]
     lines += [f"      package: {_scalar(project.package)}"] if project.package else []
     lines += [f"      {key}: [{', '.join(map(_scalar, names))}]" for key, names in lists.items() if names]
@@ -147,7 +150,7 @@ def _scalar(text: str) -> str:
 
 
 def _row(choice: Choice, rows: str) -> str:
-    """Return a row with the packages of the model's row for this torch and accelerator."""
+    """Return a row with the packages of the model's first row for this torch and accelerator."""
     text = f"  - torch: {choice.torch}\n    accelerator: {choice.accelerator}\n    base: debian12\n"
     text += "    flavor: [runtime, devel]\n"
     for row in re.split(r"^(?=  - )", rows, flags=re.MULTILINE):
@@ -155,7 +158,7 @@ def _row(choice: Choice, rows: str) -> str:
         same = re.search(rf"^    accelerator: {re.escape(choice.accelerator)}$", row, flags=re.MULTILINE)
         if versions and same and choice.torch in re.findall(r"[\w.]+", versions[1]):
             packages = re.search(r"^    packages:.*\n(?:      .*\n)*", row, flags=re.MULTILINE)
-            text += packages[0] if packages else ""
+            return text + (packages[0] if packages else "")
     return text
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from torchbake.matrix.accelerator import Accelerator
 from torchbake.matrix.model import TagDefaults, Tags
 from torchbake.matrix.problems import problems
-from torchbake.matrix.spec import ImageSpec, InitSpec, Spec, pytorch_of
+from torchbake.matrix.spec import ImageSpec, InitSpec, Spec, pytorch_of, suffix_of
 from torchbake.matrix.yaml_source import Document, Location
 from torchbake.oci.tag_names import reserved_reason
 
@@ -33,10 +33,27 @@ _ACCELERATOR_PARTS = {"accelerator", "cuda", "family"}
 
 
 def tags_of(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str, tuple[str, ...]]:
-    """Return every image's rolling tags by id, most specific first; the id itself is always the first.
+    """Return every image's tags by id, most specific first: its own tag, then its rolling tags.
 
+    Images that differ by their platform alone have the same tags: in a registry each tag is an index of them.
     Raises MatrixError, with each form's line, for malformed forms and for two images that claim one tag.
     """
+    families = {_family_of(spec): spec for spec in reversed(specs)}
+    tags = _tags_of_families([*reversed(families.values())], rules, document)
+    return {spec.id: tags[families[_family_of(spec)].id] for spec in specs}
+
+
+def engine_tags(spec: Spec, tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags of an image in an engine, which has one image for a tag: ``cpu-arm64`` for that platform."""
+    return tuple(tag + suffix_of(spec.platform) for tag in tags)
+
+
+def _family_of(spec: Spec) -> tuple[str, str]:
+    """Return the same value for all images that differ by their platform alone."""
+    return spec.repository, spec.own_tag
+
+
+def _tags_of_families(specs: Sequence[Spec], rules: Tags, document: Document) -> dict[str, tuple[str, ...]]:
     tags: dict[str, list[str]] = {spec.id: [spec.own_tag] for spec in specs}
     images = pytorch_of(specs)
     used_names = {(spec.repository, spec.own_tag): spec.id for spec in specs}

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from torchbake.errors import UsageError
 from torchbake.matrix.accelerator import parse_accelerator
+from torchbake.matrix.spec import PLATFORMS
 from torchbake.oci.reference import parse_reference, parse_registry
 from torchbake.oci.tag_names import reserved_reason
 
@@ -41,6 +42,12 @@ def name(text: str) -> str:
 
 def accelerator(text: str) -> str:
     return str(parse_accelerator(text))
+
+
+def platform(text: str) -> str:
+    if text not in PLATFORMS:
+        raise ValueError(f"{text!r} is no platform of images; there are: {', '.join(PLATFORMS)}")
+    return text
 
 
 def one_line(text: str) -> str:
@@ -76,11 +83,9 @@ def apt_package(text: str) -> str:
 
 def image(text: str) -> str:
     try:
-        reference = parse_reference(text)
+        parse_reference(text)
     except UsageError as error:
         raise ValueError(error.message) from None
-    if reference.digest:
-        raise ValueError(f"{text!r} has a digest; name a tag: the digest is recorded when the base is made")
     return text
 
 

@@ -9,11 +9,13 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from torchbake.core.file_format import why_too_new
 from torchbake.core.files import read_text
 from torchbake.errors import MatrixError
 
 Location: TypeAlias = tuple[str | int, ...]
 
+FORMAT_KEY = "format"
 _DEEPEST = 50
 _MOST = 200_000  # ten thousand rows have fewer
 
@@ -37,6 +39,11 @@ class Document:
         if isinstance(self.data, dict):
             return ""
         return f"{self.path}:1: {'is empty' if self.data is None else 'is not a mapping of keys'}."
+
+    def newer_format(self, kind: str) -> str:
+        """Why this torchbake cannot read the file's format, as a sentence with its place; empty if it can."""
+        reason = why_too_new(kind, self.data.get(FORMAT_KEY)) if isinstance(self.data, dict) else ""
+        return f"{self.where((FORMAT_KEY,))}: {reason}." if reason else ""
 
     def line(self, location: Location) -> int:
         """Return the line of ``location``, or of its nearest parent in the file."""

@@ -46,11 +46,11 @@ def with_layers_below(manifest: Manifest, config: bytes, layers: Sequence[Comman
     return Manifest(data=json_bytes(content), media_type=manifest.media_type), data
 
 
-def image_of(layers: Sequence[CommandLayer]) -> tuple[Manifest, bytes]:
+def image_of(layers: Sequence[CommandLayer], architecture: str = "amd64") -> tuple[Manifest, bytes]:
     """Return the manifest and the config of an image of these layers, the lowest first."""
     config = json_bytes(
         {
-            "architecture": "amd64",
+            "architecture": architecture,
             "os": "linux",
             "config": {},
             "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for _, layer in layers]},

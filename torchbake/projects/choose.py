@@ -4,7 +4,7 @@ It reads no file: a function of the caller reads the project's lock for a Python
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ from torchbake.matrix.spec import BaseSpec, ProjectSpec
 from torchbake.matrix.starter import ProjectRow
 from torchbake.matrix.validators import index, torch_version
 from torchbake.projects.choose_python import bases_for
+from torchbake.projects.debian_needs import debian_needs
 from torchbake.projects.files import choose_files
 from torchbake.projects.folder import ProjectFolder
 from torchbake.projects.package_files import table_of
@@ -65,6 +66,7 @@ def choose(
     version = _public_version(torch, lock)
     accelerator, why = _accelerator_of(torch, lock)
     indexes, remarks = _indexes_of(torch, lock, own_sources)
+    apt, needs = debian_needs(lock.by_name, base_spec.suite)
     files = choose_files(folder.pyprojects, folder.sizes, lock.folders, member=bool(place.member))
     row = ProjectRow(
         torch=version,
@@ -72,51 +74,70 @@ def choose(
         cudnn=_cudnn_of(lock),
         base=base_spec,
         indexes=indexes,
+        apt=apt,
         project=replace(spec, files=files.files),
     )
     first = (f"torch {version} ({_origin(lock)})", f"{accelerator}: {why}")
+    if apt:
+        remarks.append(f"apt {', '.join(apt)}: {needs} ({lock.place(needs)}) needs their libraries")
     return ProjectChoice(row=row, reasons=(*first, *reasons, *remarks, *files.reasons))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate:
+    """A base with the packages of the lock for its Python."""
+
+    base: BaseSpec
+    lock: ProjectLock
+    reason: str
+
+    @property
+    def sdists(self) -> tuple[ProjectPackage, ...]:
+        """The packages without a wheel for this Python."""
+        return tuple(package for package in self.lock.packages if isinstance(package.source, Sdist))
 
 
 def _choose_base(
     folder: ProjectFolder, spec: ProjectSpec, read: Read, base_name: str
 ) -> tuple[BaseSpec, ProjectLock, list[str]]:
-    """Return the first base whose Python has wheels of all packages, else the first one that fits; with the reasons."""
-    skipped, failures = dict[str, str](), list[LockError]()
-    with_sources = list[tuple[BaseSpec, ProjectLock, str]]()
-    for candidate, reason in bases_for(folder.rules, base_name):
+    """Return the base whose Python has the most wheels, the first of several; with the reasons."""
+    candidates, failures = list[_Candidate](), dict[str, LockError]()
+    for base, reason in bases_for(folder.rules, base_name):
         try:
-            lock = read(spec, candidate.python)
+            candidates.append(_Candidate(base=base, lock=read(spec, base.python), reason=reason))
         except LockError as error:
-            if error.message in skipped.values():
+            if error.message in (other.message for other in failures.values()):
                 raise  # no other Python helps
-            skipped[candidate.python] = error.message
-            failures.append(error)
-            continue
-        lacking = [package for package in lock.packages if isinstance(package.source, Sdist)]
-        if not lacking:
-            return candidate, lock, _reasons(candidate, reason, skipped)
-        with_sources.append((candidate, lock, reason))
-        skipped[candidate.python] = (
-            f"{lacking[0].name} {lacking[0].version} has no wheel ({lock.place(lacking[0].name)})"
-        )
-    if with_sources:
-        first, lock, reason = with_sources[0]
-        others = {python: why for python, why in skipped.items() if Version(python) < Version(first.python)}
-        return first, lock, _reasons(first, reason, others)
+            failures[base.python] = error
+        else:
+            if not candidates[-1].sdists:
+                break
+    if candidates:
+        best = min(candidates, key=lambda each: len(each.sdists))
+        return best.base, best.lock, _reasons(best, candidates, failures)
     if len(failures) == 1:
-        raise failures[0]
+        raise next(iter(failures.values()))
     raise LockError(
         "\n  ".join(
-            ("No Python of a base has all packages:", *(f"Python {key}: {why}" for key, why in skipped.items()))
+            (
+                "No Python of a base has all packages:",
+                *(f"Python {python}: {error.message}" for python, error in failures.items()),
+            )
         ),
-        hint=failures[0].hint,
+        hint=next(iter(failures.values())).hint,
     )
 
 
-def _reasons(base: BaseSpec, reason: str, skipped: dict[str, str]) -> list[str]:
-    lines = [f"Python {python} does not fit: {why.splitlines()[0]}" for python, why in skipped.items()]
-    return [*lines, f"Python {base.python}: {reason}", f"base {base.name}: its Python is {base.python}"]
+def _reasons(best: _Candidate, candidates: Sequence[_Candidate], failures: Mapping[str, LockError]) -> list[str]:
+    """Return the reasons for a base, with those against the bases that were tried before it."""
+    others = {python: error.message.splitlines()[0] for python, error in failures.items()}
+    names = {package.name for package in best.sdists}
+    for each in candidates[: candidates.index(best)]:
+        lacking = next(package for package in each.sdists if package.name not in names)
+        others[each.base.python] = f"{lacking.name} {lacking.version} has no wheel ({each.lock.place(lacking.name)})"
+    lines = [f"Python {python} does not fit: {others[python]}" for python in sorted(others, key=Version)]
+    base = best.base
+    return [*lines, f"Python {base.python}: {best.reason}", f"base {base.name}: its Python is {base.python}"]
 
 
 def _torch_of(lock: ProjectLock, base: BaseSpec) -> ProjectPackage | None:

@@ -15,8 +15,8 @@ from torchbake.hostconfig.pip_config import PipConfig, without_login
 from torchbake.hostconfig.uv_config import uv_toml
 from torchbake.lock.lockfile import parse_pins
 from torchbake.lock.project_inputs import uv_indexes
-from torchbake.lock.uv import PLATFORM, run_uv
-from torchbake.matrix.spec import ProjectSpec
+from torchbake.lock.uv import run_uv, uv_platform
+from torchbake.matrix.spec import AMD64, ProjectSpec
 
 # Pins may be wheels for a newer C library than that of all bases: this is the newest platform that uv knows.
 _NEWEST = ("--python-platform", "x86_64-manylinux_2_40")
@@ -148,7 +148,7 @@ def _compile(
     """Run `uv pip compile` with this host's settings. It reads ``requirements`` if ``words`` name ``-``."""
     command = ["pip", "compile", "--quiet", "--no-header", "--python-version", python, *words]
     if "--python-platform" not in words:
-        command += ["--python-platform", PLATFORM]
+        command += ["--python-platform", uv_platform(AMD64)]
     with in_memory(uv_toml(config) + tables) as settings:
         return _run(folder, [*command, "--config-file", str(settings)], path, config, hint=hint, lines=requirements)
 

@@ -26,8 +26,9 @@ from packaging.specifiers import SpecifierSet
 
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import without_login
-from torchbake.lock.uv import PLATFORM
+from torchbake.lock.uv import uv_platform
 from torchbake.lock.wheel_tags import wheel_tags
+from torchbake.matrix.spec import AMD64
 from torchbake.projects.packages import Archive, Folder, GitSource, ProjectPackage, Sdist, Source, WheelSource
 
 _DAMAGED = re.compile(r"Failed to parse `uv\.lock`\s+cause: TOML parse error at line (\d+)")
@@ -142,8 +143,8 @@ def _refused(lock: Pylock, error: PylockSelectError, lines: LockLines, python: s
     tags = sorted({wheel.filename.removesuffix(".whl").split("-", 2)[2] for wheel in package.wheels})
     more = f" and {len(tags) - _MOST_TAGS} more" if len(tags) > _MOST_TAGS else ""
     return LockError(
-        f"{place}: {package.name} {package.version} has no source, and no wheel for Python {python} on {PLATFORM}, "
-        f"but for {', '.join(tags[:_MOST_TAGS])}{more}.",
+        f"{place}: {package.name} {package.version} has no source, and no wheel for Python {python} on "
+        f"{uv_platform(AMD64)}, but for {', '.join(tags[:_MOST_TAGS])}{more}.",
         hint=hint,
     )
 

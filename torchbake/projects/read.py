@@ -34,7 +34,7 @@ from torchbake.projects.requirements_file import (
     hidden_values,
     parse_requirements,
 )
-from torchbake.projects.uv_lock import check_uv_lock
+from torchbake.projects.uv_lock import check_exported_hashes, check_uv_lock
 from torchbake.projects.via import via_of, with_via
 
 
@@ -102,6 +102,7 @@ def _of_uv_lock(root: Path, project: ProjectSpec, python: str) -> ProjectLock:
     try:
         document, requirements = export_uv_lock(root / project.folder, project)
     except LockError as error:
+        check_exported_hashes(text, lines, error.message)
         message = error.message.replace(str((root / project.folder).resolve()), project.folder)
         raise LockError(lines.located(message), hint=error.hint) from None
     return _resolved(lines, document, requirements, python)

@@ -7,7 +7,7 @@ files are compared here. uv writes those of pyproject.toml into its lock (``pack
 import posixpath
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from packaging.dependency_groups import resolve_dependency_groups
@@ -45,7 +45,6 @@ def check_uv_lock(text: str, path: str, read: Callable[[str], Mapping[str, Any] 
         raise LockError(f"{path}:1: {what}.", hint="Update torchbake, or lock with a uv that it knows: uv lock")
     lines = lines_of(text, path)
     try:
-        _check_hashes(packages, lines)
         own = {
             folder: package
             for package in packages
@@ -61,6 +60,22 @@ def check_uv_lock(text: str, path: str, read: Callable[[str], Mapping[str, Any] 
         if pyproject is not None:
             file = posixpath.normpath(posixpath.join(project, folder, PYPROJECT))
             _check_package(pyproject, file, own[folder]["name"], requirements, place=places[folder], hint=hint)
+
+
+def check_exported_hashes(text: str, lines: LockLines, message: str) -> None:
+    """Raise LockError if uv's error ``message`` names a file that has no hash in the lock.
+
+    An export needs hashes of the packages that it selects. Other packages may have none: PyTorch's index for ROCm does
+    not give any.
+    """
+    for package in tomllib.loads(text)["package"]:
+        files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else ())]
+        if any("hash" not in file and "url" in file and file["url"] in message for file in files):
+            place = lines.place(package["name"], package.get("version", ""))
+            raise LockError(
+                f"{place}: {package['name']} has a file without a hash.",
+                hint="Lock it from an index that has SHA-256 hashes.",
+            )
 
 
 def _check_package(
@@ -86,17 +101,6 @@ def _check_package(
         where = f" in {section}" if section else ""
         verb = "no longer has" if key not in declared else "has another" if key in locked else "has the new"
         raise LockError(f"{place}: is out of date: {file} {verb} requirement {requirement}{where}.", hint=hint)
-
-
-def _check_hashes(packages: Iterable[Mapping[str, Any]], lines: LockLines) -> None:
-    for package in packages:
-        files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else ())]
-        if "registry" in package.get("source", {}) and not all("hash" in file for file in files):
-            place = lines.place(package["name"], package.get("version", ""))
-            raise LockError(
-                f"{place}: {package['name']} has a file without a hash.",
-                hint="Lock it from an index that has SHA-256 hashes.",
-            )
 
 
 def _declared(pyproject: Mapping[str, Any]) -> Requirements:

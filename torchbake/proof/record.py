@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from torchbake.build.inputs import toolkit_file, toolkit_files
 from torchbake.core.digest import digest, short_digest
+from torchbake.core.file_format import UPGRADE, why_too_new
+from torchbake.core.json_text import NotJsonError, read_json
 from torchbake.core.sizes import human
 from torchbake.errors import CheckError
 from torchbake.matrix.spec import Spec
@@ -82,6 +85,8 @@ _PROOFS = TypeAdapter(tuple[Proof, ...])
 
 def parse_proofs(text: str | bytes, where: str) -> dict[str, Proof]:
     """Read records by id. Raises CheckError if `format_proofs` did not write the text."""
+    if newer := _newer(text):
+        raise CheckError(f"{where}: {newer}.", hint=UPGRADE)
     try:
         return {proof.id: proof for proof in _PROOFS.validate_json(text)}
     except ValidationError as error:
@@ -91,6 +96,14 @@ def parse_proofs(text: str | bytes, where: str) -> dict[str, Proof]:
             f"{where} is not valid{f' at {key}' if key else ''}: {first['msg']}.",
             hint=f"Take it from the last commit, or remove it, then: {Command('prove', '--registry HOST/NAMESPACE')}",
         ) from None
+
+
+def _newer(text: str | bytes) -> str:
+    """Return why records of a newer format cannot be read; "" for format 1, a list that names no format."""
+    with suppress(NotJsonError):
+        value = read_json(text.encode() if isinstance(text, str) else text)
+        return why_too_new("proofs.json", value.get("format")) if isinstance(value, dict) else ""
+    return ""
 
 
 def format_proofs(proofs: Iterable[Proof]) -> str:
@@ -136,8 +149,8 @@ def page(specs: Sequence[Spec], proofs: Mapping[str, Proof]) -> str:
         "",
         "Each was built reproducibly, tested, and released to a registry by",
         f"`{_COMMAND}`, which writes this page.",
-        "A row shows the code of the day that it names, so it may be older than the code in this repository.",
-        "`nox -s prove -- --check` lists the images that have changed since, have failed or are missing.",
+        "A row shows the code of its day, which may be older than the code in this repository.",
+        "The command `nox -s prove -- --check` lists the images that have changed since, have failed or are missing.",
         "Before a release of the toolkit all images are built, tested and released again.",
         "",
         *_table(_COLUMNS, map(_row, known_proofs)),

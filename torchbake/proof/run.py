@@ -20,6 +20,7 @@ from torchbake.engine.client import Engine
 from torchbake.errors import CheckError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.proof.record import Digests, Proof, Seconds
 from torchbake.store.layout import Layout
 from torchbake.ui.command import Command
@@ -95,10 +96,11 @@ class ProofRun:
         }
 
     def _publish(self, spec: Spec) -> dict[str, Any]:
-        releases = self._results("publish", spec.id, *self.where)
+        results = self._results("publish", spec.id, *self.where)
+        if problem := next((each["problem"] for each in results if each["problem"]), ""):
+            raise StepError(f"publish: {problem}")
+        releases = [each for each in results if "platforms" not in each]  # an index waits for its last platform
         for each in releases:
-            if each["problem"]:
-                raise StepError(f"publish: {each['problem']}")
             if each["action"] == "held":
                 raise StepError(f"publish: this release was rolled back, and stays so until {Command('promote')}")
             if each["digest"] != each["tested"]:
@@ -138,7 +140,7 @@ class ProofRun:
             return
         self.say(f"{human(free)} are free: dropping finished images and the build cache from the engine")
         for old in [old for old in self.finished if old.title != spec.title]:
-            self.engine.remove(f"{old.repository}:{tag}" for tag in self.project.tags[old.id])
+            self.engine.remove(f"{old.repository}:{tag}" for tag in engine_tags(old, self.project.tags[old.id]))
             self.finished.remove(old)
         Layout(folder=self.project.layout).tidy({image.digest for image in self.engine.images().values()})
         prune(None)

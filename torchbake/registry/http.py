@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import requests
+import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import HTTPError, NewConnectionError
+from urllib3.exceptions import HTTPError, InsecureRequestWarning, NewConnectionError
 
 from torchbake.errors import RegistryError
 from torchbake.registry.origin import Origin, led_to, origin_of
@@ -85,10 +86,17 @@ class HttpResponse:
 
 
 class Exchange:
-    """Sends requests to one registry, whose ``name`` is in errors. Safe for many threads."""
+    """Sends requests to one registry, whose ``name`` is in errors. Safe for many threads.
 
-    def __init__(self, name: str) -> None:
+    Without ``verify`` no certificate is checked.
+    """
+
+    def __init__(self, name: str, *, verify: bool = True) -> None:
         self._name = name
+        # A False for the session would give way to REQUESTS_CA_BUNDLE.
+        self._verify = None if verify else False
+        if not verify:
+            urllib3.disable_warnings(InsecureRequestWarning)
         self._idle: deque[requests.Session] = deque()  # sessions whose open connections any thread can use
 
     def send(self, request: HttpRequest) -> HttpResponse:
@@ -111,7 +119,7 @@ class Exchange:
         """Check if any HTTPS server answers."""
         try:
             with self._session() as session:
-                session.get(url, timeout=_TIMEOUT, stream=True).close()
+                session.get(url, timeout=_TIMEOUT, stream=True, verify=self._verify).close()
         except requests.exceptions.SSLError as error:
             return "WRONG_VERSION_NUMBER" not in str(error) and "RECORD_LAYER" not in str(error)
         except requests.RequestException:
@@ -126,7 +134,7 @@ class Exchange:
         try:
             with self._session() as session, session.request(
                 request.method, request.url, headers=headers, data=body, timeout=_TIMEOUT, stream=True,
-                allow_redirects=False,
+                allow_redirects=False, verify=self._verify,
             ) as answer:  # fmt: skip
                 return HttpResponse(
                     url=request.url, status=answer.status_code, reason=answer.reason or "", headers=answer.headers,

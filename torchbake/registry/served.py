@@ -10,8 +10,11 @@ from torchbake.registry.transport import RegistryTransport
 PATIENCE = 20  # seconds; a closed network may swallow packets instead of refusing them
 
 
-def served_digest(reference: Reference, *, plain: bool = False) -> tuple[str, str]:
-    """Return the digest of an image, and the reason in a few words if there is none."""
+def served_digest(reference: Reference, *, plain: bool = False, insecure: bool = False) -> tuple[str, str]:
+    """Return the digest of an image, and the reason in a few words if there is none.
+
+    ``plain`` and ``insecure`` are as for `RegistryTransport`.
+    """
     until = time.monotonic() + PATIENCE
 
     def sleep(seconds: float) -> None:
@@ -20,7 +23,7 @@ def served_digest(reference: Reference, *, plain: bool = False) -> tuple[str, st
         time.sleep(seconds)
 
     try:
-        transport = RegistryTransport(reference.repository.host, plain=plain, sleep=sleep)
+        transport = RegistryTransport(reference.repository.host, plain=plain, insecure=insecure, sleep=sleep)
         digest = Registry(transport, reference.repository).digest(reference.key)
     except RegistryError as error:
         return "", error.message.partition(": ")[0].rstrip(".")

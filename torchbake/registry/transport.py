@@ -60,19 +60,23 @@ class Grant:
 class RegistryTransport:
     """The connection to one registry. Safe for many threads. With ``plain`` HTTP is used for any host.
 
+    An ``insecure`` registry is asked by TLS without a check of its certificate, and by HTTP if it speaks no TLS.
+
     Each request calls ``sleep`` first, with 0 seconds: it may raise to end a run.
     """
 
     def __init__(
-        self, host: str, *, plain: bool = False, login: Login | None = None, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+        self, host: str, *, plain: bool = False, insecure: bool = False, login: Login | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
         self.host = host
         self._login, self._login_known = login, login is not None
         self._plain, self._sleep = plain, sleep
+        self._may_be_plain = insecure or _is_loopback(host)
         self._lock = threading.Lock()
         self._grants: dict[str, Grant] = {}  # by scope
         self._base = ""
-        self._exchange = Exchange(host)
+        self._exchange = Exchange(host, verify=not insecure)
 
     def send(self, request: HttpRequest, scope: str = "") -> HttpResponse:
         """Return an answer with one of the codes ``request.good``. A token must allow ``scope``.
@@ -127,9 +131,7 @@ class RegistryTransport:
         with self._lock:
             if not self._base:
                 name = _HUB[1] if self.host == _HUB[0] else self.host
-                tls = not self._plain and (
-                    not _is_loopback(self.host) or self._exchange.speaks_tls(f"https://{name}/v2/")
-                )
+                tls = not self._plain and (not self._may_be_plain or self._exchange.speaks_tls(f"https://{name}/v2/"))
                 self._base = f"{'https' if tls else 'http'}://{name}/v2/"
         return self._base
 

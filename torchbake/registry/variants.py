@@ -1,4 +1,4 @@
-"""The images of a tag: one image, or the variants of one image in an index."""
+"""The images of a tag: one image, or the images of an index, which are its platforms and their variants."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,34 @@ def images_of(registry: Registry, manifest: Manifest, platform: str = "") -> Ite
     A ``platform`` leaves out images for other platforms. Raises UnsoundError if the registry lacks an image of the
     index, and other RegistryErrors.
     """
+    for _, image in _with_platforms(registry, manifest, platform):
+        yield image
+
+
+def images_by_platform(registry: Registry, manifest: Manifest) -> dict[str, tuple[Manifest, ...]]:
+    """Return the images of an index by their platforms, in its order; an image that is in no index has the key "".
+
+    Raises as `images_of`.
+    """
+    platforms: dict[str, tuple[Manifest, ...]] = {}
+    for where, image in _with_platforms(registry, manifest):
+        platforms[where] = (*platforms.get(where, ()), image)
+    return platforms
+
+
+def _with_platforms(registry: Registry, manifest: Manifest, platform: str = "") -> Iterator[tuple[str, Manifest]]:
     if not manifest.is_index:
-        yield manifest
+        yield "", manifest
         return
-    blobs = [blob for blob, where in manifest.images if where != NO_IMAGE and (not platform or fits(where, platform))]
-    if len(blobs) > _MOST:
-        raise UnsoundError(f"{registry.repository}: the index {manifest.digest} lists {len(blobs)} images.")
-    for blob in blobs:
+    images = [
+        (blob, where)
+        for blob, where in manifest.images
+        if where != NO_IMAGE and (not platform or fits(where, platform))
+    ]
+    if len(images) > _MOST:
+        raise UnsoundError(f"{registry.repository}: the index {manifest.digest} lists {len(images)} images.")
+    for blob, where in images:
         image = registry.manifest(blob.digest)
         if image is None:
             raise UnsoundError(f"{registry.repository} does not hold {blob.digest}, an image of {manifest.digest}.")
-        yield image
+        yield where, image

@@ -8,13 +8,16 @@ from torchbake.oci.manifest import Manifest
 from torchbake.registry.artifact import Artifact
 from torchbake.registry.probe import Abilities
 from torchbake.release.decide import Decision
-from torchbake.release.record import RecordedVerdict
+from torchbake.release.record import PlatformRelease, RecordedVerdict
 from torchbake.store.layers import LayerStore
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """A tested image to release. ``tags`` are its rolling tags, its own tag first, the widest last.
+
+    An image of one platform of several has no rolling tags, and its immutable tags begin with ``own``. The index of all
+    platforms has the releases of its ``platforms``.
 
     The digest of its manifest is ``digest``, or "" in a dry run if the image is not compressed yet. The engine's ID of
     the image is ``tested``, or "" if both are equal; in Docker's classic store it is the digest of the config. The
@@ -29,6 +32,13 @@ class Candidate:
     waived: Mapping[str, str] = field(default_factory=dict)
     tested: str = ""
     config: Callable[[], str] = str
+    own: str = ""
+    platforms: Mapping[str, PlatformRelease] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The beginning of its immutable tags."""
+        return self.own or self.tags[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +84,8 @@ class Publication:
     """The result for a candidate with the digest ``tested``.
 
     A dry run of a release has the registry's ``abilities``. If the released image has the config of the tested image
-    but another digest, its compression is in ``released_by``.
+    but another digest, its compression is in ``released_by``. The digests of documents that are attached without a tag
+    are in ``documents``, by name.
     """
 
     decision: Decision
@@ -82,3 +93,15 @@ class Publication:
     transfer: TransferCount | None = None
     abilities: Abilities | None = None
     released_by: str = ""
+    documents: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexPublication:
+    """The result for an index of several platforms.
+
+    Nothing was written if platforms are ``lacking``, for these reasons. Then there is no ``decision``.
+    """
+
+    decision: Decision | None = None
+    lacking: Mapping[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from packaging.version import Version
 
 from torchbake.core.digest import short_digest
+from torchbake.matrix.platforms import id_of_tag
 from torchbake.oci.labels import ID, INPUTS, LABEL, VERSION_LABEL
 from torchbake.oci.tag_names import ImmutableTag
 
@@ -39,7 +40,8 @@ def rank_of(labels: Mapping[str, str]) -> TagRank | None:
 class TagHolder:
     """An image that a tag of a registry points at, with its labels.
 
-    ``config`` is the digest of its config, and ``compression`` names the compressions of its layers.
+    ``config`` is the digest of its config, or "" for an index of several platforms. ``compression`` names the
+    compressions of its layers.
     """
 
     digest: str
@@ -120,7 +122,8 @@ def decide(name: str, digest: str, labels: Mapping[str, str], standing: Standing
     """
     inputs = labels.get(INPUTS, "")
     newest, tag = standing.newest, standing.newest_tag
-    if newest and newest.labels.get(ID) != labels.get(ID):
+    # A row may get another platform: then a release of one image is followed by an index, or an index by an image.
+    if newest and id_of_tag(newest.labels.get(ID, "")) != id_of_tag(labels.get(ID, "")):
         raise ValueError(f"{tag} holds {newest.labels.get(ID) or 'an image of somebody else'}")
     if newest is None or tag is None or not inputs or newest.inputs != inputs:
         moves, held_back = moves_to(digest, labels, standing.rolling)

@@ -14,6 +14,7 @@ from torchbake.oci.tag_names import ImmutableTag, revisions_of
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import StatusError
 from torchbake.release.decide import TagHolder
+from torchbake.release.platforms import joined_inputs
 from torchbake.release.record import record_of
 from torchbake.release.repository_view import Holdings
 
@@ -68,6 +69,17 @@ def judge(today: Today, release: NewestRelease | None) -> DueFinding:
     except (LockError, RenderError) as error:
         reason = error.message.partition("\n")[0]
     return DueFinding(due=bool(reason), reason=reason or f"released as {release.tag if release else ''}")
+
+
+def index_flaw(platforms: Mapping[str, NewestRelease | None], index: NewestRelease | None) -> str:
+    """Return why an index is not a complete release of the newest releases of all platforms; "" if it is."""
+    inputs = {platform: one.image.inputs if one and one.image else "" for platform, one in platforms.items()}
+    if index is None:
+        return "the index of its platforms is not released"
+    if not index.recorded:
+        return f"the release of the index {index.tag} was interrupted"
+    is_joined = index.image is not None and index.image.inputs == joined_inputs(inputs) != ""
+    return "" if is_joined else f"the index {index.tag} has an earlier image of a platform"
 
 
 def _flaw(today: Today, release: NewestRelease) -> str:

@@ -6,11 +6,12 @@ If the registry has another digest under the image's tag than the candidate's, t
 from collections.abc import Sequence
 
 from torchbake.errors import RegistryError
+from torchbake.oci.tag_names import ImmutableTag
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import NoCosign, Signer
 from torchbake.registry.referrers import referrers_of
 from torchbake.release.candidate import Candidate
-from torchbake.release.decide import Decision, decide, without_moves
+from torchbake.release.decide import Decision, TagHolder, decide, without_moves
 from torchbake.release.record import Record, StoredRecord, record_of
 from torchbake.release.repository_view import Holdings
 from torchbake.release.verification import Verification
@@ -31,7 +32,7 @@ class Planner:
 
     def decide(self, candidate: Candidate) -> Decision:
         """Decide by the candidate's labels, without verification."""
-        name = candidate.tags[0]
+        name = candidate.name
         standing = self._holdings.standing(name, candidate.tags)
         try:
             decision = decide(name, candidate.digest, candidate.labels, standing)
@@ -79,7 +80,7 @@ class Planner:
         if decision.action != "finish":
             return decision, None
         record = self.record(decision)
-        self._refuse_unsigned(decision, record)
+        self._refuse_unsigned(decision.tag, record)
         return decision, record
 
     def other_compression(self, candidate: Candidate, decision: Decision) -> str:
@@ -100,6 +101,11 @@ class Planner:
             raise RegistryError(f"{self._registry.repository}:{decision.tag} is gone.")
         return self._verification.record(decision.tag, holder)
 
+    def verify(self, tag: ImmutableTag, holder: TagHolder) -> None:
+        """Verify a release that another release will name. Raises PublishError if it is not ours, or unsigned here."""
+        record = self._verification.record(tag, holder)
+        self._refuse_unsigned(tag, record)
+
     def started_record(self, decision: Decision) -> StoredRecord | None:
         """Return the record of an earlier run for this decision, from which `ReleaseWriter` continues.
 
@@ -107,13 +113,13 @@ class Planner:
         """
         stored = self._find(decision)
         if stored:
-            self._refuse_unsigned(decision, stored.record)
+            self._refuse_unsigned(decision.tag, stored.record)
         return stored
 
-    def _refuse_unsigned(self, decision: Decision, record: Record) -> None:
+    def _refuse_unsigned(self, tag: ImmutableTag, record: Record) -> None:
         if self._signer.skip_reason and record.is_signed:
             reason = f"its record is signed ({record.signature}): finish it with --key or --keyless"
-            raise self._verification.refusal(decision.tag, decision.digest, reason)
+            raise self._verification.refusal(tag, record.digest, reason)
 
     def _is_whole(self, decision: Decision) -> bool:
         """Check the artifacts of a release: as in its record, listed with the image, and signed if we sign."""

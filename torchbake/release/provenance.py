@@ -18,8 +18,12 @@ _OCI = "org.opencontainers.image"
 _DIRTY = "-dirty"
 
 
-def provenance_text(name: str, digest: str, labels: Mapping[str, str]) -> str:
-    """Return the statement about an image with this name, manifest digest and labels, as reproducible JSON."""
+def provenance_text(name: str, digest: str, labels: Mapping[str, str], *, platforms: Mapping[str, str] = {}) -> str:
+    """Return the statement about an image with this name, manifest digest and labels, as reproducible JSON.
+
+    An index of several ``platforms`` depends on the images of these digests, which have their own statements.
+    """
+    images = [resource(f"{name} for {platform}", image) for platform, image in platforms.items()]
     predicate = {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
@@ -32,7 +36,7 @@ def provenance_text(name: str, digest: str, labels: Mapping[str, str]) -> str:
                     if key.startswith(f"{LABEL}.") and key not in (ID, INPUTS)
                 },
             },
-            "resolvedDependencies": _dependencies(labels),
+            "resolvedDependencies": images or _dependencies(labels),
         },
         "runDetails": {"builder": {"id": BUILDER}},
     }

@@ -11,13 +11,17 @@ from dataclasses import replace
 from functools import cached_property
 
 from torchbake.errors import RegistryError
+from torchbake.registry.artifact import Artifact
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import Signer
 from torchbake.registry.probe import Abilities, probe
-from torchbake.release.candidate import Candidate, Parcel, Publication, Supply
+from torchbake.release.attached_document import attach_document
+from torchbake.release.candidate import Candidate, IndexPublication, Parcel, Publication, Supply
 from torchbake.release.decide import Decision
+from torchbake.release.index_parts import join, read_parts
 from torchbake.release.mutex import locked
 from torchbake.release.planner import UNSIGNED, Planner
+from torchbake.release.platforms import PlatformSet
 from torchbake.release.upload import Count, Delivery, Tell
 from torchbake.release.writer import ReleaseWriter
 
@@ -86,6 +90,16 @@ class Publisher:
                 self._writer.promote(decision, tell)
         return decision
 
+    def attach(self, publication: Publication, artifact: Artifact, tell: Tell) -> Publication:
+        """Attach a document to the released image, if it is the tested one, which the document is about."""
+        decision = publication.decision
+        if decision.digest != publication.tested and not publication.released_by:
+            return publication
+        tell(f"attaching {artifact.name}")
+        with locked(self._registry):
+            digest = attach_document(self._registry, decision.digest, artifact, self._signer)
+        return replace(publication, documents={**publication.documents, artifact.name: digest})
+
     def finish(self, tags: Sequence[str], tell: Tell, *, dry: bool = False) -> Decision | None:
         """Finish the newest release of the image with these tags, its own tag first; None if it has no release.
 
@@ -99,6 +113,26 @@ class Publisher:
             if record and not dry:
                 self._writer.promote(decision, tell)
         return decision
+
+    def publish_index(self, image: PlatformSet, tell: Tell, *, dry: bool = False) -> IndexPublication:
+        """Release the index of all platforms of an image, unless a platform lacks a release of today's files.
+
+        Only the registry is needed, so any machine finishes the release that others began. With ``dry`` nothing is
+        written. Raises PublishError if the release of a platform, or of the index, is not ours.
+        """
+        with locked(self._registry):
+            parts, lacking = read_parts(self._registry, image)
+            if lacking:
+                return IndexPublication(lacking=lacking)
+            candidate, parcel = join(self._registry, image, parts)
+            decision = self._planner.plan(candidate)
+            if self._planner.is_due(candidate, decision):
+                for each in parts:
+                    self._planner.verify(each.tag, each.holder)
+                if not dry:
+                    tell("joining its platforms")
+                    self._carry_out(candidate, decision, parcel, tell)
+        return IndexPublication(decision=decision)
 
     def _carry_out(self, candidate: Candidate, decision: Decision, parcel: Parcel | None, tell: Tell) -> None:
         stored = self._planner.started_record(decision)

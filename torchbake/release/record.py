@@ -1,12 +1,15 @@
 """Release records: the facts of one release, as JSON attached to the image in its registry."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchbake.checks.verdict import Outcome
+from torchbake.core.file_format import FORMATS, UPGRADE, why_too_new
+from torchbake.core.json_text import NotJsonError, read_object
 from torchbake.oci.labels import ID, INPUTS
 from torchbake.oci.manifest import Manifest, UnsoundError, quote_value
 from torchbake.oci.tag_names import RECORD, record_tag
@@ -14,6 +17,10 @@ from torchbake.registry.artifact import Artifact, put_artifact, read_artifact
 from torchbake.registry.client import Registry
 
 ARTIFACT = "application/vnd.torchbake.release.v1+json"
+
+
+class NewerRecordError(UnsoundError):
+    """A record of a newer torchbake."""
 
 
 class RecordedVerdict(BaseModel):
@@ -38,6 +45,15 @@ class TagMove(BaseModel):
     after: str
 
 
+class PlatformRelease(BaseModel):
+    """The release of one platform that an index has: its immutable tag, and the digest under it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tag: str
+    digest: str
+
+
 NOT_SIGNED = "not-run"  # before the reason
 
 
@@ -51,12 +67,13 @@ class Record(BaseModel):
     - ``waived``: the checks that failed, with the reasons why somebody accepts them
     - ``attached``: the digests of the image's artifacts, by name
     - ``listed``: the registry or a tag lists the artifacts with the image; earlier versions do not have this
+    - ``platforms``: only for an index of several platforms, the release of each, which has the verdict and the waivers
     - ``signature``: the kind of the signature of the image and its artifacts, or the reason why there is none
     """
 
     model_config = ConfigDict(frozen=True)
 
-    format: int = 1
+    format: int = FORMATS["release record"]
     state: Literal["begun", "released"] | None = None
     id: str
     tag: str
@@ -72,6 +89,7 @@ class Record(BaseModel):
     waived: Mapping[str, str] = Field(default_factory=dict)
     attached: Mapping[str, str] = Field(default_factory=dict)
     listed: bool | None = None
+    platforms: Mapping[str, PlatformRelease] = Field(default_factory=dict)
     signature: str = ""
 
     @property
@@ -80,7 +98,8 @@ class Record(BaseModel):
         return bool(self.signature) and not self.signature.startswith(NOT_SIGNED)
 
     def text(self) -> str:
-        return self.model_dump_json(indent=2, exclude=None if self.state else {"state"}) + "\n"
+        unused = {name for name in ("state", "platforms") if not getattr(self, name)}
+        return self.model_dump_json(indent=2, exclude=unused) + "\n"
 
     def flaw(self, tag: str, digest: str, labels: Mapping[str, str]) -> str:
         """Return the difference between the record and the image under an immutable tag; "" if they agree."""
@@ -115,16 +134,24 @@ def read_record(registry: Registry, tag: str) -> Record | None:
 
 
 def record_of(registry: Registry, tag: str, digest: str) -> StoredRecord | None:
-    """Read the record of an immutable tag; None if there is none, it is broken, or it belongs to another digest."""
+    """Read the record of an immutable tag; None if there is none, it is broken, or it belongs to another digest.
+
+    Raises NewerRecordError.
+    """
     try:
         stored = find_record(registry, tag)
+    except NewerRecordError:
+        raise
     except UnsoundError:
         return None
     return stored if stored and (stored.record.tag, stored.record.digest) == (tag, digest) else None
 
 
 def parse_record(data: bytes, where: str) -> Record:
-    """Parse a record. Raises UnsoundError, which names the place ``where``."""
+    """Parse a record. Raises UnsoundError, which names the place ``where``; NewerRecordError is one."""
+    with suppress(NotJsonError):  # which the model reports too
+        if newer := why_too_new("release record", read_object(data).get("format")):
+            raise NewerRecordError(f"{where}: {newer}.", hint=UPGRADE)
     try:
         return Record.model_validate_json(data)
     except ValidationError as error:

@@ -9,8 +9,9 @@ from torchbake.oci.manifest import Manifest, UnsoundError
 from torchbake.oci.tag_names import HOLD_SUFFIX, artifact_tag, record_tag, revisions_of, taken_of
 from torchbake.oci.variants import compression_of
 from torchbake.registry.client import Registry
-from torchbake.registry.variants import images_of
+from torchbake.registry.variants import images_by_platform
 from torchbake.release.decide import Standing, TagHolder
+from torchbake.release.platforms import joined_labels
 from torchbake.release.record import record_of
 
 _LOOKS, _BETWEEN_LOOKS = 5, 0.2  # attempts to read a tag that is listed but not served, and seconds between them
@@ -53,7 +54,7 @@ class Holdings:
         return self.image(digest) if digest else None
 
     def image(self, digest: str) -> TagHolder | None:
-        """Return the image of a digest, or None. An index of images with different configs has no labels."""
+        """Return the image of a digest, or None. An index of images that are not one image has no labels."""
         if digest not in self._images:
             manifest = self._registry.manifest(digest)
             if manifest is None:
@@ -63,10 +64,17 @@ class Holdings:
 
     def _read(self, manifest: Manifest) -> TagHolder:
         try:
-            images = tuple(images_of(self._registry, manifest))
-            (config,) = {image.config.digest for image in images}
-            labels = labels_in(self._registry.config(images[0]))
-            return TagHolder(digest=manifest.digest, labels=labels, config=config, compression=compression_of(images))
+            platforms = images_by_platform(self._registry, manifest)
+            configs, labels = list[str](), dict[str, dict[str, str]]()
+            for platform, variants in platforms.items():
+                (config,) = {image.config.digest for image in variants}
+                configs.append(config)
+                labels[platform] = labels_in(self._registry.config(variants[0]))
+            images = [image for variants in platforms.values() for image in variants]
+            return TagHolder(
+                digest=manifest.digest, labels=joined_labels(labels), compression=compression_of(images),
+                config=configs[0] if len(configs) == 1 else "",
+            )  # fmt: skip
         except (UnsoundError, ValueError):
             return TagHolder(digest=manifest.digest, labels={})
 

@@ -37,15 +37,17 @@ def list_of(images: Iterable[Manifest], store: LayerStore) -> Artifact | None:
 def read_lists(registry: Registry, tag: str, verifier: Verifier) -> Mapping[str, PackedLayer]:
     """Read the packed layers of the image under a tag, by their keys; none if the tag or a list does not exist.
 
+    For an index they are the layers of all its platforms, whose images have the lists.
     Raises SignatureError if a signature does not verify, UnsoundError if a list cannot be read, and RegistryError.
     """
-    image = registry.digest(tag)
+    image = registry.manifest(tag)
     layers: dict[str, PackedLayer] = {}
     if image is None:
         return layers
     where = f"{registry.repository}:{tag}"
-    _verify(where, registry, image, verifier)
-    for manifest in _lists(registry, image):
+    _verify(where, registry, image.digest, verifier)
+    subjects = (image.digest, *(blob.digest for blob, _ in image.images))  # an image alone has no images
+    for manifest in (one for subject in subjects for one in _lists(registry, subject)):
         name = f"the list of layers of {where}"
         _verify(name, registry, manifest.digest, verifier)
         layers |= _parse(text_of(registry, manifest, manifest.digest), name)

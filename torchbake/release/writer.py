@@ -105,5 +105,6 @@ class ReleaseWriter:
             waived=candidate.waived,
             attached=attached,
             listed=self._registry.lists_artifacts,
+            platforms=candidate.platforms,
             signature=self._signer.how,
         )

@@ -10,16 +10,18 @@ from torchbake.lock.lockfile import Lock
 from torchbake.lock.needs import BUILD, NEEDS, wheels_by_stage
 from torchbake.lock.project_content import copied_files, project_sources
 from torchbake.lock.project_inputs import kind_of
+from torchbake.lock.uv import NEWEST_GLIBC, uv_platform
+from torchbake.lock.wheel_tags import glibc_of
 from torchbake.matrix.added_paths import certificate_name
 from torchbake.matrix.settings import CA_VARIABLES
-from torchbake.matrix.spec import TOOLBOX, VENV, ImageSpec, InitSpec, Spec, User
+from torchbake.matrix.spec import AMD64, NATIVE, TOOLBOX, VENV, ImageSpec, InitSpec, Spec, User
 from torchbake.matrix.wheel_indexes import variable
 from torchbake.oci.labels import BASE, COMPILER, LABEL, VERSION_LABEL
 from torchbake.render.installers import CONSTRAINT_FILES, installer_files
 from torchbake.render.template_check import check_template
 from torchbake.render.template_marks import origins_of
 from torchbake.render.templates import fill, fill_marked
-from torchbake.render.wheel_groups import HEAVY, TORCH, wheel_groups
+from torchbake.render.wheel_groups import HEAVY, TORCH, kept_rules, wheel_groups
 from torchbake.ui.command import Command
 
 HEADER = "Rendered by torchbake from matrix.yaml and templates/: edit those, then run `nox -s render`."
@@ -45,7 +47,7 @@ def render(spec: Spec, lock: Lock | None, templates: Path | None = None) -> str:
     """
     name = f"{spec.template}.Dockerfile.j2"
     if isinstance(spec, InitSpec):
-        values = {"labels": _labels(spec, {}, title=spec.id), "usual_uid": User().uid}
+        values = {"labels": _labels(spec, {}, title=spec.name), "usual_uid": User().uid}
     else:
         values = _image_values(spec, _require(spec, lock))
     steps = apt_steps(spec)
@@ -73,12 +75,14 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         # A flavor that builds extensions has the whole of the compiler.
         "compiler_trim": spec.trim and not spec.headers,
         "python": base.python_command,
+        **_native_values(spec),
         # Such a package has no `python3`, the command that compiles bytecode.
         "python_named": f"ln -sf /usr/bin/{own_python} /usr/local/bin/python3 && " if own_python else "",
         "users_gone": _USERS_GONE if base.distribution == "ubuntu" else "",
         "venv": VENV,
         "toolbox": TOOLBOX,
         "groups": groups,
+        "kept_rules": kept_rules(spec.platform),
         "index": [variable(str(spec.accelerator)), *spec.indexes] if spec.indexes else [],
         "needs": [pin.name for pin in stages.get(NEEDS, ())],
         "sites": list(sites.items()),
@@ -94,6 +98,17 @@ def _image_values(spec: ImageSpec, lock: Lock) -> dict[str, Any]:
         "cuda_home": CUDA_HOME if spec.headers and lock.cuda else "",
         "environment": _environment_variables(spec, lock),
         "labels": _labels(spec, _versions(spec, lock), title=f"PyTorch {spec.torch} {spec.accelerator} {spec.flavor}"),
+    }
+
+
+def _native_values(spec: ImageSpec) -> dict[str, str]:
+    """Return the values of the stages on the platform of the machine that builds; empty texts if there are none."""
+    native = NATIVE if spec.platform != AMD64 else ""
+    return {
+        "native": native,
+        "native_debs": f"{native}-debs" if native else "debs",
+        "interpreter": spec.interpreter_stage,
+        "wheel_platform": uv_platform(spec.platform, min(glibc_of(spec.base.suite), NEWEST_GLIBC)) if native else "",
     }
 
 

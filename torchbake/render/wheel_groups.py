@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from torchbake.lock.lockfile import LayerName, Lock, Pin
+from torchbake.matrix.spec import ARM64
 
 # NVIDIA's libraries that change with torch's version rather than with CUDA's. Fewer images share them.
 _WITH_TORCH = re.compile(r"nvidia-(cusparselt|cudnn|nvshmem)\b")
@@ -31,6 +32,15 @@ DEVEL = WheelGroup(layer="devel", root="/nvidia", comment=_COMPILERS, on_path=Fa
 _LARGE = "large wheels of a project, which change seldom"
 HEAVY = WheelGroup(layer="heavy", root="/packages", comment=_LARGE, trim=False, bytecode=True)
 GROUPS = (NVIDIA, TORCH, DEVEL, HEAVY)
+
+
+# Rules of layers/trim.toml that do not hold for wheels of a platform.
+_KEPT = {ARM64: ("libgfortran",)}  # OpenBLAS, which torch's wheels for arm64 contain, links it
+
+
+def kept_rules(platform: str) -> tuple[str, ...]:
+    """Return the names of the rules of layers/trim.toml whose files stay in the wheels of a platform."""
+    return _KEPT.get(platform, ())
 
 
 def wheel_groups(lock: Lock) -> list[WheelGroup]:

@@ -28,7 +28,7 @@ from torchbake.oci.tag_names import SBOM, revisions_of
 from torchbake.registry.artifact import read_artifact
 from torchbake.registry.client import Registry
 from torchbake.registry.variants import images_of
-from torchbake.release.record import read_record
+from torchbake.release.record import Record, read_record
 from torchbake.report.catalogue import EngineFacts, KnownImages, RegistryFacts
 from torchbake.report.layer_sharing import LayerStep, match_steps, name_layers
 
@@ -154,19 +154,34 @@ def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) 
         return None  # removed since the tags were listed
     release = RegistryFacts(repository=str(registry.repository), tag=tag, digest=manifest.digest)
     try:
-        image = next(images_of(registry, manifest), manifest)
+        image = next(images_of(registry, manifest, spec.platform), manifest)
         release = replace(release, config=image.config.digest)
         layers = [(blob.digest, blob.size) for blob in image.layers]
         return replace(
             release,
             layers=name_layers(layers, steps_in(registry.config(image)), base=_base_name(spec)),
-            packages=_packages(registry, tag),
-            record=read_record(registry, tag),
+            packages=_packages(registry, _own_tag_of(registry, tag, spec.platform)),
+            record=_record(registry, tag, spec.platform),
             current=registry.digest(own) == manifest.digest,
-            before=read_record(registry, revisions[-2]) if len(revisions) > 1 else None,
+            before=_record(registry, revisions[-2], spec.platform) if len(revisions) > 1 else None,
         )
     except RegistryError as error:
         return replace(release, problem=error.message)
+
+
+def _record(registry: Registry, tag: str, platform: str) -> Record | None:
+    """Return the record of an image; of an index, the record of its platform with the moves of the index."""
+    record = read_record(registry, tag)
+    part = record.platforms.get(platform) if record else None
+    own = read_record(registry, part.tag) if part else None
+    return own.model_copy(update={"rolling": record.rolling}) if own and record else record
+
+
+def _own_tag_of(registry: Registry, tag: str, platform: str) -> str:
+    """Return the immutable tag of the release of a platform, whose documents describe the packages."""
+    record = read_record(registry, tag)
+    part = record.platforms.get(platform) if record else None
+    return part.tag if part else tag
 
 
 def _packages(registry: Registry, tag: str) -> int | None:

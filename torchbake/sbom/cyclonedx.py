@@ -6,10 +6,11 @@ https://github.com/package-url/purl-spec/blob/main/PURL-TYPES.rst
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from cyclonedx.model import ExternalReference, ExternalReferenceType, XsUri
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.component_evidence import ComponentEvidence, Occurrence
@@ -24,7 +25,7 @@ from torchbake.sbom.package_metadata import System
 from torchbake.sbom.packages import ImagePackages, Package
 
 _DECLARED = LicenseAcknowledgement.DECLARED  # by the package; no license texts were compared
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # the library's default is the current time, which is not reproducible
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # the library's default is the current time, which is not reproducible
 
 
 def sbom_text(contents: ImagePackages, *, name: str, version: str, digest: str, created: str | None) -> str:
@@ -32,18 +33,34 @@ def sbom_text(contents: ImagePackages, *, name: str, version: str, digest: str, 
 
     ``name`` is the image's repository, ``digest`` that of its manifest, and ``created`` its creation time (RFC 3339).
     """
-    moment = _moment(created)
-    # The purl type `oci`: the last part of the repository's name in lower case, at the manifest's digest.
-    purl = PackageURL(type="oci", name=name.rpartition("/")[2].lower(), version=digest)
-    image = Component(
-        type=ComponentType.CONTAINER, name=name, version=version or None, purl=purl, bom_ref=purl.to_string()
-    )
     components = [_component(package, contents.system) for package in contents.packages]
+    return _text(components, name=name, version=version, digest=digest, created=created)
+
+
+def index_sbom_text(
+    platforms: Mapping[str, str], *, name: str, version: str, digest: str, created: str | None
+) -> str:  # fmt: skip
+    """Return the SBOM of an index, which links to the SBOM of the image of each platform, by the image's digest.
+
+    The other arguments are those of `sbom_text`. A link is a BOM-Link: https://cyclonedx.org/capabilities/bomlink/
+    """
+    components = []
+    for platform, image in platforms.items():
+        component = image_component(name, version, image)
+        component.description = f"the image for {platform}"
+        url = XsUri(f"urn:cdx:{serial_number(image)}/1")
+        component.external_references.add(ExternalReference(type=ExternalReferenceType.BOM, url=url))
+        components.append(component)
+    return _text(components, name=name, version=version, digest=digest, created=created)
+
+
+def _text(components: Sequence[Component], *, name: str, version: str, digest: str, created: str | None) -> str:
+    moment, image = _moment(created), image_component(name, version, digest)
     bom = Bom(
-        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, digest),
+        serial_number=serial_number(digest),
         components=components,
         metadata=BomMetaData(
-            timestamp=moment or _LONG_AGO,
+            timestamp=moment or LONG_AGO,
             component=image,
             tools=ToolRepository(components=[Component(type=ComponentType.APPLICATION, name="torchbake")]),
         ),
@@ -53,15 +70,29 @@ def sbom_text(contents: ImagePackages, *, name: str, version: str, digest: str, 
     data.setdefault("components", [])
     if moment is None:
         del data["metadata"]["timestamp"]
-    return json.dumps(_order(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(ordered(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _order(value: Any) -> Any:
+def serial_number(digest: str) -> uuid.UUID:
+    """Return the serial number of the SBOM of an image with this digest of its manifest."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, digest)
+
+
+def image_component(name: str, version: str, digest: str) -> Component:
+    """Describe an image by its repository ``name``, its version and the digest of its manifest."""
+    # The purl type `oci`: the last part of the repository's name in lower case, at the manifest's digest.
+    purl = PackageURL(type="oci", name=name.rpartition("/")[2].lower(), version=digest)
+    return Component(
+        type=ComponentType.CONTAINER, name=name, version=version or None, purl=purl, bom_ref=purl.to_string()
+    )
+
+
+def ordered(value: Any) -> Any:
     """Sort every list: all of them are sets here, and the library's order is not deterministic."""
     if isinstance(value, dict):
-        return {key: _order(part) for key, part in value.items()}
+        return {key: ordered(part) for key, part in value.items()}
     if isinstance(value, list):
-        return sorted(map(_order, value), key=lambda part: json.dumps(part, sort_keys=True))
+        return sorted(map(ordered, value), key=lambda part: json.dumps(part, sort_keys=True))
     return value
 
 

@@ -129,7 +129,7 @@ def _refuse_a_second(paths: EnginePaths) -> None:
             hint=f"See {paths.log}; then: {Command('teardown')}, and {Command('setup')}.",
         )
     if knock(paths.socket) != "dead":
-        raise SetupError(f"Another engine listens at {paths.socket}.", hint="Use that one, or stop it.")
+        raise SetupError(f"Another engine listens at {paths.socket}.", hint="Use that engine, or stop it.")
 
 
 def _claim(folder: Path) -> None:

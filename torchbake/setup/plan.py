@@ -31,9 +31,11 @@ KEPT_SETTINGS = (
     *("runtimes", "default-runtime", "cdi-spec-dirs"),
 )
 _ENGINE_PACKAGES = {"docker.io", "docker-ce", "docker-ce-cli"}
-FROM_TRIXIE = ("docker.io", "docker-cli", "docker-buildx")
+# Debian 12's qemu 7.2 lacks a system call of tini, with which images start: prctl(PR_SET_CHILD_SUBREAPER).
+FROM_TRIXIE = ("docker.io", "docker-cli", "docker-buildx", "qemu-user", "qemu-user-binfmt")
 
 _DOCS = "Install Docker Engine 23.0 or later with buildx 0.13 or later (https://docs.docker.com/engine/install/)"
+_BINFMT = "https://docs.docker.com/build/building/multi-platform/#qemu"
 _DESKTOP = "Install Docker Desktop (https://docs.docker.com/desktop/)"
 _ELSEWHERE = {
     "Darwin": f"{_DESKTOP} or `brew install colima docker docker-buildx` and `colima start`",
@@ -70,6 +72,7 @@ class SetupHost:
     mmdebstrap: bool = False
     used_before: bool = False  # an engine has stored images in /var/lib/docker
     socket: Literal["answers", "forbidden", "hangs", "dead"] = "dead"
+    foreign: tuple[str, ...] = ()  # platforms that setup was asked for, and whose programs this machine does not run
 
     @property
     def supported(self) -> bool:
@@ -119,7 +122,14 @@ class StartDaemon:
         return f"start dockerd: socket {paths.socket}, data in {paths.data_root}, log {paths.log}"
 
 
-Step = WriteFile | Install | StartUnit | StartDaemon
+@dataclass(frozen=True, kw_only=True)
+class RegisterEmulation:
+    """The kernel starts programs of other platforms by qemu, also in containers."""
+
+    title: str = "update-binfmts --enable: register qemu in the kernel (binfmt_misc)"
+
+
+Step = WriteFile | Install | StartUnit | StartDaemon | RegisterEmulation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +170,8 @@ def _problem(host: SetupHost) -> str | None:
     if host.engine is None:
         return f"No engine answers at {host.address.text}: {host.engine_error or 'nothing listens there'}"
     engine_problems = problems(replace(host.engine, docker=host.docker, buildx=host.buildx), Need.BUILD)
+    if not engine_problems and host.foreign:
+        return f"This machine does not run programs for {' and '.join(host.foreign)}."
     return engine_problems[0].reason if engine_problems else None
 
 
@@ -181,6 +193,7 @@ def _for_a_person(host: SetupHost) -> str | None:
             "An engine runs, but your user may not use it: sudo usermod -aG docker $USER, then log in again.",
         ),
         (silent and host.socket == "hangs", f"Stop what holds {host.address.host} without answering."),
+        (host.foreign and host.engine and host.engine.remote, f"Register qemu on the engine's machine: {_BINFMT}"),
         (second or not host.supported, _elsewhere(host)),
     )
     return next((advice for applies, advice in cases if applies), None)
@@ -196,6 +209,8 @@ def _unfit(engine: Capabilities | None) -> str:
 
 def _elsewhere(host: SetupHost) -> str:
     """Return the remedy for a host whose packages setup does not know."""
+    if host.foreign:
+        return f"Register qemu in the kernel: {_BINFMT}"
     if host.engine:
         return "Install buildx 0.13 or later: https://github.com/docker/buildx#installing"
     if host.dockerd and host.docker and host.buildx:
@@ -223,6 +238,7 @@ def _missing_packages(host: SetupHost) -> tuple[str, ...]:
         if host.distro == "ubuntu":
             extras.append("debian-archive-keyring")  # Ubuntu lacks the keys of Debian, from which images are made
     expected_values += [name for name in extras if name not in host.installed]
+    expected_values += _emulation_packages(host)
     return tuple(dict.fromkeys(expected_values))
 
 
@@ -234,7 +250,7 @@ def _files(host: SetupHost, packages: tuple[str, ...]) -> Iterator[WriteFile]:
     """Yield the files that must be written before apt runs. A file that exists with the same text is left out."""
     files: list[WriteFile] = []
     if _needs_trixie(host, packages) and not host.trixie_known:
-        why = "Debian 12's own docker.io has no buildx"
+        why = "Debian 12's own packages are too old"
         source = SOURCE_TEXT.format(mirror=host.mirror or "http://deb.debian.org/debian")
         files.append(WriteFile(path=TRIXIE_SOURCE, text=source, why=why))
         files.append(WriteFile(path=TRIXIE_PIN, text=PIN_TEXT, why="nothing comes from trixie unless named"))
@@ -255,6 +271,16 @@ def _steps(host: SetupHost, paths: EnginePaths) -> Iterator[Step]:
         yield StartUnit()
     elif host.starts_engine:
         yield StartDaemon(paths=paths, config=engine_config(host.files.get(DAEMON_JSON, "")))
+    if host.foreign and not host.systemd:
+        yield RegisterEmulation()
+
+
+def _emulation_packages(host: SetupHost) -> tuple[str, ...]:
+    """Return the packages for programs of other platforms. Without systemd a program registers qemu."""
+    if not host.foreign:
+        return ()
+    qemu = ("qemu-user", "qemu-user-binfmt") if host.distro == "debian" else ("qemu-user-static",)
+    return qemu if host.systemd else (*qemu, "binfmt-support")
 
 
 def engine_config(daemon_json: str) -> str:

@@ -6,13 +6,14 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from torchbake.engine.address import DEFAULT, Address, resolve
 from torchbake.engine.capability import can_bootstrap, capabilities_of
 from torchbake.engine.docker_cli import DockerCli, ask_docker, ask_version, run
+from torchbake.engine.emulation import runs
 from torchbake.errors import EngineError
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.setup.dockerd import SYSTEM_PATH, knock
@@ -27,8 +28,8 @@ _PACKAGES = (
 _FILES = (TRIXIE_SOURCE, TRIXIE_PIN, DAEMON_JSON)
 
 
-def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> SetupHost:
-    """Collect the facts about this machine."""
+def look(paths: EnginePaths, env: Mapping[str, str] = os.environ, *, platforms: Sequence[str] = ()) -> SetupHost:
+    """Collect the facts about this machine, which is to run programs of ``platforms``."""
     try:
         address, unknown = _address(paths, env), ""
     except EngineError as error:
@@ -64,6 +65,7 @@ def look(paths: EnginePaths, env: Mapping[str, str] = os.environ) -> SetupHost:
         buildx=docker.buildx,
         mmdebstrap=shutil.which("mmdebstrap", path=SYSTEM_PATH) is not None,
         used_before=Path("/var/lib/docker").exists(),
+        foreign=tuple(platform for platform in platforms if not runs(platform)),
         socket=knock(paths.socket) if hasattr(os, "geteuid") else "dead",
     )
 

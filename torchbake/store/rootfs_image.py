@@ -14,11 +14,14 @@ from torchbake.store.layout import Layout
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def write_rootfs_image(rootfs: Path, layout: Layout, *, created: str, created_by: str) -> str:
+def write_rootfs_image(
+    rootfs: Path, layout: Layout, *, created: str, created_by: str, architecture: str = "amd64"
+) -> str:
     """Write the image of a root file system into a layout, in place of its other images, and return its digest.
 
     The same files have the same digest, whichever tar wrote the archive: tar 1.34 and 1.35, of Debian 12 and 13, write
-    different headers. ``created`` is RFC 3339. Raises BaseError if the archive cannot be read.
+    different headers. ``created`` is RFC 3339. Raises BaseError if the archive cannot be
+    read.
     """
     with layout.write_lock() as work:
         export = Layout(folder=work / "image")
@@ -32,7 +35,7 @@ def write_rootfs_image(rootfs: Path, layout: Layout, *, created: str, created_by
         config = json_bytes(
             {
                 "created": created,
-                "architecture": "amd64",
+                "architecture": architecture,
                 "os": "linux",
                 "config": {"Env": [_PATH], "Cmd": ["bash"]},
                 "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},

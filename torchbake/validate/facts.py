@@ -23,7 +23,7 @@ class Piece:
 class ServedImage:
     """An image in a registry. ``config_problem``: why its platform and labels are not known.
 
-    ``digest`` is the manifest's; in an index, that of the image for linux/amd64.
+    ``digest`` is the manifest's; in an index, that of the image for the platform.
     """
 
     digest: str

@@ -6,6 +6,7 @@ from typing import Any
 
 from torchbake.core.problem import Problem, problem_of
 from torchbake.errors import RegistryError
+from torchbake.matrix.spec import AMD64
 from torchbake.oci.labels import labels_in
 from torchbake.oci.manifest import Blob, Manifest, UnsoundError
 from torchbake.oci.tag_names import ARTIFACTS, HOLD_SUFFIX, RECORD, ImmutableTag, artifact_tag, recorded_of
@@ -16,8 +17,6 @@ from torchbake.registry.variants import images_of
 from torchbake.release.record import parse_record
 from torchbake.validate.facts import Attachment, Piece, Revision, ServedImage, ServedTag, Shelf
 
-_PLATFORM = ("linux", "amd64")
-
 Look = Callable[[str], None]
 
 
@@ -27,15 +26,21 @@ def _problem_of(error: RegistryError) -> Problem:
 
 
 class Survey:
-    """The contents of one repository, which is asked once for each digest and blob. Does not raise RegistryError."""
+    """The contents of one repository, which is asked once for each digest and blob. Does not raise RegistryError.
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    Of an index, only the images for a platform are read.
+    """
+
+    def __init__(self, registry: Registry, platform: str = AMD64) -> None:
+        self._registry, self._platform = registry, platform
         self._images: dict[str, ServedImage | Problem] = {}  # by digest, or the problem of its manifest
         self._sizes: dict[str, int | None] = {}
 
-    def shelf(self, tags: Sequence[str], look: Look = lambda _: None) -> Shelf:
-        """Read everything about an image. ``tags`` are its rolling tags, its own tag first."""
+    def shelf(self, tags: Sequence[str], look: Look = lambda _: None, *, name: str = "") -> Shelf:
+        """Read everything about an image. ``tags`` are its rolling tags, its own tag first.
+
+        Its immutable tags begin with ``name``, or with its own tag.
+        """
         repository = str(self._registry.repository)
         look("its tags")
         try:
@@ -46,7 +51,7 @@ class Survey:
                 silent = {tag: ServedTag(tag=tag, answer_problem=problem) for tag in tags}
                 return Shelf(repository=repository, tags=silent, list_problem=problem)
         answers = {tag: self.look_up(tag, look) for tag in tags}
-        revisions = tuple(self._revision(tag, listed, look) for tag in recorded_of(tags[0], listed))
+        revisions = tuple(self._revision(tag, listed, look) for tag in recorded_of(name or tags[0], listed))
         went_back = bool(revisions) and artifact_tag(str(revisions[-1].tag), HOLD_SUFFIX) in listed
         return Shelf(
             repository=repository, tags=answers, revisions=revisions, went_back=went_back, list_problem=problem
@@ -109,8 +114,8 @@ class Survey:
     def _read(self, digest: str) -> ServedImage | Problem:
         manifest = self._registry.manifest(digest)
         if manifest is None:
-            return Problem(reason=f"{digest} is what the tag points at, and it is not there")
-        images = tuple(images_of(self._registry, manifest, "/".join(_PLATFORM)))
+            return Problem(reason=f"the tag points at {digest}, which is not there")
+        images = tuple(images_of(self._registry, manifest, self._platform))
         if not images:
             there = tuple(platform for _, platform in manifest.images)
             return ServedImage(digest=manifest.digest, platforms=there, labels={}, pieces=())

@@ -1,21 +1,20 @@
 """Checks of an image in a registry against the promises of the matrix. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torchbake.checks.verdict import CheckResult
 from torchbake.core.problem import Problem, unknown
-from torchbake.lock.lockfile import Lock
-from torchbake.matrix.spec import ImageSpec, Spec
-from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, VERSION_LABEL, versions_in
+from torchbake.matrix.spec import AMD64
+from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, versions_in
 from torchbake.registry.cosign import NO_TRUST
 from torchbake.release.decide import TagHolder, moves_to, rank_of
-from torchbake.render.dockerfile import promised_labels
 from torchbake.ui.command import Command
 from torchbake.validate import judge_attestations as artifacts
 from torchbake.validate.expect import Versions, disagreements
 from torchbake.validate.facts import Revision, ServedImage, ServedTag, Shelf, Signatures, short
 from torchbake.validate.judge_image import SILENCE, check, served_whole, unread, when
+from torchbake.validate.promise import Promise, own_answer
 
 NOTHING_EXPECTED = unknown("nothing is expected: add --expect torch=VERSION")
 _STRANGER = unknown("it is not a release of this image")
@@ -25,43 +24,10 @@ _NOT_VERIFIED = Signatures(problem=unknown(NO_TRUST))
 Inside = tuple[CheckResult, ...]  # the results of `pull`, `versions` and `suite` for one digest
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promise:
-    """The matrix's promises for an image. ``tags``: its own tag, then the rolling tags.
-
-    Every revision has the ``versions`` and the ``fixed_labels`` labels, which follow from the id. The newest revision
-    has the ``labels``, too, which follow from the current row and lock. With a ``lock_problem``, the lock cannot be
-    read. ``waivers`` are image checks that may fail, with the reasons.
-    """
-
-    id: str
-    tags: tuple[str, ...]
-    fixed_labels: Mapping[str, str]
-    labels: Mapping[str, str] = field(default_factory=dict)
-    versions: Versions = field(default_factory=dict)
-    release: str = ""  # an init image's
-    lock_problem: Problem | None = None
-    waivers: Mapping[str, str] = field(default_factory=dict)
-
-
-def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, lock_problem: Problem | None = None) -> Promise:
-    """Return the promises of a row. ``lock`` is None for init images, or if there is a ``lock_problem``."""
-    fixed = {ID: spec.id, VERSION_LABEL: spec.own_tag}
-    labels = {} if lock_problem else promised_labels(spec, lock)
-    waivers = dict(spec.waivers)
-    if not isinstance(spec, ImageSpec):
-        return Promise(id=spec.id, tags=tags, fixed_labels=fixed, labels=labels, release=spec.release, waivers=waivers)
-    versions = spec.versions
-    return Promise(
-        id=spec.id, tags=tags, fixed_labels=fixed | {f"{LABEL}.flavor": spec.flavor}, labels=labels, waivers=waivers,
-        versions=versions if spec.family == "cuda" else {**versions, "nccl": None}, lock_problem=lock_problem,
-    )  # fmt: skip
-
-
 def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
     """Return the revision that the image's own tag points at, else the newest one."""
     released = [revision for revision in shelf.revisions if revision.digest]
-    own = shelf.tags[promise.tags[0]].digest
+    own = own_answer(promise, shelf).digest
     pointed = [revision for revision in released if revision.digest == own]
     recorded = [revision for revision in released if revision.record]
     return next((revisions[-1] for revisions in (pointed, recorded, released) if revisions), None)
@@ -69,7 +35,7 @@ def current_of(promise: Promise, shelf: Shelf) -> Revision | None:
 
 def own_digests(promise: Promise, shelf: Shelf) -> frozenset[str]:
     """Return the digests of an image's revisions and own tag."""
-    answers = (shelf.tags[promise.tags[0]], *(revision.tag_answer for revision in shelf.revisions))
+    answers = (own_answer(promise, shelf), *(revision.tag_answer for revision in shelf.revisions))
     return frozenset(each.image.digest for each in answers if each.image)
 
 
@@ -96,9 +62,11 @@ def judge_reference(
     inside: Mapping[str, Inside],
     repository: str,
     signatures: Signatures = _NOT_VERIFIED,
+    *,
+    platform: str = AMD64,
 ) -> tuple[CheckResult, ...]:
     """Check an image that is not in the matrix; ``expected`` are the versions that it must have."""
-    steps, stop = served_whole(answer, Problem(reason=f"{answer.tag} is not there"))
+    steps, stop = served_whole(answer, Problem(reason=f"{answer.tag} is not there"), platform)
 
     def wrong(image: ServedImage) -> Problem | None:
         labelled = versions_in(image.labels)
@@ -127,7 +95,7 @@ class _Judging:
         return current_of(self.promise, self.shelf)
 
     def rolling(self, answer: ServedTag) -> Iterator[CheckResult]:
-        steps, stop = served_whole(answer, self._missing(answer.tag))
+        steps, stop = served_whole(answer, self._missing(answer.tag), self.promise.platform)
         yield from steps
         yield when("rolling", stop, lambda image: self._place(answer, image), answer)
         revision = next((each for each in reversed(self.shelf.revisions) if each.digest == answer.digest), None)
@@ -138,10 +106,9 @@ class _Judging:
     def immutable(self, revision: Revision) -> Iterator[CheckResult]:
         answer, record = revision.tag_answer, revision.record
         released = f"was released on {record.released[:10]}, and is gone" if record else "is gone"
-        steps, stop = served_whole(answer, Problem(reason=f"{answer.tag} {released}"))
+        steps, stop = served_whole(answer, Problem(reason=f"{answer.tag} {released}"), self.promise.platform)
         yield from steps
-        own = self.shelf.tags[self.promise.tags[0]]
-        name = self.promise.id
+        own, name = own_answer(self.promise, self.shelf), self.promise.index or self.promise.id
         finish = f"Move its tags: {Command('promote', f'{name} --registry {self._registry} --pending')}"
         unrecorded = artifacts.wrong_record(
             revision, self.shelf, own, name=name, release=self._release_it, finish=finish
@@ -159,7 +126,9 @@ class _Judging:
         answer, where = revision.tag_answer, self.shelf.repository
         again = self._release_it if revision == self.shelf.revisions[-1] else ""
         stop = unread(answer, stop) or (_OTHER if _overwritten(revision) else None)
-        torch = answer.image.labels.get(f"{LABEL}.torch", "") if answer.image else ""
+        # The SBOM of an index lists images, and no packages.
+        is_index = revision.record is not None and bool(revision.record.platforms)
+        torch = answer.image.labels.get(f"{LABEL}.torch", "") if answer.image and not is_index else ""
         yield check("sbom", stop or artifacts.wrong_sbom(where, revision, torch, again))
         yield check("provenance", stop or artifacts.wrong_provenance(where, revision, again))
         yield check("referrers", stop or artifacts.unlisted(revision, again))
@@ -181,7 +150,7 @@ class _Judging:
 
     def _place(self, answer: ServedTag, image: ServedImage) -> Problem | None:
         """Check that a rolling tag is at the current revision, unless it belongs to a newer image."""
-        own, current = self.shelf.tags[self.promise.tags[0]], self.current
+        own, current = own_answer(self.promise, self.shelf), self.current
         if self.shelf.list_problem:
             return self._unlisted(answer, own, self.shelf.list_problem)
         if current is None:
@@ -219,7 +188,8 @@ class _Judging:
 
     def _labels(self, answer: ServedTag, stop: Problem | None, revision: Revision | None) -> CheckResult:
         newest = revision is None or revision == self.shelf.revisions[-1]
-        inputs = revision.record.inputs if revision and revision.record else ""
+        # The inputs of an index are those of all platforms.
+        inputs = revision.record.inputs if revision and revision.record and not revision.record.platforms else ""
 
         def judged(image: ServedImage) -> Problem | None:
             wrong = wrong_labels(self.promise, image.labels, newest=newest, inputs=inputs)

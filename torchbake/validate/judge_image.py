@@ -5,20 +5,22 @@ If a step fails, the checks that depend on it are not run.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from torchbake.checks.verdict import CheckResult
 from torchbake.core.problem import Problem, unknown
 from torchbake.validate.facts import ServedImage, ServedTag
 
-PLATFORM = "linux/amd64"
 SILENT = "registry.answers"  # the only check whose failure says nothing about the content of the registry
 SILENCE = unknown("the registry did not answer")
 _NO_TAG, _DAMAGED = unknown("there is no such tag"), unknown("its manifest is damaged")
 _NO_IMAGE = unknown("there is no image")
 
 
-def served_whole(answer: ServedTag, missing: Problem) -> tuple[list[CheckResult], Problem | None]:
-    """Return the checks of every tag, and the problem that stops later checks (None: they can run)."""
+def served_whole(
+    answer: ServedTag, missing: Problem, platform: str
+) -> tuple[list[CheckResult], Problem | None]:  # fmt: skip
+    """Return the checks of every tag for a platform, and the problem that stops later checks (None: they can run)."""
     checks: list[CheckResult] = []
     stop: Problem | None = None
     for name, problem, then in (
@@ -29,7 +31,7 @@ def served_whole(answer: ServedTag, missing: Problem) -> tuple[list[CheckResult]
         checks.append(check(name, stop or problem))
         stop = stop or (then if problem else None)
     checks.append(when("blobs", stop, _missing_blobs, answer))
-    checks.append(when("platform", unread(answer, stop), _elsewhere, answer))
+    checks.append(when("platform", unread(answer, stop), partial(_elsewhere, platform), answer))
     return checks, stop
 
 
@@ -64,7 +66,7 @@ def _missing_blobs(image: ServedImage) -> Problem | None:
     return Problem(reason=f"{len(wrong)} of {len(image.pieces)} blobs: " + "\n".join(wrong))
 
 
-def _elsewhere(image: ServedImage) -> Problem | None:
-    if PLATFORM in image.platforms:
+def _elsewhere(platform: str, image: ServedImage) -> Problem | None:
+    if platform in image.platforms:
         return None
-    return Problem(reason=f"it is for {', '.join(image.platforms) or 'no platform'}, not for {PLATFORM}")
+    return Problem(reason=f"it is for {', '.join(image.platforms) or 'no platform'}, not for {platform}")

@@ -16,14 +16,16 @@ from torchbake.checks.smoke_jobs import SmokeJob, nodes_of
 from torchbake.checks.smoke_judge import judge
 from torchbake.checks.smoke_run import InContainers, Session, own_toolbox
 from torchbake.checks.verdict import CheckResult, Outcome, tally
-from torchbake.core.problem import Problem, problem_of
+from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.core.sizes import human
+from torchbake.engine.architecture import no_emulator
 from torchbake.engine.client import Engine, answering
 from torchbake.engine.containers import Cluster, ContainerNode, ContainerSettings
 from torchbake.engine.gpu import GpuAccess
 from torchbake.engine.image_check import check_pulled
 from torchbake.engine.runner import ContainerEnd
 from torchbake.errors import EngineError, TorchbakeError
+from torchbake.matrix.spec import AMD64
 from torchbake.oci.reference import Repository
 from torchbake.registry.credentials import login_for_engine
 from torchbake.validate.expect import Versions
@@ -51,6 +53,7 @@ class InspectionRequest:
     problem: Problem | None = None
     row: str = ""
     waivers: Mapping[str, str] = field(default_factory=dict)
+    platform: str = AMD64
 
 
 class Looker(Protocol):
@@ -142,7 +145,7 @@ class EngineInspection:
             with answering():
                 for event in self.engine.client.api.pull(
                     str(question.repository), tag=question.digest, stream=True, decode=True,
-                    auth_config=login_for_engine(question.repository.host),
+                    auth_config=login_for_engine(question.repository.host), platform=question.platform,
                 ):  # fmt: skip
                     if self.session.stopping.is_set():
                         raise KeyboardInterrupt
@@ -177,7 +180,9 @@ def judge_release(end: ContainerEnd, release: str) -> CheckResult:
     """Check the release of an init image's program: the last word that it prints for --version. Pure."""
     words = end.stdout.split()
     problem = None
-    if not end.good:
+    if end.is_foreign:
+        problem = unknown(no_emulator())
+    elif not end.good:
         problem = Problem(reason=f"--version {end.how}")
     elif words[-1:] != [release]:
         problem = Problem(reason=f"it is {words[-1] if words else 'of no version'}, not {release}")

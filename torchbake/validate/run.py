@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from torchbake.core.parallel import run_all
 from torchbake.core.problem import Problem, problem_of, unknown
 from torchbake.engine.client import Engine
 from torchbake.errors import TorchbakeError
+from torchbake.matrix.spec import AMD64
 from torchbake.oci.reference import Reference, Repository
 from torchbake.registry.client import Registry
 from torchbake.registry.cosign import NO_TRUST, NoCosign, Verifier
@@ -21,9 +22,10 @@ from torchbake.ui.progress_board import Board, board
 from torchbake.validate.expect import Versions, most_exact
 from torchbake.validate.facts import ServedImage, ServedTag, Signatures, short
 from torchbake.validate.fetch import Survey
-from torchbake.validate.judge import NOTHING_EXPECTED, Inside, Promise, judge, judge_reference, own_digests
+from torchbake.validate.judge import NOTHING_EXPECTED, Inside, judge, judge_reference, own_digests
 from torchbake.validate.judge_attestations import signed_digests
 from torchbake.validate.judge_image import SILENT
+from torchbake.validate.promise import Promise
 from torchbake.validate.pull import InspectionRequest, Look, Looker
 
 SUITE = "validate"
@@ -43,12 +45,16 @@ class TagFindings:
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixSubject:
-    """An image of the matrix; ``known_ids`` are the ids of all its images, ``verifier`` verifies signatures."""
+    """An image of the matrix; ``known_ids`` are the ids of all its images, ``verifier`` verifies signatures.
+
+    If it is an image of several platforms, ``index`` is the promise of the index of all.
+    """
 
     promise: Promise
     registry: Registry
     known_ids: frozenset[str]
     verifier: Verifier = _NO_VERIFIER
+    index: Promise | None = None
 
     @property
     def name(self) -> str:
@@ -60,29 +66,44 @@ class MatrixSubject:
 
     def validate(self, looker: Looker, look: Look) -> list[TagFindings]:
         """Read, pull and check each tag. May raise EngineError."""
-        shelf = Survey(self.registry).shelf(self.promise.tags, look)
+        survey, inside = Survey(self.registry, self.promise.platform), dict[str, Inside]()
+        promises = [self.promise, *([self.index] if self.index else [])]
+        return [tag for promise in promises for tag in self._validate(promise, survey, inside, looker, look)]
+
+    def _validate(
+        self, promise: Promise, survey: Survey, inside: dict[str, Inside], looker: Looker, look: Look
+    ) -> list[TagFindings]:
+        shelf = survey.shelf(promise.tags, look, name=promise.name)
+        if promise.index:  # before the row had this platform, its releases were images of another
+            images = [one for one in shelf.revisions if one.record is None or one.record.platforms]
+            shelf = replace(shelf, revisions=tuple(images))
         answers = {**shelf.tags, **{str(revision.tag): revision.tag_answer for revision in shelf.revisions}}
-        own, inside = own_digests(self.promise, shelf), dict[str, Inside]()
+        own = own_digests(promise, shelf)
         for image in (each.image for each in answers.values()):
             if image and image.digest in own and image.digest not in inside:
-                expected = most_exact(self.promise.versions, image.labels)
-                question = _question(self.registry.repository, image, expected, self.promise)
+                expected = most_exact(promise.versions, image.labels)
+                question = _question(self.registry.repository, image, expected, promise)
                 inside[image.digest] = looker.look_into(question, look)
         signatures = _verify(self.verifier, self.registry.repository, signed_digests(shelf), look)
+        end = f" ({promise.platform})" if promise.index else ""
         return [
-            TagFindings(ref=f"{shelf.repository}:{tag}", row=self.promise.id, answer=answers[tag], checks=checks)
-            for tag, checks in judge(self.promise, shelf, inside, self.known_ids, signatures).items()
+            TagFindings(ref=f"{shelf.repository}:{tag}{end}", row=promise.id, answer=answers[tag], checks=checks)
+            for tag, checks in judge(promise, shelf, inside, self.known_ids, signatures).items()
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """An image reference with the versions that it must have; by default, those of its labels."""
+    """An image reference with the versions that it must have; by default, those of its labels.
+
+    Of an index, the image for the ``platform`` is meant.
+    """
 
     reference: Reference
     registry: Registry
     expected: Versions
     verifier: Verifier = _NO_VERIFIER
+    platform: str = AMD64
 
     @property
     def name(self) -> str:
@@ -93,14 +114,15 @@ class Foreign:
         return self.reference.repository.host
 
     def validate(self, looker: Looker, look: Look) -> list[TagFindings]:
-        answer, repository = Survey(self.registry).look_up(self.reference.key, look), self.registry.repository
+        repository = self.registry.repository
+        answer = Survey(self.registry, self.platform).look_up(self.reference.key, look)
         inside: dict[str, Inside] = {}
         if answer.image:
             expected = self.expected or most_exact({}, answer.image.labels)
-            question = _question(repository, answer.image, expected)
+            question = replace(_question(repository, answer.image, expected), platform=self.platform)
             inside[answer.image.digest] = looker.look_into(question, look)
         signatures = _verify(self.verifier, repository, [answer.digest] if answer.digest else [], look)
-        checks = judge_reference(answer, self.expected, inside, str(repository), signatures)
+        checks = judge_reference(answer, self.expected, inside, str(repository), signatures, platform=self.platform)
         return [TagFindings(ref=self.name, row="", answer=answer, checks=checks)]
 
 
@@ -126,7 +148,7 @@ def _question(
     problem = unknown("not all of it is there") if broken else None if expected or release else NOTHING_EXPECTED
     return InspectionRequest(
         repository=repository, digest=image.digest, labels=image.labels, expected=expected, release=release,
-        problem=problem, row=row, waivers=waivers,
+        problem=problem, row=row, waivers=waivers, platform=promise.platform if promise else AMD64,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ each file that makes something includes pytorch.settle first. All other template
 {{- range $key, $value := deepCopy (dict "all" .Values) | dig "all" dict }}{{ $_ := set $.Values $key $value }}{{ end -}}
 {{- $table := .Files.Get "other-charts.yaml" | fromYaml -}}
 {{- range $path, $value := $table.empty -}}
-{{- if kindIs "invalid" (include "pytorch.valueAt" (dict "values" $.Values "path" $path) | fromYamlArray | first) -}}
+{{- if kindIs "invalid" (include "pytorch.valueAt" (dict "values" $.Values "path" $path) | fromJsonArray | first) -}}
 {{- include "pytorch.setAt" (dict "values" $.Values "path" $path "value" $value) -}}
 {{- end -}}
 {{- end -}}
@@ -17,7 +17,7 @@ each file that makes something includes pytorch.settle first. All other template
 {{- with include $check (dict "root" $ "table" $table) | fromJsonArray }}{{ fail (join "\n" .) }}{{ end -}}
 {{- end -}}
 {{- range $theirs, $ours := $table.same -}}
-{{- $value := include "pytorch.valueAt" (dict "values" $.Values "path" $theirs) | fromYamlArray | first -}}
+{{- $value := include "pytorch.valueAt" (dict "values" $.Values "path" $theirs) | fromJsonArray | first -}}
 {{- if not (has $value (list nil "" (list) (dict))) -}}
 {{- include "pytorch.setAt" (dict "values" $.Values "path" $ours "value" $value) -}}
 {{- end -}}
@@ -34,12 +34,12 @@ each file that makes something includes pytorch.settle first. All other template
 {{- define "pytorch.refusals" -}}
 {{- $sentences := list -}}
 {{- range $key := .table.needed -}}
-{{- if kindIs "invalid" (include "pytorch.valueAt" (dict "values" $.root.Values "path" $key) | fromYamlArray | first) -}}
+{{- if kindIs "invalid" (include "pytorch.valueAt" (dict "values" $.root.Values "path" $key) | fromJsonArray | first) -}}
 {{- $sentences = append $sentences (printf "%s: is null: set it, or leave the key out for its default." $key) -}}
 {{- end -}}
 {{- end -}}
 {{- range $key, $entry := .table.refused -}}
-{{- $value := include "pytorch.valueAt" (dict "values" $.root.Values "path" $key) | fromYamlArray | first -}}
+{{- $value := include "pytorch.valueAt" (dict "values" $.root.Values "path" $key) | fromJsonArray | first -}}
 {{- if not (or (empty $value) (has $value ($entry.idle | default list))) -}}
 {{- $sentences = append $sentences (printf "%s: this chart has no such value: %s." $key $entry.instead) -}}
 {{- end -}}

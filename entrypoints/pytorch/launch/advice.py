@@ -23,9 +23,11 @@ _ENDED_BY_FORCE = "terminate called without an active exception"
 # The messages of Python, OpenBLAS and libgomp.
 _NO_THREAD = re.compile(r"can't start new thread|pthread_create failed|Thread creation failed")
 
-# The loader's message for a library on a noexec mount; those of Inductor and Triton without a compiler.
+# The loader's message for a library on a noexec mount; those of Inductor and Triton without a compiler, and of
+# torch.utils.cpp_extension and Triton before 3.3 without setuptools.
 _NOEXEC = "failed to map segment from shared object"
 _NO_COMPILER = re.compile(r"No working C\+\+ compiler found|Failed to find C compiler")
+_NO_SETUPTOOLS = "No module named 'setuptools'"
 
 
 def advice_at_exit(code: int, words: Sequence[str]) -> str:
@@ -42,6 +44,8 @@ def advice_at_exit(code: int, words: Sequence[str]) -> str:
             "torch.compile and Triton need gcc and g++, which this image lacks: use one whose matrix does not say "
             "`compiler: false` for it."
         )
+    if any(_NO_SETUPTOOLS in line for line in words):
+        return "torch.compile and extensions need setuptools, which this image lacks: add it to its matrix or project."
     if code != 128 + signal.SIGABRT or not words or _ENDED_BY_FORCE not in words[-1]:
         return ""
     return (

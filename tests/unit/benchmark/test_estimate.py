@@ -105,12 +105,12 @@ def test_noise_is_the_farther_end_of_its_interval() -> None:
 
 
 def test_the_interval_covers_the_median_at_its_stated_rate() -> None:
-    chance, hits = random.Random(1), 0
-    for _ in range(100):
+    chance, hits, tries = random.Random(1), 0, 100 if NIGHTLY else 50
+    for _ in range(tries):
         value = median_of([chance.gauss(1, 0.1) for _ in range(25)], seed=0)
         hits += value.low <= 1 <= value.high
     assert estimate.LEVEL == 0.95
-    assert hits >= 88
+    assert hits >= 0.88 * tries
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, ROUNDS, 7, 8])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.conftest import DEBIAN13, image, init_image
-from torchbake.build.bakefile import BuildJob, BuildOptions, bake_file, target_name
+from tests.unit.conftest import DEBIAN12, DEBIAN13, image, init_image
+from torchbake.build.bakefile import BuildJob, BuildOptions, bake_file, python_file, target_name
 from torchbake.build.base_image import BaseImage
 from torchbake.matrix.spec import Spec
 
@@ -153,3 +153,24 @@ def test_each_image_is_exported_into_a_folder_of_its_own() -> None:
 
 def test_an_image_of_the_engine_goes_to_no_folder() -> None:
     assert target(image())["output"] == ["type=image"]
+
+
+ARM = image(platform="linux/arm64", base=replace(DEBIAN12, platform="linux/arm64"))
+
+
+def test_a_target_is_for_the_platform_of_its_image() -> None:
+    assert target(image())["platforms"] == ["linux/amd64"]
+    file = bake_file([job(ARM)], options(), Path("/root"), {ARM.id: {}})
+    assert file["target"][target_name(ARM)]["platforms"] == ["linux/arm64"]
+
+
+def test_bytecode_of_arm64_is_compiled_without_emulation() -> None:
+    """Bytecode does not differ by platform, so the Python of the machine that builds compiles it."""
+    for one, stage, platforms in (
+        (job(image()), "interpreter", ["linux/amd64"]),
+        (replace(job(ARM), native=BASE), "native-interpreter", None),
+    ):
+        file = python_file(one, options(), Path("/root"), {}, folder=Path("/out"))
+        name = target_name(one.spec)
+        outer, inner = file["target"][f"{name}-python"], file["target"][f"{name}-interpreter"]
+        assert (inner["target"], inner.get("platforms"), outer.get("platforms")) == (stage, platforms, platforms)

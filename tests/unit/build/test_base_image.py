@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from torchbake.build import base_image
+from torchbake.build import base_image, base_mirrors
 from torchbake.build.base_image import BaseImage, Source, find_base, make_base, record_lock
 from torchbake.build.base_look import Look, parse_look
 from torchbake.debian.lockfile import DebianLock
@@ -45,6 +46,10 @@ class Registry:
         return BaseImage(name=spec.name, image=spec.image, source="registry", digest=f"sha256:{number:064}", created="")
 
 
+def no_builder() -> Any:
+    """Return no builder: the tests replace the function that would use it."""
+
+
 class Run(threading.Thread):
     """A run that needs the base. It sets ``waits`` when it reports that it waits."""
 
@@ -57,7 +62,7 @@ class Run(threading.Thread):
 
     def run(self) -> None:
         try:
-            self.value = make_base(SPEC, self.state, APT, source=self.source, say=self._say)
+            self.value = make_base(SPEC, self.state, APT, source=self.source, say=self._say, start=no_builder)
         except BaseError as error:
             self.value = error
 
@@ -74,7 +79,7 @@ class Run(threading.Thread):
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     registry = Registry()
     monkeypatch.setattr(base_image, "_from_registry", registry)
-    monkeypatch.setattr(base_image, "by_buildkit", lambda *_: registry.look)
+    monkeypatch.setattr(base_image, "look_into", lambda *_: registry.look)
     return registry
 
 
@@ -186,6 +191,57 @@ def test_a_bootstrapped_base_is_believed_with_all_its_blobs(tmp_path: Path) -> N
         write()
 
 
+PINNED = replace(SPEC, image=f"ghcr.io/acme/debian12:bookworm@sha256:{5:064}")
+
+
+def test_a_base_of_a_digest_is_the_recorded_one_of_it(registry: Registry, tmp_path: Path) -> None:
+    registry.open.set()
+    item = Run(tmp_path).end()
+    assert isinstance(item, BaseImage)
+    assert find_base(PINNED, tmp_path) is None
+    pinned = replace(SPEC, image=f"ghcr.io/acme/debian12:bookworm@{item.digest}")
+    base = find_base(pinned, tmp_path)
+    assert base
+    assert (base.source, base.image, base.digest) == ("registry", pinned.image, item.digest)
+    assert base.context(tmp_path) == f"docker-image://ghcr.io/acme/debian12:bookworm@{item.digest}"
+
+
+def test_a_pushed_base_is_used_where_it_was_made(tmp_path: Path) -> None:
+    """Its layout may be gone by then: builds read the registry."""
+    base = BaseImage(
+        name="debian12", image=SPEC.image, source="bootstrap", digest=PINNED.digest, created="", python="3.11"
+    )
+    (tmp_path / "bases").mkdir()
+    (tmp_path / "bases/debian12.json").write_text(json.dumps(asdict(base)))
+    assert find_base(SPEC, tmp_path) is None
+    assert find_base(PINNED, tmp_path) == replace(base, image=PINNED.image, source="registry")
+
+
+def test_a_base_of_a_digest_is_never_bootstrapped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hint = answer_of(monkeypatch, PINNED.image, UNREACHABLE)
+    assert hint == "Check the digest, the network and `docker login ghcr.io`."
+    with pytest.raises(BaseError, match="cannot be bootstrapped"):
+        make_base(PINNED, tmp_path, APT, source="bootstrap", say=lambda _: None)
+
+
+def test_a_mirror_is_asked_for_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = list[str]()
+
+    def served(reference: Reference, **_: bool) -> tuple[str, str]:
+        queries.append(reference.key)
+        return reference.digest, ""
+
+    mirrors = [RegistryMirror(prefix="docker.io", location="mirror.example:5000")]
+    monkeypatch.setattr(base_mirrors, "engine_mirrors", lambda _: mirrors)
+    monkeypatch.setattr(base_mirrors, "served_digest", served)
+    spec = replace(SPEC, image=f"debian@{PINNED.digest}")
+    base = base_image._from_registry(spec, lambda _: None, required=True)
+    assert base
+    assert (base.digest, base.context(Path()), queries) == (
+        PINNED.digest, f"docker-image://debian@{PINNED.digest}", [PINNED.digest],
+    )  # fmt: skip
+
+
 def test_another_python_is_recorded_and_refused(registry: Registry, tmp_path: Path) -> None:
     """A second request for the base finds the recorded base."""
     registry.open.set()
@@ -209,24 +265,24 @@ def test_a_base_that_does_not_fit_is_not_recorded(registry: Registry, tmp_path: 
 
 def test_the_engines_mirrors_are_asked_before_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     mirrors = [
-        RegistryMirror(prefix="docker.io", location="gone.example:5000"),
+        RegistryMirror(prefix="docker.io", location="gone.example:5000", insecure=True),
         RegistryMirror(prefix="docker.io", location="mirror.example:5000", plain=True),
     ]
-    queries: list[tuple[str, bool]] = []
+    queries: list[tuple[str, bool, bool]] = []
     lines: list[str] = []
 
-    def served(reference: Reference, *, plain: bool) -> tuple[str, str]:
-        queries.append((str(reference), plain))
+    def served(reference: Reference, *, plain: bool, insecure: bool) -> tuple[str, str]:
+        queries.append((str(reference), plain, insecure))
         return (f"sha256:{1:064}", "") if plain else ("", "it does not answer")
 
-    monkeypatch.setattr(base_image, "engine_mirrors", lambda _: mirrors)
-    monkeypatch.setattr(base_image, "served_digest", served)
+    monkeypatch.setattr(base_mirrors, "engine_mirrors", lambda _: mirrors)
+    monkeypatch.setattr(base_mirrors, "served_digest", served)
     base = base_image._from_registry(SPEC, lines.append, required=True)
     assert base
     assert (base.source, base.image, base.digest) == ("registry", SPEC.image, f"sha256:{1:064}")
     assert queries == [
-        ("gone.example:5000/library/debian:bookworm-slim", False),
-        ("mirror.example:5000/library/debian:bookworm-slim", True),
+        ("gone.example:5000/library/debian:bookworm-slim", False, True),
+        ("mirror.example:5000/library/debian:bookworm-slim", True, False),
     ]
     assert "gone.example:5000 does not serve it: it does not answer" in lines[0]
     assert "mirror mirror.example:5000" in lines[1]

@@ -133,3 +133,26 @@ def test_what_an_image_brings_is_in_no_package(tools: Tools, tmp_path: Path) -> 
     with pytest.raises(BaseError, match=r"/opt/python/bin/python3 is in no package, it comes with ubuntu:24\.04\."):
         make(replace(UBUNTU, interpreter="/opt/python/bin/python3"), tmp_path)
     assert not tools.lines
+
+
+def test_another_platform_is_bootstrapped_by_its_packages(
+    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = list[Any]()
+    monkeypatch.setattr(module, "write_rootfs_image", lambda *_, **options: configs.append(options) or "sha256:1")
+    monkeypatch.setattr(module, "host_platform", lambda: "linux/amd64")
+    monkeypatch.setattr(module, "runs", lambda platform: True)
+    for platform, words in (("linux/amd64", []), ("linux/arm64", ["--architectures=arm64", "--skip=check/qemu"])):
+        make(replace(DEBIAN, platform=platform), tmp_path)
+        assert [word for word in tools.lines["mmdebstrap"] if word.startswith(("--arch", "--skip"))] == words
+    assert [options["architecture"] for options in configs] == ["amd64", "arm64"]
+
+
+def test_without_emulation_no_other_platform_is_bootstrapped(
+    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "runs", lambda platform: False)
+    with pytest.raises(BaseError, match=r"debian12-arm64: cannot be bootstrapped: .* linux/arm64") as caught:
+        make(replace(DEBIAN, platform="linux/arm64"), tmp_path)
+    assert "setup" in str(caught.value.hint)
+    assert not tools.lines

@@ -33,7 +33,7 @@ LABEL revision="$REVISION"
 """
 # A program that records its words and its context, prints a text of the test, and writes one image.
 PROGRAM = """\
-#!{python}
+#!{python} -IS
 import json, os, pathlib, shutil, sys, time
 folder, words = pathlib.Path({folder!r}), sys.argv[1:]
 if words == ["--version"]:

@@ -9,19 +9,23 @@ from typing import Any
 import pytest
 
 from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_project, spec_of, write_lock
-from tests.unit.conftest import cpu_pins, lock_for, pin
+from tests.unit.conftest import SMALL, cpu_pins, lock_for, pin
 from tests.wheels import write_wheel
 from torchbake.build import prepare
 from torchbake.build.bakefile import BuildJob
+from torchbake.build.native import bases_for
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
+from torchbake.debian.lockfile import DebianLock, debian_lock_path, format_debian_lock
+from torchbake.debian.steps import apt_steps
 from torchbake.errors import BaseError, LockError
+from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.builder_lock import builder_lock_path, read_builder_lock
 from torchbake.lock.image_lock import format_checked, lock_path, read_lock
 from torchbake.lock.lockfile import Lock, assign_layers, format_lock
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import BaseSpec, ImageSpec
 from torchbake.render.dockerfile import dockerfile_path, render
 
 
@@ -225,3 +229,63 @@ def test_a_base_or_a_lock_that_fails_ends_its_own_images_alone(project: Project)
     error = BaseError("no registry answers")
     for one, spec in zip(preparation.images(specs, {base: error}), specs, strict=True):
         assert (one.spec, one.tags, one.job, one.base_failed) == (spec, project.tags[spec.id], error, True)
+
+
+ARM = f"{RUNTIME}-arm64"
+
+
+@pytest.fixture
+def two_platforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setattr("torchbake.build.native.host_platform", lambda: "linux/amd64")
+    matrix = SMALL.replace("  cudnn: 9\n", "  cudnn: 9\n  platforms: [linux/amd64, linux/arm64]\n")
+    project = small_project(tmp_path / "platforms", matrix=matrix)
+    write_lock(project, ARM)
+    return project
+
+
+def test_arm64_is_built_with_the_base_of_this_machine_too(two_platforms: Project) -> None:
+    own, native = (replace(BASE, name=name, source="bootstrap") for name in ("debian12-arm64", "debian12"))
+    bases = {each.name: each for each in (own, native)}
+    item = preparation_of(two_platforms).images([spec_of(two_platforms, ARM)], bases)[0].job
+    assert isinstance(item, BuildJob)
+    places = {name: text.partition("bases/")[2].partition("@")[0] for name, text in item.contexts.items()}
+    assert {name: place for name, place in places.items() if place} == {
+        "debian:bookworm-slim": "debian12-arm64", "native::linux/amd64": "debian12",
+        "native::linux/arm64": "debian12-arm64",
+    }  # fmt: skip
+    assert (item.ref, item.tags) == (f"acme/pytorch:{ARM}", (ARM, "2.13.0-cpu-arm64"))
+    amd64 = preparation_of(two_platforms).job(spec_of(two_platforms, RUNTIME), native)
+    assert (amd64.native, item.native) == (None, native)
+    assert not any(name.startswith("native") for name in amd64.contexts)
+    assert item.inputs != amd64.inputs
+
+
+def test_locked_debian_packages_are_those_of_each_platform(
+    two_platforms: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(two_platforms, ARM)
+    given = dict[str, list[str]]()
+
+    class Pool:
+        def __init__(self, base: BaseSpec) -> None:
+            self.base = base
+
+        def context(self, steps: Mapping[str, Any], state: Path) -> Path:
+            given[self.base.id] = [*steps]
+            return tmp_path / self.base.id
+
+    monkeypatch.setattr(prepare, "read_apt_config", AptConfig)
+    monkeypatch.setattr(prepare, "pool_of", lambda base, *_: Pool(base))
+    for base in bases_for(spec):
+        steps = apt_steps(spec).values()
+        lock = DebianLock(suite=base.suite, digest=BASE.digest, installs={step.key: () for step in steps})
+        debian_lock_path(two_platforms.root, base).write_text(format_debian_lock(base, lock))
+    bases = {name: replace(BASE, name=name) for name in ("debian12-arm64", "debian12")}
+    preparation = preparation_of(two_platforms)
+    item = preparation.images([spec], bases)[0].job
+    assert isinstance(item, BuildJob)
+    contexts = preparation.with_packages(item).contexts
+    assert {name: Path(place).name for name, place in contexts.items() if "debs" in name} == {
+        "debs": "debian12-arm64", "native-debs::linux/amd64": "debian12", "native-debs::linux/arm64": "debian12-arm64",
+    }  # fmt: skip
+    assert given == {"debian12-arm64": [*apt_steps(spec)], "debian12": ["system"]}

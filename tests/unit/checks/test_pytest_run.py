@@ -213,12 +213,13 @@ def test_how_far_the_checks_are_is_read_from_their_log(suites: Suites) -> None:
     progress: list[str] = []
 
     def work(process: Process) -> int:
-        process.say("tests/images/test_files.py::test_setuid[x] PASSED     [ 45%]\n")
-        return wait_for(lambda: progress)
+        process.say("tests/images/test_files.py::test_no_setuid PASSED     [ 44%]\n")
+        process.say("tests/images/test_files.py::TestOwner::test_setuid[x[1]] PASSED     [ 45%]\n")
+        return wait_for(lambda: progress[1:])
 
     suites.does, suites.matches = {"a": work}, {"a": [check()]}
     Suite(Path(), CheckOptions(), cwd=suites.folder).judge(target("a"), suites.folder / "a.log", progress.append)
-    assert progress == ["45 %, after test_files.py::test_setuid[x]"]
+    assert progress == ["44 %, after: no setuid", "45 %, after: setuid x[1]"]
 
 
 def test_an_interruption_keeps_verdicts_and_ends_other_suites(suites: Suites, processes: Processes) -> None:

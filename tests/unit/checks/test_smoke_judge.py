@@ -43,6 +43,14 @@ def test_each_line_is_a_result_with_its_figures() -> None:
     assert (compile_.outcome, compile_.reason) == (Outcome.NOT_RUN, "no compiler")
 
 
+@pytest.mark.parametrize("job", [SINGLE, DDP])
+def test_programs_of_another_architecture_were_not_run(job: SmokeJob) -> None:
+    results = judge(job, [end_of(1, stderr="exec /usr/bin/tini: exec format error")])
+    assert [check.id for check in results] == [*job.check_ids]
+    assert {check.outcome for check in results} == {Outcome.NOT_RUN}
+    assert all("no emulator" in check.reason for check in results)
+
+
 def test_a_failed_line_is_a_failed_check_and_the_others_stand() -> None:
     out = line("tensor", "failed", reason="matmul-float16: off by 3") + line("autograd") + line("compile")
     tensor, autograd, compile_ = judge(SINGLE, [end_of(1, out)])

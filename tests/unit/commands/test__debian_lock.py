@@ -55,7 +55,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     project = small_project(tmp_path)
-    backend: Any = SimpleNamespace(executor="buildx")
+    backend: Any = SimpleNamespace(
+        start=lambda **_: None, base_context=lambda base: f"docker-image://{base.image}@{base.digest}"
+    )
     resolver = DebianResolver(project=project, backend=backend, apt=AptConfig())
     monkeypatch.setattr(_debian_lock, "debian_resolver", lambda _: resolver)
     return project

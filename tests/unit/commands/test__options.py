@@ -43,12 +43,12 @@ def test_a_parser_gives_values_of_the_fields_types(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(REGISTRY_VARIABLE, "127.0.0.1:5000/team")
     for name in COMMANDS:
         kind = cli.load_command(name).Arguments
-        types = get_type_hints(kind)
+        adapters = {field: TypeAdapter(type_) for field, type_ in get_type_hints(kind).items()}
         for line in lines(name):
             item = with_registry(arguments_of(kind, cli.make_parser(name).parse_args(line)))
-            for field, type_ in types.items():
+            for field, adapter in adapters.items():
                 value = getattr(item, field)
-                assert TypeAdapter(type_).validate_python(value, strict=True) == value, name
+                assert adapter.validate_python(value, strict=True) == value, name
         with pytest.raises(FrozenInstanceError):
             item.matrix = Path(MATRIX)
 

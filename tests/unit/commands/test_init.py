@@ -107,7 +107,7 @@ ECR = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
 def test_a_login_and_a_runner_are_defaults_of_variables(tmp_path: Path, capsys: Streams) -> None:
     words = ("--ci", "github-full", "--login", "ecr", "--registry", f"{ECR}/acme", "--runner", "self-hosted, linux")
     assert main(["init", str(tmp_path), *words]) == 0
-    assert "set in the CI: REGISTRY, AWS_ROLE_ARN and AWS_REGION" in capsys.readouterr().err
+    assert f"set in the CI: REGISTRY={ECR}/acme, AWS_ROLE_ARN and AWS_REGION" in capsys.readouterr().err
     for name in ("images", "validate"):
         for job in github_jobs(tmp_path / f".github/workflows/{name}.yml").values():
             inputs = job.raw["with"]
@@ -118,6 +118,54 @@ def test_a_login_and_a_runner_are_defaults_of_variables(tmp_path: Path, capsys: 
                 if job.name != "check":
                     assert fill(inputs["login"], contexts) == "ecr"
                     assert fill(inputs["aws_region"], contexts) == "eu-central-1"
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (["--ci", "github"], "REGISTRY"),
+        (["--ci", "github", "--registry", "ghcr.io/acme"], "REGISTRY=ghcr.io/acme"),
+        (["--ci", "github", "--registry", "quay.io/a", "--login", "basic"], "REGISTRY=quay.io/a, REGISTRY_USERNAME"),
+        (["--ci", "gitlab"], ""),
+        (["--ci", "gitlab", "--registry", "quay.io/acme"], "REGISTRY=quay.io/acme"),
+        ([], ""),
+    ],
+)
+def test_the_settings_of_the_ci_are_named(words: list[str], settings: str, tmp_path: Path, capsys: Streams) -> None:
+    assert main(["init", str(tmp_path), *words]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    texts = [line.partition("set in the CI: ")[2] for line in lines if "set in the CI" in line]
+    assert [text.partition(" and ")[0] for text in texts] == ([settings] if settings else [])
+
+
+@pytest.mark.parametrize(
+    ("login", "registry", "region"),
+    [
+        ("ecr", "123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com/acme", "us-gov-west-1"),
+        ("ecr", "123456789012.dkr-ecr-fips.us-east-2.on.aws/acme", "us-east-2"),
+        ("ecr", "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("ecr", "public.ecr.aws/a1b2c3d4", "us-east-1"),
+        ("gar", "eu.gcr.io/my-project", ""),
+        ("gar", "gcr.io/my-project", ""),
+        ("gar", "europe-docker.pkg.dev/my-project/images", ""),
+    ],
+)
+def test_hosts_of_clouds_fit_their_login(
+    login: str, registry: str, region: str, tmp_path: Path, capsys: Streams
+) -> None:
+    out(capsys, "init", str(tmp_path), "--ci", "github", "--login", login, "--registry", registry)
+    text = (tmp_path / ".github/workflows/images.yml").read_text()
+    assert f"login: ${{{{ vars.LOGIN || '{login}' }}}}" in text
+    assert (f"vars.AWS_REGION || '{region}'" in text) == bool(region)
+
+
+def test_gitlabs_jobs_log_in_to_the_public_ecr(tmp_path: Path, capsys: Streams) -> None:
+    out(capsys, "init", str(tmp_path), "--ci", "gitlab", "--login", "ecr", "--registry", "public.ecr.aws/a1b2c3d4")
+    path = tmp_path / "ci/gitlab-images.yml"
+    assert read(path)["variables"]["AWS_REGION"] == "us-east-1"
+    scripts = [" ".join(task.script) for task in gitlab_tasks(path).values() if "id_tokens" in task.raw]
+    assert scripts
+    assert all("aws ecr-public get-login-password" in script for script in scripts)
 
 
 def test_a_hosted_runner_keeps_setup_python(tmp_path: Path, capsys: Streams) -> None:

@@ -13,6 +13,7 @@ from tests.small import Small
 from tests.unit.registries import MemoryRegistry, OnMessage, Store
 from tests.unit.release.test_publisher import judged
 from tests.unit.test_cli import MATRIX, err, out
+from torchbake.build import base_mirrors
 from torchbake.build.base_image import BaseImage
 from torchbake.commands import _narrow
 from torchbake.debian.lockfile import DebianLock
@@ -172,7 +173,7 @@ def test_a_registrys_base_is_queried_once_with_a_short_timeout(monkeypatch: pyte
         raise RegistryError("docker.io does not answer: the name is not known.")
 
     _narrow._served_base.cache_clear()
-    monkeypatch.setattr(_narrow, "engine_mirrors", lambda _: [])
+    monkeypatch.setattr(base_mirrors, "engine_mirrors", lambda _: [])
     monkeypatch.setattr(Registry, "digest", silent)
     assert _narrow._served_base("debian:bookworm-slim") == ("", "docker.io does not answer")
     monkeypatch.setattr(Registry, "digest", lambda *_: NEW)
@@ -185,12 +186,13 @@ def test_a_mirror_of_the_engine_is_asked_for_a_base_first(monkeypatch: pytest.Mo
     served = {"gone.example:5000": "", "mirror.example:5000": NEW, "registry-1.docker.io": OLD}
     mirrors = [RegistryMirror(prefix="docker.io", location=host) for host in list(served)[:2]]
 
-    def served_digest(reference: Reference, *, plain: bool = False) -> tuple[str, str]:
+    def served_digest(reference: Reference, **_: bool) -> tuple[str, str]:
         return served.get(reference.repository.host, OLD), "it is gone"
 
     _narrow._served_base.cache_clear()
-    monkeypatch.setattr(_narrow, "engine_mirrors", lambda _: mirrors)
-    monkeypatch.setattr(_narrow, "served_digest", served_digest)
+    monkeypatch.setattr(base_mirrors, "engine_mirrors", lambda _: mirrors)
+    for module in (base_mirrors, _narrow):
+        monkeypatch.setattr(module, "served_digest", served_digest)
     assert _narrow._served_base("debian:bookworm-slim") == (NEW, "")
     assert _narrow._served_base("quay.io/team/debian:12") == (OLD, "it is gone")
     _narrow._served_base.cache_clear()

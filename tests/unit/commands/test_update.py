@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.builds import DEVEL, INIT, RUNTIME, small_project, spec_of
+from tests.unit.conftest import lock_for, pin
 from tests.unit.debian.packages import package
 from torchbake import cli
 from torchbake.advisories.feeds import read_feeds
 from torchbake.advisories.match import Feeds
 from torchbake.commands import _fixes, update
-from torchbake.commands._fixes import NewerLock, with_fixes
+from torchbake.commands._fixes import NewerLock, first_of, with_fixes, with_reasons
+from torchbake.commands._wheel_updates import NewerWheels, WheelFindings
 from torchbake.debian.lockfile import (
     DebianChange,
     DebianLock,
@@ -23,9 +25,10 @@ from torchbake.debian.lockfile import (
     format_debian_lock,
 )
 from torchbake.debian.steps import apt_steps
-from torchbake.errors import AdvisoryError, BaseError
+from torchbake.errors import AdvisoryError, BaseError, LockError, RenderError
+from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import BaseSpec
+from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
 from torchbake.release.due import DueFinding
 
 FIX = package("libssl3", "3.0.18-1", archive="security")
@@ -54,6 +57,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
     for module in (_fixes, update):
         monkeypatch.setattr(module, "newer_locks", answer)
+    monkeypatch.setattr(update, "newer_wheels", lambda project, specs: WheelFindings())
     return project
 
 
@@ -123,7 +127,9 @@ def test_update_writes_the_newer_lock(project: Project, capsys: pytest.CaptureFi
     base, words = spec_of(project, RUNTIME).base, ["--matrix", str(project.root / "matrix.yaml"), "--format", "json"]
     assert cli.main(["update", "cpu", "--dry-run", *words]) == 0
     value = json.loads(capsys.readouterr().out)
-    assert value == {"changes": {base.name: [LINE]}, "images": [RUNTIME, DEVEL], "builds": []}
+    assert value == {
+        "changes": {base.name: [LINE]}, "wheels": {}, "yanked": {}, "images": [RUNTIME, DEVEL], "builds": [],
+    }  # fmt: skip
     assert find_debian_lock(project.root, base) == lock_of(project, package("libssl3", "3.0.17-1"))
     assert cli.main(["update", "cpu", "--no-build", *words]) == 0
     assert find_debian_lock(project.root, base) == lock_of(project, FIX)
@@ -150,5 +156,74 @@ def test_update_without_a_lock_is_an_error(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(update, "newer_locks", lambda project, bases: {})
-    assert cli.main(["update", "cpu", "--matrix", str(project.root / "matrix.yaml")]) != 0
+    words = ["update", "cpu", "--no-build", "--matrix", str(project.root / "matrix.yaml")]
+    assert cli.main([*words, "--only", "debian"]) == LockError.exit_code
     assert "--debian" in capsys.readouterr().err
+    assert cli.main(words) == 0
+    assert "--debian" in capsys.readouterr().err
+
+
+def newer_numpy(project: Project) -> WheelFindings:
+    """Findings in which the CPU images get a newer numpy, and keep a yanked torch."""
+    found = {}
+    for name in (RUNTIME, DEVEL):
+        spec = spec_of(project, name)
+        assert isinstance(spec, ImageSpec)
+        old = read_lock(project.root, spec)
+        pins = {**old.pins, "numpy": pin("numpy", "2.4.7")}
+        new = lock_for(spec, pins.values())
+        found[name] = NewerWheels(old=old, new=new, yanked={"numpy": "breaks", "torch": "burns"})
+    return WheelFindings(images=found)
+
+
+def test_update_writes_newer_wheels_and_dockerfiles(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    findings, summary = newer_numpy(project), tmp_path / "changes.md"
+    monkeypatch.setattr(update, "newer_wheels", lambda project, specs: findings)
+    words = ["update", "cpu", "--only", "wheels", "--summary", str(summary), "--format", "json"]
+    words += ["--matrix", str(project.root / "matrix.yaml")]
+    assert cli.main([*words, "--dry-run"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    line = "numpy 2.4.6 -> 2.4.7 (2.4.6 is yanked: breaks)"
+    assert value["wheels"] == {RUNTIME: [line], DEVEL: [line]}
+    assert value["yanked"] == {name: ["torch 2.13.0+cpu is yanked: burns"] for name in (RUNTIME, DEVEL)}
+    assert (value["images"], value["changes"]) == ([RUNTIME, DEVEL], {})
+    spec = spec_of(project, RUNTIME)
+    assert isinstance(spec, ImageSpec)
+    assert read_lock(project.root, spec).pins["numpy"].version == "2.4.6"
+    assert cli.main([*words, "--no-build"]) == 0
+    captured = capsys.readouterr()
+    assert read_lock(project.root, spec).pins["numpy"].version == "2.4.7"
+    assert f"{RUNTIME}: torch 2.13.0+cpu is yanked: burns; it stays" in captured.err
+    assert summary.read_text().startswith("Newer packages: numpy\n")
+    assert cli.main(["render", "cpu", "--check", "--matrix", str(project.root / "matrix.yaml")]) == 0
+
+
+def test_update_changes_no_file_if_one_cannot_be_made(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings = newer_numpy(project)
+    monkeypatch.setattr(update, "newer_wheels", lambda project, specs: findings)
+
+    def fail(spec: Spec, *_: object) -> str:
+        if spec.id == DEVEL:
+            raise RenderError(f"{spec.id}: no such file", hint="Make it.")
+        return "FROM debian\n"
+
+    monkeypatch.setattr(update, "render", fail)
+    before = {path: path.read_text() for path in (project.root / "images").rglob("*") if path.is_file()}
+    assert (
+        cli.main(["update", "cpu", "--no-build", "--matrix", str(project.root / "matrix.yaml")])
+        == RenderError.exit_code
+    )
+    assert {path: path.read_text() for path in (project.root / "images").rglob("*") if path.is_file()} == before
+
+
+def test_newer_wheels_make_an_image_due(project: Project) -> None:
+    findings = {name: DueFinding(due=name == DEVEL, reason="as it was") for name in (RUNTIME, DEVEL, INIT)}
+    result = with_reasons(findings, {name: first_of(one.changes) for name, one in newer_numpy(project).images.items()})
+    line = "numpy 2.4.6 -> 2.4.7 (2.4.6 is yanked: breaks)"
+    assert result[RUNTIME] == DueFinding(due=True, reason=line)
+    assert result[DEVEL] == DueFinding(due=True, reason=f"as it was; {line}")
+    assert result[INIT] == findings[INIT]

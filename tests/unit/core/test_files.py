@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchbake.core.files import files_below, freed_by, linked, remove_folder, replacing, write_text
+from torchbake.core.files import files_below, freed_by, linked, remove_folder, replacing, write_text, write_texts
 
 
 def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
@@ -164,3 +164,14 @@ def test_what_has_a_name_elsewhere_is_not_freed(tmp_path: Path) -> None:
     (first / "link").symlink_to(path / "blob")
     assert freed_by(*map(files_below, (first, second, tmp_path / "none"))) == (21, 300, 0)
     assert freed_by(*map(files_below, (second, first))) == (0, 321)
+
+
+def test_several_files_are_written_together_or_not(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "folder/second"
+    write_texts({first: "1", second: "2"})
+    assert (first.read_text(), second.read_text()) == ("1", "2")
+    blocked = tmp_path / "first/below"  # below a file there is no folder
+    with pytest.raises(OSError, match="first"):
+        write_texts({second: "3", blocked: "4"})
+    assert second.read_text() == "2"
+    assert [path.name for path in second.parent.iterdir()] == ["second"]

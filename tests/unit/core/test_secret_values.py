@@ -21,9 +21,9 @@ def test_keys_tokens_and_addresses_with_passwords() -> None:
         assert secret_text(text) is secret, (text, secret)
 
 
-@pytest.mark.parametrize("text", ["a" * 2**21, "a:" * 2**20, "a://b" * 2**19, "a@" * 2**20], ids=lambda text: text[:5])
+@pytest.mark.parametrize("text", ["a" * 2**18, "a:" * 2**17, "a://b" * 2**16, "a@" * 2**17], ids=lambda text: text[:5])
 def test_a_long_text_is_read_in_moments(text: str) -> None:
-    """With a step for each pair of its letters it would take hours."""
+    """With a step for each pair of its letters it would take minutes."""
     assert not secret_text(text)
 
 

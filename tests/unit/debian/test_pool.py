@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from tests.unit.debian.packages import package
+from torchbake.debian import pool as debian_pool
 from torchbake.debian.lockfile import DebianPackage
 from torchbake.debian.pool import DebianPool, pool_of
 from torchbake.errors import BuildError
@@ -57,8 +58,8 @@ def test_a_package_comes_from_its_archive_once(mirrors: Mirrors, tmp_path: Path)
     git = mirrors.serve("http://one/debian", "git")
     fix = mirrors.serve("http://one/debian-security", "libssl3", archive="security")
     folder = pool(tmp_path, "http://one/debian").context({"system": [git], "added": [fix]}, tmp_path)
-    assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
-    assert (folder / "added/libssl3_amd64.deb").read_bytes() == b"libssl3"
+    assert (folder / "system/git_1.0-1_amd64.deb").read_bytes() == b"git"
+    assert (folder / "added/libssl3_1.0-1_amd64.deb").read_bytes() == b"libssl3"
     assert pool(tmp_path, "http://one/debian").context({"system": [git], "added": [fix]}, tmp_path) == folder
     assert len(mirrors.requests) == 2
     assert {str(proxies) for _, proxies in mirrors.requests} == {"{'http': 'http://proxy:3142'}"}
@@ -96,10 +97,10 @@ def test_a_damaged_file_of_the_pool_is_fetched_again(mirrors: Mirrors, tmp_path:
     one.fetch([git])
     one.path(git).write_bytes(b"damaged")
     folder = one.context({"system": [git]}, tmp_path)
-    assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
+    assert (folder / "system/git_1.0-1_amd64.deb").read_bytes() == b"git"
     one.path(git).write_bytes(b"damaged")  # the folder of the build has the same file
     assert one.context({"system": [git]}, tmp_path) == folder
-    assert (folder / "system/git_amd64.deb").read_bytes() == b"git"
+    assert (folder / "system/git_1.0-1_amd64.deb").read_bytes() == b"git"
 
 
 def test_an_error_shows_no_login(mirrors: Mirrors, tmp_path: Path) -> None:
@@ -136,3 +137,25 @@ def test_a_snapshot_is_the_last_archive() -> None:
     security = "https://dated.example/archive/debian-security/20261101T000000Z"
     assert places == [("http://one/debian", "http://one/debian-security"), (day, security)]
     assert len(pool_of(base, PipConfig(), apt).archives) == 1
+
+
+def test_a_file_has_the_version_of_its_line_in_its_name(mirrors: Mirrors, tmp_path: Path) -> None:
+    git = mirrors.serve("http://one/debian", "git", version="1:2.39-1")
+    folder = pool(tmp_path, "http://one/debian").context({"system": [git]}, tmp_path)
+    assert [path.name for path in folder.rglob("*.deb")] == ["git_1_2.39-1_amd64.deb"]
+
+
+def test_a_pool_hashes_a_file_once(mirrors: Mirrors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git = mirrors.serve("http://one/debian", "git")
+    pool(tmp_path, "http://one/debian").fetch([git])
+    hashed = list[Path]()
+
+    def file_digest(path: Path) -> str:
+        hashed.append(path)
+        return f"sha256:{git.sha256}"
+
+    monkeypatch.setattr(debian_pool, "file_digest", file_digest)
+    one = pool(tmp_path, "http://one/debian")
+    for name in ("system", "added"):
+        one.context({name: [git]}, tmp_path)
+    assert hashed == [one.path(git)]

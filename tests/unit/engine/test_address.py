@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from torchbake.engine.address import DEFAULT, Address, Tls, docker_command, engi
 from torchbake.errors import EngineError
 
 HOSTS = {"far": "tcp://far:2376", "near": "unix:///run/near.sock"}
-Inspect = Callable[..., Any]
 
 
 def context(folder: Path, name: str, *files: str, skip: bool = False) -> dict[str, Any]:

@@ -135,3 +135,20 @@ def test_names_of_killed_runs_go_and_those_of_others_stay(daemon: Daemon, layout
     remove_leftovers(daemon.engine)
     assert {*daemon.pictures} == {ours, odd, user, tagged}
     assert daemon.tags_of(tagged) == {"acme/pytorch:1"}
+
+
+def test_an_image_of_another_platform_is_pulled_as_such(
+    daemon: Daemon, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker unpacks an image of its own platform alone, unless the pull names another one."""
+    monkeypatch.setattr(loopback, "host_platform", lambda: "linux/amd64")
+    engine, platforms = daemon.engine, list[str | None]()
+
+    def pull(repository: str, key: str, login: dict[str, str] | None, platform: str | None = None) -> None:
+        platforms.append(platform)
+
+    monkeypatch.setattr(engine, "pull", pull)
+    pulling = Loopback(engine, pytest.fail)
+    for config in ({"os": "linux", "architecture": "arm64"}, {"os": "linux", "architecture": "amd64"}, {}):
+        assert pulling.pull(layout, put(layout, archive(file("a")), config=config))
+    assert platforms == [None, "linux/arm64", None, None], "the first is the probe"

@@ -42,7 +42,10 @@ PODMAN = {
 def copies(monkeypatch: pytest.MonkeyPatch, config: object, image: str = "debian:bookworm-slim") -> list[str]:
     info: dict[str, Any] = {"ServerVersion": "28.2.2", "RegistryConfig": config}
     monkeypatch.setattr(mirrors, "ask_docker", lambda _: DockerCli(path="docker", info=info))
-    return [f"{copy} {mirror.plain}" for mirror, copy in copies_of(parse_reference(image), engine_mirrors({}))]
+    return [
+        f"{copy} {mirror.plain or mirror.insecure}"
+        for mirror, copy in copies_of(parse_reference(image), engine_mirrors({}))
+    ]
 
 
 def test_mirrors_of_docker_are_for_its_hub_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +69,7 @@ def test_podman_itself_is_asked_without_a_docker_command(monkeypatch: pytest.Mon
     assert engine_mirrors({}) == []
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "/usr/bin/podman")
     monkeypatch.setattr(mirrors, "run", lambda *_: (0, json.dumps({"registries": PODMAN}), ""))
-    assert engine_mirrors({}) == [RegistryMirror(prefix="docker.io", location="mirror.example:5000", plain=True)]
+    assert engine_mirrors({}) == [RegistryMirror(prefix="docker.io", location="mirror.example:5000", insecure=True)]
     monkeypatch.setattr(mirrors, "run", lambda *_: (125, "", "cannot connect"))
     assert engine_mirrors({}) == []
 

@@ -1,4 +1,4 @@
-"""Kubernetes' schemas for tests: the package would read them again for each object that it checks."""
+"""Kubernetes' schemas for tests: the package would read and list them again for each object that it checks."""
 
 from functools import cache
 
@@ -7,5 +7,6 @@ from kubernetes_validate import utils  # type: ignore[import-not-found,import-un
 from torchbake.jobs.kubernetes_schema import check_manifest
 
 utils.schema_contents = cache(utils.schema_contents)
+utils.all_versions = cache(utils.all_versions)
 
 __all__ = ["check_manifest"]

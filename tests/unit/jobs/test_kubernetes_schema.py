@@ -4,22 +4,20 @@ import json
 import sys
 from functools import cache
 from typing import Any
-from unittest import mock
 
 import pytest
 import yaml
 
-from tests.unit.jobs.cases import ALL_CASES, CASES, task_of, text_of
+from tests.unit.jobs.cases import ALL_CASES, CASES, task_of, text_of, written_by_libyaml
 from tests.unit.jobs.schemas import check_manifest
 from torchbake.errors import InstallError, JobError
 from torchbake.jobs.kubernetes_schema import OLDEST
-from torchbake.jobs.targets import TARGETS, yaml_text
+from torchbake.jobs.targets import TARGETS
 
 
 @cache
 def manifest_of(target: str, case: str) -> str:
-    """Return the manifest of a case. libyaml writes it in a quarter of the time; only its layout differs."""
-    with mock.patch.object(yaml_text, "_Dumper", yaml.CSafeDumper):
+    with written_by_libyaml():
         return TARGETS[target].render(task_of(text_of(case)))
 
 

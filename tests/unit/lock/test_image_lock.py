@@ -11,8 +11,8 @@ from tests.unit.conftest import DEBIAN13, cpu_pins, cuda_pins, image, lock_for, 
 from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock import image_lock as locking
-from torchbake.lock.agreement import requirements_of
-from torchbake.lock.image_lock import check_online, format_checked, inputs_of, lock_path, make_lock, read_lock
+from torchbake.lock.agreement import check_agreement, requirements_of
+from torchbake.lock.image_lock import check_online, format_checked, inputs_of, lock_path, make_lock, read_lock, renewed
 from torchbake.lock.lockfile import Lock, Pin, format_lock
 from torchbake.lock.uv import UvRequest
 from torchbake.matrix.project import Project
@@ -356,3 +356,41 @@ def test_what_the_indexes_do_not_bear_out_is_said(
     with pytest.raises(LockError) as caught:
         check_online(CPU, lock_for(CPU, pins), PipConfig())
     assert words in caught.value.message
+
+
+ARM = image("2.10.0", "cpu", platform="linux/arm64")
+
+
+def test_arm64_takes_the_plain_wheel_for_the_cpu(answering: Callable[..., Resolver]) -> None:
+    pins = [replace(each, version="2.10.0") if each.name == "torch" else each for each in cpu_pins()]
+    resolver = answering(*pins)
+    lock = make_lock(ARM, PipConfig())
+    assert lock.pins["torch"].version == "2.10.0"
+    (question,) = resolver.questions
+    assert (question.platform, question.requirements[0]) == ("linux/arm64", "torch==2.10.0")
+    assert "aarch64-manylinux_2_28" in lock.inputs
+    with pytest.raises(LockError, match=r"2\.10\.0, built for CUDA"):
+        check_agreement(image("2.10.0", "cpu"), lock)
+
+
+def test_arm64_refuses_a_plain_wheel_for_cuda(answering: Callable[..., Resolver]) -> None:
+    answering(*cuda_pins())
+    with pytest.raises(LockError, match="the row says the CPU, but the lock holds wheels of CUDA"):
+        make_lock(ARM, PipConfig())
+
+
+def test_a_renewed_lock_keeps_the_hashes_of_versions_that_stay() -> None:
+    old = lock_for(CPU, cpu_pins())
+    more = [replace(each, hashes=(*each.hashes, f"sha256:{'f' * 64}")) for each in old.pins.values()]
+    assert renewed(old, lock_for(CPU, more)) is None
+    newer = [pin("numpy", "9.9") if each.name == "numpy" else each for each in more]
+    lock = renewed(old, lock_for(CPU, newer))
+    assert lock
+    assert lock.pins == {**old.pins, "numpy": pin("numpy", "9.9")}
+
+
+def test_a_version_with_other_files_is_no_renewal() -> None:
+    old = lock_for(CPU, cpu_pins())
+    others = [replace(each, hashes=(f"sha256:{'e' * 64}",)) for each in old.pins.values() if each.name != "numpy"]
+    with pytest.raises(LockError, match="no file has a locked hash"):
+        renewed(old, lock_for(CPU, [*others, pin("numpy", "9.9")]))

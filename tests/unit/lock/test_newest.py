@@ -29,7 +29,9 @@ def telling(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Return a function that reports a lock with hydra-core ``locked``, against an index."""
 
     def tell(locked: str, index: Index, *, row: str = "hydra-core", previous: Sequence[Pin] = ()) -> list[str]:
-        def newest(names: Sequence[str], python: str, config: PipConfig, *, wheels: bool) -> dict[str, str]:
+        def newest(
+            names: Sequence[str], python: str, config: PipConfig, *, wheels: bool, platform: str
+        ) -> dict[str, str]:
             if "fails" in index:
                 raise LockError(index["fails"])
             text = index["wheels"] if wheels else index[python]
@@ -165,6 +167,12 @@ def test_a_project_without_setuptools_is_described_once(monkeypatch: pytest.Monk
     without, within = lock_for(spec, cpu_pins()), lock_for(spec, [*cpu_pins(), pin("setuptools", "80.9")])
     [line] = odd_versions(spec, without, PipConfig())
     assert "trainer/uv.lock has no setuptools" in line
+    assert "on the CPU" in line
+    assert "uv add setuptools" in line
+    old = replace(spec, project=ProjectSpec(folder="trainer", lock="requirements.txt"))
+    [line] = odd_versions(old, lock_for(old, [*cpu_pins(), pin("triton", "3.2.0")]), PipConfig())
+    assert "on the CPU" not in line
+    assert "--allow-unsafe" in line
     assert odd_versions(spec, without, PipConfig(), format_lock(without)) == []
     assert odd_versions(spec, within, PipConfig()) == []
     assert odd_versions(replace(spec, compiler=False), without, PipConfig()) == []

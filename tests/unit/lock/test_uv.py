@@ -81,3 +81,12 @@ def test_uv_inherits_its_cache_network_and_indexes(monkeypatch: pytest.MonkeyPat
     for name, value in STORED.items():
         monkeypatch.setenv(name, value)
     assert uv_environment(PipConfig()).items() >= STORED.items()
+
+
+def test_a_wheel_of_the_platform_is_taken(packages: Path) -> None:
+    for version, tag in (("5.0", "cp311-cp311-manylinux_2_28_aarch64"), ("5.1", "cp311-cp311-manylinux2014_x86_64")):
+        write_wheel(packages, "parser", version, {}, tag=tag)
+    config = PipConfig(no_index=True, find_links=(str(packages),))
+    for platform, version in (("linux/amd64", "5.1"), ("linux/arm64", "5.0")):
+        (pin,) = resolve(UvRequest(requirements=("parser",), python="3.11", platform=platform), config)
+        assert pin.version == version, platform

@@ -2,7 +2,7 @@
 
 from packaging.tags import Tag
 
-from torchbake.lock.wheel_tags import glibc_for, glibc_of, wheel_tags
+from torchbake.lock.wheel_tags import glibc_for, glibc_of, wheel_platforms, wheel_tags
 
 
 def test_wheels_for_the_oldest_c_library_come_first() -> None:
@@ -17,7 +17,7 @@ def test_wheels_for_the_oldest_c_library_come_first() -> None:
     ]
     places = [order[tag] for tag in tags]
     assert places == sorted(places)
-    assert Tag("cp311", "cp311", "manylinux_2_42_x86_64") not in order
+    assert Tag("cp311", "cp311", "manylinux_2_44_x86_64") not in order
 
 
 def test_the_c_library_of_wheels_and_suites() -> None:
@@ -30,3 +30,13 @@ def test_the_c_library_of_wheels_and_suites() -> None:
     }
     assert {name: glibc_for(name, "3.11") for name in wheels} == wheels
     assert [glibc_of(suite) for suite in ("jammy", "bookworm", "noble", "trixie", "sid")] == [35, 36, 39, 41, 28]
+
+
+def test_wheels_of_another_platform_do_not_fit() -> None:
+    amd64, arm64 = wheel_tags("3.11"), wheel_tags("3.11", "linux/arm64")
+    assert Tag("py3", "none", "any") in amd64.keys() & arm64.keys()
+    assert Tag("cp311", "cp311", "manylinux2014_aarch64") in arm64.keys() - amd64.keys()
+    assert Tag("cp311", "cp311", "manylinux_2_41_aarch64") in arm64
+    assert Tag("cp311", "cp311", "manylinux_2_28_x86_64") not in arm64
+    assert Tag("cp311", "cp311", "manylinux_2_16_aarch64") not in arm64, "PEP 599 begins with 2.17"
+    assert wheel_platforms("linux/arm64")[0] == "manylinux_2_28_aarch64"

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.unit.conftest import SMALL, edited, expand_text, image
+from torchbake.errors import MatrixError
 from torchbake.matrix.expand import Expansion
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, InitSpec, User
@@ -38,6 +39,13 @@ def test_what_is_excluded_keeps_its_reason() -> None:
         ("2.10.0-cuda12.8-cudnn9-devel-debian13", "extensions are built once"),
         ("2.9.1-cuda12.8-cudnn9-devel-debian13", "extensions are built once"),
     }
+
+
+def test_images_have_the_reason_of_their_row() -> None:
+    text = edited("  - torch: 2.13.0\n", "  - torch: 2.13.0\n    reason: no GPU\n")
+    assert expand_text(text).reasons == dict.fromkeys(
+        ("2.13.0-cpu-runtime-debian12", "2.13.0-cpu-devel-debian12"), "no GPU"
+    )
 
 
 def test_every_axis_that_an_exclusion_names_must_match() -> None:
@@ -144,7 +152,7 @@ def test_an_image_knows_the_line_of_its_row() -> None:
 def test_the_repositorys_own_ids_are_unique_and_of_one_form(project: Project) -> None:
     ids = [spec.id for spec in project.expansion.specs if isinstance(spec, ImageSpec)]
     assert len(set(ids)) == len(ids)
-    form = r"\d+\.\d+\.\d+-(cpu|cuda\d+\.\d+-cudnn\d+)-(runtime|devel)-debian\d+"
+    form = r"\d+\.\d+\.\d+-(cpu|cuda\d+\.\d+-cudnn\d+)-(runtime|devel)-(debian\d+|ubuntu\d+\.04)(-arm64)?"
     assert [name for name in ids if not re.fullmatch(form, name)] == []
 
 
@@ -260,3 +268,55 @@ def test_an_init_image_has_labels_of_its_own() -> None:
     line = "  volume-permissions: {version: 1.0.0, base: debian12"
     text = edited(f"{line}}}", f"{line}, labels: {{com.acme.team: vision}}}}")
     assert dict(expand_text(text).specs[-1].own.labels) == {"com.acme.team": "vision"}
+
+
+def arm64(*changes: tuple[str, str]) -> Expansion:
+    """The small matrix, whose defaults have two platforms, with more changes."""
+    text = edited("  cudnn: 9\n", "  cudnn: 9\n  platforms: [linux/amd64, linux/arm64]\n")
+    for old, new in changes:
+        text = edited(old, new, text)
+    return expand_text(text)
+
+
+def test_each_platform_of_a_row_is_an_image_with_its_base() -> None:
+    specs = arm64().specs
+    assert [spec.id for spec in specs[:2]] == ["2.13.0-cpu-runtime-debian12", "2.13.0-cpu-runtime-debian12-arm64"]
+    assert (specs[-2].id, specs[-1].id) == ("volume-permissions", "volume-permissions-arm64")
+    assert len(specs) == 2 * len(expand_text().specs)
+    for amd64, other in zip(specs[::2], specs[1::2], strict=True):
+        assert (amd64.own_tag, amd64.platform, other.platform) == (other.own_tag, "linux/amd64", "linux/arm64")
+        assert (amd64.base.id, other.base.id) == (amd64.base.name, f"{amd64.base.name}-arm64")
+        assert (amd64.base.platform, other.base.platform) == (amd64.platform, other.platform)
+
+
+def test_a_row_and_an_init_image_replace_the_default_platforms() -> None:
+    specs = arm64(
+        ("    accelerator: cpu\n", "    accelerator: cpu\n    platforms: linux/amd64\n"),
+        ("version: 1.0.0, base: debian12}", "version: 1.0.0, base: debian12, platforms: [linux/arm64]}"),
+    ).specs
+    assert {spec.platform for spec in specs if spec.family == "cpu" and spec.has_torch} == {"linux/amd64"}
+    assert [spec.id for spec in specs if isinstance(spec, InitSpec)] == ["volume-permissions-arm64"]
+
+
+def test_a_platform_can_be_excluded() -> None:
+    old = "    flavor: devel\n    reason"
+    excluded = arm64((old, "    platform: linux/arm64\n    reason")).excluded
+    assert {item.id for item in excluded} == {
+        "2.10.0-cuda12.8-cudnn9-runtime-debian13-arm64",
+        "2.10.0-cuda12.8-cudnn9-devel-debian13-arm64",
+        "2.9.1-cuda12.8-cudnn9-runtime-debian13-arm64",
+        "2.9.1-cuda12.8-cudnn9-devel-debian13-arm64",
+    }
+
+
+def test_the_lock_for_arm64_may_have_either_wheel_of_the_cpu() -> None:
+    assert the(arm64(), "2.13.0-cpu-runtime-debian12").torch_requirement == "torch==2.13.0+cpu"
+    assert the(arm64(), "2.13.0-cpu-runtime-debian12-arm64").torch_requirement == "torch==2.13.0"
+
+
+def test_ubuntus_mirrors_have_no_packages_for_arm64() -> None:
+    line = '  debian12: {image: "debian:bookworm-slim", suite: bookworm, python: "3.11"'
+    with pytest.raises(MatrixError) as caught:
+        arm64((f"{line}}}", f"{line}, distribution: ubuntu}}"))
+    assert "rows.0.platforms: debian12 is Ubuntu" in caught.value.message
+    assert "init.volume-permissions.platforms: debian12 is Ubuntu" in caught.value.message

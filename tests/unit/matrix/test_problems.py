@@ -163,7 +163,9 @@ INJECTIONS = [
     broken("its options", BASE12, f'{BASE12}interpreter: "/bin/py -c", {HERE}\n    ', ".interpreter", "form"),
     broken("its folder", BASE12, f"{BASE12}interpreter: /../py, {HERE}\n    ", ".interpreter", "form"),
     broken("distribution", BASE12, f"{BASE12}distribution: alpine, {HERE}\n    ", ".distribution", "form"),
-    broken("image's digest", BASE12, f"debian12: {{image: 'debian@sha256:{'a' * 64}', {HERE}\n    ", ".image", "a tag"),
+    broken(
+        "image's digest", BASE12, f"debian12: {{image: 'debian@sha256:{'a' * 63}', {HERE}\n    ", ".image", "not an"
+    ),
     broken("package away", DEVEL, f"    packages: {{apt: [tini-]}} {HERE}\n", ".packages.apt.0", "would remove"),
     broken("version's end", DEVEL, f"    packages: {{apt: [tini=1-]}} {HERE}\n", ".packages.apt.0", "would remove"),
     broken("apt's pattern", DEVEL, f"    packages: {{apt: ['lib.+']}} {HERE}\n", ".packages.apt.0", "pattern"),
@@ -270,6 +272,9 @@ OWN = [
     file("job.py", "/x, mode: 0646", ".mode", "lets everybody write"),
     file("job.py", "/x, owner: www-data", ".owner", "form"),
     file("job.py", "/x, ownr: user", ".ownr", "did you mean 'owner'?"),
+    own("platforms: [linux/arm64, linux/386]", "rows.0.platforms.1", "linux/amd64, linux/arm64"),
+    own("platforms: [linux/arm64, linux/arm64]", "rows.0.platforms", "there twice"),
+    own("platforms: []", "rows.0.platforms", "at least"),
     own("user: {uid: 0}", "rows.0.user.uid", "should be at least 1000"),
     own("user: {uid: 4294967295}", "rows.0.user.uid", "should be at most"),
     own("user: {uid: 65534}", "rows.0.user.uid", "nobody's"),
@@ -294,6 +299,13 @@ OWN = [
 ]  # fmt: skip
 
 COMBINATIONS = [
+    broken(
+        "a project for arm64",
+        CPU,
+        f"{CPU}    project: {{}}\n    platforms: linux/arm64 {HERE}\n",
+        "rows.0.platforms",
+        "linux/amd64 alone",
+    ),
     broken("cudnn on a cpu row", CPU, f"{CPU}    cudnn: 9 {HERE}\n", "rows.0.cudnn", "cpu row"),
     broken("one image twice", TORCHES, f"  - torch: [2.10.0, 2.9.1, 2.10.0] {HERE}\n", "rows.1", "duplicate image"),
     broken(

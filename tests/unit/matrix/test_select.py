@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.conftest import expand_text
+from tests.unit.conftest import edited, expand_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import SelectorError
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import FACETS, select
-from torchbake.matrix.spec import ImageSpec, InitSpec, Spec
+from torchbake.matrix.spec import AMD64, ImageSpec, InitSpec, Spec
 
 CUDA = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
-SPECS = load_project(TOOLKIT / "matrix.yaml").expansion.specs
+# Without the images that only a word for their platform chooses: the laws do not hold for them.
+SPECS = [spec for spec in load_project(TOOLKIT / "matrix.yaml").expansion.specs if spec.platform == AMD64]
 IMAGES = [spec for spec in SPECS if isinstance(spec, ImageSpec)]
 WORDS = {facet.name: sorted({word for spec in IMAGES for word in facet.words(spec)}) for facet in FACETS}
 
@@ -206,7 +207,7 @@ def test_what_is_chosen_and_what_is_left_out_are_all(expected_values: list[str],
 def test_every_word_of_a_facet_belongs_to_that_facet_alone(project: Project) -> None:
     words = [word for matches in WORDS.values() for word in matches]
     assert len(words) == len(set(words))
-    assert project.expansion.specs == SPECS
+    assert [spec for spec in project.expansion.specs if spec.platform == AMD64] == SPECS
 
 
 def test_a_word_of_another_kind_is_answered_with_what_was_meant() -> None:
@@ -225,3 +226,17 @@ def test_a_word_of_another_kind_is_answered_with_what_was_meant() -> None:
         with pytest.raises(SelectorError) as caught:
             select(SPECS, [word], {CUDA: (CUDA, "latest", "cuda12-runtime")})
         assert suggestion in (caught.value.hint or ""), (word, suggestion)
+
+
+def test_platforms_are_selectors() -> None:
+    text = edited("  cudnn: 9\n", "  cudnn: 9\n  platforms: [linux/amd64, linux/arm64]\n")
+    specs = expand_text(text).specs
+    for word, platform in (("arm64", "linux/arm64"), ("linux/arm64", "linux/arm64"), ("amd64", "linux/amd64")):
+        chosen = select(specs, [word, "cpu"]).specs
+        assert {(spec.platform, spec.family) for spec in chosen} == {(platform, "cpu")}, word
+    assert {spec.platform for spec in select(specs, ["cpu"]).specs} == {"linux/amd64"}, "nobody named another one"
+    for words in (["cpu", "amd64", "arm64"], ["all"], ["2.13.0-cpu-*"], ["!devel"]):
+        assert {spec.platform for spec in select(specs, words).specs} == {"linux/amd64", "linux/arm64"}, words
+    assert [spec.id for spec in select(specs, ["2.13.0-cpu-devel-debian12-arm64"]).specs] == [
+        "2.13.0-cpu-devel-debian12-arm64"
+    ]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from torchbake.errors import MatrixError
 from torchbake.matrix.model import TagDefaults, Tags
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import ImageSpec, Spec
-from torchbake.matrix.tags import tags_of
+from torchbake.matrix.tags import engine_tags, tags_of
 from torchbake.matrix.yaml_source import Document
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tags.json"
@@ -230,3 +231,26 @@ def test_the_order_of_rows_does_not_matter(orders: tuple[list[ImageSpec], list[I
 def test_an_older_image_more_moves_no_tag(specs: list[ImageSpec], accelerator: str, flavor: str) -> None:
     before, after = tags(*specs), tags(*specs, image("1.13.1", accelerator, flavor=flavor))
     assert all(after[spec.id] == before[spec.id] for spec in specs)
+
+
+def test_platforms_of_one_image_share_their_tags() -> None:
+    specs = [image("2.10.0", platform=platform) for platform in ("linux/arm64", "linux/amd64")]
+    matches = tags(*specs, image("2.9.1"))
+    assert matches[specs[0].id] == matches[specs[1].id]
+    assert matches[specs[0].id][0] == "2.10.0-cuda12.8-cudnn9-runtime-debian12"
+    assert "latest" in matches[specs[0].id]
+    assert "latest" not in matches[image("2.9.1").id]
+    inits = [init_image(), replace(init_image(), platform="linux/arm64")]
+    assert [*tags(*inits).values()] == [("1.0.0", "1.0", "1", "latest")] * 2
+
+
+def test_the_highest_version_holds_a_tag_on_one_platform_too() -> None:
+    """A tag is one index, so it never names two versions."""
+    assert holder("latest", image("2.10.0"), image("2.11.0", platform="linux/arm64")) == (
+        "2.11.0-cuda12.8-cudnn9-runtime-debian12-arm64"
+    )
+
+
+def test_an_engine_has_one_name_for_each_platform() -> None:
+    assert engine_tags(image(), ("a", "latest")) == ("a", "latest")
+    assert engine_tags(image(platform="linux/arm64"), ("a", "latest")) == ("a-arm64", "latest-arm64")

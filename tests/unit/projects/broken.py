@@ -173,7 +173,7 @@ PACKAGES = [
     ),
     Broken(name="builds in a circle", place=f"{CORE}/pyproject.toml", edit=_builds_in_a_circle),
     Broken(name="no torch", place=UV, edit=replaced(UV, r'name = "torch"', 'name = "torcs"')),
-    Broken(name="files without a hash", place="uv.lock:12", edit=replaced(UV, rf', hash = "{_SHA}"', "")),
+    Broken(name="files without a hash", place="trainer/uv.lock:", edit=replaced(UV, rf', hash = "{_SHA}"', "")),
     Broken(name="MD5 alone", place=UV, edit=replaced(UV, _SHA, "md5:0123456789abcdef0123456789abcdef")),
     Broken(name="no file of a package", place=UV, edit=replaced(UV, _TORCH_FILES, "")),
     Broken(name="a missing member", place="core", edit=lambda root: shutil.rmtree(root / CORE)),

@@ -152,6 +152,21 @@ CHOICES: dict[str, tuple[Sample, dict[str, Any], tuple[Any, ...], tuple[str, ...
         ("2.10.0", "cuda12.8", "", "debian12", ()),
         (),
     ),
+    "a wheel with windows": (
+        Sample(packages=(*FROM_PYPI, package("opencv-python", "4.13.0.92"))),
+        {},
+        ("2.10.0", "cuda12.8", "", "debian12", ()),
+        ("apt libgl1, libglib2.0-0, libsm6, libxext6: opencv-python (trainer/uv.lock:50) needs their libraries",),
+    ),
+    "a later Python has more wheels": (
+        Sample(
+            packages=(*FROM_PYPI, package("antlr4", "4.9", source=Sdist(url="a.tar.gz"))),
+            only_on={"3.11": (package("scipy", "2.0", source=Sdist(url="scipy.tar.gz")),)},
+        ),
+        {},
+        ("2.10.0", "cuda12.8", "", "debian13", ()),
+        ("Python 3.11 does not fit: scipy 2.0 has no wheel (trainer/uv.lock:60)",),
+    ),
     "a base by name": (
         Sample(rules=(AT_3_12, FROM_3_10)),
         {"base": "debian12"},
@@ -200,6 +215,7 @@ def test_a_row_is_chosen_with_its_reasons(name: str, tmp_path: Path) -> None:
     (image,) = load_project(path).expansion.specs
     assert isinstance(image, ImageSpec)
     assert (image.torch, str(image.accelerator), image.project) == (row.torch, row.accelerator, row.project)
+    assert {*image.apt} == {"git", *row.apt}
     if name in ("pypi", "cu128", "cpu", "an extra"):
         check_golden(GOLDEN / f"{name.replace(' ', '-')}.yaml", path.read_text())
 
@@ -233,7 +249,7 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
         ("trainer/uv.lock:10", "Linux"),
     ),
     "no wheel of torch at all": (
-        Sample(only_on=dict.fromkeys(("3.11", "3.12", "3.13"), "trainer/uv.lock:10: only macOS wheels")),
+        Sample(only_on=dict.fromkeys(("3.11", "3.12", "3.13", "3.14"), "trainer/uv.lock:10: only macOS wheels")),
         {},
         LockError,
         ("only macOS wheels",),
@@ -245,10 +261,10 @@ REFUSALS: dict[str, tuple[Sample, dict[str, Any], type[TorchbakeError], tuple[st
         ("no wheel",),
     ),
     "no Python": (
-        Sample(only_on={"3.11": "b", "3.12": "c", "3.13": "d"}),
+        Sample(only_on={"3.11": "b", "3.12": "c", "3.13": "d", "3.14": "e"}),
         {},
         LockError,
-        ("Python 3.11: b", "Python 3.13: d"),
+        ("Python 3.11: b", "Python 3.14: e"),
     ),
     "rocm": (Sample(packages=(torch("2.10.0+rocm6.4"),)), {}, LockError, ("+rocm6.4", "trainer/uv.lock:10")),
     "unknown accelerator": (Sample(packages=(torch("2.10.0"),)), {}, LockError, ("nothing says the accelerator",)),
@@ -303,4 +319,11 @@ def test_a_reason_says_only_true_things() -> None:
     assert "Python 3.12: that of --base ubuntu24.04\n" in reasons
     assert "resolved" not in reasons
     assert "resolved" in Sample(lock="pyproject.toml").choose().reasons[0]
-    assert "no file names another, and 3.12, 3.13 would do" in "\n".join(Sample().choose().reasons)
+    assert "no file names another, and 3.12, 3.13, 3.14 would do" in "\n".join(Sample().choose().reasons)
+
+
+def test_debian_packages_have_the_names_of_the_base() -> None:
+    sample = Sample(packages=(*FROM_PYPI, package("opencv-contrib-python", "4.13")), rules=(AT_3_12,))
+    assert "libglib2.0-0t64" in sample.choose().row.apt
+    headless = Sample(packages=(*FROM_PYPI, package("opencv-python-headless", "4.13")))
+    assert headless.choose().row.apt == ()

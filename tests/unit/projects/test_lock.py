@@ -212,6 +212,14 @@ def test_extras_that_exclude_each_other_choose_the_accelerator(root: Path) -> No
         assert (lock.packages, lock.build) == ((), ())
 
 
+def test_packages_that_are_not_chosen_need_no_hashes(root: Path) -> None:
+    replaced("switch/uv.lock", r'(cpu-py3-none-any.whl"), hash = "[^"]*"', r"\1")(root)
+    lock = lock_image(root, trainer_image(folder="switch", extras=("cu128",), spec_cudnn="9"), index_of(root))
+    assert lock.pins["torch"].version == "2.10.0+cu128"
+    with pytest.raises(LockError, match=r"switch/uv\.lock:66: torch has a file without"):
+        lock_image(root, trainer_image(accelerator="cpu", folder="switch", extras=("cpu",)), index_of(root))
+
+
 def test_members_that_require_each_other_are_locked(root: Path) -> None:
     replaced("trainer/packages/core/pyproject.toml", r'\["six"\]', '["six", "trainer"]')(root)
     replaced("trainer/uv.lock", r'(\[\n    { name = "six" },\n)', r'\1    { name = "trainer" },\n')(root)

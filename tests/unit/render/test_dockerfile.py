@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.images.dockerfile import promise_of
-from tests.unit.conftest import check_golden, image, init_image
+from tests.unit.conftest import DEBIAN12, check_golden, image, init_image
 from torchbake import cli
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import RenderError
@@ -56,6 +56,7 @@ CASES: dict[str, tuple[Spec, Lock | None]] = {
     "cuda-devel": (image(apt=("make", "g++"), **DEVEL), lock("devel")),
     "cuda-untrimmed": (image(trim=False), lock("cuda")),
     "cuda-with-apt": (image(apt=("libgl1", "ffmpeg")), lock("cuda")),
+    "cuda-arm64": (image(platform="linux/arm64", base=replace(DEBIAN12, platform="linux/arm64")), lock("cuda")),
     "cpu-unconstrained": (image("2.13.0", "cpu", constraints=False), lock("cpu")),
     "cuda-unconstrained": (image(constraints=False), lock("cuda")),
     "cpu-own": (image("2.13.0", "cpu", own=OWN), lock("cpu")),
@@ -141,8 +142,8 @@ def test_no_line_ends_in_a_space_and_none_is_a_lost_backslash() -> None:
 def test_every_stage_that_is_copied_from_or_mounted_is_there() -> None:
     for name in CASES:
         text = text_of(name)
-        stages = re.findall(r"^FROM \S+ AS (\S+)$", text, flags=re.MULTILINE)
-        used = set(re.findall(r"(?:--from=|,from=)([a-z]+)", text))
+        stages = re.findall(r"^FROM (?:--platform=\S+ )?\S+ AS (\S+)$", text, flags=re.MULTILINE)
+        used = set(re.findall(r"(?:--from=|,from=)([a-z-]+)", text))
         assert used <= set(stages), name
         assert len(stages) == len(set(stages)), name
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.conftest import init_image
+from tests.unit.conftest import NIGHTLY, init_image
 from tests.unit.render.test_dockerfile import CASES
 from tests.unit.render.test_templates import BLOCKS, OURS
 from torchbake.errors import RenderError
@@ -25,20 +25,25 @@ def refused(root: Path, text: str) -> str:
     return caught.value.message
 
 
+WRONG = (
+    ("RNU true", "did you mean RUN?"),
+    ("{{ 'rnu' }} true", "no instruction RNU"),
+    ("ONBUILD RNU true", "did you mean RUN?"),
+    ("RUN", "RUN has no arguments"),
+    ("COPY nothing /x", "COPY of nothing"),
+    ("COPY nothing* /x", "COPY of nothing*"),
+    ("RUN --mount=type=bind,source=nothing,target=/x true", "RUN of nothing"),
+)
+BEFORE = (("", 4), ("# why\n\n", 6), ("RUN true \\\n  && true\n", 6))  # and the line of the instruction after it
+
+
 def test_a_wrong_instruction_has_file_and_line_in_each_block(tmp_path: Path) -> None:
     file = tmp_path / "templates/pytorch.Dockerfile.j2"
-    for block in BLOCKS:
+    for place, block in enumerate(BLOCKS):
         begin = f"{OURS}{{% block {block} %}}\nENV A=1\n"
-        for line, words in (
-            ("RNU true", "did you mean RUN?"),
-            ("{{ 'rnu' }} true", "no instruction RNU"),
-            ("ONBUILD RNU true", "did you mean RUN?"),
-            ("RUN", "RUN has no arguments"),
-            ("COPY nothing /x", "COPY of nothing"),
-            ("COPY nothing* /x", "COPY of nothing*"),
-            ("RUN --mount=type=bind,source=nothing,target=/x true", "RUN of nothing"),
-        ):
-            for before, number in (("", 4), ("# why\n\n", 6), ("RUN true \\\n  && true\n", 6)):
+        for step, (line, words) in enumerate(WRONG):
+            variants = BEFORE if NIGHTLY else [BEFORE[(place + step) % len(BEFORE)]]
+            for before, number in variants:
                 message = refused(tmp_path, f"{begin}{before}{line}\n{{% endblock %}}")
                 if "{{" in line:  # the line of an expression is that of the text around it
                     assert message.startswith(f"{file}:"), (block, line)

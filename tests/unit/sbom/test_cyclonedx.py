@@ -16,7 +16,7 @@ from tests.unit.sbom.test_packages import BASH, STATUS, image, wheel
 from torchbake.engine.export import Content
 from torchbake.errors import EngineError
 from torchbake.oci.manifest import MANIFEST, Manifest, sha256
-from torchbake.sbom.cyclonedx import sbom_text
+from torchbake.sbom.cyclonedx import index_sbom_text, sbom_text, serial_number
 from torchbake.sbom.image_scan import contents_in, look_into, sbom_of_contents, unread
 from torchbake.sbom.package_metadata import System
 from torchbake.sbom.packages import CompressedLayer, ImagePackages, Package
@@ -244,3 +244,21 @@ def test_the_library_says_nothing_where_every_line_is_shown(
     caplog.set_level(logging.DEBUG, logger="py_serializable")
     sbom_of(Content(manifest=FakeSource(layers).manifest, folder=tmp_path), None)
     assert caplog.messages == []
+
+
+def test_the_sbom_of_an_index_links_to_those_of_its_images() -> None:
+    images = {"linux/amd64": f"sha256:{'a' * 64}", "linux/arm64": f"sha256:{'b' * 64}"}
+    own = f"sha256:{'c' * 64}"
+    text = index_sbom_text(images, name="acme/pytorch", version="2.10.0-cpu", digest=own, created=None)
+    assert VALIDATOR.validate_str(text) is None
+    bom = json.loads(text)
+    assert bom["metadata"]["component"]["purl"] == f"pkg:oci/pytorch@{own}"
+    links = {
+        one["description"]: (one["type"], one["externalReferences"][0]["type"], one["externalReferences"][0]["url"])
+        for one in bom["components"]
+    }
+    assert links == {
+        f"the image for {platform}": ("container", "bom", f"urn:cdx:{serial_number(digest)}/1")
+        for platform, digest in images.items()
+    }
+    assert text == index_sbom_text(images, name="acme/pytorch", version="2.10.0-cpu", digest=own, created=None)

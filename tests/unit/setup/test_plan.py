@@ -4,18 +4,20 @@ import dataclasses
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from tests.unit.conftest import SMALL
 from torchbake.commands import setup
-from torchbake.engine.address import DEFAULT
+from torchbake.engine.address import DEFAULT, Address
 from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.errors import SetupError, UsageError
 from torchbake.setup import plan as hosts
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import (
     Install,
+    RegisterEmulation,
     SetupHost,
     SetupPlan,
     StartDaemon,
@@ -52,6 +54,20 @@ def packages(host: SetupHost) -> tuple[str, ...]:
 
 def write(host: SetupHost) -> dict[str, str]:
     return {step.path: step.text for step in plan(host).steps if isinstance(step, WriteFile)}
+
+
+def arguments(folder: Path, *, form: Literal["text", "json"] = "text") -> setup.Arguments:
+    return setup.Arguments(
+        matrix=folder / "matrix.yaml",
+        check=True,
+        dry_run=False,
+        platform="",
+        shown=False,
+        format=form,
+        quiet=False,
+        verbose=False,
+        progress="auto",
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,15 +257,17 @@ def test_a_context_without_an_address_is_reported_without_start() -> None:
     assert "DOCKER_CONTEXT" in value.problem.remedy
 
 
-def test_check_shows_the_words_that_commands_are_refused_with(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_shows_the_words_that_commands_are_refused_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     engine = dataclasses.replace(ENGINE, kind="Podman", version="5.8.6", store="podman", bootstraps=False)
     host = change(READY, engine=engine)
-    setup._report(host, plan(host), PATHS, "text")
+    setup._report(host, plan(host), PATHS, arguments(tmp_path))
     rows, expected = capsys.readouterr(), [problem for need in Need for problem in problems(engine, need)]
     assert len(expected) == 2
     assert all(problem.reason.split("(")[0] in " ".join(rows.err.split()) for problem in expected)
     assert engine.text in rows.out
-    setup._report(host, plan(host), PATHS, "json")
+    setup._report(host, plan(host), PATHS, arguments(tmp_path, form="json"))
     facts = json.loads(capsys.readouterr().out)
     assert [one["problem"] for one in facts["commands"] if one["problem"]] == [one.reason for one in expected]
     assert [facts["engine"][name] for name in ("kind", "endpoint", "remote")] == ["Podman", DEFAULT.host, False]
@@ -308,3 +326,51 @@ def test_a_failed_install_shows_what_apt_said(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(setup, "_apt", apt)
     with pytest.raises(SetupError, match=r"no route to mirror\.example\n.*Unable to locate package docker\.io"):
         setup._install(("docker.io",))
+
+
+ARM = ("linux/arm64",)
+
+
+def test_qemu_is_installed_on_ready_and_on_bare_machines() -> None:
+    """Debian 12's own qemu does not start images, so it comes from trixie."""
+    assert plan(READY).ready
+    item = plan(change(READY, foreign=ARM, trixie_known=True))
+    assert "linux/arm64" in str(item.problem)
+    qemu = ("qemu-user/trixie", "qemu-user-binfmt/trixie", "binfmt-support")
+    assert item.steps == (Install(packages=qemu), RegisterEmulation())
+    assert hosts.TRIXIE_SOURCE in write(change(READY, foreign=ARM))
+    assert packages(change(BARE12, foreign=ARM)) == (*packages(BARE12), *qemu)
+    assert plan(change(BARE12, foreign=ARM)).steps[-1] == RegisterEmulation()
+
+
+def test_systemd_registers_qemu_by_the_package_alone() -> None:
+    trixie = change(READY, release="13", foreign=ARM, systemd=True)
+    assert plan(trixie).steps == (Install(packages=("qemu-user", "qemu-user-binfmt")),)
+    ubuntu = change(trixie, distro="ubuntu", release="24.04", installed=frozenset({"docker.io"}))
+    assert plan(ubuntu).steps == (Install(packages=("qemu-user-static",)),)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"engine": dataclasses.replace(ENGINE, address=Address(host="ssh://far", origin="DOCKER_HOST"))},
+        {"distro": "fedora"},
+        {"root": "no"},
+    ],
+    ids=["a remote engine", "another distribution", "no rights"],
+)
+def test_a_person_registers_qemu_where_setup_cannot(facts: dict[str, Any]) -> None:
+    item = plan(change(READY, foreign=ARM, **facts))
+    assert item.steps == ()
+    assert item.problem
+    assert item.problem.remedy
+
+
+def test_a_report_names_platforms_of_the_matrix_that_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "matrix.yaml").write_text(SMALL.replace("  cudnn: 9\n", "  platforms: [linux/amd64, linux/arm64]\n"))
+    for foreign in (True, False):
+        monkeypatch.setattr(setup, "runs", lambda platform, foreign=foreign: not foreign or platform == "linux/amd64")
+        setup._report(READY, plan(READY), PATHS, arguments(tmp_path))
+        assert ("images for linux/arm64" in capsys.readouterr().err) is foreign

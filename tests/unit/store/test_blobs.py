@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.conftest import NIGHTLY
 from tests.unit.layouts import archive, damage, file, put, sha256
-from tests.unit.store.writers import DATA, SHARING, keep, packed, stores
+from tests.unit.store.writers import DATA, keep, packed, stores
 from torchbake.core.paths import TOOLKIT
 from torchbake.store.blobs import locked
 from torchbake.store.layers import LayerStore
 from torchbake.store.layout import Layout
+
+KILLS, SHARING = 60 if NIGHTLY else 25, 4
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
@@ -81,8 +84,8 @@ def test_a_lock_makes_its_folders(tmp_path: Path) -> None:
             assert (tmp_path / "a/b/lock").is_file()
 
 
-def run(action: str, folder: Path) -> str:
-    words = (sys.executable, "-m", "tests.unit.store.writers", action, str(folder))
+def run(action: str, folder: Path, times: int) -> str:
+    words = (sys.executable, "-m", "tests.unit.store.writers", action, str(folder), str(times))
     process = subprocess.run(words, cwd=TOOLKIT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     return process.stdout
@@ -90,7 +93,7 @@ def run(action: str, folder: Path) -> str:
 
 @pytest.mark.usefixtures("own_processes")
 def test_killed_writers_leave_a_sound_store(tmp_path: Path) -> None:
-    left = json.loads(run("kill", tmp_path))
+    left = json.loads(run("kill", tmp_path, KILLS))
     assert left["layers"] > 1
     assert left["images"] > 1
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
@@ -101,7 +104,7 @@ def test_killed_writers_leave_a_sound_store(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("own_processes")
 def test_processes_that_want_one_layer_pack_it_once(tmp_path: Path) -> None:
-    assert json.loads(run("share", tmp_path)) == [0] * SHARING
+    assert json.loads(run("share", tmp_path, SHARING)) == [0] * SHARING
     assert len([*tmp_path.glob("packed-by-*")]) == 1
     assert LayerStore(folder=tmp_path).find(sha256(b"key")) == packed(DATA)
     assert [*(tmp_path / "locks").iterdir()] == []

@@ -17,7 +17,6 @@ from torchbake.store.layers import LayerStore, PackedLayer
 from torchbake.store.layout import Layout
 from torchbake.store.verify import verify
 
-KILLS, SHARING = 60, 4
 DATA = b"a layer" * 99
 
 
@@ -68,9 +67,9 @@ def fork(work: Callable[[], None]) -> int:
     return child
 
 
-def kill(folder: Path) -> None:
+def kill(folder: Path, times: int) -> None:
     random = Random(41)
-    for number in range(KILLS):
+    for number in range(times):
         child = fork(lambda seed=number: write_on(folder, seed))  # type: ignore[misc]
         time.sleep(random.uniform(0.001, 0.025))
         os.kill(child, signal.SIGKILL)
@@ -85,10 +84,10 @@ def kill(folder: Path) -> None:
     layout.tidy([])
 
 
-def share(folder: Path) -> None:
-    children = [fork(lambda: pack_once(folder)) for _ in range(SHARING)]
+def share(folder: Path, times: int) -> None:
+    children = [fork(lambda: pack_once(folder)) for _ in range(times)]
     print(json.dumps([os.waitpid(child, 0)[1] for child in children]))
 
 
 if __name__ == "__main__":
-    {"kill": kill, "share": share}[sys.argv[1]](Path(sys.argv[2]))
+    {"kill": kill, "share": share}[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))

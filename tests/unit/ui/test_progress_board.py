@@ -10,7 +10,7 @@ from torchbake.ui import console
 from torchbake.ui.progress_board import board
 
 NAME = "2.10.0-cuda12.8-cudnn9-runtime-debian12"
-STEP = "81 %, after test_smoke.py::TestPayload::test_it_passes[smoke.examples[gloo,2x2,workers-first]]"
+STEP = "81 %, after: it passes smoke.examples[gloo,2x2,workers-first]"
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_long_step_is_cut_and_the_rest_of_the_row_is_not(terminal: io.StringIO
     rows = [line for line in re.split(r"\r|\n|\x1b\[2K", terminal.getvalue()) if "81 %" in line]
     assert rows
     for row in rows:
-        assert re.fullmatch(rf"\S {NAME} 0:00:0\d 81 %, after test_\S*…", row)
+        assert re.fullmatch(rf"\S {NAME} 0:00:0\d 81 %, after: it .*…", row)
         assert len(row) <= 80
 
 

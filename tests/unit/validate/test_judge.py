@@ -25,8 +25,9 @@ from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import disagreements, most_exact, parse_expected
 from torchbake.validate.facts import Piece, Revision, ServedImage, ServedTag, Shelf, Signatures
 from torchbake.validate.fetch import Survey
-from torchbake.validate.judge import Promise, current_of, judge, judge_reference, promise_of, wrong_labels
+from torchbake.validate.judge import current_of, judge, judge_reference, wrong_labels
 from torchbake.validate.judge_attestations import signed_digests
+from torchbake.validate.promise import Promise, promise_of
 from torchbake.validate.pull import InspectionRequest, NoInspection, judge_release, not_run
 
 SPEC = image()

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.validate.test_judge import PROMISE, SPEC, failures, outcomes, revision, served, shelf
 from torchbake.checks.verdict import Outcome
 from torchbake.core.problem import Problem, unknown
+from torchbake.matrix.spec import AMD64
 from torchbake.validate.facts import Piece, ServedTag, Shelf
 from torchbake.validate.judge import judge
 from torchbake.validate.judge_image import SILENT, served_whole
@@ -79,7 +80,7 @@ def test_a_config_that_cannot_be_read_fails_once() -> None:
     ids=["whole", "silent", "missing", "damaged"],
 )
 def test_the_first_step_that_fails_stops_those_after_it(answer: ServedTag, failed: str | None, stop: str) -> None:
-    checks, why = served_whole(answer, Problem(reason="a is not there"))
+    checks, why = served_whole(answer, Problem(reason="a is not there"), AMD64)
     assert [check.id for check in checks] == STEPS
     assert why == (unknown(stop) if stop else None)
     at = STEPS.index(failed) if failed else len(STEPS)

@@ -27,7 +27,8 @@ from torchbake.release.candidate import Candidate
 from torchbake.release.publisher import Publisher
 from torchbake.release.record import RecordedVerdict
 from torchbake.render.dockerfile import promised_labels
-from torchbake.validate.judge import Inside, promise_of
+from torchbake.validate.judge import Inside
+from torchbake.validate.promise import promise_of
 from torchbake.validate.pull import PULL, VERSIONS, InspectionRequest, Look, Looker, NoInspection
 from torchbake.validate.run import Foreign, MatrixSubject, ValidateRun, ValidationSubject
 

@@ -37,7 +37,7 @@ class Runtime(ABC):
 class Apptainer(Runtime):
     """Runs a SIF file: an existing one, or one that the script converts once for all nodes and jobs.
 
-    The code of a job is a small file of its own, and Apptainer mounts it. So an edit converts no image.
+    The code of a job is a separate small file, which Apptainer mounts. So an edit converts no image.
 
     The user's home is not mounted, since Python would find packages in ~/.local before those of the image.
     """

@@ -3,7 +3,7 @@
 from functools import cache
 
 from entrypoints.pytorch.launch.contract import Contract, contract_of
-from tests.unit.jobs.cases import ALL_CASES, EXPECTED, job_of, task_of, text_of
+from tests.unit.jobs.cases import ALL_CASES, EXPECTED, job_of, task_of, text_of, written_by_libyaml
 from tests.unit.jobs.launchers import ELASTIC_MASTERS, LAUNCHERS, MASTERS, PORTS
 from torchbake.jobs.expressible import unsupported_keys
 from torchbake.jobs.targets import TARGETS
@@ -24,6 +24,7 @@ OUTPUT = [(target, case) for target in TARGETS for case in ALL_CASES if (target,
 
 
 @cache
+@written_by_libyaml()
 def contracts(target: str, case: str) -> list[Contract]:
     task = task_of(text_of(case))
     envs = LAUNCHERS[target](TARGETS[target].render(task), task)

@@ -2,20 +2,18 @@
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import yaml
 
 from tests.unit.conftest import NIGHTLY, check_golden
-from tests.unit.jobs.cases import LEAST, task_of, text_of
+from tests.unit.jobs.cases import LEAST, task_of, text_of, written_by_libyaml
 from torchbake.errors import JobError
 from torchbake.jobs.expressible import Target, keys_of, known_keys, unsupported_keys
 from torchbake.jobs.model import SECTIONS, Job
-from torchbake.jobs.targets import TARGETS, target_of, yaml_text
+from torchbake.jobs.targets import TARGETS, target_of
 
 GOLDEN = Path(__file__).parents[2] / "golden/jobs"
 SUFFIXES = {"docker": "sh", "openpai-v1": "json", "slurm": "sh", "torchrun": "sh"}
@@ -33,13 +31,6 @@ def test_a_manifest_is_as_it_was_reviewed(target: str) -> None:
 
 def test_every_reviewed_manifest_is_of_a_target() -> None:
     assert {*GOLDEN.iterdir()} == {golden(target) for target in TARGETS}
-
-
-@contextmanager
-def written_by_libyaml() -> Iterator[None]:
-    """Write manifests without their layout, in a quarter of the time, for tests of their content."""
-    with mock.patch.object(yaml_text, "_Dumper", yaml.CSafeDumper):
-        yield
 
 
 VOLUME = "volumes: [{%s, mountPath: /data}]"

@@ -1,0 +1,35 @@
+"""Images that share their tags: grouped, named, and one of each tag."""
+
+from dataclasses import replace
+
+from tests.unit.conftest import image, init_image
+from torchbake.matrix.platforms import id_of_tag, images_of_tag, one_of_each_tag, platform_tag, shared_id
+from torchbake.matrix.spec import AMD64, ARM64
+
+AMD, ARM = image(), image(platform=ARM64)
+DEVEL = image(flavor="devel", platform=ARM64)
+INIT = init_image()
+
+
+def test_images_of_one_tag_are_ordered_by_platform() -> None:
+    specs = (DEVEL, ARM, AMD, INIT)
+    assert images_of_tag(ARM, specs) == images_of_tag(AMD, specs) == (AMD, ARM)
+    assert images_of_tag(DEVEL, specs) == (DEVEL,)
+    # The same tag in another repository is another image.
+    assert images_of_tag(AMD, (AMD, replace(ARM, repository="acme/other"))) == (AMD,)
+
+
+def test_one_image_of_each_tag_stays() -> None:
+    assert one_of_each_tag((AMD, ARM, DEVEL)) == (AMD, DEVEL)
+    assert one_of_each_tag((ARM, AMD)) == (ARM,)
+
+
+def test_names_of_releases_and_of_all_platforms() -> None:
+    for spec, end in ((AMD, "amd64"), (ARM, "arm64")):
+        assert platform_tag(spec) == f"{AMD.own_tag}-{end}"
+        assert shared_id(spec) == AMD.id
+        assert id_of_tag(spec.id) == AMD.id
+    arm = replace(INIT, platform=ARM64)
+    assert (platform_tag(INIT), platform_tag(arm)) == ("1.0.0-amd64", "1.0.0-arm64")
+    assert shared_id(arm) == INIT.id == "volume-permissions"
+    assert AMD.platform == AMD64

@@ -1,0 +1,106 @@
+"""The report of a scanner on one image, in any format, and the values that all formats share."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from pydantic import BaseModel, ConfigDict
+
+from torchbake.advisories.finding import Finding, Kind, Severity
+
+BOTH: frozenset[Kind] = frozenset({"debian", "python"})
+_DIGEST = re.compile(r"sha256(?::|%3[Aa])([0-9a-f]{64})")
+_CVE = re.compile(r"CVE-\d{4}-\d{4,}")
+_WORDS = {
+    **{level.name.lower(): level for level in Severity},
+    "none": Severity.NEGLIGIBLE,
+    "info": Severity.NEGLIGIBLE,
+    "unimportant": Severity.NEGLIGIBLE,
+}
+
+
+class ScannedModel(BaseModel):
+    """A part of a scanner's file. Keys that no rule needs are not read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VexStatement:
+    """A statement that a vulnerability of a package needs no action; without a ``package`` it is about all of them.
+
+    ``state`` and ``justification`` are words of CycloneDX.
+    """
+
+    id: str
+    package: str
+    state: str
+    justification: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanReport:
+    """A scanner's report on one image.
+
+    ``digests`` are the digests of the image in the file, ``names`` its names. ``covers`` are the kinds of packages that
+    the scanner looked at. A file that proves no scan has the reason in ``no_scan``.
+    """
+
+    path: Path
+    scanner: str
+    names: tuple[str, ...] = ()
+    digests: frozenset[str] = frozenset()
+    findings: tuple[Finding, ...] = ()
+    covers: frozenset[Kind] = frozenset()
+    statements: tuple[VexStatement, ...] = ()
+    no_scan: str = ""
+
+
+def digests_in(texts: Iterable[str]) -> frozenset[str]:
+    """Return the SHA-256 digests in texts, such as names of images and package URLs."""
+    return frozenset(f"sha256:{digits}" for text in texts for digits in _DIGEST.findall(text))
+
+
+def severity_of(word: str) -> Severity:
+    """Return the severity of a scanner's word; an unknown word is UNKNOWN."""
+    return _WORDS.get(word.strip().lower(), Severity.UNKNOWN)
+
+
+def severity_of_score(score: float | None) -> Severity:
+    """Return the severity of a CVSS base score by section 5 of the specification.
+
+    https://www.first.org/cvss/v3.1/specification-document
+    """
+    if score is None or not 0 < score <= 10:
+        return Severity.UNKNOWN
+    limits = ((9.0, Severity.CRITICAL), (7.0, Severity.HIGH), (4.0, Severity.MEDIUM))
+    return next((level for limit, level in limits if score >= limit), Severity.LOW)
+
+
+def numbers_of(own: str, others: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the number of a vulnerability, and its other numbers.
+
+    A vulnerability with exactly one CVE number has that number.
+    """
+    names = dict.fromkeys([own, *others])
+    numbers = [name for name in names if _CVE.fullmatch(name)]
+    number = numbers[0] if len(numbers) == 1 else own
+    return number, tuple(name for name in names if name and name != number)
+
+
+def package_name(kind: Kind, name: str) -> str:
+    """Return the name of a package as in an SBOM: that of a Python distribution is normalised."""
+    return canonicalize_name(name) if kind == "python" else name
+
+
+def day_of(text: str | None) -> date | None:
+    """Return the day of a time by RFC 3339; None if it is missing, invalid or Go's zero time."""
+    try:
+        day = date.fromisoformat((text or "")[:10])
+    except ValueError:
+        return None
+    return day if day.year > 1 else None

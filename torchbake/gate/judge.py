@@ -1,0 +1,160 @@
+"""Decide by a gate which vulnerabilities refuse an image. Pure.
+
+Nothing unknown opens the gate. An unknown severity is the file's `unknown_severity`, and an unknown day is long ago. An
+image without a report, or with packages that no input covers, is refused.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from packaging.utils import canonicalize_name
+
+from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.match import merge_findings
+from torchbake.advisories.scan_report import ScanReport, VexStatement
+from torchbake.gate.model import AllowedVulnerability, GateFile, GateRule
+
+_MOST_NAMED = 3  # reports that a message names
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateSubject:
+    """An image before the gate. ``digests`` are those of its manifests and of its config, ``kinds`` of its packages."""
+
+    id: str
+    digests: frozenset[str]
+    kinds: frozenset[Kind]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The findings of advisories on an image, and the kinds of packages that they do not cover, with the reason."""
+
+    findings: tuple[Finding, ...] = ()
+    uncovered: dict[str, str] | None = None  # None: the gate names no advisories
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A vulnerability that refuses an image, with the conditions of its rule. ``expired`` allowed it once."""
+
+    finding: Finding
+    rule: str
+    expired: AllowedVulnerability | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """A vulnerability that refuses nothing, by an entry of the file or by a VEX statement."""
+
+    finding: Finding
+    by: AllowedVulnerability | VexStatement
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateResult:
+    """The decision on an image. ``below`` is the number of vulnerabilities that no rule refuses.
+
+    ``problems`` are reasons to refuse it that are no vulnerability, such as a missing report.
+    """
+
+    id: str
+    refused: tuple[Refusal, ...] = ()
+    allowed: tuple[Allowance, ...] = ()
+    below: int = 0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return not self.refused and not self.problems
+
+
+def judge_gate(
+    gate: GateFile, subject: GateSubject, judged: Judged, reports: Sequence[ScanReport], today: date
+) -> GateResult:  # fmt: skip
+    """Decide on one image by the findings of advisories and the reports of all images.
+
+    An image without packages needs no report.
+    """
+    own = [report for report in reports if report.digests & subject.digests]
+    scans = [report for report in own if not report.no_scan]
+    findings = merge_findings([*judged.findings, *(finding for report in own for finding in report.findings)])
+    statements = [statement for report in own for statement in report.statements]
+    refused, allowed, below = list[Refusal](), list[Allowance](), 0
+    for finding in findings:
+        entries = [entry for entry in gate.allow if _is_about(entry.id, entry.package or "", finding)]
+        good = [entry for entry in entries if today <= entry.expires]
+        stated = [one for one in statements if _is_about(one.id, one.package, finding)]
+        rule = next((rule for rule in gate.refuse if _refuses(rule, finding, gate.unknown, today)), None)
+        if good or stated:
+            allowed.append(Allowance(finding=finding, by=good[0] if good else stated[0]))
+        elif rule:
+            refused.append(Refusal(finding=finding, rule=rule.text, expired=entries[0] if entries else None))
+        else:
+            below += 1
+    problems = [
+        *([_no_report(own, reports)] if gate.reports and subject.kinds and not scans else []),
+        *_not_covered(subject, judged, scans),
+    ]
+    return GateResult(
+        id=subject.id, refused=tuple(refused), allowed=tuple(allowed), below=below, problems=tuple(problems)
+    )
+
+
+def unused_entries(gate: GateFile, results: Iterable[GateResult]) -> list[AllowedVulnerability]:
+    """Return the allowed vulnerabilities that no image has, so that somebody can remove them."""
+    results = list(results)
+    used = [one.by for result in results for one in result.allowed]
+    used += [one.expired for result in results for one in result.refused if one.expired]
+    return [entry for entry in gate.allow if entry not in used]
+
+
+def age_of(finding: Finding, today: date, *, since: str = "advisory") -> int | None:
+    """Return the days since a vulnerability, or its fix, was published; None if the day is not known."""
+    day = (finding.fixed_on or finding.published) if since == "fix" else finding.published
+    return (today - day).days if day else None
+
+
+def _refuses(rule: GateRule, finding: Finding, unknown: Severity, today: date) -> bool:
+    level = finding.severity or unknown
+    if rule.severity and level < Severity[rule.severity.upper()]:
+        return False
+    if (rule.fixed_only or rule.since == "fix") and not finding.fixed:
+        return False
+    age = age_of(finding, today, since=rule.since)
+    return rule.older_than_days is None or age is None or age > rule.older_than_days
+
+
+def _is_about(number: str, package: str, finding: Finding) -> bool:
+    numbers = {name.upper() for name in (finding.id, *finding.aliases)}
+    return number.upper() in numbers and (not package or _plain(package) == _plain(finding.name))
+
+
+def _plain(name: str) -> str:
+    """Return the form in which names are compared: Python's names have several spellings."""
+    return canonicalize_name(name)
+
+
+def _not_covered(subject: GateSubject, judged: Judged, scans: Iterable[ScanReport]) -> list[str]:
+    """Name the kinds of packages of an image that neither advisories nor a report cover."""
+    covered: set[str] = {kind for report in scans for kind in report.covers}
+    missing = dict[str, str].fromkeys(subject.kinds, "") if judged.uncovered is None else judged.uncovered
+    return [
+        f"no input covers its {kind.capitalize()} packages" + (f" ({reason})" if reason else "")
+        for kind, reason in sorted(missing.items())
+        if kind not in covered
+    ]
+
+
+def _no_report(own: Sequence[ScanReport], reports: Sequence[ScanReport]) -> str:
+    """Say why there is no report on an image."""
+    if own:
+        return "; ".join(f"{report.path} is no scan: {report.no_scan}" for report in own)
+    others = [
+        f"{report.path} is of {next(iter(report.names), 'an image without a name')} "
+        f"({', '.join(sorted(report.digests)) or 'without a digest, which any build may have'})"
+        for report in reports
+    ]
+    more = f", and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    return "no report is of this image" + (f": {'; '.join(others[:_MOST_NAMED])}{more}" if others else "")

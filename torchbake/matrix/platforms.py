@@ -1,0 +1,41 @@
+"""The images of the matrix that share their tags, and differ by their platform alone. Pure."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from torchbake.matrix.spec import ARM64, ImageSpec, InitSpec, Spec, suffix_of
+
+AnySpec = TypeVar("AnySpec", ImageSpec, InitSpec, Spec)
+
+
+def images_of_tag(spec: Spec, specs: Iterable[Spec]) -> tuple[Spec, ...]:
+    """Return the images with the own tag of an image, ordered by platform. One index joins them."""
+    key = _key(spec)
+    return tuple(sorted((each for each in specs if _key(each) == key), key=lambda each: each.platform))
+
+
+def one_of_each_tag(specs: Iterable[AnySpec]) -> tuple[AnySpec, ...]:
+    """Return the first of the images that share an own tag: a tag of a registry is an index of all of them."""
+    first: dict[tuple[str, str], AnySpec] = {}
+    for spec in specs:
+        first.setdefault(_key(spec), spec)
+    return tuple(first.values())
+
+
+def platform_tag(spec: Spec) -> str:
+    """Return the name of the releases of one platform: the own tag and the architecture, ``1.0.0-arm64``."""
+    return f"{spec.own_tag}{suffix_of(spec.platform) or '-amd64'}"
+
+
+def id_of_tag(image_id: str) -> str:
+    """Return an id without the end for its platform: the id of the images of all platforms."""
+    return image_id.removesuffix(suffix_of(ARM64))
+
+
+def shared_id(spec: Spec) -> str:
+    """Return the id of the images of all platforms, which the image for amd64 has."""
+    return spec.id.removesuffix(suffix_of(spec.platform))
+
+
+def _key(spec: Spec) -> tuple[str, str]:
+    return spec.repository, spec.own_tag
