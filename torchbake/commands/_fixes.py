@@ -116,8 +116,8 @@ def say_uncovered(bases: Iterable[BaseSpec], feeds: Feeds) -> None:
 def _reason(changes: Sequence[FixedChange]) -> str:
     """Name the most urgent changes."""
     urgent = sorted(changes, key=lambda one: (-one.urgency, not one.vulnerabilities))  # else by name, as they are
-    named = any(one.vulnerabilities for one in urgent[:_MOST_CHANGES])
-    return first_of([one.line for one in urgent], "; " if named else ", ")
+    joint = "; " if any(one.vulnerabilities for one in urgent[:_MOST_CHANGES]) else ", "
+    return first_of([one.line for one in urgent], joint)
 
 
 def first_of(lines: Sequence[str], joint: str = ", ") -> str:
