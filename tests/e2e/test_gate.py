@@ -94,6 +94,7 @@ def test_a_refused_image_is_released_for_a_reason(service: Service) -> None:
     host, _, name = result["repository"].partition("/")
     registry = Registry(RegistryTransport(host), Repository(host=host, path=name))
     digest = registry.digest("latest")
+    assert digest
     assert digest == result["digest"]
     (statement,) = documents(registry, digest)
     assert [one["digest"]["sha256"] for one in statement["subject"]] == [digest.removeprefix("sha256:")]

@@ -239,8 +239,8 @@ def test_the_command_line_releases_what_runs_on_both(
     repository = f"{running.host}/both/volume-permissions"
     for platform in (AMD64, ARM64):
         engine.api.pull(repository, tag="latest", platform=platform)
-        words = engine.containers.run(f"{repository}:latest", ["--version"], remove=True, platform=platform)
-        assert words.decode().split() == ["volume-permissions", "1.0.0"]
+        output = engine.containers.run(f"{repository}:latest", ["--version"], remove=True, platform=platform)
+        assert output.decode().split() == ["volume-permissions", "1.0.0"]
         engine.images.remove(f"{repository}:latest", force=True)
     verdicts = run("validate", *IDS, *where)["images"]
     assert len(verdicts) == 12

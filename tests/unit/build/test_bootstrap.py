@@ -139,7 +139,12 @@ def test_another_platform_is_bootstrapped_by_its_packages(
     tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs = list[Any]()
-    monkeypatch.setattr(module, "write_rootfs_image", lambda *_, **options: configs.append(options) or "sha256:1")
+
+    def write(*_: object, **options: object) -> str:
+        configs.append(options)
+        return "sha256:1"
+
+    monkeypatch.setattr(module, "write_rootfs_image", write)
     monkeypatch.setattr(module, "host_platform", lambda: "linux/amd64")
     monkeypatch.setattr(module, "runs", lambda platform: True)
     for platform, words in (("linux/amd64", []), ("linux/arm64", ["--architectures=arm64", "--skip=check/qemu"])):

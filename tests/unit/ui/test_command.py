@@ -12,8 +12,8 @@ from torchbake.ui.command import Command
 OF_NOX = {
     "commands/_cli_pages.py",
     "__main__.py", "benchmark/manual.py", "charts/manual.py", "cli.py", "commands/help.py", "commands/setup.py",
-    "jobs/manual.py", "lock/lockfile.py", "matrix/manual.py", "proof/record.py", "render/dockerfile.py",
-    "ui/command.py",
+    "gate/manual.py", "jobs/manual.py", "lock/lockfile.py", "matrix/manual.py", "proof/record.py",
+    "render/dockerfile.py", "ui/command.py",
 }  # fmt: skip
 
 EXAMPLES = [
