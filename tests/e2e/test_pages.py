@@ -1,4 +1,4 @@
-"""The pages of report, waste, diff and benchmark on a phone, a tablet and a desk: every column can be seen."""
+"""The pages of report, waste, diff, benchmark and advisories on three screens: every column can be seen."""
 
 import itertools
 from collections.abc import Callable
@@ -10,9 +10,11 @@ from tests.e2e.conftest import ROOT
 from tests.unit.benchmark.test_page import page as benchmark_page
 from tests.unit.contents.inventories import entry, image, package
 from tests.unit.contents.test_waste import WASTE, inventory
+from tests.unit.report.test_advisory_page import REPORT
 from tests.unit.report.test_catalogue import catalogue
 from torchbake.contents.compare import compare_images
 from torchbake.contents.waste import find_waste
+from torchbake.report.advisory_page import render_advisories
 from torchbake.report.diff_page import render_diff
 from torchbake.report.html import render_page
 from torchbake.report.waste_page import render_waste_page
@@ -34,6 +36,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "waste": lambda: render_waste_page(find_waste(inventory(*(file for files in WASTE.values() for file in files)))),
     "diff": diff_page,
     "benchmark": benchmark_page,
+    "advisories": lambda: render_advisories(REPORT),
 }
 
 

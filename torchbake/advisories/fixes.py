@@ -1,6 +1,5 @@
 """Vulnerabilities that a newer Debian package fixes. Pure."""
 
-import re
 from collections.abc import Mapping
 
 from torchbake.advisories.finding import Severity
@@ -8,7 +7,6 @@ from torchbake.advisories.match import Feeds
 from torchbake.debian.lockfile import DebianChange
 
 _MOST = 5  # numbers in a line
-_REBUILD = re.compile(r"\+b\d+$")  # of the same source on the same release
 
 
 def fixed_by(change: DebianChange, distribution: str, feeds: Feeds) -> dict[str, Severity]:
@@ -19,12 +17,19 @@ def fixed_by(change: DebianChange, distribution: str, feeds: Feeds) -> dict[str,
     """
     if not change.old or not change.new:
         return {}
-    old, new = (_REBUILD.sub("", one.version) for one in (change.old, change.new))
-    fixed: dict[str, Severity] = {}
-    for one in feeds.of(distribution, change.old.source):
-        if one.affects(old) and not one.affects(new):
-            fixed[one.id] = max(one.severity, fixed.get(one.id, Severity.UNKNOWN))
+    source = change.old.source
+    before, after = (_affecting(source, one.version, distribution, feeds) for one in (change.old, change.new))
+    fixed = {number: severity for number, severity in before.items() if number not in after}
     return dict(sorted(fixed.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _affecting(source: str, version: str, distribution: str, feeds: Feeds) -> dict[str, Severity]:
+    """Return the vulnerabilities of a version, each with the highest severity of its advisories."""
+    severities: dict[str, Severity] = {}
+    for one in feeds.of(distribution, source):
+        if one.affects(version):
+            severities[one.id] = max(one.severity, severities.get(one.id, Severity.UNKNOWN))
+    return severities
 
 
 def with_numbers(line: str, vulnerabilities: Mapping[str, Severity]) -> str:

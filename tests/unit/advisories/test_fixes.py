@@ -1,6 +1,8 @@
 """Vulnerabilities that end with a newer Debian package."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 from tests.unit.advisories.feeds import OSV, TRACKER
 from tests.unit.debian.packages import package
@@ -28,6 +30,14 @@ def test_a_new_package_fixes_nothing() -> None:
     assert fixed_by(DebianChange(old=None, new=NEW), "debian:12", feeds) == {}
     assert fixed_by(DebianChange(old=OLD, new=None), "debian:12", feeds) == {}
     assert fixed_by(DebianChange(old=OLD, new=NEW), "debian:12", Feeds()) == {}
+
+
+def test_what_another_file_has_as_open_is_not_fixed(tmp_path: Path) -> None:
+    content = json.loads(TRACKER.read_text())
+    content["sealwax"]["CVE-2026-1001"]["releases"]["bookworm"] = {"status": "open", "urgency": "high"}
+    (tmp_path / "tracker.json").write_text(json.dumps(content))
+    feeds = read_feeds([str(tmp_path), str(OSV)])
+    assert list(fixed_by(DebianChange(old=OLD, new=NEW), "debian:12", feeds)) == ["CVE-2026-1004"]
 
 
 def test_the_most_severe_vulnerability_comes_first() -> None:

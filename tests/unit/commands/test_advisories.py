@@ -15,6 +15,7 @@ from tests.unit.test_cli import MATRIX, err, out
 from torchbake import cli
 from torchbake.commands import _advisory_images
 from torchbake.errors import AdvisoryError, EngineError, RegistryError, UsageError, VulnerableError
+from torchbake.matrix.platforms import platform_tag
 from torchbake.oci.reference import Repository
 from torchbake.sbom.packages import ImagePackages
 
@@ -127,6 +128,13 @@ def test_the_newest_release_is_judged_by_its_sbom(released: MemoryRegistry, caps
     assert entry["place"] == f"ghcr.io/acme/pytorch:{CPU}-r1"
     assert [one["id"] for one in entry["findings"]] == ["CVE-2026-1002", "CVE-2026-1003"]
     assert "history" not in value
+
+
+def test_a_platform_has_releases_of_its_own(released: MemoryRegistry, project: Any, capsys: Streams) -> None:
+    spec = next(one for one in project.expansion.specs if one.platform == "linux/arm64" and one.torch == "2.15.0")
+    put_release(released, f"{platform_tag(spec)}-r0", date(2026, 5, 27), FIXED)
+    (entry,) = read(capsys, spec.id, "--released", *REGISTRY, *BOTH)["images"]
+    assert entry["place"] == f"ghcr.io/acme/pytorch:{spec.own_tag}-arm64-r0"
 
 
 def test_the_history_has_the_days_to_each_fix(released: MemoryRegistry, capsys: Streams, tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ def test_update_shows_the_vulnerabilities_that_end(
 ) -> None:
     base = spec_of(project, RUNTIME).base
     words = ["update", "cpu", "--dry-run", "--matrix", str(project.root / "matrix.yaml"), "--format", "json"]
+    monkeypatch.setenv("TORCHBAKE_ADVISORIES", "missing.json")
     assert cli.main([*words, "--advisories", str(tracker(tmp_path))]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["changes"] == {base.name: [f"{LINE}: CVE-2026-1001 high"]}

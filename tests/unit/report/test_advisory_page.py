@@ -10,7 +10,7 @@ from torchbake.advisories.judged import JudgedImage
 from torchbake.report.advisory_page import AdvisoryReport, ImageHistory, render_advisories
 
 IMAGES = (
-    JudgedImage(id="cpu", place="a:cpu", findings=(SEAL, TOOL, replace(SEAL, id="CVE-2026-1002", fixed=""))),
+    JudgedImage(id="cpu", place="a:cpu", findings=(SEAL, TOOL, replace(SEAL, id="CVE-2026-1000", fixed=""))),
     JudgedImage(id="cuda", place="a:cuda", findings=(SEAL, OTHER), uncovered={"python": "pypi"}),
     JudgedImage(id="gone", place="a:gone", problem="it is not released"),
 )
@@ -28,7 +28,7 @@ REPORT = AdvisoryReport(IMAGES, HISTORIES, TODAY, "all")
 def test_a_vulnerability_is_one_row_for_all_images() -> None:
     seal, unfixed, other = REPORT.open
     assert (seal.id, seal.packages, seal.images, seal.fixed) == (SEAL.id, ("libseal3", "seal"), ("cpu", "cuda"), ("2",))
-    assert (unfixed.id, unfixed.severity) == ("CVE-2026-1002", Severity.HIGH)
+    assert (unfixed.id, unfixed.severity) == ("CVE-2026-1000", Severity.HIGH)
     assert (other.id, other.kind) == (OTHER.id, "python")
 
 
