@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 # opencv-python has Qt for its windows, and `import cv2` loads Qt. opencv-python-headless has neither.
 _QT = ("libgl1", "libglib2.0-0", "libsm6", "libxext6")
-_NEEDS = {"opencv-python": _QT, "opencv-contrib-python": _QT}
+_NEEDS: dict[str, tuple[str, ...]] = {"opencv-python": _QT, "opencv-contrib-python": _QT}
 # Debian renamed libraries for 64-bit times: https://wiki.debian.org/ReleaseGoals/64bit-time
 _BEFORE_RENAMING = ("bookworm",)
 _RENAMED = {"libglib2.0-0": "libglib2.0-0t64"}
