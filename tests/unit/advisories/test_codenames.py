@@ -4,8 +4,8 @@ import pytest
 
 from torchbake.advisories.codenames import distribution_of_suite
 from torchbake.matrix.distributions import DISTRIBUTIONS
+from torchbake.matrix.platforms import bases_of
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import bases_of
 
 
 def test_every_base_has_a_release_that_advisories_name(project: Project) -> None:
