@@ -72,11 +72,11 @@ class MatrixSubject:
         return [tag for promise in promises for tag in self._validate(promise, survey, (inside, parts), looker, look)]
 
     def _validate(
-        self, promise: Promise, survey: Survey, known: tuple[dict[str, Inside], dict[str, str]], looker: Looker,
+        self, promise: Promise, survey: Survey, earlier: tuple[dict[str, Inside], dict[str, str]], looker: Looker,
         look: Look,
     ) -> list[TagFindings]:  # fmt: skip
-        """Validate the tags of one promise. ``known``: results by digest, and the images of a platform's releases."""
-        inside, parts = known
+        """Validate the tags of one promise. ``earlier``: results by digest, and the images of a platform's releases."""
+        inside, parts = earlier
         shelf = survey.shelf(promise.tags, look, name=promise.name)
         if promise.index:  # before the row had this platform, its releases were images of another
             images = [one for one in shelf.revisions if one.record is None or one.record.platforms]
