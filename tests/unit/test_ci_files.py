@@ -277,6 +277,14 @@ def test_callers_of_a_workflow_give_its_inputs_and_permissions() -> None:
         assert set(job.raw.get("secrets", {})) == set(takes.get("secrets", {}))
 
 
+def test_callers_of_a_workflow_pass_on_every_setting() -> None:
+    settings = {"CHART", "CACHE", "GPU", "MIRROR", "PYTHON", "RUNNER", "RUNNER_ARM64", "RUNNER_LARGE", "SIGNING"}
+    for path, job in CALLERS:
+        takes = read(WORKFLOWS / job.raw["uses"].rpartition("/")[2])["on"]["workflow_call"]["inputs"]
+        for name in settings & {each.upper() for each in takes}:
+            assert job.raw["with"].get(name.lower()) == f"${{{{ vars.{name} }}}}", (path.name, job.name)
+
+
 def check_call(job: Mapping[str, Any], rights: Mapping[str, str]) -> None:
     """It gives what is required and nothing that is not there; ``rights`` are those of its file."""
     called = WORKFLOWS / job["uses"].partition("@")[0].rpartition("/")[2]
