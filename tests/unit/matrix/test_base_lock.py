@@ -68,8 +68,16 @@ DAMAGES = {
     "a key is missing": f'[debian12]\nimage = "{IMAGE}"\n',
     "no digest": '[debian12]\nimage = "debian:12"\nmatrix_image = "debian"\nsystem = "debian x"\npython = "3.11"\n',
     "no text": f'[debian12]\nimage = "{IMAGE}"\nmatrix_image = 1\nsystem = "debian x"\npython = "3.11"\n',
+    "no format": 'format = "one"\n',
+    "no number of a format": "format = 0\n",
     "no reference": '[debian12]\nimage = "A b@c"\nmatrix_image = "debian"\nsystem = "debian x"\npython = "3.11"\n',
 }
+
+
+def test_a_base_may_have_the_name_of_a_key(project: Project) -> None:
+    pushed = pushed_base(spec_of(project, RUNTIME).base, parse_reference(IMAGE))
+    base_lock_path(project.root).write_text(format_base_lock({"format": pushed}))
+    assert read_base_lock(project.root) == {"format": pushed}
 
 
 @pytest.mark.parametrize("text", DAMAGES.values(), ids=DAMAGES)

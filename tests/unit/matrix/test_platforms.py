@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from tests.unit.conftest import image, init_image
-from torchbake.matrix.platforms import id_of_tag, images_of_tag, one_of_each_tag, platform_tag, shared_id
+from torchbake.matrix.platforms import id_of_tag, images_of_tag, one_of_each_tag, platform_tag, shared_id, words_of_base
+from torchbake.matrix.select import select
 from torchbake.matrix.spec import AMD64, ARM64
 
 AMD, ARM = image(), image(platform=ARM64)
@@ -22,6 +23,12 @@ def test_images_of_one_tag_are_ordered_by_platform() -> None:
 def test_one_image_of_each_tag_stays() -> None:
     assert one_of_each_tag((AMD, ARM, DEVEL)) == (AMD, DEVEL)
     assert one_of_each_tag((ARM, AMD)) == (ARM,)
+
+
+def test_a_base_is_selected_by_its_words() -> None:
+    specs = (AMD, image(base=replace(AMD.base, platform=ARM64), platform=ARM64))
+    for spec in specs:
+        assert select(specs, words_of_base(spec.base).split()).specs == (spec,)
 
 
 def test_names_of_releases_and_of_all_platforms() -> None:
