@@ -91,10 +91,10 @@ def test_a_damaged_lock_names_its_file(project: Project, text: str) -> None:
 
 def test_no_base_has_the_name_of_another_lock(project: Project) -> None:
     matrix = project.root / "matrix.yaml"
-    for name in ("bases", "builder"):
+    for name, match in (("bases", r"bases\.lock"), ("builder", r"builder\.lock"), ("debian12-arm64", "for a platform")):
         text = matrix.read_text().replace(
             "bases:\n", f"bases:\n  {name}: {{image: debian, suite: sid, python: '3.13'}}\n"
         )
         (project.root / "other.yaml").write_text(text)
-        with pytest.raises(MatrixError, match=rf"{name}\.lock"):
+        with pytest.raises(MatrixError, match=match):
             load_project(project.root / "other.yaml")
