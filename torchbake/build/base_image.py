@@ -48,8 +48,8 @@ class BaseImage:
 
     ``name`` is the `BaseSpec.id`, which differs for each platform.
 
-    ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
-    matrix named when the base was inspected. ``locked`` is the `DebianLock.base_digest` of the lock that decided it.
+    The version of its ``python`` is empty if not known. The system and the Python of the matrix at the inspection are in
+    ``looked_for``. The `DebianLock.base_digest` of the lock that decided it is ``locked``.
     """
 
     name: str
