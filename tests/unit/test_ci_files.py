@@ -530,6 +530,17 @@ def test_images_for_arm64_have_a_runner_of_their_own() -> None:
             assert fill(job.raw["runs-on"], {"inputs": {"runner_large": "mine", **inputs}, "matrix": matrix}) == label
 
 
+def test_jobs_that_ask_apt_run_containers_of_all_platforms() -> None:
+    asking = 0
+    for _, job in ALL_JOBS:
+        texts = [step.run for step in job.steps]
+        places = [place for place, text in enumerate(texts) if re.search(r"nox -s (update|list -- --due) ", text)]
+        asking += len(places)
+        for place in places:
+            assert "nox -s setup -- --platform matrix" in texts[:place], job.name
+    assert asking == 2
+
+
 def test_what_runs_a_pull_request_may_write_nothing() -> None:
     contexts = on("pull_request", "refs/pull/1/merge", REGISTRY="ghcr.io/acme", SIGNING="--keyless")
     contexts |= {"needs": {"rooms": {"outputs": {"matrix": '{"include": [1]}'}}}}

@@ -48,8 +48,8 @@ class BaseImage:
 
     ``name`` is the `BaseSpec.id`, which differs for each platform.
 
-    The version of its ``python`` is empty if not known. The system and the Python of the matrix at the inspection are in
-    ``looked_for``. The `DebianLock.base_digest` of the lock that decided it is ``locked``.
+    The version of its ``python`` is empty if not known. The system and the Python of the matrix at the inspection are
+    in ``looked_for``. The `DebianLock.base_digest` of the lock that decided it is ``locked``.
     """
 
     name: str

@@ -84,7 +84,11 @@ class DebianResolver:
     apt: AptConfig
 
     def resolve(self, spec: BaseSpec, old: DebianLock | None, *, upgrade: bool) -> DebianLock:
-        """Resolve the packages of the images on a base: the one of an ``old`` lock, or with ``upgrade`` a new one."""
+        """Resolve the packages of the images on a base: the one of an ``old`` lock, or with ``upgrade`` a new one.
+
+        Raises EngineError if containers of its platform do not run here.
+        """
+        self.backend.check_scripts(spec.platform)
         state = self.project.state
         earlier = None if upgrade else find_base(spec, state, old, hashed=True)
         if earlier and earlier.source == "bootstrap" and old is None:
