@@ -62,6 +62,11 @@ class BaseImage:
     locked: str = ""
 
     @property
+    def image_name(self) -> str:
+        """The image without its digest."""
+        return self.image.partition("@")[0]
+
+    @property
     def name_in_engine(self) -> tuple[str, str]:
         """The repository and the tag under which a classic store has a bootstrapped base."""
         return _IN_ENGINE, self.digest.removeprefix("sha256:")
@@ -74,7 +79,7 @@ class BaseImage:
     def context(self, state: Path) -> str:
         """Return the named context for the Dockerfile's ``FROM``."""
         if self.source == "registry":
-            return f"docker-image://{self.image.partition('@')[0]}@{self.digest}"
+            return f"docker-image://{self.image_name}@{self.digest}"
         return f"oci-layout://{self.layout(state).absolute()}@{self.digest}"
 
     def layout(self, state: Path) -> Path:
