@@ -37,6 +37,11 @@ def platform_tag(spec: Spec) -> str:
     return f"{spec.own_tag}{suffix_of(spec.platform) or '-amd64'}"
 
 
+def release_name(spec: Spec, specs: Iterable[Spec]) -> str:
+    """Return the beginning of an image's immutable tags: its own tag, or of several platforms that of its platform."""
+    return platform_tag(spec) if len(images_of_tag(spec, specs)) > 1 else spec.own_tag
+
+
 def id_of_tag(image_id: str) -> str:
     """Return an id without the end for its platform: the id of the images of all platforms."""
     return image_id.removesuffix(suffix_of(ARM64))

@@ -3,7 +3,15 @@
 from dataclasses import replace
 
 from tests.unit.conftest import image, init_image
-from torchbake.matrix.platforms import id_of_tag, images_of_tag, one_of_each_tag, platform_tag, shared_id, words_of_base
+from torchbake.matrix.platforms import (
+    id_of_tag,
+    images_of_tag,
+    one_of_each_tag,
+    platform_tag,
+    release_name,
+    shared_id,
+    words_of_base,
+)
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import AMD64, ARM64
 
@@ -40,3 +48,8 @@ def test_names_of_releases_and_of_all_platforms() -> None:
     assert (platform_tag(INIT), platform_tag(arm)) == ("1.0.0-amd64", "1.0.0-arm64")
     assert shared_id(arm) == INIT.id == "volume-permissions"
     assert AMD.platform == AMD64
+    assert [release_name(spec, (AMD, ARM, DEVEL)) for spec in (AMD, ARM, DEVEL)] == [
+        f"{AMD.own_tag}-amd64",
+        f"{AMD.own_tag}-arm64",
+        DEVEL.own_tag,  # of one platform
+    ]
