@@ -38,9 +38,7 @@ def test_other_executors_build_for_this_machine_alone(backend: Backend, monkeypa
         replace(backend).check_platform("linux/arm64")
 
 
-def test_scripts_run_where_images_of_a_platform_cannot_be_exported(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scripts_run_where_no_image_can_be_exported(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "uses_layouts", lambda *_, **__: False)
     replace(backend, builder="linux/arm64").check_scripts("linux/arm64")
     with pytest.raises(EngineError, match="does not run programs"):
