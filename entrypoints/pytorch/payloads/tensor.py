@@ -127,17 +127,21 @@ def _conv(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def _functions(device: torch.device, dtype: torch.dtype) -> None:
-    """Compare functions with the C library's, within a few roundings."""
+    """Compare functions with the C library's, within a few roundings.
+
+    On some CPUs torch computes erf by formula 7.1.26 of Abramowitz and Stegun, whose error is absolute: up to 3.8e-7 on
+    arm64 in float32, between -4 and 4.
+    """
     values = steps(128, 8)
     x = torch.tensor(values, device=device, dtype=dtype)
-    for function, reference in (
-        (torch.exp, math.exp), (torch.sin, math.sin), (torch.tanh, math.tanh), (torch.erf, math.erf),
+    for function, reference, absolute in (
+        (torch.exp, math.exp, 0), (torch.sin, math.sin, 0), (torch.tanh, math.tanh, 0), (torch.erf, math.erf, 8),
     ):  # fmt: skip
         expected_values = [reference(value) for value in values]
         expect_close(
             expect_on(function(x), device, dtype),
             expected_values,
-            [6 * unit(dtype) * abs(value) for value in expected_values],
+            [(6 * abs(value) + absolute) * unit(dtype) for value in expected_values],
         )
     pairs = [(value, value + 2) for value in values]
     result = torch.tensor([one for one, _ in pairs], device=device, dtype=dtype) / (x + 2)
