@@ -22,6 +22,7 @@ from torchbake.oci.reference import Reference, Repository, parse_registry
 from torchbake.registry.client import Registry
 from torchbake.registry.transport import RegistryTransport
 from torchbake.ui import console
+from torchbake.ui.command import Command
 
 EXAMPLES = (
     "all",
@@ -115,4 +116,5 @@ def _write_locks(project: Project, spec: BaseSpec, base: BaseImage, reference: R
         # Another version of mmdebstrap made other bytes of the same packages.
         texts[debian_lock_path(project.root, spec)] = format_debian_lock(spec, replace(lock, digest=base.digest))
     write_texts(texts)
-    console.say(f"{spec.id}: locked in {base_lock_path(project.root)}; commit it", style="dim")
+    again = f"write the Dockerfiles again: {Command('render', 'all')}"
+    console.say(f"{spec.id}: locked in {base_lock_path(project.root)}; {again}; and commit both", style="dim")
