@@ -17,6 +17,7 @@ from torchbake.core.plain_text import last_lines
 from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.engine.emulation import no_emulation, runs
 from torchbake.errors import MatrixError, SetupError
+from torchbake.matrix.spec import Spec
 from torchbake.setup import dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import (
@@ -55,9 +56,9 @@ _APT_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": 
 class Arguments(opt.Common):
     check: bool = opt.option("report the state and the steps of setup; change nothing", group="|")
     dry_run: bool = opt.option("show the steps and stop", group="|")
-    platform: Literal["", "linux/amd64", "linux/arm64", "matrix"] = opt.option(
-        "also run programs of this platform, or of all platforms of the matrix, to build and test images for them: by "
-        "qemu, unless it is the machine's own",
+    platform: Literal["", "linux/amd64", "linux/arm64", "locked"] = opt.option(
+        "also run programs of this platform, to build and test images for it: by qemu, unless it is the machine's own; "
+        "locked: of each platform with a lock of Debian packages, which apt renews in containers",
         default="",
     )
     # The half of a run that sudo starts: the half that called it has shown the steps.
@@ -174,7 +175,7 @@ def _notes(host: SetupHost, paths: EnginePaths, matrix: Path) -> Iterator[str]:
         yield from (f"{need.value}: {problem.sentence}" for need in Need for problem in problems(host.engine, need))
     if paths.own_folder and host.chosen_by is None and "DOCKER_HOST" not in os.environ:
         yield f"to use this engine: export DOCKER_HOST={paths.endpoint}"
-    for platform in _known_platforms(matrix):
+    for platform in _platforms_of_matrix(matrix):
         if host.engine and not host.engine.remote and not runs(platform):
             yield f"images for {platform} of the matrix: {no_emulation(platform).sentence}"
     if host.engine and host.supported and not host.mmdebstrap:
@@ -182,24 +183,31 @@ def _notes(host: SetupHost, paths: EnginePaths, matrix: Path) -> Iterator[str]:
 
 
 def _platforms(args: Arguments) -> tuple[str, ...]:
-    """Return the platform of an option, or the one of the matrix that is not this machine's. Raises MatrixError."""
-    if args.platform != "matrix":
+    """Return the platform of an option, or those with locked packages that are not this machine's.
+
+    Raises MatrixError.
+    """
+    from torchbake.debian.lockfile import debian_lock_path  # noqa: PLC0415 - few runs need it
+
+    if args.platform != "locked":
         return (args.platform,) if args.platform else ()
-    return tuple(platform for platform in _platforms_of_matrix(args.matrix) if platform != host_platform())
+    root, bases = args.matrix.absolute().parent, [spec.base for spec in _specs_of(args.matrix)]
+    locked = {base.platform for base in bases if debian_lock_path(root, base).exists()}
+    return tuple(sorted(locked - {host_platform()}))
 
 
-def _platforms_of_matrix(path: Path) -> list[str]:
-    """Return the platforms of the images of a matrix. Raises MatrixError."""
+def _specs_of(path: Path) -> Sequence[Spec]:
+    """Return the images of a matrix. Raises MatrixError."""
     from torchbake.matrix.expand import expand  # noqa: PLC0415 - few runs need it
     from torchbake.matrix.model import load_matrix  # noqa: PLC0415
 
-    return sorted({spec.platform for spec in expand(*load_matrix(path)).specs})
+    return expand(*load_matrix(path)).specs
 
 
-def _known_platforms(path: Path) -> list[str]:
+def _platforms_of_matrix(path: Path) -> list[str]:
     """Return the platforms of the images of a matrix; none if there is no matrix that can be read."""
     with contextlib.suppress(MatrixError):
-        return _platforms_of_matrix(path)
+        return sorted({spec.platform for spec in _specs_of(path)})
     return []
 
 

@@ -57,7 +57,7 @@ def write(host: SetupHost) -> dict[str, str]:
 
 
 def arguments(
-    folder: Path, *, form: Literal["text", "json"] = "text", platform: Literal["", "linux/arm64", "matrix"] = ""
+    folder: Path, *, form: Literal["text", "json"] = "text", platform: Literal["", "linux/arm64", "locked"] = ""
 ) -> setup.Arguments:
     return setup.Arguments(
         matrix=folder / "matrix.yaml",
@@ -378,15 +378,15 @@ def test_a_report_names_platforms_of_the_matrix_that_do_not_run(
         assert ("images for linux/arm64" in capsys.readouterr().err) is foreign
 
 
-def test_platforms_of_the_matrix_are_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_platforms_of_locked_packages_are_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "host_platform", lambda: "linux/amd64")
-    for text, foreign in (
-        (SMALL, ()),
-        (SMALL.replace("  cudnn: 9\n", "  platforms: [linux/amd64, linux/arm64]\n"), ARM),
-    ):
-        (tmp_path / "matrix.yaml").write_text(text)
-        assert setup._platforms(arguments(tmp_path, platform="matrix")) == foreign
+    both = SMALL.replace("  cudnn: 9\n", "  platforms: [linux/amd64, linux/arm64]\n")
+    (tmp_path / "matrix.yaml").write_text(both)
+    (tmp_path / "images").mkdir()
+    for name, foreign in (("none", ()), ("debian12.lock", ()), ("debian12-arm64.lock", ARM)):
+        (tmp_path / "images" / name).touch()
+        assert setup._platforms(arguments(tmp_path, platform="locked")) == foreign
         assert setup._platforms(arguments(tmp_path)) == ()
     assert setup._platforms(arguments(tmp_path / "none", platform="linux/arm64")) == ARM
     with pytest.raises(MatrixError):
-        setup._platforms(arguments(tmp_path / "none", platform="matrix"))
+        setup._platforms(arguments(tmp_path / "none", platform="locked"))
