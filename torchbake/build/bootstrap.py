@@ -120,17 +120,18 @@ def _archive(spec: BaseSpec, packages: Path, folder: Path) -> Path:
     for path in packages.glob("*.deb"):
         link_or_copy(path, folder / path.name)
     words = ["sh", str(TOOLKIT / "layers/apt-install"), "--index", str(folder)]
-    process = subprocess.run(words, env=environment_of("apt"), capture_output=True, text=True, check=False)
+    process = subprocess.run(words, env=environment_of("apt"), capture_output=True, check=False)
     if process.returncode:
+        lines = process.stderr.decode(errors="replace").splitlines()
         raise BaseError(
-            f"{spec.name}: no index of its locked packages: {cause_of(process.stderr.splitlines())}",
+            f"{spec.name}: no index of its locked packages: {cause_of(lines)}",
             hint=f"Lock them again: {Command('lock', 'all --debian')}",
         )
-    text = process.stdout
-    (folder / "Packages").write_text(text)
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    index = process.stdout  # bytes: old packages name their maintainers in other encodings
+    (folder / "Packages").write_bytes(index)
+    sha256 = hashlib.sha256(index).hexdigest()
     (folder / "Release").write_text(
-        f"Suite: {spec.suite}\nCodename: {spec.suite}\nSHA256:\n {sha256} {len(text.encode())} Packages\n"
+        f"Suite: {spec.suite}\nCodename: {spec.suite}\nSHA256:\n {sha256} {len(index)} Packages\n"
     )
     for each in (folder.parent, folder):
         each.chmod(0o755)  # apt reads it as another user

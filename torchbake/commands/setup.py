@@ -12,10 +12,12 @@ from typing import Any, Literal
 
 from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
+from torchbake.core.machine import host_platform
 from torchbake.core.plain_text import last_lines
 from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.engine.emulation import no_emulation, runs
 from torchbake.errors import MatrixError, SetupError
+from torchbake.matrix.spec import Spec
 from torchbake.setup import dockerd, leftovers, probe
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import (
@@ -54,8 +56,9 @@ _APT_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": 
 class Arguments(opt.Common):
     check: bool = opt.option("report the state and the steps of setup; change nothing", group="|")
     dry_run: bool = opt.option("show the steps and stop", group="|")
-    platform: Literal["", "linux/amd64", "linux/arm64"] = opt.option(
-        "also run programs of this platform, to build and test images for it: by qemu, unless it is the machine's own",
+    platform: Literal["", "linux/amd64", "linux/arm64", "locked"] = opt.option(
+        "also run programs of this platform, to build and test images for it: by qemu, unless it is the machine's own; "
+        "locked: of each platform with a lock of Debian packages, which apt renews in containers",
         default="",
     )
     # The half of a run that sudo starts: the half that called it has shown the steps.
@@ -65,7 +68,7 @@ class Arguments(opt.Common):
 
 def run(args: Arguments) -> int:
     paths = EnginePaths.from_env(os.environ)
-    platforms = (args.platform,) if args.platform else ()
+    platforms = _platforms(args)
     host = probe.look(paths, platforms=platforms) if args.check else _look_when_it_is_up(paths, platforms)
     plan = make_plan(host, paths)
     if plan.ready or args.check:
@@ -77,7 +80,7 @@ def run(args: Arguments) -> int:
         _show(plan)
     if args.dry_run:
         return 0
-    words = ("--platform", args.platform) if args.platform else ()
+    words = ("--platform", *platforms) if platforms else ()
     code = with_sudo("setup", "--shown", *words) if host.root == "sudo" else _carry_out(paths, platforms)
     if code or args.shown:
         return code
@@ -179,13 +182,32 @@ def _notes(host: SetupHost, paths: EnginePaths, matrix: Path) -> Iterator[str]:
         yield "mmdebstrap is not installed; only a build where no image registry answers needs it"
 
 
-def _platforms_of_matrix(path: Path) -> list[str]:
-    """Return the platforms of the images of a matrix; none if there is no matrix that can be read."""
-    from torchbake.matrix.expand import expand  # noqa: PLC0415 - only a report needs it
+def _platforms(args: Arguments) -> tuple[str, ...]:
+    """Return the platform of an option, or those with locked packages that are not this machine's.
+
+    Raises MatrixError.
+    """
+    from torchbake.debian.lockfile import debian_lock_path  # noqa: PLC0415 - few runs need it
+
+    if args.platform != "locked":
+        return (args.platform,) if args.platform else ()
+    root, bases = args.matrix.absolute().parent, [spec.base for spec in _specs_of(args.matrix)]
+    locked = {base.platform for base in bases if debian_lock_path(root, base).exists()}
+    return tuple(sorted(locked - {host_platform()}))
+
+
+def _specs_of(path: Path) -> Sequence[Spec]:
+    """Return the images of a matrix. Raises MatrixError."""
+    from torchbake.matrix.expand import expand  # noqa: PLC0415 - few runs need it
     from torchbake.matrix.model import load_matrix  # noqa: PLC0415
 
+    return expand(*load_matrix(path)).specs
+
+
+def _platforms_of_matrix(path: Path) -> list[str]:
+    """Return the platforms of the images of a matrix; none if there is no matrix that can be read."""
     with contextlib.suppress(MatrixError):
-        return sorted({spec.platform for spec in expand(*load_matrix(path)).specs})
+        return sorted({spec.platform for spec in _specs_of(path)})
     return []
 
 

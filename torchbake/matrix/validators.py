@@ -15,6 +15,8 @@ from torchbake.matrix.spec import PLATFORMS
 from torchbake.oci.reference import parse_reference, parse_registry
 from torchbake.oci.tag_names import reserved_reason
 
+_PLATFORM_ENDS = tuple(f"-{platform.partition('/')[2]}" for platform in PLATFORMS)
+
 
 def a_version(text: str) -> str:
     try:
@@ -37,6 +39,8 @@ def name(text: str) -> str:
     reason = reserved_reason(text)
     if reason:
         raise ValueError(f"{text!r} {reason}; choose another name")
+    if text.endswith(_PLATFORM_ENDS):
+        raise ValueError(f"{text!r} ends as ids of images for a platform do; choose another name")
     return text
 
 

@@ -1,5 +1,6 @@
 """The arguments of mmdebstrap for a base, and the errors before it starts."""
 
+import hashlib
 import shutil
 import subprocess
 from dataclasses import dataclass, field, replace
@@ -161,3 +162,27 @@ def test_without_emulation_no_other_platform_is_bootstrapped(
         make(replace(DEBIAN, platform="linux/arm64"), tmp_path)
     assert "setup" in str(caught.value.hint)
     assert not tools.lines
+
+
+_DPKG_DEB = """\
+#!/bin/sh
+case $1 in
+--show) printf tini_0.19_amd64.deb ;;
+*) printf 'Package: tini\\nMaintainer: Ren\\351\\n' ;;
+esac
+"""
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_an_index_of_locked_packages_has_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, packages = tmp_path / "tools", tmp_path / "packages"
+    for folder in (tools, packages):
+        folder.mkdir()
+    (tools / "dpkg-deb").write_text(_DPKG_DEB)
+    (tools / "dpkg-deb").chmod(0o755)
+    (packages / "tini_0.19_amd64.deb").touch()
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    archive = module._archive(DEBIAN, packages, tmp_path / "archive")
+    index = (archive / "Packages").read_bytes()
+    assert b"Maintainer: Ren\xe9\n" in index
+    assert f" {hashlib.sha256(index).hexdigest()} {len(index)} Packages" in (archive / "Release").read_text()
