@@ -39,6 +39,7 @@ class TwoPlatforms:
     store: Store = field(default_factory=Store)
     small: Small = field(default_factory=Small)
     today: dict[str, str] = field(default_factory=lambda: {AMD64: "a", ARM64: "b"})
+    variant: str = ""
 
     @property
     def key(self) -> MemorySigner:
@@ -51,7 +52,8 @@ class TwoPlatforms:
         labels = {"org.torchbake.id": IDS[platform], "org.torchbake.torch": torch}
         labels["org.torchbake.inputs"] = self.today[platform]
         architecture = platform.partition("/")[2]
-        return self.small.make(labels, [f"{self.today[platform]}".encode()], architecture=architecture)
+        variant = {"variant": self.variant} if self.variant and platform == ARM64 else {}
+        return self.small.make(labels, [f"{self.today[platform]}".encode()], architecture=architecture, **variant)
 
     def candidate(self, platform: str) -> Candidate:
         manifest = self.image(platform)
@@ -177,6 +179,17 @@ def test_a_second_run_changes_nothing(fleet: TwoPlatforms) -> None:
     assert again.decision
     assert again.decision.action == "nothing"
     assert fleet.store.tags == before
+
+
+def test_an_image_may_name_the_variant_of_its_platform(fleet: TwoPlatforms) -> None:
+    """Images on Debian's own base for arm64 are for linux/arm64/v8."""
+    fleet.variant = "v8"
+    fleet.publish(AMD64, ARM64)
+    assert [where for _, where in fleet.index().images] == [AMD64, f"{ARM64}/v8"]
+    again = fleet.publish(AMD64, ARM64)
+    assert again.decision
+    assert (again.decision.action, str(again.decision.tag)) == ("nothing", f"{OWN}-r0")
+    assert shift(fleet.registry(), TAGS, to=0, back=False).digest == fleet.index().digest
 
 
 def test_the_index_waits_for_every_changed_platform(fleet: TwoPlatforms) -> None:
