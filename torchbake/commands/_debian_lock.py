@@ -22,7 +22,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.apt_archives import known_archives
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.matrix.base_lock import base_lock_path, read_base_lock
-from torchbake.matrix.platforms import bases_of
+from torchbake.matrix.platforms import bases_of, selectors_of
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.ui import console
@@ -45,7 +45,7 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
             console.say(f"{spec.id}: {line}")
         if spec.id in pushed and pushed[spec.id].reference.digest != lock.digest:
             say = f"{spec.id}: its base in {base_lock_path(project.root)} is older; push it: "
-            console.say(f"{say}{Command('base', f'{spec.id} --push HOST/NAMESPACE')}", style="yellow")
+            console.say(f"{say}{Command('base', f'{selectors_of(spec)} --push HOST/NAMESPACE')}", style="yellow")
         console.say(f"{spec.id}: {'unchanged' if lock == old else 'locked'} ({len(lock.packages)} packages)")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.core.files import read_text
 from torchbake.errors import LockError, UsageError
+from torchbake.matrix.platforms import selectors_of
 from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.oci.reference import Reference, parse_reference
 from torchbake.ui.command import Command
@@ -114,7 +115,7 @@ def _locked(base: BaseSpec, bases: Mapping[str, PushedBase], path: Path) -> Base
         if locked != now:
             raise LockError(
                 f"{path}: {base.id} is of {locked}, and the matrix says {now}.",
-                hint=f"Push the base again: {_push(base.name)}. Or remove [{base.id}] from the file.",
+                hint=f"Push the base again: {_push(selectors_of(base))}. Or remove [{base.id}] from the file.",
             )
     return replace(base, image=pushed.image, native_image="" if native == pushed.image else native)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from torchbake.matrix.spec import ARM64, BaseSpec, ImageSpec, InitSpec, Spec, suffix_of
+from torchbake.matrix.spec import AMD64, ARM64, BaseSpec, ImageSpec, InitSpec, Spec, suffix_of
 
 AnySpec = TypeVar("AnySpec", ImageSpec, InitSpec, Spec)
 
@@ -11,6 +11,11 @@ AnySpec = TypeVar("AnySpec", ImageSpec, InitSpec, Spec)
 def bases_of(specs: Iterable[Spec]) -> list[BaseSpec]:
     """Return the bases of images, each once for a platform."""
     return list({spec.base.id: spec.base for spec in specs}.values())
+
+
+def selectors_of(base: BaseSpec) -> str:
+    """Return the selectors of the images on a base: an image for arm64 is chosen only if a word names its platform."""
+    return base.name if base.platform == AMD64 else f"{base.name} {base.architecture}"
 
 
 def images_of_tag(spec: Spec, specs: Iterable[Spec]) -> tuple[Spec, ...]:

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from tests.unit.conftest import image, init_image
-from torchbake.matrix.platforms import id_of_tag, images_of_tag, one_of_each_tag, platform_tag, shared_id
+from tests.unit.conftest import edited, expand_text, image, init_image
+from torchbake.matrix.platforms import id_of_tag, images_of_tag, one_of_each_tag, platform_tag, selectors_of, shared_id
+from torchbake.matrix.select import select
 from torchbake.matrix.spec import AMD64, ARM64
 
 AMD, ARM = image(), image(platform=ARM64)
@@ -33,3 +34,11 @@ def test_names_of_releases_and_of_all_platforms() -> None:
     assert (platform_tag(INIT), platform_tag(arm)) == ("1.0.0-amd64", "1.0.0-arm64")
     assert shared_id(arm) == INIT.id == "volume-permissions"
     assert AMD.platform == AMD64
+
+
+def test_the_selectors_of_a_base_choose_its_images_alone() -> None:
+    text = edited("defaults:\n", "defaults:\n  platforms: [linux/amd64, linux/arm64]\n")
+    specs = expand_text(text).specs
+    for base in {spec.base for spec in specs}:
+        chosen = select(specs, selectors_of(base).split()).specs
+        assert {spec.base.id for spec in chosen} == {base.id}
