@@ -40,5 +40,5 @@ def test_the_selectors_of_a_base_choose_its_images_alone() -> None:
     text = edited("defaults:\n", "defaults:\n  platforms: [linux/amd64, linux/arm64]\n")
     specs = expand_text(text).specs
     for base in {spec.base for spec in specs}:
-        chosen = select(specs, selectors_of(base).split()).specs
-        assert {spec.base.id for spec in chosen} == {base.id}
+        selection = select(specs, selectors_of(base).split())
+        assert {spec.base.id for spec in selection.specs} == {base.id}

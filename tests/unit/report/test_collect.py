@@ -88,7 +88,7 @@ class Releases:
         for name in (tag, spec.own_tag):
             registry.put(whole, name)
 
-    def found(self, *specs: ImageSpec) -> dict[str, str]:
+    def newest(self, *specs: ImageSpec) -> dict[str, str]:
         """Return the tag of the newest release of each image that has one."""
         registries = {spec.repository: MemoryRegistry(self.store) for spec in specs}
         releases = released_in(specs, {spec.id: (spec.own_tag,) for spec in specs}, registries)
@@ -100,8 +100,8 @@ def test_a_release_for_one_platform_is_none_of_the_other() -> None:
     specs, place = (spec_of(), spec_of(platform=ARM64)), Releases()
     own = specs[0].own_tag
     place.release(specs[0], f"{own}-r0", AMD64)
-    assert place.found(*specs) == {specs[0].id: f"{own}-r0"}
+    assert place.newest(*specs) == {specs[0].id: f"{own}-r0"}
     place.release(specs[0], f"{own}-r1", AMD64, ARM64)
-    assert place.found(*specs) == {spec.id: f"{own}-r1" for spec in specs}
+    assert place.newest(*specs) == {spec.id: f"{own}-r1" for spec in specs}
     place.release(specs[1], f"{own}-r2", ARM64)
-    assert place.found(*specs) == {specs[1].id: f"{own}-r2"}
+    assert place.newest(*specs) == {specs[1].id: f"{own}-r2"}
