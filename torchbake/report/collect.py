@@ -156,7 +156,7 @@ def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) 
     try:
         image = next(images_of(registry, manifest, spec.platform), None)
         config = registry.config(image) if image else {}
-        if image is None or config.get("architecture") != spec.base.architecture:
+        if image is None or f"linux/{config.get('architecture')}" != spec.platform:
             return None  # released before or after the row had this platform
         release = replace(release, config=image.config.digest)
         layers = [(blob.digest, blob.size) for blob in image.layers]
