@@ -277,6 +277,14 @@ def test_callers_of_a_workflow_give_its_inputs_and_permissions() -> None:
         assert set(job.raw.get("secrets", {})) == set(takes.get("secrets", {}))
 
 
+def test_callers_of_a_workflow_pass_on_every_setting() -> None:
+    settings = {"CHART", "CACHE", "GPU", "MIRROR", "PYTHON", "RUNNER", "RUNNER_ARM64", "RUNNER_LARGE", "SIGNING"}
+    for path, job in CALLERS:
+        takes = read(WORKFLOWS / job.raw["uses"].rpartition("/")[2])["on"]["workflow_call"]["inputs"]
+        for name in settings & {each.upper() for each in takes}:
+            assert job.raw["with"].get(name.lower()) == f"${{{{ vars.{name} }}}}", (path.name, job.name)
+
+
 def check_call(job: Mapping[str, Any], rights: Mapping[str, str]) -> None:
     """It gives what is required and nothing that is not there; ``rights`` are those of its file."""
     called = WORKFLOWS / job["uses"].partition("@")[0].rpartition("/")[2]
@@ -520,6 +528,17 @@ def test_images_for_arm64_have_a_runner_of_their_own() -> None:
             (job,) = (job for job in images_jobs() if job in github_jobs(path).values())
             matrix = {"size": "large", "platform": platform}
             assert fill(job.raw["runs-on"], {"inputs": {"runner_large": "mine", **inputs}, "matrix": matrix}) == label
+
+
+def test_jobs_that_ask_apt_run_containers_of_all_platforms() -> None:
+    asking = 0
+    for _, job in ALL_JOBS:
+        texts = [step.run for step in job.steps]
+        places = [place for place, text in enumerate(texts) if re.search(r"nox -s (update|list -- --due) ", text)]
+        asking += len(places)
+        for place in places:
+            assert "nox -s setup -- --platform matrix" in texts[:place], job.name
+    assert asking == 2
 
 
 def test_what_runs_a_pull_request_may_write_nothing() -> None:

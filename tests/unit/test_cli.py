@@ -361,6 +361,17 @@ def test_the_tags_as_json_say_which_image_holds_each(small: str, capsys: Streams
     assert "acme/pytorch:2.9" not in holder
 
 
+def test_each_platform_holds_its_tags_of_the_engine(tmp_path: Path, capsys: Streams) -> None:
+    path = tmp_path / "matrix.yaml"
+    path.write_text(edited("  - torch: 2.13.0\n", "  - torch: 2.13.0\n    platforms: [linux/amd64, linux/arm64]\n"))
+    holder = json.loads(out(capsys, "tags", "cpu", "amd64", "arm64", "--format", "json", "--matrix", str(path)))
+    names = {tag: name for tag, name in holder.items() if tag.partition(":")[2] in ("2.13.0-cpu", "2.13.0-cpu-arm64")}
+    assert names == {
+        "acme/pytorch:2.13.0-cpu": "2.13.0-cpu-runtime-debian12",
+        "acme/pytorch:2.13.0-cpu-arm64": "2.13.0-cpu-runtime-debian12-arm64",
+    }
+
+
 def test_the_schema_for_editors_is_up_to_date(capsys: Streams) -> None:
     assert (TOOLKIT / "matrix.schema.json").read_text() == editor_schema(Matrix)
     assert out(capsys, "schema", "--check") == ""

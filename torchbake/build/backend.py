@@ -21,7 +21,7 @@ from torchbake.build.saved_image import SavedImages
 from torchbake.core.machine import host_platform
 from torchbake.engine.capability import uses_layouts
 from torchbake.engine.client import Engine
-from torchbake.engine.emulation import no_emulation
+from torchbake.engine.emulation import no_emulation, runs
 from torchbake.errors import EngineError
 from torchbake.matrix.project import Project
 from torchbake.store.layers import LayerStore
@@ -64,7 +64,12 @@ class Backend:
                 f"Images for {platform} cannot be built here: torchbake builds by {how} for {host_platform()} alone.",
                 hint="Use Docker with its containerd image store, or a builder of buildx: --builder NAME.",
             )
-        if platform not in self._platforms:
+        self.check_scripts(platform)
+
+    def check_scripts(self, platform: str) -> None:
+        """Raise EngineError if a script cannot run in a container of a platform here, without an image to export."""
+        here = platform in self._platforms if self.executor == "buildx" else runs(platform)
+        if platform != host_platform() and not here:
             problem = no_emulation(platform)
             raise EngineError(f"The builder has no {platform}. {problem.reason}", hint=problem.remedy)
 

@@ -174,7 +174,7 @@ def build_arguments(job: BuildJob, options: BuildOptions) -> dict[str, str]:
     """Return the build arguments of an image."""
     base = job.base
     # Only a base of a registry can be found by name and digest.
-    names = {"BASE_NAME": base.image.partition("@")[0] if base.source == "registry" else "", "BASE_SOURCE": base.source}
+    names = {"BASE_NAME": base.image_name if base.source == "registry" else "", "BASE_SOURCE": base.source}
     return {
         "BASE_DIGEST": base.digest,
         **({} if job.spec.from_scratch else names),

@@ -48,8 +48,8 @@ class BaseImage:
 
     ``name`` is the `BaseSpec.id`, which differs for each platform.
 
-    ``python`` is the version of its Python; empty if not known. ``looked_for`` is the system and the Python that the
-    matrix named when the base was inspected. ``locked`` is the `DebianLock.base_digest` of the lock that decided it.
+    The version of its ``python`` is empty if not known. The system and the Python of the matrix at the inspection are
+    in ``looked_for``. The `DebianLock.base_digest` of the lock that decided it is ``locked``.
     """
 
     name: str
@@ -60,6 +60,11 @@ class BaseImage:
     python: str = ""
     looked_for: str = ""
     locked: str = ""
+
+    @property
+    def image_name(self) -> str:
+        """The image without its digest."""
+        return self.image.partition("@")[0]
 
     @property
     def name_in_engine(self) -> tuple[str, str]:
@@ -74,7 +79,7 @@ class BaseImage:
     def context(self, state: Path) -> str:
         """Return the named context for the Dockerfile's ``FROM``."""
         if self.source == "registry":
-            return f"docker-image://{self.image.partition('@')[0]}@{self.digest}"
+            return f"docker-image://{self.image_name}@{self.digest}"
         return f"oci-layout://{self.layout(state).absolute()}@{self.digest}"
 
     def layout(self, state: Path) -> Path:

@@ -6,7 +6,7 @@ from torchbake.build.base_image import BaseImage
 from torchbake.core.digest import short_digest
 from torchbake.core.parallel import side_by_side
 from torchbake.errors import BaseError, RegistryError
-from torchbake.matrix.platforms import selectors_of
+from torchbake.matrix.platforms import words_of_base
 from torchbake.matrix.spec import BaseSpec
 from torchbake.oci.manifest import Blob
 from torchbake.oci.reference import Reference, Repository
@@ -27,7 +27,7 @@ def pushed_name(spec: BaseSpec, base: BaseImage, namespace: Repository) -> Refer
         raise BaseError(
             f"{spec.id}: {spec.image} comes from its registry, so there is nothing to push.",
             hint=f"Write its digest into matrix.yaml: {spec.image_name}@{base.digest}. "
-            f"Or make it of packages: {Command('base', f'{selectors_of(spec)} --source bootstrap --refresh')}",
+            f"Or make it of packages: {Command('base', f'{words_of_base(spec)} --source bootstrap --refresh')}",
         )
     tag = f"{spec.suite}-{short_digest(base.digest)}"
     return Reference(repository=namespace / spec.id, tag=tag, digest=base.digest)

@@ -51,8 +51,11 @@ def stage_wheels(
 
 
 def _platform_of(layer: str, platform: str) -> str:
-    """Return the platform of a layer's wheels: programs of the builder stage run on this machine's platform."""
-    return host_platform() if layer == BUILDER else platform
+    """Return the platform of a layer's wheels: for arm64, programs of the builder stage run on this machine's platform.
+
+    `ImageSpec.interpreter_stage` is on amd64 for amd64.
+    """
+    return host_platform() if layer == BUILDER and platform != AMD64 else platform
 
 
 def find_wheel(pin: Pin, folders: Iterable[Path], python: str, platform: str = AMD64) -> tuple[Path, str] | None:

@@ -22,7 +22,7 @@ from torchbake.errors import LockError
 from torchbake.hostconfig.apt_archives import known_archives
 from torchbake.hostconfig.apt_config import AptConfig, read_apt_config
 from torchbake.matrix.base_lock import base_lock_path, read_base_lock
-from torchbake.matrix.platforms import bases_of, selectors_of
+from torchbake.matrix.platforms import bases_of, words_of_base
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.ui import console
@@ -45,7 +45,7 @@ def lock_debian(project: Project, specs: Sequence[Spec], *, upgrade: bool) -> No
             console.say(f"{spec.id}: {line}")
         if spec.id in pushed and pushed[spec.id].reference.digest != lock.digest:
             say = f"{spec.id}: its base in {base_lock_path(project.root)} is older; push it: "
-            console.say(f"{say}{Command('base', f'{selectors_of(spec)} --push HOST/NAMESPACE')}", style="yellow")
+            console.say(f"{say}{Command('base', f'{words_of_base(spec)} --push HOST/NAMESPACE')}", style="yellow")
         console.say(f"{spec.id}: {'unchanged' if lock == old else 'locked'} ({len(lock.packages)} packages)")
 
 
@@ -84,7 +84,11 @@ class DebianResolver:
     apt: AptConfig
 
     def resolve(self, spec: BaseSpec, old: DebianLock | None, *, upgrade: bool) -> DebianLock:
-        """Resolve the packages of the images on a base: the one of an ``old`` lock, or with ``upgrade`` a new one."""
+        """Resolve the packages of the images on a base: the one of an ``old`` lock, or with ``upgrade`` a new one.
+
+        Raises EngineError if containers of its platform do not run here.
+        """
+        self.backend.check_scripts(spec.platform)
         state = self.project.state
         earlier = None if upgrade else find_base(spec, state, old, hashed=True)
         if earlier and earlier.source == "bootstrap" and old is None:

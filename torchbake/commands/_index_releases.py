@@ -10,7 +10,7 @@ from torchbake.commands._publish_tables import PublishResult
 from torchbake.commands._selection import lock_of
 from torchbake.debian.lockfile import find_debian_lock
 from torchbake.errors import LockError, RenderError, sentence_of
-from torchbake.matrix.platforms import images_of_tag, platform_tag, shared_id
+from torchbake.matrix.platforms import images_of_tag, platform_tag, release_name, shared_id
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import BASE_DIGEST, INPUTS
@@ -36,7 +36,7 @@ class Platforms:
 
     def name(self, spec: Spec) -> str:
         """Return the beginning of an image's immutable tags."""
-        return platform_tag(spec) if self.of(spec) else self.project.tags[spec.id][0]
+        return release_name(spec, self.project.expansion.specs)
 
     def tags(self, spec: Spec) -> tuple[str, ...]:
         """Return the rolling tags that an image's own release moves: none if an index has them."""

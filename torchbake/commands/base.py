@@ -9,7 +9,7 @@ from torchbake.build.base_push import push_base, pushed_name
 from torchbake.build.buildx import Builder
 from torchbake.commands import _options as opt
 from torchbake.commands._selection import load_selection
-from torchbake.core.files import write_text
+from torchbake.core.files import write_texts
 from torchbake.core.sizes import human
 from torchbake.debian.lockfile import debian_lock_path, find_debian_lock, format_debian_lock
 from torchbake.errors import UsageError
@@ -49,6 +49,8 @@ def run(args: Arguments) -> int:
         raise UsageError("--plain-http needs --push: docker decides how bases are read.", hint="Leave it out.")
     namespace = parse_registry(args.push) if args.push else None
     project, selection = load_selection(args.matrix, args.selectors, locked_bases=namespace is None)
+    if namespace:
+        read_base_lock(project.root)  # a damaged one is an error before a base is made and sent
     apt, bases = cache(read_apt_config), dict[str, dict[str, str]]()  # apt is read once, and only if a base is made
     for spec in bases_of(selection.specs):
         base = _base(args, project, spec, apt)
@@ -108,8 +110,9 @@ def _write_locks(project: Project, spec: BaseSpec, base: BaseImage, reference: R
     names = {one.id for one in bases_of(project.expansion.specs)}
     entries = {name: entry for name, entry in entries.items() if name in names}
     entries[spec.id] = pushed_base(spec, reference)
-    write_text(base_lock_path(project.root), format_base_lock(entries))
-    console.say(f"{spec.id}: locked in {base_lock_path(project.root)}; commit it", style="dim")
+    texts = {base_lock_path(project.root): format_base_lock(entries)}
     if lock and lock.digest != base.digest:
         # Another version of mmdebstrap made other bytes of the same packages.
-        write_text(debian_lock_path(project.root, spec), format_debian_lock(spec, replace(lock, digest=base.digest)))
+        texts[debian_lock_path(project.root, spec)] = format_debian_lock(spec, replace(lock, digest=base.digest))
+    write_texts(texts)
+    console.say(f"{spec.id}: locked in {base_lock_path(project.root)}; commit it", style="dim")

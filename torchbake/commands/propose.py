@@ -30,10 +30,11 @@ class Arguments(opt.Common):
 
 @dataclass(frozen=True, kw_only=True)
 class _Findings:
-    """The proposals, and the reason against each other release, by its name."""
+    """The proposals, the reason against each other release, by its name, and a sentence for each silent index."""
 
     proposals: list[Proposal] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
 
 
 def run(args: Arguments) -> int:
@@ -56,14 +57,15 @@ def run(args: Arguments) -> int:
         versions = " ".join(sorted({str(each.release.version) for each in findings.proposals}))
         console.say(f"next: {Command('propose') if args.dry_run else Command('build', versions)}")
     else:
-        console.say("No newer release for this matrix.")
+        console.say(f"No newer release for this matrix{' in the indexes that answer' if findings.problems else ''}.")
     return 0
 
 
 def _findings(project: Project, config: PipConfig) -> _Findings:
     """Judge each release. The wheels of a release are resolved only if nothing else speaks against it."""
-    specs, findings = pytorch_of(project.expansion.specs), _Findings()
+    specs = pytorch_of(project.expansion.specs)
     releases, problems = read_releases([spec for spec in specs if spec.project is None], config)
+    findings = _Findings(problems=problems)
     for problem in problems:
         console.say(problem, style="yellow")
     answers = dict[str, Proposal | str]()
@@ -102,7 +104,7 @@ def _json(findings: _Findings, diff: str) -> dict[str, object]:
         for each in findings.proposals
     ]
     refused = [{"release": name, "reason": reason} for name, reason in findings.refused.items()]
-    return {"proposals": proposals, "not_proposed": refused, "diff": diff}
+    return {"proposals": proposals, "not_proposed": refused, "problems": findings.problems, "diff": diff}
 
 
 def _show(findings: _Findings, diff: str) -> None:

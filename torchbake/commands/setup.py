@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
+from torchbake.core.machine import host_platform
 from torchbake.core.plain_text import last_lines
 from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.engine.emulation import no_emulation, runs
@@ -54,8 +55,9 @@ _APT_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": 
 class Arguments(opt.Common):
     check: bool = opt.option("report the state and the steps of setup; change nothing", group="|")
     dry_run: bool = opt.option("show the steps and stop", group="|")
-    platform: Literal["", "linux/amd64", "linux/arm64"] = opt.option(
-        "also run programs of this platform, to build and test images for it: by qemu, unless it is the machine's own",
+    platform: Literal["", "linux/amd64", "linux/arm64", "matrix"] = opt.option(
+        "also run programs of this platform, or of all platforms of the matrix, to build and test images for them: by "
+        "qemu, unless it is the machine's own",
         default="",
     )
     # The half of a run that sudo starts: the half that called it has shown the steps.
@@ -65,7 +67,7 @@ class Arguments(opt.Common):
 
 def run(args: Arguments) -> int:
     paths = EnginePaths.from_env(os.environ)
-    platforms = (args.platform,) if args.platform else ()
+    platforms = _platforms(args)
     host = probe.look(paths, platforms=platforms) if args.check else _look_when_it_is_up(paths, platforms)
     plan = make_plan(host, paths)
     if plan.ready or args.check:
@@ -77,7 +79,7 @@ def run(args: Arguments) -> int:
         _show(plan)
     if args.dry_run:
         return 0
-    words = ("--platform", args.platform) if args.platform else ()
+    words = ("--platform", *platforms) if platforms else ()
     code = with_sudo("setup", "--shown", *words) if host.root == "sudo" else _carry_out(paths, platforms)
     if code or args.shown:
         return code
@@ -172,20 +174,32 @@ def _notes(host: SetupHost, paths: EnginePaths, matrix: Path) -> Iterator[str]:
         yield from (f"{need.value}: {problem.sentence}" for need in Need for problem in problems(host.engine, need))
     if paths.own_folder and host.chosen_by is None and "DOCKER_HOST" not in os.environ:
         yield f"to use this engine: export DOCKER_HOST={paths.endpoint}"
-    for platform in _platforms_of_matrix(matrix):
+    for platform in _known_platforms(matrix):
         if host.engine and not host.engine.remote and not runs(platform):
             yield f"images for {platform} of the matrix: {no_emulation(platform).sentence}"
     if host.engine and host.supported and not host.mmdebstrap:
         yield "mmdebstrap is not installed; only a build where no image registry answers needs it"
 
 
+def _platforms(args: Arguments) -> tuple[str, ...]:
+    """Return the platform of an option, or the one of the matrix that is not this machine's. Raises MatrixError."""
+    if args.platform != "matrix":
+        return (args.platform,) if args.platform else ()
+    return tuple(platform for platform in _platforms_of_matrix(args.matrix) if platform != host_platform())
+
+
 def _platforms_of_matrix(path: Path) -> list[str]:
-    """Return the platforms of the images of a matrix; none if there is no matrix that can be read."""
-    from torchbake.matrix.expand import expand  # noqa: PLC0415 - only a report needs it
+    """Return the platforms of the images of a matrix. Raises MatrixError."""
+    from torchbake.matrix.expand import expand  # noqa: PLC0415 - few runs need it
     from torchbake.matrix.model import load_matrix  # noqa: PLC0415
 
+    return sorted({spec.platform for spec in expand(*load_matrix(path)).specs})
+
+
+def _known_platforms(path: Path) -> list[str]:
+    """Return the platforms of the images of a matrix; none if there is no matrix that can be read."""
     with contextlib.suppress(MatrixError):
-        return sorted({spec.platform for spec in expand(*load_matrix(path)).specs})
+        return _platforms_of_matrix(path)
     return []
 
 

@@ -16,6 +16,7 @@ from torchbake.engine.image import EngineImage
 from torchbake.errors import UsageError
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.tags import engine_tags
 from torchbake.registry.client import Registry
 from torchbake.release.candidate import Candidate
 from torchbake.release.planner import Planner
@@ -57,7 +58,8 @@ def run(args: Arguments) -> int:
         return 0
     if args.diff:
         raise UsageError("--diff compares with a registry.", hint="Say which: --registry HOST/NAMESPACE")
-    pairs = [(tag, spec) for spec in selection.specs for tag in project.tags[spec.id]]
+    # As in the engine, where each platform has its own: in a registry all of them share a tag.
+    pairs = [(tag, spec) for spec in selection.specs for tag in engine_tags(spec, project.tags[spec.id])]
     holders = {f"{spec.repository}:{tag}": spec.id for tag, spec in pairs}
     console.show_result(args.format, holders, ("tag", "image"), holders.items())
     return 0

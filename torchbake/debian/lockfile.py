@@ -12,7 +12,7 @@ from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.debian.steps import AptStep, apt_steps
 from torchbake.errors import LockError
 from torchbake.lock.lockfile import read_lock_text
-from torchbake.matrix.platforms import selectors_of
+from torchbake.matrix.platforms import words_of_base
 from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.oci.manifest import DIGEST
 from torchbake.ui.command import Command
@@ -133,9 +133,9 @@ def find_debian_lock(root: Path, base: BaseSpec) -> DebianLock | None:
             f"{path}: has packages of {lock.suite}, and the matrix has {base.suite}.", hint=f"Make it again: {again}"
         )
     if base.digest and lock.digest != base.digest:
-        push = Command("base", f"{selectors_of(base)} --push HOST/NAMESPACE")
+        push = Command("base", f"{words_of_base(base)} --push HOST/NAMESPACE")
         raise LockError(
-            f"{path}: has packages for the base {lock.digest}, and {base.id} is {base.image}.",
+            f"{path}: has packages for the base {lock.digest}, and {base.name} is {base.image}.",
             hint=f"Make it again: {again}. Or push its base: {push}",
         )
     return lock

@@ -7,10 +7,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urljoin, urlsplit
 
+from torchbake.core.plain_text import clean, shortened
 from torchbake.errors import HostConfigError
 
 _MOST = 32 * 2**20  # bytes; the largest pages of PyPI have a few MB
 _CHUNK = 2**16
+_MOST_OF_REASON = 200  # characters
 
 
 def linked_files(page: Path) -> Iterator[tuple[Path, str]]:
@@ -59,13 +61,16 @@ def links_of(text: str, own: str) -> Iterator[SplitResult]:
 def yanked_files(text: str) -> dict[str, str | None]:
     """Return the reason why each file of a page is yanked, by its SHA-256; None for a file that is not.
 
-    A reason may be empty. Source: https://peps.python.org/pep-0592/
+    A reason is one line, and may be empty. Source: https://peps.python.org/pep-0592/
     """
     links = _Links()
     links.feed(text)
     links.close()
-    files = ((hash_of(urlsplit(href)), reason) for href, reason in zip(links.hrefs, links.reasons, strict=True))
-    return {own: reason for own, reason in files if own}
+    files = dict[str, str | None]()
+    for href, reason in zip(links.hrefs, links.reasons, strict=True):
+        with contextlib.suppress(ValueError):  # no valid URL
+            files[hash_of(urlsplit(href))] = reason
+    return {own: reason for own, reason in files.items() if own}
 
 
 def file_names(text: str) -> Iterator[tuple[str, str | None]]:
@@ -98,7 +103,8 @@ class _Links(HTMLParser):
         href = values.get("href")
         if href and tag == "a":
             self.hrefs.append(href)
-            self.reasons.append((values["data-yanked"] or "") if "data-yanked" in values else None)
+            reason = shortened(clean(values.get("data-yanked") or ""), _MOST_OF_REASON)
+            self.reasons.append(reason if "data-yanked" in values else None)
         elif href and tag == "base":
             self.base = self.base or href
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from torchbake.core.file_format import UPGRADE, why_too_new
 from torchbake.core.files import read_text
 from torchbake.errors import LockError, UsageError
-from torchbake.matrix.platforms import selectors_of
+from torchbake.matrix.platforms import words_of_base
 from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.oci.reference import Reference, parse_reference
 from torchbake.ui.command import Command
@@ -59,11 +59,18 @@ def parse_base_lock(text: str, name: str) -> dict[str, PushedBase]:
     """Parse the text of the lock ``name``. Raises LockError."""
     try:
         data = tomllib.loads(text)
-        if reason := why_too_new("base lock", data.pop("format", "")):
-            raise LockError(f"{name}: {reason}.", hint=UPGRADE)
+        if not isinstance(data.get("format"), dict):  # else a base has this name
+            _check_format(data.pop("format", 1), name)
         return _bases(data)
     except (ValueError, UsageError) as error:  # also no TOML
         raise LockError(f"{name}: is no lock of bases: {error}", hint=_hint()) from None
+
+
+def _check_format(value: object, name: str) -> None:
+    if reason := why_too_new("base lock", value):
+        raise LockError(f"{name}: {reason}.", hint=UPGRADE)
+    if type(value) is not int or value < 1:
+        raise ValueError(f"format is {value!r}, which is no format")
 
 
 def _bases(data: Mapping[str, object]) -> dict[str, PushedBase]:
@@ -115,7 +122,7 @@ def _locked(base: BaseSpec, bases: Mapping[str, PushedBase], path: Path) -> Base
         if locked != now:
             raise LockError(
                 f"{path}: {base.id} is of {locked}, and the matrix says {now}.",
-                hint=f"Push the base again: {_push(selectors_of(base))}. Or remove [{base.id}] from the file.",
+                hint=f"Push the base again: {_push(words_of_base(base))}. Or remove [{base.id}] from the file.",
             )
     return replace(base, image=pushed.image, native_image="" if native == pushed.image else native)
 
@@ -125,7 +132,7 @@ def _system(base: BaseSpec) -> str:
 
 
 def _hint() -> str:
-    return f"Correct it, or push the bases again: {_push('all')}"
+    return f"Correct it. Or remove it, and push the bases again: {_push('all')}"
 
 
 def _push(selector: str) -> Command:

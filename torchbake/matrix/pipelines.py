@@ -46,7 +46,7 @@ _ECR = """\
     AWS_TOKEN: {aud: $CI_SERVER_URL}
   script:
     - echo "$AWS_TOKEN" > "$AWS_WEB_IDENTITY_TOKEN_FILE"
-    - %s get-login-password | docker login --username AWS --password-stdin "${REGISTRY%%/*}"
+    - %s get-login-password | docker login --username AWS --password-stdin "${REGISTRY%%%%/*}"
 """
 _ECR_VARIABLES = """\
   AWS_ROLE_ARN: ""  # the role that jobs assume by OpenID Connect

@@ -13,8 +13,8 @@ def bases_of(specs: Iterable[Spec]) -> list[BaseSpec]:
     return list({spec.base.id: spec.base for spec in specs}.values())
 
 
-def selectors_of(base: BaseSpec) -> str:
-    """Return the selectors of the images on a base: an image for arm64 is chosen only if a word names its platform."""
+def words_of_base(base: BaseSpec) -> str:
+    """Return the words that select the images on a base: ``debian12``, or ``debian12 arm64`` for that platform."""
     return base.name if base.platform == AMD64 else f"{base.name} {base.architecture}"
 
 
@@ -35,6 +35,11 @@ def one_of_each_tag(specs: Iterable[AnySpec]) -> tuple[AnySpec, ...]:
 def platform_tag(spec: Spec) -> str:
     """Return the name of the releases of one platform: the own tag and the architecture, ``1.0.0-arm64``."""
     return f"{spec.own_tag}{suffix_of(spec.platform) or '-amd64'}"
+
+
+def release_name(spec: Spec, specs: Iterable[Spec]) -> str:
+    """Return the beginning of an image's immutable tags: its own tag, or of several platforms that of its platform."""
+    return platform_tag(spec) if len(images_of_tag(spec, specs)) > 1 else spec.own_tag
 
 
 def id_of_tag(image_id: str) -> str:

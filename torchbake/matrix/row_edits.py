@@ -95,11 +95,13 @@ def _added(text: str, document: Document, matrix: Matrix, before: Expansion, pro
         raise MatrixError(f"{document.where(('rows', number))}: is no entry of a block list.", hint=_BY_HAND)
     pythons = {name: base.python for name, base in matrix.bases.items()}
     row = _row(document.data["rows"][number], model, pythons, proposal)
-    new = yaml.dump([row], Dumper=_PlainDumper, default_flow_style=None, sort_keys=False, width=120, allow_unicode=True)
+    newline = "\r\n" if lines[0].endswith("\r\n") else "\n"
+    style: dict[str, Any] = {"default_flow_style": None, "width": 120, "allow_unicode": True, "line_break": newline}
+    new = yaml.dump([row], Dumper=_PlainDumper, sort_keys=False, **style)
     end = _end(lines, document, number)
-    blank = ["\n"] if any(not line.strip() for line in lines[document.line(("rows",)) - 1 : end]) else []
+    blank = [newline] if any(not line.strip() for line in lines[document.line(("rows",)) - 1 : end]) else []
     if not lines[end - 1].endswith("\n"):
-        lines[end - 1] += "\n"
+        lines[end - 1] += newline
     lines[end:end] = [*blank, *(match[1] + line for line in new.splitlines(keepends=True))]
     return "".join(lines)
 

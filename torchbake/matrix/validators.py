@@ -15,7 +15,7 @@ from torchbake.matrix.spec import PLATFORMS
 from torchbake.oci.reference import parse_reference, parse_registry
 from torchbake.oci.tag_names import reserved_reason
 
-_ENDS = tuple(platform.replace("linux/", "-") for platform in PLATFORMS)
+_PLATFORM_ENDS = tuple(f"-{platform.partition('/')[2]}" for platform in PLATFORMS)
 
 
 def a_version(text: str) -> str:
@@ -36,10 +36,11 @@ def torch_version(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """Check a name that is a part of ids. The ids and tags of images for a platform end in its architecture."""
-    end = next((end for end in _ENDS if text.endswith(end)), "")
-    if reason := f"ends in {end}, as images for a platform do" if end else reserved_reason(text):
+    reason = reserved_reason(text)
+    if reason:
         raise ValueError(f"{text!r} {reason}; choose another name")
+    if text.endswith(_PLATFORM_ENDS):
+        raise ValueError(f"{text!r} ends as ids of images for a platform do; choose another name")
     return text
 
 

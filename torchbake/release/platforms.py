@@ -39,7 +39,7 @@ class PlatformSet:
 
 
 def joined_labels(labels: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the labels of an index, from those of its images by platform: the labels of the first image.
+    """Return the labels of an index by the labels of its images, a mapping by platform: those of the first image.
 
     The id is that of all platforms. The inputs digest depends on the inputs of each platform. The labels of one image
     stay as they are. Raises ValueError if the images have different ids.
@@ -55,7 +55,7 @@ def joined_labels(labels: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def joined_inputs(inputs: Mapping[str, str]) -> str:
-    """Return the inputs digest of an index from those of its images by platform; "" if an image has none."""
+    """Return the inputs digest of an index by the digests of its images, a mapping by platform; "" if one is empty."""
     if not all(inputs.values()):
         return ""
     text = "".join(f"{platform} {digest}\n" for platform, digest in sorted(inputs.items()))

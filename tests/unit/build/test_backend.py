@@ -36,3 +36,16 @@ def test_other_executors_build_for_this_machine_alone(backend: Backend, monkeypa
     monkeypatch.setattr(module, "uses_layouts", lambda *_, **__: False)
     with pytest.raises(EngineError, match="classic image store"):
         replace(backend).check_platform("linux/arm64")
+
+
+def test_scripts_run_where_no_image_can_be_exported(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "uses_layouts", lambda *_, **__: False)
+    replace(backend, builder="linux/arm64").check_scripts("linux/arm64")
+    with pytest.raises(EngineError, match="does not run programs"):
+        backend.check_scripts("linux/arm64")
+    buildah = replace(backend, executor="buildah")
+    monkeypatch.setattr(module, "runs", lambda _: True)
+    buildah.check_scripts("linux/arm64")
+    monkeypatch.setattr(module, "runs", lambda _: False)
+    with pytest.raises(EngineError, match="does not run programs"):
+        buildah.check_scripts("linux/arm64")

@@ -209,14 +209,19 @@ def test_a_context_without_wheels_is_made_only_for_a_stage(tmp_path: Path) -> No
 
 
 def test_wheels_of_the_platform_and_of_the_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A builder's programs run on this machine, for whatever platform the image is."""
-    monkeypatch.setattr("torchbake.build.wheelhouse.host_platform", lambda: "linux/amd64")
+    """A builder's programs for an arm64 image run on this machine, those for amd64 always on amd64."""
     names = {machine: f"torch-2.10.0-cp311-cp311-manylinux_2_28_{machine}.whl" for machine in ("aarch64", "x86_64")}
     for name in names.values():
         wheel(tmp_path / "host", name)
     stages = {"torch": [pinned()], "builder": [pinned()]}
-    for platform, machine in (("linux/arm64", "aarch64"), ("linux/amd64", "x86_64")):
+    for host, platform, machine, of_builder in (
+        ("linux/amd64", "linux/arm64", "aarch64", "x86_64"),
+        ("linux/amd64", "linux/amd64", "x86_64", "x86_64"),
+        ("linux/arm64", "linux/arm64", "aarch64", "aarch64"),
+        ("linux/arm64", "linux/amd64", "x86_64", "x86_64"),
+    ):
+        monkeypatch.setattr("torchbake.build.wheelhouse.host_platform", lambda host=host: host)
         folder = stage_wheels(stages, [tmp_path / "host"], "3.11", tmp_path / "state", platform=platform)
         assert folder
         assert [path.name for path in (folder / "torch").iterdir()] == [names[machine]]
-        assert [path.name for path in (folder / "builder").iterdir()] == [names["x86_64"]]
+        assert [path.name for path in (folder / "builder").iterdir()] == [names[of_builder]]

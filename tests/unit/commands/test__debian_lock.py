@@ -14,8 +14,10 @@ from torchbake.commands import _debian_lock
 from torchbake.commands._debian_lock import DebianResolver, lock_debian
 from torchbake.debian.lockfile import debian_lock_path, find_debian_lock
 from torchbake.debian.solve import SCRIPT
+from torchbake.errors import EngineError
 from torchbake.hostconfig.apt_config import AptConfig
 from torchbake.matrix.project import Project
+from torchbake.matrix.spec import AMD64, ARM64
 
 TRIXIE = f'suite = "trixie"\ndigest = "{BASE.digest}"\nbase = []\nupgrade = []\n[install]\n'
 
@@ -55,8 +57,15 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     project = small_project(tmp_path)
+
+    def check_scripts(platform: str) -> None:
+        if platform != AMD64:
+            raise EngineError(platform)
+
     backend: Any = SimpleNamespace(
-        start=lambda **_: None, base_context=lambda base: f"docker-image://{base.image}@{base.digest}"
+        start=lambda **_: None,
+        base_context=lambda base: f"docker-image://{base.image}@{base.digest}",
+        check_scripts=check_scripts,
     )
     resolver = DebianResolver(project=project, backend=backend, apt=AptConfig())
     monkeypatch.setattr(_debian_lock, "debian_resolver", lambda _: resolver)
@@ -85,6 +94,14 @@ def test_a_bootstrapped_base_of_another_day_is_made_again(engine: Engine, projec
 def test_a_base_of_a_registry_stays_without_upgrade(engine: Engine, project: Project) -> None:
     assert lock(project) == BASE.digest
     assert lock(project, upgrade=True) == engine.new_base.digest
+
+
+def test_a_base_of_a_platform_that_does_not_run_is_an_error(engine: Engine, project: Project) -> None:
+    spec = spec_of(project, RUNTIME)
+    arm = replace(spec, base=replace(spec.base, platform=ARM64), platform=ARM64)
+    with pytest.raises(EngineError):
+        lock_debian(project, [arm], upgrade=False)
+    assert not debian_lock_path(project.root, arm.base).exists()
 
 
 @pytest.mark.parametrize("text", ["<<<<<<< HEAD\n", TRIXIE])

@@ -114,6 +114,13 @@ def test_a_push_corrects_the_digest_in_the_lock_of_packages(project: Project, st
     assert find_debian_lock(project.root, pinned) == replace(lock, digest=digest)
 
 
+def test_a_damaged_lock_of_bases_ends_a_push_before_it(project: Project, store: Store) -> None:
+    base_lock_path(project.root).write_text("[debian12\n")
+    assert push(project) == LockError.exit_code
+    assert not store.tags
+    assert base_lock_path(project.root).read_text() == "[debian12\n"
+
+
 def test_a_lock_of_packages_is_of_the_base_that_is_used(project: Project) -> None:
     spec = spec_of(project, RUNTIME).base
     lock = DebianLock(suite=spec.suite, digest=DIGEST, installs={})

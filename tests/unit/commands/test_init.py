@@ -186,6 +186,7 @@ def test_gitlabs_jobs_log_in_to_ecr_by_their_token(tmp_path: Path, capsys: Strea
     for task in gitlab_tasks(path).values():
         is_login = any("aws ecr get-login-password" in line for line in task.script)
         assert is_login == ("id_tokens" in task.raw) == ("check" not in task.name), task.name
+        assert not is_login or any('"${REGISTRY%%/*}"' in line for line in task.script)  # the host alone
         assert any("awscli" in line for line in task.before)
         assert task.raw["tags"] == ["linux", "x64"]
         assert "PASSWORD" not in "".join(task.script)

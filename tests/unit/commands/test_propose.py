@@ -58,6 +58,7 @@ def test_json_has_each_release_with_its_reason(matrix: Path, capsys: Streams) ->
     ]
     assert [each["release"] for each in report["not_proposed"]] == ["2.8.0", "2.10.0", "2.11.0 cuda12.6", "2.12.0rc1"]
     assert all(each["reason"] for each in report["not_proposed"])
+    assert report["problems"] == ["https://cpu.example does not answer"]
     assert report["diff"].startswith("--- matrix.yaml")
 
 

@@ -140,7 +140,7 @@ def test_names_of_killed_runs_go_and_those_of_others_stay(daemon: Daemon, layout
 def test_an_image_of_another_platform_is_pulled_as_such(
     daemon: Daemon, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Docker unpacks an image of its own platform alone, unless the pull names another one."""
+    """A pull without a platform unpacks only an image of Docker's own platform."""
     monkeypatch.setattr(loopback, "host_platform", lambda: "linux/amd64")
     engine, platforms = daemon.engine, list[str | None]()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from torchbake.errors import HostConfigError
 from torchbake.hostconfig import index_page
-from torchbake.hostconfig.index_page import linked_files
+from torchbake.hostconfig.index_page import file_names, linked_files, yanked_files
 
 WHEEL = "torch-2.10.0-py3-none-any.whl"
 HASH = "0123456789abcdef" * 4
@@ -129,3 +129,17 @@ def test_a_page_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
         list(linked_files(path))
     assert caught.value.message.startswith(f"{path}: ")
     assert caught.value.hint
+
+
+def test_a_page_with_odd_links_and_reasons_is_read() -> None:
+    """The reason is in the message of a commit, line by line."""
+    text = (
+        f'<a href="http://[x/a.whl#sha256={HASH}" data-yanked="lost">a</a>'
+        f'<a href="b.whl#sha256={HASH}" data-yanked="of &#10;\n two&#27; lines {"!" * 999}">b</a>'
+    )
+    (reason,) = yanked_files(text).values()
+    assert reason
+    assert reason.startswith("of two lines !!!")
+    assert reason.isprintable()
+    assert len(reason) == 200
+    assert list(file_names(text)) == [("b.whl", reason)]

@@ -81,8 +81,16 @@ DAMAGES = {
     "a key is missing": f'[debian12]\nimage = "{IMAGE}"\n',
     "no digest": '[debian12]\nimage = "debian:12"\nmatrix_image = "debian"\nsystem = "debian x"\npython = "3.11"\n',
     "no text": f'[debian12]\nimage = "{IMAGE}"\nmatrix_image = 1\nsystem = "debian x"\npython = "3.11"\n',
+    "no format": 'format = "one"\n',
+    "no number of a format": "format = 0\n",
     "no reference": '[debian12]\nimage = "A b@c"\nmatrix_image = "debian"\nsystem = "debian x"\npython = "3.11"\n',
 }
+
+
+def test_a_base_may_have_the_name_of_a_key(project: Project) -> None:
+    pushed = pushed_base(spec_of(project, RUNTIME).base, parse_reference(IMAGE))
+    base_lock_path(project.root).write_text(format_base_lock({"format": pushed}))
+    assert read_base_lock(project.root) == {"format": pushed}
 
 
 @pytest.mark.parametrize("text", DAMAGES.values(), ids=DAMAGES)
@@ -96,10 +104,10 @@ def test_a_damaged_lock_names_its_file(project: Project, text: str) -> None:
 
 def test_no_base_has_the_name_of_another_lock(project: Project) -> None:
     matrix = project.root / "matrix.yaml"
-    for name in ("bases", "builder"):
+    for name, match in (("bases", r"bases\.lock"), ("builder", r"builder\.lock"), ("debian12-arm64", "for a platform")):
         text = matrix.read_text().replace(
             "bases:\n", f"bases:\n  {name}: {{image: debian, suite: sid, python: '3.13'}}\n"
         )
         (project.root / "other.yaml").write_text(text)
-        with pytest.raises(MatrixError, match=rf"{name}\.lock"):
+        with pytest.raises(MatrixError, match=match):
             load_project(project.root / "other.yaml")

@@ -2,8 +2,16 @@
 
 from dataclasses import replace
 
-from tests.unit.conftest import edited, expand_text, image, init_image
-from torchbake.matrix.platforms import id_of_tag, images_of_tag, one_of_each_tag, platform_tag, selectors_of, shared_id
+from tests.unit.conftest import image, init_image
+from torchbake.matrix.platforms import (
+    id_of_tag,
+    images_of_tag,
+    one_of_each_tag,
+    platform_tag,
+    release_name,
+    shared_id,
+    words_of_base,
+)
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import AMD64, ARM64
 
@@ -25,6 +33,12 @@ def test_one_image_of_each_tag_stays() -> None:
     assert one_of_each_tag((ARM, AMD)) == (ARM,)
 
 
+def test_a_base_is_selected_by_its_words() -> None:
+    specs = (AMD, image(base=replace(AMD.base, platform=ARM64), platform=ARM64))
+    for spec in specs:
+        assert select(specs, words_of_base(spec.base).split()).specs == (spec,)
+
+
 def test_names_of_releases_and_of_all_platforms() -> None:
     for spec, end in ((AMD, "amd64"), (ARM, "arm64")):
         assert platform_tag(spec) == f"{AMD.own_tag}-{end}"
@@ -34,11 +48,8 @@ def test_names_of_releases_and_of_all_platforms() -> None:
     assert (platform_tag(INIT), platform_tag(arm)) == ("1.0.0-amd64", "1.0.0-arm64")
     assert shared_id(arm) == INIT.id == "volume-permissions"
     assert AMD.platform == AMD64
-
-
-def test_the_selectors_of_a_base_choose_its_images_alone() -> None:
-    text = edited("defaults:\n", "defaults:\n  platforms: [linux/amd64, linux/arm64]\n")
-    specs = expand_text(text).specs
-    for base in {spec.base for spec in specs}:
-        selection = select(specs, selectors_of(base).split())
-        assert {spec.base.id for spec in selection.specs} == {base.id}
+    assert [release_name(spec, (AMD, ARM, DEVEL)) for spec in (AMD, ARM, DEVEL)] == [
+        f"{AMD.own_tag}-amd64",
+        f"{AMD.own_tag}-arm64",
+        DEVEL.own_tag,  # of one platform
+    ]

@@ -94,6 +94,13 @@ def test_values_stay_texts_without_quotes() -> None:
     assert {"    trim: false", "    cudnn: 9"} <= {*lines}
 
 
+def test_ends_of_lines_stay_as_they_are() -> None:
+    before = edited(CUDA_ROW, f"\n{CUDA_ROW}").replace("\n", "\r\n")
+    after = with_proposals(before, PATH, [proposal("2.11.0", "cuda13.0")])
+    assert len(added_lines(before, after)) > 5
+    assert all(line.endswith("\r\n") for line in after.splitlines(keepends=True))
+
+
 def test_several_proposals_and_comments_between_rows() -> None:
     text = edited(CUDA_ROW, f"\n{CUDA_ROW}").replace("exclude:\n", "\n# Not built.\nexclude:\n")
     after = with_proposals(text, PATH, [proposal("2.11.0", "cuda13.0"), proposal("2.14.0", "cpu")])

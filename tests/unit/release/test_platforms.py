@@ -1,4 +1,4 @@
-"""The labels and the inputs of an index, from those of its images."""
+"""The labels and the inputs of an index: they follow from its images."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from tests.unit.conftest import SMALL
 from torchbake.commands import setup
 from torchbake.engine.address import DEFAULT, Address
 from torchbake.engine.capability import Capabilities, Need, problems
-from torchbake.errors import SetupError, UsageError
+from torchbake.errors import MatrixError, SetupError, UsageError
 from torchbake.setup import plan as hosts
 from torchbake.setup.paths import EnginePaths
 from torchbake.setup.plan import (
@@ -56,12 +56,14 @@ def write(host: SetupHost) -> dict[str, str]:
     return {step.path: step.text for step in plan(host).steps if isinstance(step, WriteFile)}
 
 
-def arguments(folder: Path, *, form: Literal["text", "json"] = "text") -> setup.Arguments:
+def arguments(
+    folder: Path, *, form: Literal["text", "json"] = "text", platform: Literal["", "linux/arm64", "matrix"] = ""
+) -> setup.Arguments:
     return setup.Arguments(
         matrix=folder / "matrix.yaml",
         check=True,
         dry_run=False,
-        platform="",
+        platform=platform,
         shown=False,
         format=form,
         quiet=False,
@@ -374,3 +376,17 @@ def test_a_report_names_platforms_of_the_matrix_that_do_not_run(
         monkeypatch.setattr(setup, "runs", lambda platform, foreign=foreign: not foreign or platform == "linux/amd64")
         setup._report(READY, plan(READY), PATHS, arguments(tmp_path))
         assert ("images for linux/arm64" in capsys.readouterr().err) is foreign
+
+
+def test_platforms_of_the_matrix_are_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "host_platform", lambda: "linux/amd64")
+    for text, foreign in (
+        (SMALL, ()),
+        (SMALL.replace("  cudnn: 9\n", "  platforms: [linux/amd64, linux/arm64]\n"), ARM),
+    ):
+        (tmp_path / "matrix.yaml").write_text(text)
+        assert setup._platforms(arguments(tmp_path, platform="matrix")) == foreign
+        assert setup._platforms(arguments(tmp_path)) == ()
+    assert setup._platforms(arguments(tmp_path / "none", platform="linux/arm64")) == ARM
+    with pytest.raises(MatrixError):
+        setup._platforms(arguments(tmp_path / "none", platform="matrix"))
