@@ -14,6 +14,7 @@ from tests.unit.engines import Daemon
 from tests.wheels import write_wheel
 from torchbake.build import prepare
 from torchbake.build.bakefile import BuildJob
+from torchbake.build.image_store import Store
 from torchbake.build.native import bases_for
 from torchbake.build.podman_file import podman_file
 from torchbake.build.prepare import ImagePreparation
@@ -314,5 +315,7 @@ def test_an_arm64_machine_has_one_context_that_all_builders_read(
     file = podman_file(text, "", images={"debian:bookworm-slim": "id", "native": "id"}, folders=folders, arguments={})
     assert file.context_files == {"debs": {"system", "compiler"}, "native-debs": {"system"}}
     # Docker's classic store reads no layouts.
-    saved = SavedImages(store=backend_of(two_platforms, Daemon()).store, state=two_platforms.state).on_engine(item)
+    store = backend_of(two_platforms, Daemon()).store
+    assert isinstance(store, Store)
+    saved = SavedImages(store=store, state=two_platforms.state).on_engine(item)
     assert place not in saved.contexts.values()
