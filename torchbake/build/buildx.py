@@ -119,14 +119,17 @@ def builder_driver(builder: str | None) -> str:
 
 
 def builder_platforms(builder: str | None) -> tuple[str, ...]:
-    """Return the platforms of a builder's nodes, with the emulated ones. Raises EngineError if there is no builder."""
-    lines = _inspect(builder, r"^Platforms:\s+(.+)")
+    """Return the platforms of a builder's nodes, with the emulated ones. Raises EngineError if there is no builder.
+
+    A builder that does not run yet is started, as buildx does not know its platforms.
+    """
+    lines = _inspect(builder, r"^Platforms:\s+(.+)", "--bootstrap")
     return tuple(name.strip().rstrip("*") for line in lines for name in line.split(","))
 
 
-def _inspect(builder: str | None, pattern: str) -> list[str]:
+def _inspect(builder: str | None, pattern: str, *options: str) -> list[str]:
     """Return the matches of a pattern in the description of a builder. Raises EngineError if there is none."""
-    command = docker_command("buildx", "inspect", *([builder] if builder else []))
+    command = docker_command("buildx", "inspect", *options, *([builder] if builder else []))
     process = subprocess.run(command, env=environment_of("docker"), capture_output=True, text=True, check=False)
     matches = re.findall(pattern, process.stdout, flags=re.MULTILINE)
     if process.returncode or not matches:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from torchbake.core.machine import host_platform
-from torchbake.matrix.spec import AMD64, BaseSpec, ImageSpec, Spec
+from torchbake.matrix.spec import AMD64, NATIVE, BaseSpec, ImageSpec, Spec
 
 
 def bases_for(spec: Spec) -> tuple[BaseSpec, ...]:
@@ -14,3 +14,18 @@ def bases_for(spec: Spec) -> tuple[BaseSpec, ...]:
     if base.platform != here:
         base = replace(base, platform=here, image=base.native_image or base.image, native_image="")
     return (spec.base, base)
+
+
+def native_contexts(spec: Spec, end: str = "") -> dict[str, BaseSpec]:
+    """Return the base of each context for the stages on the platform of the machine that builds, by its name.
+
+    If the image is for another platform, there is a context for each: BuildKit takes the one of the machine that runs
+    the build, as a builder may have several. Else there is one, whose name every builder reads. ``end`` is the end of
+    the name.
+    """
+    bases = {base.platform: base for base in bases_for(spec)}
+    if len(bases_for(spec)) == 1:
+        return {}
+    if len(bases) == 1:
+        return {f"{NATIVE}{end}": spec.base}
+    return {f"{NATIVE}{end}::{platform}": base for platform, base in bases.items()}

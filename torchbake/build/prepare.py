@@ -9,7 +9,7 @@ from typing import Self, cast
 from torchbake.build.bakefile import BuildJob
 from torchbake.build.base_image import BaseImage, find_base
 from torchbake.build.inputs import inputs_digest
-from torchbake.build.native import bases_for
+from torchbake.build.native import bases_for, native_contexts
 from torchbake.build.own_wheels_check import check_own_wheels
 from torchbake.build.plan import PreparedImage, ref_of, why_build
 from torchbake.build.project_files import own_inputs
@@ -30,7 +30,7 @@ from torchbake.lock.lockfile import Lock, Pin
 from torchbake.lock.needs import wheels_by_stage
 from torchbake.lock.newest import odd_versions
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import NATIVE, BaseSpec, ImageSpec, Spec
+from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
 from torchbake.matrix.tags import engine_tags
 from torchbake.projects.lock import lock_image
 from torchbake.projects.outdated import read_or_explain
@@ -92,9 +92,9 @@ class ImagePreparation:
         contexts: dict[str, str] = {}
         if not spec.base.digest:  # else the Dockerfile's FROM names the image itself
             contexts[spec.base.image] = base.context(self.project.state)
-        if native:  # BuildKit takes the one of the machine that runs the build: another node may have its own platform
+        if native:
             here = {base.name: base.context(self.project.state) for base in (base, native)}
-            contexts |= {f"{NATIVE}::{each.platform}": here[each.id] for each in bases_for(spec)}
+            contexts |= {name: here[each.id] for name, each in native_contexts(spec).items()}
         if self.project.root != TOOLKIT:
             contexts["toolkit"] = str(TOOLKIT)
         return BuildJob(
@@ -138,12 +138,8 @@ class ImagePreparation:
 
         Raises BuildError if a locked Debian package cannot be fetched.
         """
-        own, *others = bases_for(job.spec)
-        names = {
-            "debs": own,
-            **({f"{NATIVE}-debs::{base.platform}": base for base in (own, *others)} if others else {}),
-        }
-        folders = {name: self._packages(job.spec, base) for name, base in names.items()}
+        bases = {"debs": job.spec.base, **native_contexts(job.spec, "-debs")}
+        folders = {name: self._packages(job.spec, base) for name, base in bases.items()}
         contexts = {name: str(folder) for name, folder in folders.items() if folder}
         return self._with_wheels(replace(job, contexts={**job.contexts, **contexts}) if contexts else job)
 

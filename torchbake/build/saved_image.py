@@ -72,10 +72,11 @@ class SavedImages:
             remove_loopback_names(self.store.engine)
 
     def on_engine(self, job: BuildJob) -> BuildJob:
-        """Return a job whose bootstrapped base has its name in the engine. Pure."""
+        """Return a job whose bootstrapped base has its name in the engine in each context. Pure."""
         if job.base.source != "bootstrap":
             return job
-        return replace(job, contexts={**job.contexts, job.spec.base.image: job.base.context_in_engine})
+        layout, here = job.base.context(self.state), job.base.context_in_engine
+        return replace(job, contexts={name: here if place == layout else place for name, place in job.contexts.items()})
 
     def import_base(self, base: BaseImage) -> None:
         """Import a bootstrapped base into the engine, unless it is there. Raises EngineError and BuildError."""

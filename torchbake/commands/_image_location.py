@@ -19,7 +19,7 @@ from torchbake.engine.client import Engine, connect
 from torchbake.errors import EngineError, RegistryError, SelectorError, UsageError
 from torchbake.matrix.project import Project, load_project
 from torchbake.matrix.select import select
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import AMD64, Spec
 from torchbake.matrix.tags import engine_tags
 from torchbake.oci.manifest import DIGEST
 from torchbake.oci.reference import Reference, is_reference, names_host, parse_reference
@@ -154,10 +154,15 @@ def _in_matrix(args: WithImageContents, text: str, project: Project, spec: Spec)
         registry = configured_registry(args.matrix) if args.place != "engine" else ""
         if not registry:
             raise EngineError(_not_built(args, text, reference, missing), hint=f"Build it: {Command('build', text)}")
-        tag = reference.rpartition(":")[2]
-        released = f"{repository_of(registry, spec)}:{tag}"
+        released = f"{repository_of(registry, spec)}:{spec.own_tag}"
         location = _in_registry(args, parse_reference(released), released, missing)
+        if spec.platform != AMD64:  # its name chooses one image of the index, whose digest names all
+            location = _for_platform(location, args.platform or spec.platform)
     return replace(location, text=text, read=lambda reader: replace(location.read(reader), name=text))
+
+
+def _for_platform(location: ImageLocation, platform: str) -> ImageLocation:
+    return replace(location, digest=str, read=lambda reader: location.read(replace(reader, platform=platform)))
 
 
 def _not_built(args: WithImageContents, text: str, reference: str, missing: str) -> str:

@@ -125,7 +125,7 @@ def _make_package(args: Arguments, selectors: tuple[str, ...], verifier: Verifie
 def _images(args: Arguments, selectors: tuple[str, ...], verifier: Verifier) -> Mapping[Place, Reference]:
     """Find the newest releases of the image and of volume-permissions, by their places in the values."""
     project, image = load_image(args.matrix, selectors, "A chart", "Name one.")
-    init = next((spec for spec in project.expansion.specs if spec.id == _INIT), None)
+    init = next((spec for spec in project.expansion.specs if spec.template == _INIT), None)
     if init is None:
         raise PublishError(
             f"The matrix has no {_INIT}, which the chart names.",

@@ -6,10 +6,11 @@ from functools import partial
 from rich.text import Text
 
 from torchbake.build.backend import backend_of
-from torchbake.build.bakefile import BuildOptions
+from torchbake.build.bakefile import BuildJob, BuildOptions
 from torchbake.build.base_image import BaseImage, find_base, make_base
 from torchbake.build.base_look import check_version
 from torchbake.build.commit import commit_time, revision
+from torchbake.build.native import bases_for
 from torchbake.build.prepare import ImagePreparation
 from torchbake.build.reproduce import Reproduction, ReproductionResult
 from torchbake.commands import _options as opt
@@ -25,7 +26,7 @@ from torchbake.errors import ReproduceError, UsageError
 from torchbake.hostconfig.apt_config import read_apt_config
 from torchbake.hostconfig.proxies import proxy_variables
 from torchbake.matrix.project import Project, run_folder
-from torchbake.matrix.spec import Spec
+from torchbake.matrix.spec import BaseSpec, Spec
 from torchbake.projects.package_sources import read_package_sources
 from torchbake.ui import console
 from torchbake.ui.command import Command
@@ -56,10 +57,7 @@ def run(args: Arguments) -> int:
     reproduction = _reproduction(args, project, engine)
     # One after the other: parallel builds of one image would share their steps.
     with interruptible(), board(len(selection.specs), doing="reproducing") as progress:
-        results = [
-            reproduction.of(reproduction.preparation.job(spec, _base(project, spec, reproduction)), progress)
-            for spec in selection.specs
-        ]
+        results = [reproduction.of(_job(project, spec, reproduction), progress) for spec in selection.specs]
     _show(results, args.format)
     if bad := [(result.id, _reason(result)) for result in results if not result.good]:
         raise ReproduceError(
@@ -89,14 +87,23 @@ def _reproduction(args: Arguments, project: Project, engine: Engine | None) -> R
     )
 
 
-def _base(project: Project, spec: Spec, reproduction: Reproduction) -> BaseImage:
-    lock = find_debian_lock(project.root, spec.base)
-    known_base = find_base(spec.base, project.state, lock)
+def _job(project: Project, spec: Spec, reproduction: Reproduction) -> BuildJob:
+    """Return the job of an image, after the bases for its build are made."""
+    bases = bases_for(spec)
+    for backend in reproduction.backends:
+        for base in bases:
+            backend.check_platform(base.platform)
+    return reproduction.preparation.job(spec, *[_base(project, base, reproduction) for base in bases])
+
+
+def _base(project: Project, spec: BaseSpec, reproduction: Reproduction) -> BaseImage:
+    lock = find_debian_lock(project.root, spec)
+    known_base = find_base(spec, project.state, lock)
     base = known_base or make_base(
-        spec.base, project.state, reproduction.apt, source="auto", say=console.say,
+        spec, project.state, reproduction.apt, source="auto", say=console.say,
         start=partial(reproduction.backends[0].start, cached=False), lock=lock,
     )  # fmt: skip
-    check_version(spec.base, base.python)
+    check_version(spec, base.python)
     return base
 
 

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from packaging.version import Version
+
 from torchbake.core.suggest import nearest
 from torchbake.errors import HostError
 from torchbake.hosts.inventory import InventoryHost
 from torchbake.matrix.platforms import one_of_each_tag
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec, pytorch_of
+from torchbake.matrix.spec import AMD64, ImageSpec, pytorch_of
 from torchbake.ui.command import Command
 
 IMAGE, TYPE, DEFAULTS = "pytorch_image", "pytorch_install_type", "pytorch_default_images"
@@ -28,15 +30,20 @@ class HostImages:
 def default_images(project: Project) -> dict[str, ImageSpec]:
     """Return the image of each install type: the newest torch of its family, then the shortest tag.
 
-    Of images for several platforms it is the first. The role takes the lock for another platform by itself.
+    Of images for several platforms it is the first: the role takes the lock for arm64 by itself. An image for arm64
+    alone, which no other host can have, is chosen only if the family has no other.
     """
     image_specs = {}
     for kind, family in FAMILIES.items():
         images = one_of_each_tag(pytorch_of(project.expansion.specs))
         specs = [spec for spec in images if spec.family == family]
         if specs:
-            image_specs[kind] = max(specs, key=lambda spec: (spec.version, -min(map(len, project.tags[spec.id]))))
+            image_specs[kind] = max(specs, key=lambda spec: _preference(project, spec))
     return image_specs
+
+
+def _preference(project: Project, spec: ImageSpec) -> tuple[bool, Version, int]:
+    return spec.platform == AMD64, spec.version, -min(map(len, project.tags[spec.id]))
 
 
 def choose(project: Project, hosts: Sequence[InventoryHost]) -> HostImages:

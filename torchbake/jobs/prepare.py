@@ -11,12 +11,13 @@ from torchbake.jobs.job_files import layer_files, read_files
 from torchbake.jobs.load import job_problems
 from torchbake.jobs.model import Job
 from torchbake.jobs.task import CodeFolder, Task
-from torchbake.matrix.platforms import one_of_each_tag
+from torchbake.matrix.platforms import one_of_each_tag, platform_tag
 from torchbake.matrix.project import Project
 from torchbake.matrix.select import select
 from torchbake.matrix.spec import ImageSpec, Spec, pytorch_of
 from torchbake.matrix.yaml_source import Document
 from torchbake.oci.reference import is_reference, parse_reference
+from torchbake.oci.tag_names import parse_immutable
 
 Refer = Callable[[Spec], str]
 
@@ -60,7 +61,13 @@ def _of_reference(text: str, project: Project | None) -> ImageSpec | None:
         return None
     name, tag = reference.repository.path.rpartition("/")[2], reference.tag
     ours = [spec for spec in pytorch_of(project.expansion.specs) if name == spec.repository.rpartition("/")[2]]
-    return next((spec for spec in ours if tag in project.tags[spec.id] or tag.startswith(f"{spec.id}-r")), None)
+    return next((spec for spec in ours if tag in project.tags[spec.id] or _is_release(tag, spec)), None)
+
+
+def _is_release(tag: str, spec: ImageSpec) -> bool:
+    """Return whether a tag is that of a release of an image, or of the index of its platforms."""
+    release = parse_immutable(tag)
+    return release is not None and release.name in (spec.own_tag, platform_tag(spec))
 
 
 def _of_words(text: str, project: Project | None) -> ImageSpec:
@@ -86,7 +93,7 @@ def _init_image(job: Job, project: Project | None, refer: Refer, problems: list[
     if asking is None:
         return ""
     for spec in project.expansion.specs if project else ():
-        if spec.id == "volume-permissions":
+        if spec.template == "volume-permissions":
             return refer(spec)
     text = "needs the init image volume-permissions, which the matrix does not have: add it"
     problems.append((("volumes", asking, "permissions"), text))

@@ -6,9 +6,14 @@ from torchbake.oci.manifest import NO_IMAGE, Blob, Manifest
 _UNKNOWN = "None/None"  # the platform of a descriptor that names none
 
 
+def without_variant(platform: str) -> str:
+    """Return the system and the architecture of a platform: ``linux/arm64`` for ``linux/arm64/v8``."""
+    return "/".join(platform.split("/")[:2])
+
+
 def fits(platform: str, other: str) -> bool:
     """Return whether two platforms have the same system and architecture."""
-    return platform.split("/")[:2] == other.split("/")[:2]
+    return without_variant(platform) == without_variant(other)
 
 
 def images_for(index: Manifest, platform: str, *, name: str) -> list[Blob]:

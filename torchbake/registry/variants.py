@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from torchbake.oci.manifest import NO_IMAGE, Manifest, UnsoundError
-from torchbake.oci.platforms import fits
+from torchbake.oci.platforms import fits, without_variant
 from torchbake.registry.client import Registry
 
 _MOST = 64  # images of one index
@@ -22,11 +22,13 @@ def images_of(registry: Registry, manifest: Manifest, platform: str = "") -> Ite
 def images_by_platform(registry: Registry, manifest: Manifest) -> dict[str, tuple[Manifest, ...]]:
     """Return the images of an index by their platforms, in its order; an image that is in no index has the key "".
 
-    Raises as `images_of`.
+    The key has no variant: Debian's own base for arm64 is for ``linux/arm64/v8``, a base of packages for
+    ``linux/arm64``. Raises as `images_of`.
     """
     platforms: dict[str, tuple[Manifest, ...]] = {}
     for where, image in _with_platforms(registry, manifest):
-        platforms[where] = (*platforms.get(where, ()), image)
+        name = without_variant(where)
+        platforms[name] = (*platforms.get(name, ()), image)
     return platforms
 
 

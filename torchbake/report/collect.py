@@ -154,12 +154,15 @@ def _newest(registry: Registry, spec: Spec, own: str, revisions: Sequence[str]) 
         return None  # removed since the tags were listed
     release = RegistryFacts(repository=str(registry.repository), tag=tag, digest=manifest.digest)
     try:
-        image = next(images_of(registry, manifest, spec.platform), manifest)
+        image = next(images_of(registry, manifest, spec.platform), None)
+        config = registry.config(image) if image else {}
+        if image is None or f"linux/{config.get('architecture')}" != spec.platform:
+            return None  # released before or after the row had this platform
         release = replace(release, config=image.config.digest)
         layers = [(blob.digest, blob.size) for blob in image.layers]
         return replace(
             release,
-            layers=name_layers(layers, steps_in(registry.config(image)), base=_base_name(spec)),
+            layers=name_layers(layers, steps_in(config), base=_base_name(spec)),
             packages=_packages(registry, _own_tag_of(registry, tag, spec.platform)),
             record=_record(registry, tag, spec.platform),
             current=registry.digest(own) == manifest.digest,

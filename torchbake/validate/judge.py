@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torchbake.checks.verdict import CheckResult
 from torchbake.core.problem import Problem, unknown
+from torchbake.matrix.platforms import id_of_tag
 from torchbake.matrix.spec import AMD64
 from torchbake.oci.labels import BASE, ID, INPUTS, LABEL, versions_in
 from torchbake.registry.cosign import NO_TRUST
@@ -108,7 +109,8 @@ class _Judging:
         released = f"was released on {record.released[:10]}, and is gone" if record else "is gone"
         steps, stop = served_whole(answer, Problem(reason=f"{answer.tag} {released}"), self.promise.platform)
         yield from steps
-        own, name = own_answer(self.promise, self.shelf), self.promise.index or self.promise.id
+        own, is_index = own_answer(self.promise, self.shelf), bool(record and record.platforms)
+        name = id_of_tag(self.promise.id) if is_index else self.promise.id
         finish = f"Move its tags: {Command('promote', f'{name} --registry {self._registry} --pending')}"
         unrecorded = artifacts.wrong_record(
             revision, self.shelf, own, name=name, release=self._release_it, finish=finish
@@ -127,7 +129,8 @@ class _Judging:
         """Check that an index has the image of the platform's release that its record names."""
         image, platform = revision.tag_answer.image, self.promise.platform
         part = revision.record.platforms.get(platform) if revision.record else None
-        if part is None or image is None or self.shelf.parts.get(part.tag) == image.digest:
+        # If the row has one platform now, the releases of the platforms that its indexes name are not read.
+        if not self.promise.index or part is None or image is None or self.shelf.parts.get(part.tag) == image.digest:
             return None
         released = short(self.shelf.parts.get(part.tag))
         return Problem(reason=f"its image for {platform} is {short(image.digest)}, and {part.tag} is {released}")

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from torchbake.core.problem import Problem, unknown
 from torchbake.lock.lockfile import Lock
+from torchbake.matrix.platforms import id_of_tag
 from torchbake.matrix.spec import AMD64, ImageSpec, Spec
 from torchbake.oci.labels import ID, LABEL, VERSION_LABEL
+from torchbake.release.record import Record
 from torchbake.render.dockerfile import promised_labels
 from torchbake.validate.expect import Versions
 from torchbake.validate.facts import ServedTag, Shelf
@@ -63,3 +65,15 @@ def promise_of(spec: Spec, tags: tuple[str, ...], lock: Lock | None, lock_proble
 def own_answer(promise: Promise, shelf: Shelf) -> ServedTag:
     """Return the answer for the image's own tag, if it is a rolling tag."""
     return shelf.tags[promise.tags[0]] if promise.tags else ServedTag(tag="", answer_problem=_NO_ROLLING)
+
+
+def concerns(promise: Promise, record: Record | None) -> bool:
+    """Return whether a promise is about a release.
+
+    A row may get or lose a platform. Then its earlier releases may be images of another platform, or indexes of others.
+    """
+    if record is None:
+        return True
+    if record.platforms:
+        return promise.platform in record.platforms
+    return record.id == promise.id or id_of_tag(record.id) != id_of_tag(promise.id)

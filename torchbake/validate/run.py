@@ -25,7 +25,7 @@ from torchbake.validate.fetch import Survey
 from torchbake.validate.judge import NOTHING_EXPECTED, Inside, judge, judge_reference, own_digests
 from torchbake.validate.judge_attestations import signed_digests
 from torchbake.validate.judge_image import SILENT
-from torchbake.validate.promise import Promise
+from torchbake.validate.promise import Promise, concerns
 from torchbake.validate.pull import InspectionRequest, Look, Looker
 
 SUITE = "validate"
@@ -78,9 +78,9 @@ class MatrixSubject:
         """Validate the tags of one promise. ``earlier``: results by digest, and the images of a platform's releases."""
         inside, parts = earlier
         shelf = survey.shelf(promise.tags, look, name=promise.name)
-        if promise.index:  # before the row had this platform, its releases were images of another
-            images = [one for one in shelf.revisions if one.record is None or one.record.platforms]
-            shelf = replace(shelf, revisions=tuple(images), parts=parts)
+        shelf = replace(shelf, revisions=tuple(one for one in shelf.revisions if concerns(promise, one.record)))
+        if promise.index:
+            shelf = replace(shelf, parts=parts)
         parts |= {str(one.tag): one.tag_answer.image.digest for one in shelf.revisions if one.tag_answer.image}
         answers = {**shelf.tags, **{str(revision.tag): revision.tag_answer for revision in shelf.revisions}}
         own = own_digests(promise, shelf)

@@ -28,11 +28,24 @@ Platforms: linux/arm64*, linux/arm/v7
 """
 
 
+# Of a new builder of `docker buildx create`, which nothing has used.
+INACTIVE = """\
+Name:          farm
+Driver:        docker-container
+
+Nodes:
+Name:     farm0
+Endpoint: unix:///var/run/docker.sock
+Status:   inactive
+"""
+
+
 @pytest.fixture
 def _inspected(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
         is_farm = command[-1] == "farm"
-        text, error = (TWO_NODES, "") if is_farm else ("", 'ERROR: no builder "x" found')
+        farm = TWO_NODES if "--bootstrap" in command else INACTIVE
+        text, error = (farm, "") if is_farm else ("", 'ERROR: no builder "x" found')
         return subprocess.CompletedProcess(command, not is_farm, text, error)
 
     monkeypatch.setattr(subprocess, "run", run)

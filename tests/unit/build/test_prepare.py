@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, preparation_of, small_project, spec_of, write_lock
+from tests.unit.builds import BASE, DEVEL, INIT, RUNTIME, backend_of, preparation_of, small_project, spec_of, write_lock
 from tests.unit.conftest import SMALL, cpu_pins, lock_for, pin
+from tests.unit.engines import Daemon
 from tests.wheels import write_wheel
 from torchbake.build import prepare
 from torchbake.build.bakefile import BuildJob
+from torchbake.build.image_store import Store
 from torchbake.build.native import bases_for
+from torchbake.build.podman_file import podman_file
+from torchbake.build.prepare import ImagePreparation
+from torchbake.build.saved_image import SavedImages
 from torchbake.core.files import write_text
 from torchbake.core.paths import TOOLKIT
 from torchbake.debian.lockfile import DebianLock, debian_lock_path, format_debian_lock
@@ -25,7 +30,7 @@ from torchbake.lock.builder_lock import builder_lock_path, read_builder_lock
 from torchbake.lock.image_lock import format_checked, lock_path, read_lock
 from torchbake.lock.lockfile import Lock, assign_layers, format_lock
 from torchbake.matrix.project import Project, load_project
-from torchbake.matrix.spec import BaseSpec, ImageSpec
+from torchbake.matrix.spec import ARM64, BaseSpec, ImageSpec
 from torchbake.render.dockerfile import dockerfile_path, render
 
 
@@ -289,3 +294,28 @@ def test_locked_debian_packages_are_those_of_each_platform(
         "debs": "debian12-arm64", "native-debs::linux/amd64": "debian12", "native-debs::linux/arm64": "debian12-arm64",
     }  # fmt: skip
     assert steps_of == {"debian12-arm64": [*apt_steps(spec)], "debian12": ["system"]}
+
+
+def test_an_arm64_machine_has_one_context_that_all_builders_read(
+    two_platforms: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """buildah and podman know no platforms of contexts, and took no locked Debian packages for the native stages."""
+    monkeypatch.setattr("torchbake.build.native.host_platform", lambda: ARM64)
+    spec, base = spec_of(two_platforms, ARM), replace(BASE, name="debian12-arm64", source="bootstrap")
+    preparation = preparation_of(two_platforms)
+    item = preparation.images([spec], {base.name: base})[0].job
+    assert isinstance(item, BuildJob)
+    place = base.context(two_platforms.state)
+    assert item.contexts["debian:bookworm-slim"] == item.contexts["native"] == place
+    monkeypatch.setattr(ImagePreparation, "_packages", lambda _, spec, base: tmp_path / base.id)
+    contexts = preparation.with_packages(item).contexts
+    assert contexts["debs"] == contexts["native-debs"] == str(tmp_path / "debian12-arm64")
+    text = (two_platforms.root / f"images/{ARM}/Dockerfile").read_text()
+    folders = {name: name for name in ("debs", "native-debs")}
+    file = podman_file(text, "", images={"debian:bookworm-slim": "id", "native": "id"}, folders=folders, arguments={})
+    assert file.context_files == {"debs": {"system", "compiler"}, "native-debs": {"system"}}
+    # Docker's classic store reads no layouts.
+    store = backend_of(two_platforms, Daemon()).store
+    assert isinstance(store, Store)
+    saved = SavedImages(store=store, state=two_platforms.state).on_engine(item)
+    assert place not in saved.contexts.values()

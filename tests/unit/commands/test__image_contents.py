@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.conftest import SMALL
+from tests.unit.conftest import SMALL, edited
 from tests.unit.contents.test_read import FULL, LAYERS, pushed, write_index
 from tests.unit.engines import Daemon
 from tests.unit.layouts import put, saved, sha256
@@ -21,6 +21,8 @@ from torchbake.contents.read import ImageReader
 from torchbake.errors import EngineError, RegistryError, TorchbakeError, UsageError
 from torchbake.matrix.project import load_project
 from torchbake.oci.labels import ID
+from torchbake.oci.manifest import MANIFEST, Manifest
+from torchbake.oci.variants import joined_index
 from torchbake.store.layout import Layout
 
 CPU = "2.13.0-cpu-runtime-debian12"
@@ -150,6 +152,31 @@ def test_an_image_of_the_matrix_is_read_from_its_own_registry(
         inventory = read(CPU, "from the registry ghcr.io", place=place)
         assert (inventory.name, inventory.digest) == (CPU, digest)
     assert requests == ["ghcr.io/team/pytorch"] * 2
+
+
+def test_an_id_for_arm64_is_the_image_for_it_in_the_index(
+    read: Read, daemon: Daemon, layout: Layout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = edited("  - torch: 2.13.0\n", "  - torch: 2.13.0\n    platforms: [linux/amd64, linux/arm64]\n")
+    (tmp_path / "matrix.yaml").write_text(rows)
+    registry, entries = pushed(layout, put(layout, *LAYERS)), []
+    for architecture in ("amd64", "arm64"):
+        platform = {"os": "linux", "architecture": architecture}
+        data = layout.path(put(layout, *LAYERS, config=platform)).read_bytes()
+        image = Manifest(data=data, media_type=MANIFEST)
+        registry.store.manifests[image.digest] = image
+        entries.append({**image.own.descriptor, "platform": platform})
+    index = joined_index([entries])
+    registry.store.manifests[index.digest] = index
+    registry.store.tags[CPU] = index.digest
+    registry.store.blobs |= {sha256(path.read_bytes()): path.read_bytes() for path in layout.files()}
+    monkeypatch.setattr(_registries, "registry_of", lambda *_, **__: registry)
+    monkeypatch.setenv(REGISTRY_VARIABLE, "ghcr.io/team")
+    inventory = read(f"{CPU}-arm64", place="registry")
+    assert (inventory.platform, inventory.digest) == ("linux/arm64", entries[1]["digest"])
+    assert read(CPU, place="registry", platform="linux/amd64").digest == entries[0]["digest"]
+    # The digest of the index would say that both are one image.
+    assert find_image(arguments(tmp_path, place="registry"), f"{CPU}-arm64").digest() == ""
 
 
 def test_a_name_that_the_matrix_lacks_is_in_the_error(

@@ -1,9 +1,11 @@
 """A host's image is the command line's, its own, or what its install type means; another is refused with its name."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.conftest import SMALL, edited
 from torchbake.core.paths import TOOLKIT
 from torchbake.errors import HostError
 from torchbake.hosts.host_images import choose, default_images
@@ -26,6 +28,17 @@ def test_an_install_type_is_the_newest_torch_by_shortest_tag(project: Project) -
     defaults = default_images(project)
     assert {"cpu"} <= {*project.tags[defaults["standard"].id]}
     assert {"latest"} <= {*project.tags[defaults["cuda"].id]}
+
+
+def test_an_image_for_arm64_alone_is_no_default_of_others(tmp_path: Path) -> None:
+    path, row = (
+        tmp_path / "matrix.yaml",
+        "  - {torch: 2.14.0, accelerator: cpu, base: debian12, platforms: linux/arm64}\n",
+    )
+    path.write_text(edited("rows:\n", f"rows:\n{row}"))
+    assert default_images(load_project(path))["standard"].id == CPU
+    path.write_text(SMALL.replace("defaults:\n", "defaults:\n  platforms: linux/arm64\n", 1))
+    assert default_images(load_project(path))["standard"].id == f"{CPU}-arm64"
 
 
 def test_a_host_wins_over_its_type(project: Project) -> None:

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.unit.conftest import SMALL
+from tests.unit.conftest import SMALL, edited
 from torchbake.code import files as code_files
 from torchbake.errors import JobError
 from torchbake.jobs import job_files as module
@@ -78,6 +78,7 @@ def test_an_image_is_a_tag_a_selector_or_a_reference(
         ("image: USER/pai.run.pytorch", "job.yaml:3: image: 'USER/pai.run.pytorch' is not an image reference: names"),
         ("image: cpu runtime\nresources: {gpu: 1}", "4: resources.gpu: 1 for 2.13.0-cpu-runtime-debian12, a CPU image"),
         ("image: ghcr.io/x/pytorch:2.13.0-cpu-runtime-debian12-r3\nresources: {gpu: 1}", "resources.gpu: 1 for 2.13.0"),
+        ("image: x.y/pytorch:2.13.0-cpu-runtime-debian12-amd64-r3\nresources: {gpu: 1}", "resources.gpu: 1 for 2.13.0"),
         ("image: a/b\nfiles: {folder: nowhere}", "/nowhere is not a folder, or cannot be read"),
         ("image: a/b\nfiles: {folder: .}", "job.yaml:2: script: train.py is not in "),
     ],
@@ -102,6 +103,9 @@ def test_the_user_is_that_of_the_matrixs_image(tmp_path: Path) -> None:
 def test_volume_permissions_is_of_the_matrix_too(tmp_path: Path, project: Project) -> None:
     text = "image: a/b\nvolumes: [{claim: x, mountPath: /data, permissions: fix}]"
     assert prepared(tmp_path, text, project).init_image == "acme/volume-permissions:1.0.0"
+    path = tmp_path / "matrix.yaml"
+    path.write_text(edited("volume-permissions: {", "volume-permissions: {platforms: linux/arm64, "))
+    assert prepared(tmp_path, text, load_project(path)).init_image == "acme/volume-permissions:1.0.0"
     assert "volumes.0.permissions: needs the init image volume-permissions" in problem(tmp_path, text, None)
 
 

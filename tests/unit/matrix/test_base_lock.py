@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.builds import DEVEL, INIT, RUNTIME, small_project, spec_of
+from tests.unit.conftest import edited
 from torchbake.errors import LockError, MatrixError
 from torchbake.matrix.base_lock import base_lock_path, format_base_lock, pushed_base, read_base_lock
 from torchbake.matrix.project import Project, load_project
@@ -60,6 +61,18 @@ def test_a_lock_of_another_matrix_is_an_error(project: Project, old: str, new: s
         load_project(matrix)
     assert "--push" in (caught.value.hint or "")
     assert load_project(matrix, locked_bases=False)
+
+
+def test_the_remedy_names_the_platform_of_the_base(project: Project) -> None:
+    """`debian12` alone would choose no image for arm64."""
+    matrix = project.root / "matrix.yaml"
+    matrix.write_text(edited("defaults:\n", "defaults:\n  platforms: [linux/amd64, linux/arm64]\n"))
+    base = next(spec.base for spec in load_project(matrix, locked_bases=False).expansion.specs if "arm" in spec.id)
+    other = replace(pushed_base(base, parse_reference(IMAGE)), python="3.1")
+    base_lock_path(project.root).write_text(format_base_lock({base.id: other}))
+    with pytest.raises(LockError) as caught:
+        load_project(matrix)
+    assert "base -- debian12 arm64 --push" in (caught.value.hint or "")
 
 
 DAMAGES = {

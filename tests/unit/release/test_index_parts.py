@@ -1,20 +1,22 @@
 """Images of two platforms, released by two machines, and the index that any machine writes when both are there."""
 
+import random
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.small import Small
-from tests.unit.registries import MemoryRegistry, MemorySigner, OnMessage, Store
+from tests.unit.registries import MemoryRegistry, MemorySigner, OnMessage, Store, Turns
 from torchbake.checks.verdict import Outcome
 from torchbake.errors import PublishError, RegistryError, UsageError
 from torchbake.matrix.spec import AMD64, ARM64
 from torchbake.oci.manifest import INDEX, MANIFEST, Manifest
 from torchbake.oci.platforms import images_for
-from torchbake.oci.tag_names import ARTIFACTS, artifact_tag
+from torchbake.oci.tag_names import ARTIFACTS, artifact_tag, revisions_of
 from torchbake.oci.variants import ZSTD, index_of
 from torchbake.registry.artifact import put_artifact, read_artifact
 from torchbake.registry.cosign import NoCosign, Signer
@@ -39,6 +41,7 @@ class TwoPlatforms:
     store: Store = field(default_factory=Store)
     small: Small = field(default_factory=Small)
     today: dict[str, str] = field(default_factory=lambda: {AMD64: "a", ARM64: "b"})
+    variant: str = ""
 
     @property
     def key(self) -> MemorySigner:
@@ -51,7 +54,8 @@ class TwoPlatforms:
         labels = {"org.torchbake.id": IDS[platform], "org.torchbake.torch": torch}
         labels["org.torchbake.inputs"] = self.today[platform]
         architecture = platform.partition("/")[2]
-        return self.small.make(labels, [f"{self.today[platform]}".encode()], architecture=architecture)
+        variant = {"variant": self.variant} if self.variant and platform == ARM64 else {}
+        return self.small.make(labels, [f"{self.today[platform]}".encode()], architecture=architecture, **variant)
 
     def candidate(self, platform: str) -> Candidate:
         manifest = self.image(platform)
@@ -177,6 +181,17 @@ def test_a_second_run_changes_nothing(fleet: TwoPlatforms) -> None:
     assert again.decision
     assert again.decision.action == "nothing"
     assert fleet.store.tags == before
+
+
+def test_an_image_may_name_the_variant_of_its_platform(fleet: TwoPlatforms) -> None:
+    """Images on Debian's own base for arm64 are for linux/arm64/v8."""
+    fleet.variant = "v8"
+    fleet.publish(AMD64, ARM64)
+    assert [where for _, where in fleet.index().images] == [AMD64, f"{ARM64}/v8"]
+    again = fleet.publish(AMD64, ARM64)
+    assert again.decision
+    assert (again.decision.action, str(again.decision.tag)) == ("nothing", f"{OWN}-r0")
+    assert shift(fleet.registry(), TAGS, to=0, back=False).digest == fleet.index().digest
 
 
 def test_the_index_waits_for_every_changed_platform(fleet: TwoPlatforms) -> None:
@@ -358,3 +373,35 @@ def test_a_row_can_get_and_lose_a_platform(fleet: TwoPlatforms, platform: str) -
     alone()
     assert fleet.rolling() == {fleet.store.tags[f"{OWN}-r2"]} == {fleet.image(platform).digest}
     assert fleet.back(1).digest == fleet.store.tags[f"{OWN}-r1"]
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize("inputs", ["b", "b2"])
+def test_two_machines_at_once_leave_a_whole_index(inputs: str) -> None:
+    """One joins the platforms of an older checkout while the other releases and joins the newer ones."""
+    for seed in range(20):
+        older = TwoPlatforms()
+        _publish_alone(older, AMD64)
+        _publish_alone(older, ARM64)
+        newer = replace(older, today={AMD64: "a", ARM64: inputs})
+
+        published = dict[str, IndexPublication]()
+
+        def work(name: str, message: OnMessage, published: dict[str, IndexPublication] = published) -> None:
+            registry, fleet = MemoryRegistry(older.store, name, message), {"one": older, "two": newer}[name]  # noqa: B023
+            machine = Publisher(registry)
+            if name == "two":
+                machine.publish(fleet.candidate(ARM64), fleet.small.supply, lambda _: None, lambda *_: None)
+            published[name] = machine.publish_index(fleet.both, lambda _: None)
+
+        order = random.Random(seed).choices(["one", "two"], weights=[1, 3], k=200)  # the second has more to do
+        ends = Turns(order).run({name: partial(work, name) for name in ("one", "two")})
+        assert all(isinstance(error, RegistryError | None) for error in ends.values()), ends
+        for decision in (each.decision for each in published.values() if each.decision):
+            assert older.store.tags[str(decision.tag)] == decision.digest, seed
+        newer.join()
+        newest = f"{NAMES[ARM64]}-r{int(inputs != 'b')}"
+        assert newer.store.tags[newest] in {blob.digest for blob, _ in newer.index().images}, seed
+        (digest,) = newer.rolling()
+        last = max(revisions_of(OWN, newer.store.tags))
+        assert newer.store.tags[str(last)] == newer.record(last.revision).digest == digest, seed

@@ -16,7 +16,7 @@ from torchbake.checks.reports import ImageResult, Reports
 from torchbake.checks.smoke_run import Session
 from torchbake.checks.verdict import Outcome
 from torchbake.matrix.platforms import platform_tag, shared_id
-from torchbake.matrix.spec import AMD64, ARM64, ImageSpec
+from torchbake.matrix.spec import AMD64, ARM64, PLATFORMS, ImageSpec
 from torchbake.oci.reference import Reference
 from torchbake.release.candidate import Candidate
 from torchbake.release.platforms import PlatformPart, PlatformSet
@@ -59,6 +59,14 @@ class Pair:
             id=spec.id, digest=manifest.digest, labels=labels, tags=(), own=platform_tag(spec), verdict=verdict
         )
         self.publisher.publish(candidate, self.small.supply, lambda _: None, lambda *_: None)
+
+    def release_alone(self, spec: ImageSpec) -> None:
+        """Release an image of a row that has one platform."""
+        labels = promised_labels(spec, LOCK) | {"org.torchbake.inputs": "alone"}
+        manifest = self.small.make(labels, [b"alone"], architecture=spec.platform.partition("/")[2])
+        verdict = RecordedVerdict(suite="s", started="now", outcome=Outcome.PASSED, counts={"passed": 1})
+        single = Candidate(id=spec.id, digest=manifest.digest, labels=labels, tags=TAGS, own=OWN, verdict=verdict)
+        self.publisher.publish(single, self.small.supply, lambda _: None, lambda *_: None)
 
     def join(self) -> None:
         parts = [PlatformPart(platform=spec.platform, id=spec.id, name=platform_tag(spec)) for spec in SPECS]
@@ -130,17 +138,42 @@ def test_a_wrong_image_of_one_platform_is_its_failure_alone(pair: Pair) -> None:
     assert set().union(*wrong.values()) == {"registry.labels"}
 
 
-def test_a_release_before_the_row_had_the_platform_is_left_out(pair: Pair) -> None:
+@pytest.mark.parametrize("spec", SPECS, ids=PLATFORMS)
+def test_a_release_before_the_row_had_the_platform_is_left_out(pair: Pair, spec: ImageSpec) -> None:
     pair = Pair(folder=pair.folder)
-    labels = promised_labels(SPECS[0], LOCK) | {"org.torchbake.inputs": "alone"}
-    manifest = pair.small.make(labels, [b"alone"])
-    verdict = RecordedVerdict(suite="s", started="now", outcome=Outcome.PASSED, counts={"passed": 1})
-    single = Candidate(id=OWN, digest=manifest.digest, labels=labels, tags=TAGS, own=OWN, verdict=verdict)
-    pair.publisher.publish(single, pair.small.supply, lambda _: None, lambda *_: None)
+    pair.release_alone(spec)
+    for each in SPECS:
+        pair.release(each)
+    pair.join()
+    results = pair.validate()
+    assert failures(results) == {}
+    assert [name for name in results if name.startswith(f"{OWN}-r0")] == [f"{OWN}-r0 ({spec.platform})"]
+
+
+def test_after_a_rollback_to_one_platform_the_other_fails(pair: Pair) -> None:
+    pair = Pair(folder=pair.folder)
+    pair.release_alone(SPECS[0])
     for spec in SPECS:
         pair.release(spec)
     pair.join()
-    assert failures(pair.validate()) == {}
+    shift(MemoryRegistry(pair.store), TAGS, to=None, back=True, verifier=pair.key)
+    wrong = failures(pair.validate())
+    assert set(wrong) == {f"{tag} ({ARM64})" for tag in TAGS}
+    assert all("registry.platform" in checks for checks in wrong.values())
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=PLATFORMS)
+def test_a_row_that_lost_a_platform_keeps_its_indexes(pair: Pair, spec: ImageSpec) -> None:
+    pair.release_alone(spec)
+    subject = MatrixSubject(
+        promise=promise_of(spec, TAGS, LOCK), registry=MemoryRegistry(pair.store), verifier=pair.key,
+        known_ids=frozenset({spec.id}),
+    )  # fmt: skip
+    results = pair.run(subject)
+    assert list(results) == [*TAGS, f"{OWN}-r0", f"{OWN}-r1"]
+    assert failures(results) == {}
+    shift(MemoryRegistry(pair.store), TAGS, to=None, back=True, verifier=pair.key)
+    assert failures(pair.run(subject)) == {}
 
 
 def test_an_index_must_have_the_released_image(pair: Pair) -> None:
