@@ -68,7 +68,7 @@ def _advisories(
     of_fix = bool(_OF_FIXES.match(record["id"]))
     ranges, severity = tuple(_ranges(affected, distribution)), _severity(record, affected)
     # Records of distributions list all versions of their ranges, which would take most of the memory.
-    versions = () if ranges and distribution != PYPI else tuple(affected.get("versions") or ())
+    versions = () if ranges and distribution != PYPI else tuple(_list(affected.get("versions")))
     for number, aliases in _numbers(record, several=of_fix):
         yield Advisory(
             distribution=distribution,
@@ -104,10 +104,17 @@ def _numbers(record: Mapping[str, Any], *, several: bool) -> Iterator[tuple[str,
     yield first, tuple(sorted(names - {first}))
 
 
+def _list(value: list[str] | None) -> list[str]:
+    """Return a list that may be missing. Raises TypeError, since the characters of a text would be its parts."""
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value or []
+
+
 def _ranges(affected: Mapping[str, Any], distribution: str) -> Iterator[AffectedRange]:
     for one in affected.get("ranges") or ():
         if one["type"] in _RANGES:
-            events = [next(iter(event.items())) for event in one["events"]]
+            events = [pair for event in one["events"] for pair in event.items()]
             yield from _of_events(_in_order(events, distribution))
 
 

@@ -50,3 +50,14 @@ def test_debian_versions_have_dpkgs_order() -> None:
     assert [advisory.affects(version) for version in ("1.0~rc1-5", "1.0-1~deb12u1", "1.0-1", "1:0.1")] == [
         True, True, False, False,
     ]  # fmt: skip
+
+
+def test_old_versions_in_a_list_hide_no_others() -> None:
+    advisory = pypi(AffectedRange(fixed="2.5"), versions=("2004d", "1.0.0", "0.9-ivysaur"))
+    assert [advisory.affects(version) for version in ("1.0", "1.0+cpu", "2.4", "2.5")] == [True, True, True, False]
+    assert advisory.affects("2004d")
+
+
+def test_a_fix_that_cannot_be_compared_hides_no_other() -> None:
+    advisory = pypi(AffectedRange(fixed="2004d"), AffectedRange(introduced="1.0", fixed="1.5"))
+    assert (advisory.affects("1.2"), advisory.fixed_after("1.2")) == (True, "1.5")
