@@ -5,6 +5,8 @@ from datetime import date
 from enum import IntEnum
 from typing import Literal
 
+from packaging.utils import canonicalize_name
+
 Kind = Literal["debian", "python", "other"]  # of a package: other kinds are in the reports of scanners alone
 
 
@@ -48,3 +50,8 @@ class Finding:
     aliases: tuple[str, ...] = ()
     note: str = ""
     source: str = ""
+
+
+def plain_name(package: str) -> str:
+    """Return the form in which people's names of packages are compared: Python's names have several spellings."""
+    return canonicalize_name(package)

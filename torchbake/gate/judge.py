@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from packaging.utils import canonicalize_name
-
-from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.finding import Finding, Kind, Severity, plain_name
 from torchbake.advisories.match import merge_findings
 from torchbake.advisories.scan_report import ScanReport, VexStatement
 from torchbake.gate.model import AllowedVulnerability, GateFile, GateRule
@@ -141,12 +139,7 @@ def _reason(rule: GateRule, finding: Finding, gate: GateFile) -> str:
 def _is_about(number: str, package: str, finding: Finding) -> bool:
     numbers = {name.upper() for name in (finding.id, *finding.aliases)}
     is_number = not number or number.upper() in numbers
-    return is_number and (not package or _plain(package) == _plain(finding.name))
-
-
-def _plain(name: str) -> str:
-    """Return the form in which names are compared: Python's names have several spellings."""
-    return canonicalize_name(name)
+    return is_number and (not package or plain_name(package) == plain_name(finding.name))
 
 
 def _not_covered(subject: GateSubject, judged: Judged, scans: Iterable[ScanReport]) -> list[str]:

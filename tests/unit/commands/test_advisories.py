@@ -100,6 +100,23 @@ def test_fail_on_ends_with_its_own_code(built: dict[str, ImagePackages], project
     assert cli.main([*words, "low"]) == VulnerableError.exit_code
 
 
+def test_no_selection_hides_the_severity_that_fails(
+    built: dict[str, ImagePackages], project: Any, capsys: Streams
+) -> None:
+    built[refs(project)[CPU]] = OLD
+    words = ("--severity", "critical", "--fail-on", "high", *BOTH)
+    assert "--severity critical" in err(capsys, "advisories", CPU, *words, code=UsageError.exit_code)
+    assert cli.main(["advisories", CPU, "--severity", "high", "--fail-on", "high", *BOTH]) == VulnerableError.exit_code
+
+
+def test_an_ignored_python_package_has_several_spellings(
+    built: dict[str, ImagePackages], project: Any, capsys: Streams
+) -> None:
+    built[refs(project)[CPU]] = OLD
+    (entry,) = read(capsys, CPU, "--kind", "python", "--ignore", "Quill_Tools", *BOTH)["images"]
+    assert entry["findings"] == []
+
+
 def test_packages_that_no_file_covers_do_not_pass(
     built: dict[str, ImagePackages], project: Any, capsys: Streams
 ) -> None:
