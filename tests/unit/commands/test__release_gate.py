@@ -150,6 +150,21 @@ def test_a_released_image_gets_a_new_document_and_no_second_one(gated: Gated) ->
     assert len(gated.documents(image.digest)) == 2
 
 
+def test_an_empty_document_follows_when_nothing_is_allowed(gated: Gated) -> None:
+    image = gated.build()
+    gated.scan(image)
+    assert gated.publish(allow=entry(0))[0] == 0
+    scans.write(gated.path.parent / "scans", "scan.json", scans.grype(matches=[], ignoredMatches=None) | {
+        "source": {"type": "image", "target": {"imageID": image.config.digest}},
+    })  # fmt: skip
+    code, result, _ = gated.publish()
+    assert (code, result["gate"]["allowed"]) == (0, []), result
+    newest = gated.registry.manifest(result["attached"]["vex"])
+    assert newest
+    assert json.loads(text_of(gated.registry, newest, ""))["predicate"]["vulnerabilities"] == []
+    assert len(gated.documents(image.digest)) == 2
+
+
 def test_a_newer_package_opens_the_gate_of_advisories(gated: Gated) -> None:
     scans.write(gated.path.parent, "osv.json", OSV)
     inputs = f"advisories: [{TRACKER}, osv.json]\nunknown_severity: low"
