@@ -97,8 +97,7 @@ def _content(where: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     """Yield the content of a file, or of each JSON file in a zip."""
     size = file.seek(0, 2)
     file.seek(0)
-    if size > LARGEST_FILE:
-        raise AdvisoryError(f"{where}: it has {human(size)}, and at most {human(LARGEST_FILE)} are read.", hint=_HINT)
+    _check_size(where, size)
     if not zipfile.is_zipfile(file):
         file.seek(0)
         yield where, file.read()
@@ -109,6 +108,11 @@ def _content(where: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
         raise AdvisoryError(f"{where}: the zip cannot be read: {error}.", hint="Fetch it again.") from None
 
 
+def _check_size(where: str, size: int) -> None:
+    if size > LARGEST_FILE:
+        raise AdvisoryError(f"{where}: it has {human(size)}, and at most {human(LARGEST_FILE)} are read.", hint=_HINT)
+
+
 def _members(where: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(file) as archive:
         members = [one for one in archive.infolist() if one.filename.endswith(".json")]
@@ -117,6 +121,7 @@ def _members(where: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             reason = f"it has {human(size)} unpacked" if members else "it has no file .json"
             raise AdvisoryError(f"{where}: {reason}.", hint=_HINT)
         for one in members:
+            _check_size(f"{where}, {one.filename}", one.file_size)
             yield f"{where}, {one.filename}", archive.read(one)
 
 

@@ -115,6 +115,15 @@ def test_a_file_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         read_feeds([str(TRACKER)])
 
 
+def test_a_file_in_a_zip_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.json", " " * 10_000)
+    monkeypatch.setattr(feeds, "LARGEST_FILE", 5000)
+    assert (tmp_path / "all.zip").stat().st_size < feeds.LARGEST_FILE
+    with pytest.raises(AdvisoryError, match=r"bomb\.json: .*at most"):
+        read_feeds([str(tmp_path / "all.zip")])
+
+
 def test_an_address_is_fetched_and_its_login_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = requests.Response()
     answer.status_code, answer.raw = 200, TRACKER.open("rb")
