@@ -11,6 +11,7 @@ from torchbake.advisories.match import Feeds, findings_of, uncovered
 from torchbake.advisories.scan_files import read_reports
 from torchbake.advisories.scan_report import ScanReport
 from torchbake.build.plan import ref_of
+from torchbake.core.paths import path_of
 from torchbake.engine.image import EngineImage
 from torchbake.errors import CheckError, TorchbakeError, sentence_of
 from torchbake.gate.judge import GateResult, GateSubject, Judged, judge_gate
@@ -99,12 +100,12 @@ def open_gate(path: Path) -> ReleaseGate:
     """Read a gate's file and its inputs. Raises GateError and AdvisoryError."""
     file, folder = load_gate(path), path.absolute().parent
     with step("reading known vulnerabilities"):
-        places = [one if is_address(one) else str(folder / Path(one).expanduser()) for one in file.advisories]
+        places = [one if is_address(one) else str(folder / path_of(one)) for one in file.advisories]
         return ReleaseGate(
             path=path,
             file=file,
             feeds=read_feeds(places) if places else None,
-            reports=read_reports(folder / Path(one).expanduser() for one in file.reports),
+            reports=read_reports(folder / path_of(one) for one in file.reports),
             today=datetime.now(UTC).date(),
         )
 
