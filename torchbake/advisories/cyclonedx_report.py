@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from packageurl import PackageURL
 from pydantic import Field
 
-from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.finding import Finding, Kind, Severity, severity_of
 from torchbake.advisories.scan_report import (
     ScannedModel,
     ScanReport,
@@ -25,7 +25,6 @@ from torchbake.advisories.scan_report import (
     digests_in,
     numbers_of,
     package_name,
-    severity_of,
     severity_of_score,
 )
 

@@ -1,5 +1,6 @@
 """Known vulnerabilities of the packages of an image."""
 
+import re
 from dataclasses import dataclass
 from datetime import date
 from enum import IntEnum
@@ -24,6 +25,26 @@ class Severity(IntEnum):
     def word(self) -> str:
         """The severity in lower case, as results show it and as options take it."""
         return self.name.lower()
+
+
+_WORDS = {
+    **{level.word: level for level in Severity},
+    "none": Severity.NEGLIGIBLE,
+    "info": Severity.NEGLIGIBLE,
+    "unimportant": Severity.NEGLIGIBLE,
+    "moderate": Severity.MEDIUM,
+}
+_CVE = re.compile(r"CVE-\d{4}-\d{4,}")
+
+
+def severity_of(word: str) -> Severity:
+    """Return the severity of a source's word; an unknown word is UNKNOWN."""
+    return _WORDS.get(word.strip().lower(), Severity.UNKNOWN)
+
+
+def is_cve(number: str) -> bool:
+    """Check if the number of a vulnerability is one of the CVE list."""
+    return _CVE.fullmatch(number) is not None
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

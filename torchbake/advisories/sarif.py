@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.finding import Finding, Kind, Severity, severity_of
 from torchbake.advisories.grype import KINDS
 from torchbake.advisories.scan_report import (
     BOTH,
@@ -22,7 +22,6 @@ from torchbake.advisories.scan_report import (
     digests_in,
     numbers_of,
     package_name,
-    severity_of,
     severity_of_score,
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from torchbake.advisories.finding import Finding
+from torchbake.advisories.judged import finding_json
 from torchbake.advisories.scan_report import VexStatement
 from torchbake.gate.judge import Allowance, GateResult, Refusal, unused_entries
 from torchbake.gate.model import AllowedVulnerability, GateFile
@@ -27,10 +28,11 @@ def gate_entry(result: GateResult) -> dict[str, Any]:
         "open": result.is_open,
         "problems": list(result.problems),
         "refused": [
-            _about(one.finding) | {"rule": one.rule, "expired": one.expired.expires.isoformat() if one.expired else ""}
+            finding_json(one.finding)
+            | {"rule": one.rule, "expired": one.expired.expires.isoformat() if one.expired else None}
             for one in result.refused
         ],
-        "allowed": [_about(one.finding) | _reason(one) for one in result.allowed],
+        "allowed": [finding_json(one.finding) | _reason(one) for one in result.allowed],
         "below": result.below,
     }
 
@@ -72,23 +74,9 @@ def _because(one: Allowance) -> str:
     return f"{one.by.reason} (until {one.by.expires})"
 
 
-def _about(finding: Finding) -> dict[str, Any]:
-    return {
-        "id": finding.id,
-        "aliases": list(finding.aliases),
-        "severity": finding.severity.word,
-        "kind": finding.kind,
-        "package": finding.name,
-        "version": finding.version,
-        "fixed": finding.fixed,
-        "published": finding.published.isoformat() if finding.published else "",
-        "source": finding.source,
-    }
-
-
 def _reason(one: Allowance) -> dict[str, Any]:
     if isinstance(one.by, AllowedVulnerability):
-        words: tuple[str, ...] = (one.by.status, one.by.justification or "", f"{one.by.expires}", one.by.reason)
+        words: tuple[str | None, ...] = (one.by.status, one.by.justification, f"{one.by.expires}", one.by.reason)
     else:
-        words = (one.by.state, one.by.justification, "", one.by.detail)
+        words = (one.by.state, one.by.justification or None, None, one.by.detail)
     return dict(zip(("status", "justification", "expires", "reason"), words, strict=True))

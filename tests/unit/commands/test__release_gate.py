@@ -117,6 +117,8 @@ def test_a_vulnerability_refuses_before_anything_is_written(gated: Gated) -> Non
     assert "the gate refuses it: CVE-2026-1001" in image["problem"]
     assert "the gate refuses it" in err
     assert [one["id"] for one in image["gate"]["refused"]] == ["CVE-2026-1001"]
+    (refused,) = image["gate"]["refused"]
+    assert (refused["fixed"], refused["fixed_on"], refused["expired"]) == ("3.0.18-1", None, None)
     assert (image["gate"]["open"], image["gate"]["below"]) == (False, 1)
     assert gated.site.registry == Store()
 
