@@ -16,10 +16,13 @@ _Decision = TypeVar("_Decision", Refusal, Allowance)
 
 
 def show_gate(file: GateFile, results: Sequence[GateResult]) -> None:
-    """Show the table, and name the allowed vulnerabilities that no image has."""
+    """Show the table, and name the allowed vulnerabilities that no image has, if all of these images are known."""
     console.show_table(_HEAD, [row for result in results for row in _rows(result)])
-    for entry in unused_entries(file, results):
-        console.say(f"{entry.text} is allowed, and no image has it: remove the entry.", style="yellow")
+    if any(result.problems for result in results):
+        return
+    images = "this image" if len(results) == 1 else f"these {len(results)} images"
+    for entry in unused_entries(file, results) if results else ():
+        console.say(f"{entry.text} is allowed, and not in {images}: if no other has it, remove it.", style="yellow")
 
 
 def gate_entry(result: GateResult) -> dict[str, Any]:

@@ -221,10 +221,17 @@ def test_the_table_has_decisions_and_unused_entries(gated: Gated) -> None:
     assert [row[1:3] for row in rows if row[0] == INIT and row[1] in ("refused", "open")] == [
         ["refused", "CVE-2026-1001"]
     ]
-    assert "CVE-2026-9999 is allowed, and no image has it" in err
+    assert "CVE-2026-9999 is allowed, and not in this image" in err
     code, rows, _ = gated.table(entry(3))
     assert code == 0
     assert [row[1] for row in rows if row[0] == INIT] == ["allowed", "open", "released"]
+
+
+def test_an_image_that_is_not_known_makes_no_entry_unused(gated: Gated) -> None:
+    gated.build()
+    gated.path.parent.joinpath("scans").mkdir(parents=True)
+    code, _, err = gated.table(entry(3))
+    assert (code, "is allowed" in err) == (PublishError.exit_code, False)
 
 
 def test_the_table_shows_the_severest_of_many(gated: Gated) -> None:
