@@ -20,6 +20,7 @@ _RELEASE = re.compile(r"(?P<id>Debian|Ubuntu):(?P<version>\d[\d.]*)(?::LTS)?")
 # Advisories of a distribution: published with a fix, and about several vulnerabilities.
 _OF_FIXES = re.compile(r"(?:DSA|DLA|USN)-")
 _RANGES = ("ECOSYSTEM", "SEMVER")
+_AT_ONE_VERSION = {"fixed": 0, "introduced": 1}  # one range ends where the next begins; `last_affected` includes it
 
 
 def is_osv(value: Any) -> bool:
@@ -114,7 +115,7 @@ def _in_order(events: Sequence[tuple[str, str]], distribution: str) -> list[tupl
         return list(events)  # nearly all records, so no version is compared
     key = version_key(distribution)
     try:
-        return sorted(events, key=lambda event: (event[1] != "0", key(event[1]), event[0] != "introduced"))
+        return sorted(events, key=lambda event: (event[1] != "0", key(event[1]), _AT_ONE_VERSION.get(event[0], 2)))
     except ValueError:
         return list(events)
 

@@ -144,3 +144,19 @@ def test_an_event_without_a_version_is_passed_over() -> None:
     package = {"ecosystem": "PyPI", "name": "quill-tools"}
     (advisory,) = osv_advisories(record("PYSEC-2026-7", affected=[{"package": package, "ranges": ranges}]), "")
     assert advisory.ranges == (AffectedRange(fixed="2"),)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
+def test_a_range_may_begin_where_another_ends(order: tuple[int, ...]) -> None:
+    events = [{"introduced": "0"}, {"introduced": "2.0"}, {"fixed": "2.0"}, {"fixed": "3.0"}]
+    ranges = [{"type": "ECOSYSTEM", "events": [events[place] for place in order]}]
+    affected = [{"package": {"ecosystem": "PyPI", "name": "quill-tools"}, "ranges": ranges}]
+    (advisory,) = osv_advisories(record("PYSEC-2026-7", affected=affected), "")
+    assert [advisory.affects(version) for version in ("1.9", "2.0", "2.5", "3.0")] == [True, True, True, False]
+
+
+def test_a_range_may_have_one_version() -> None:
+    ranges = [{"type": "ECOSYSTEM", "events": [{"last_affected": "2.0"}, {"introduced": "2.0"}]}]
+    affected = [{"package": {"ecosystem": "PyPI", "name": "quill-tools"}, "ranges": ranges}]
+    (advisory,) = osv_advisories(record("PYSEC-2026-7", affected=affected), "")
+    assert [advisory.affects(version) for version in ("1.9", "2.0", "2.1")] == [False, True, False]
