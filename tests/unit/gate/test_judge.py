@@ -29,7 +29,8 @@ def gate(*rules: dict[str, Any], **keys: Any) -> GateFile:
 
 
 def allowed(**keys: Any) -> dict[str, Any]:
-    return {"id": "CVE-1", "reason": "in staging", "expires": "2026-11-29", **keys}
+    values = {"id": "CVE-1", "reason": "in staging", "expires": "2026-11-29", **keys}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def judge(file: GateFile, *findings: Finding, reports: Sequence[ScanReport] = (SCAN,), **judged: Any) -> GateResult:
