@@ -151,6 +151,6 @@ def _download(url: str, file: IO[bytes]) -> None:
                     raise AdvisoryError(f"{without_login(url)}: it has more than {human(LARGEST_FILE)}.", hint=_HINT)
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise AdvisoryError(
-            f"{without_login(url)} cannot be fetched: {without_logins(str(error))}.",
+            f"{without_login(url)} cannot be fetched: {without_logins(str(error)).rstrip('.')}.",
             hint="Try again, or give a file that you have fetched.",
         ) from None
