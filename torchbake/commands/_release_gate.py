@@ -51,7 +51,9 @@ class GatedImage:
         words = [*self.result.problems, ", ".join(numbers[:_MOST_NUMBERS]) + more if numbers else ""]
         raise CheckError(
             f"the gate refuses it: {'; '.join(filter(None, words))}.",
-            hint=f"Build it with the fixes, or allow a vulnerability with a reason in {self.file}.",
+            hint=f"Build it with the fixes, or allow a vulnerability with a reason in {self.file}."
+            if numbers
+            else f"Scan this build, or name the missing input in {self.file}.",
         )
 
     def vex(self, digest: str) -> Artifact:

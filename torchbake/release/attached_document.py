@@ -40,7 +40,8 @@ def attach_document(
 def _newest(registry: Registry, digest: str, artifact: Artifact) -> Manifest | None:
     """Find the newest attached document with this name. An older one with the same text does not count any more."""
     manifests = filter(None, map(registry.manifest, sorted(referrers_of(registry, digest))))
-    own = [one for one in manifests if subject_of(one) == digest and title_of(one) == file_name(artifact.name)]
+    key = (digest, artifact.media_type, file_name(artifact.name))
+    own = [one for one in manifests if (subject_of(one), one.content.get("artifactType"), title_of(one)) == key]
     return max(own, key=_created, default=None)
 
 

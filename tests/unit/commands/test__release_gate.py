@@ -204,6 +204,7 @@ def test_an_image_without_a_report_is_refused(gated: Gated) -> None:
     code, image, _ = gated.publish()
     assert (code, image["gate"]["open"]) == (PublishError.exit_code, False)
     assert "no report is of this image" in image["problem"]
+    assert "Scan this build" in image["problem"]
 
 
 def test_a_dry_run_shows_the_decision_and_attaches_nothing(gated: Gated) -> None:
