@@ -213,8 +213,8 @@ def _one(due: Due, progress: Board) -> list[PublishResult]:
         if due.gated is None:
             return publication
         # If nothing is accepted, an empty document takes the place of an earlier one.
-        vex, needed = due.gated.vex(publication.decision.digest), bool(due.gated.result.allowed)
-        return release.publisher.attach(publication, vex, look, needed=needed)
+        vex, always = due.gated.vex(publication.decision.digest), bool(due.gated.result.allowed)
+        return release.publisher.attach(publication, vex, look, always=always)
 
     results = _attempt(due, publish, look)
     words = [one.problem or (summary_of(one.published) if one.published else "") for one in results]

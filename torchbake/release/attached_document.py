@@ -16,18 +16,18 @@ from torchbake.registry.referrers import referrers_of
 
 
 def attach_document(
-    registry: Registry, digest: str, artifact: Artifact, signer: Signer, *, needed: bool = True
+    registry: Registry, digest: str, artifact: Artifact, signer: Signer, *, always: bool = True
 ) -> str:  # fmt: skip
     """Attach a document to the image of a digest, sign it, and return its digest. Raises RegistryError.
 
-    If the newest document of the image has the same text, nothing is written except a missing signature. A document
-    that is not ``needed`` only follows an earlier one: without one, the returned digest is empty.
+    If the newest document of the image has the same text, nothing is written except a missing signature.
+    Unless ``always``, a document only follows an earlier one: without one, the returned digest is empty.
     """
     image = registry.manifest(digest)
     if image is None:
         raise RegistryError(f"{registry.repository} does not hold {digest}.", hint="Publish again.")
     there = _newest(registry, digest, artifact)
-    if there is None and not needed:
+    if there is None and not always:
         return ""
     if there is None or there.layers[0].digest != sha256(artifact.text.encode()):
         created = datetime.now(UTC).isoformat(timespec="microseconds")  # two in one second have an order

@@ -91,18 +91,18 @@ class Publisher:
         return decision
 
     def attach(
-        self, publication: Publication, artifact: Artifact, tell: Tell, *, needed: bool = True
+        self, publication: Publication, artifact: Artifact, tell: Tell, *, always: bool = True
     ) -> Publication:  # fmt: skip
         """Attach a document to the released image, if it is the tested one, which the document is about.
 
-        A document that is not ``needed`` only follows an earlier one.
+        Unless ``always``, a document only follows an earlier one.
         """
         decision = publication.decision
         if decision.digest != publication.tested and not publication.released_by:
             return publication
         tell(f"attaching {artifact.name}")
         with locked(self._registry):
-            digest = attach_document(self._registry, decision.digest, artifact, self._signer, needed=needed)
+            digest = attach_document(self._registry, decision.digest, artifact, self._signer, always=always)
         documents = {**publication.documents, artifact.name: digest} if digest else publication.documents
         return replace(publication, documents=documents)
 

@@ -76,10 +76,10 @@ def test_a_document_that_comes_back_is_the_newest_again() -> None:
 def test_a_document_that_is_not_needed_only_follows_another() -> None:
     registry = MemoryRegistry(Store())
     release = released(registry, Small())
-    publication = Publisher(registry).attach(release, OTHER, lambda _: None, needed=False)
+    publication = Publisher(registry).attach(release, OTHER, lambda _: None, always=False)
     assert (publication.documents, documents(registry, release.tested)) == ({}, {})
     attach_document(registry, release.tested, VEX, UNSIGNED)
-    publication = Publisher(registry).attach(release, OTHER, lambda _: None, needed=False)
+    publication = Publisher(registry).attach(release, OTHER, lambda _: None, always=False)
     assert publication.documents["vex"] == documents(registry, release.tested)[OTHER.text].digest
 
 
