@@ -121,3 +121,9 @@ def _refuse(args: Arguments, images: Sequence[JudgedImage]) -> None:
             hint=f"Renew Debian packages: {Command('update', ' '.join(args.selectors))}. "
             "A Python package has its version in matrix.yaml, or in the project's lock.",
         )
+    if unknown := {one.id for image in images for one in image.findings if not one.severity} if level else None:
+        console.say(
+            f"{len(unknown)} vulnerabilities without a severity do not count for --fail-on {args.fail_on}. "
+            "To count them: --fail-on unknown",
+            style="yellow",
+        )
