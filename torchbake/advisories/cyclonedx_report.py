@@ -85,7 +85,7 @@ class CdxVersion(ScannedModel):
 class CdxTarget(ScannedModel):
     """A package with the vulnerability."""
 
-    ref: str
+    ref: str = Field(min_length=1)
     versions: tuple[CdxVersion, ...] = ()
 
 
@@ -196,7 +196,7 @@ def _findings(one: CdxVulnerability, names: _Names, path: Path) -> Iterator[Find
 
 def _targets(one: CdxVulnerability, names: _Names) -> tuple[CdxTarget, ...]:
     """Return the packages of a vulnerability, or the image if it names none."""
-    return one.affects or (CdxTarget(ref=names.image),)
+    return one.affects or (CdxTarget.model_construct(ref=names.image),)
 
 
 def _fixed(target: CdxTarget) -> str:

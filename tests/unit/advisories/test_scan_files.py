@@ -192,6 +192,11 @@ BROKEN = {
         '[{"ruleId": "CVE-1", "message": {"text": "Severity: HIGH"}}]}]}',
         "'CVE-1' does not name its package",
     ),
+    "VEX of an empty name": (
+        '{"bomFormat": "CycloneDX", "vulnerabilities": [{"id": "CVE-1", "affects": [{"ref": ""}], '
+        '"analysis": {"state": "not_affected"}}]}',
+        "affects.0.ref",
+    ),
     "no number": (
         '{"SchemaVersion": 2, "ArtifactName": "a", "Results": [{"Vulnerabilities": [{"PkgName": "a"}]}]}',
         "VulnerabilityID",
