@@ -35,9 +35,8 @@ class AffectedRange:
     def __post_init__(self) -> None:
         _refuse_other_than_text(self.introduced, self.fixed, self.last)
 
-    def contains(self, version: str, key: Callable[[str], Any]) -> bool:
-        """Check if a version is affected. Raises ValueError if a version cannot be compared."""
-        value = key(version)
+    def contains(self, value: Any, key: Callable[[str], Any]) -> bool:
+        """Check if a version is affected, by its ``value`` of ``key``. Raises ValueError if a bound has no key."""
         return (
             (not self.introduced or key(self.introduced) <= value)
             and (not self.fixed or value < key(self.fixed))
@@ -70,7 +69,7 @@ class Advisory:
         _refuse_other_than_text(self.package, self.id, *self.versions, *self.aliases)
 
     def affects(self, version: str) -> bool:
-        """Check if a version is affected. A version that cannot be compared is, if the ranges alone decide."""
+        """Check if a version is affected. A version that cannot be compared is, if there is a range."""
         return version in self.versions or self._lists(version) or any(self._has(version, one) for one in self.ranges)
 
     def fixed_after(self, version: str) -> str:
@@ -95,9 +94,17 @@ class Advisory:
         return False
 
     def _has(self, version: str, affected: AffectedRange) -> bool:
-        """Check if a range has a version. If they cannot be compared, it does unless versions are listed."""
+        """Check if a range has a version; it does if the version cannot be compared.
+
+        If a bound cannot be compared, the list of versions decides, or without a list the range has the version.
+        """
+        key = version_key(self.distribution)
         try:
-            return affected.contains(version, version_key(self.distribution))
+            value = key(version)
+        except ValueError:
+            return True
+        try:
+            return affected.contains(value, key)
         except ValueError:
             return not self.versions
 

@@ -41,6 +41,8 @@ def test_a_listed_version_is_affected_outside_of_ranges() -> None:
 
 def test_a_version_that_cannot_be_compared_counts_as_affected() -> None:
     assert pypi(AffectedRange(fixed="1.0")).affects("not-a-version")
+    assert pypi(AffectedRange(fixed="1.0"), versions=("0.9",)).affects("not-a-version")
+    assert pypi(AffectedRange(fixed="1.0"), versions=("0.9",)).affects("")
     assert not pypi(versions=("1.0",)).affects("not-a-version")
     assert pypi(versions=("2004d",)).affects("2004d")
 
