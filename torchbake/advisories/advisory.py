@@ -73,11 +73,16 @@ class Advisory:
         return version in self.versions or self._lists(version) or any(self._has(version, one) for one in self.ranges)
 
     def fixed_after(self, version: str) -> str:
-        """Return the first fixed version above an affected one; empty if there is none."""
-        key, later = version_key(self.distribution), dict[Any, str]()
+        """Return the first fixed version above an affected one, or the first one if it cannot be compared.
+
+        It is empty if there is none.
+        """
+        key, later, value = version_key(self.distribution), dict[Any, str](), None
+        with suppress(ValueError):
+            value = key(version)
         for fixed in filter(None, (one.fixed for one in self.ranges)):
             with suppress(ValueError):  # old Python versions, before PEP 440
-                if key(version) < key(fixed):
+                if value is None or value < key(fixed):
                     later[key(fixed)] = fixed
         return later[min(later)] if later else ""
 

@@ -43,6 +43,7 @@ def test_a_version_that_cannot_be_compared_counts_as_affected() -> None:
     assert pypi(AffectedRange(fixed="1.0")).affects("not-a-version")
     assert pypi(AffectedRange(fixed="1.0"), versions=("0.9",)).affects("not-a-version")
     assert pypi(AffectedRange(fixed="1.0"), versions=("0.9",)).affects("")
+    assert pypi(*RANGES).fixed_after("not-a-version") == "1.4.2"  # so that a gate for fixed ones refuses it
     assert not pypi(versions=("1.0",)).affects("not-a-version")
     assert pypi(versions=("2004d",)).affects("2004d")
 
