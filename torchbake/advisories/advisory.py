@@ -4,6 +4,7 @@ The model is that of OSV: https://ossf.github.io/osv-schema/#evaluation
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -22,15 +23,20 @@ class AdvisoryFormError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AffectedRange:
-    """Versions from ``introduced`` on, before ``fixed``, and up to ``last``; an empty text is no bound."""
+    """Versions from ``introduced`` on, before ``fixed``, and up to ``last``; an empty text is no bound.
+
+    Raises TypeError for a bound that is no text.
+    """
 
     introduced: str = ""
     fixed: str = ""
     last: str = ""
 
-    def contains(self, version: str, key: Callable[[str], Any]) -> bool:
-        """Check if a version is affected. Raises ValueError if a version cannot be compared."""
-        value = key(version)
+    def __post_init__(self) -> None:
+        _refuse_other_than_text(self.introduced, self.fixed, self.last)
+
+    def contains(self, value: Any, key: Callable[[str], Any]) -> bool:
+        """Check if a version is affected, by its ``value`` of ``key``. Raises ValueError if a bound has no key."""
         return (
             (not self.introduced or key(self.introduced) <= value)
             and (not self.fixed or value < key(self.fixed))
@@ -44,7 +50,7 @@ class Advisory:
 
     ``distribution`` is `pypi`, or a distribution with its release, such as ``debian:12``. ``package`` is a source
     package, or the normalised name of a Python distribution. All ``versions`` and all ``ranges`` are affected. The
-    other fields are those of a `Finding`.
+    other fields are those of a `Finding`. Raises TypeError for a name or version that is no text.
     """
 
     distribution: str
@@ -59,24 +65,60 @@ class Advisory:
     note: str = ""
     source: str = ""
 
+    def __post_init__(self) -> None:
+        _refuse_other_than_text(self.package, self.id, *self.versions, *self.aliases)
+
     def affects(self, version: str) -> bool:
-        """Check if a version is affected. A version that cannot be compared is, if the ranges alone decide."""
-        key = version_key(self.distribution)
-        try:
-            if any(key(one) == key(version) for one in self.versions):
-                return True
-            return any(one.contains(version, key) for one in self.ranges)
-        except ValueError:
-            return version in self.versions or bool(self.ranges and not self.versions)
+        """Check if a version is affected. A version that cannot be compared is, if there is a range."""
+        return version in self.versions or self._lists(version) or any(self._has(version, one) for one in self.ranges)
 
     def fixed_after(self, version: str) -> str:
-        """Return the first fixed version above an affected one; empty if there is none."""
+        """Return the first fixed version above an affected one, or the first one if it cannot be compared.
+
+        It is empty if there is none.
+        """
+        key, later, value = version_key(self.distribution), dict[Any, str](), None
+        with suppress(ValueError):
+            value = key(version)
+        for fixed in filter(None, (one.fixed for one in self.ranges)):
+            with suppress(ValueError):  # old Python versions, before PEP 440
+                if value is None or value < key(fixed):
+                    later[key(fixed)] = fixed
+        return later[min(later)] if later else ""
+
+    def _lists(self, version: str) -> bool:
+        """Check if a listed version is equal, such as 1.0 and 1.0.0. Old ones that cannot be compared are passed over.
+
+        A record of PyPI may list them beside others.
+        """
+        key = version_key(self.distribution)
+        for one in self.versions:
+            with suppress(ValueError):
+                if key(one) == key(version):
+                    return True
+        return False
+
+    def _has(self, version: str, affected: AffectedRange) -> bool:
+        """Check if a range has a version; it does if the version cannot be compared.
+
+        If a bound cannot be compared, the list of versions decides, or without a list the range has the version.
+        """
         key = version_key(self.distribution)
         try:
-            later = {key(one.fixed): one.fixed for one in self.ranges if one.fixed and key(version) < key(one.fixed)}
+            value = key(version)
         except ValueError:
-            return ""
-        return later[min(later)] if later else ""
+            return True
+        try:
+            return affected.contains(value, key)
+        except ValueError:
+            return not self.versions
+
+
+def _refuse_other_than_text(*values: object) -> None:
+    """Raise TypeError for a value of a foreign file that is no text, before it is compared."""
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r} is no text")
 
 
 def version_key(distribution: str) -> Callable[[str], Any]:

@@ -3,26 +3,26 @@
 from collections.abc import Iterable
 from functools import cache
 
-from torchbake.advisories.finding import Severity
-
-_BELOW_LOW = "none"  # a score of 0
+from torchbake.advisories.finding import Severity, severity_of
 
 
 def severity_of_vectors(vectors: Iterable[str]) -> Severity:
-    """Return the severity of the base score, by the newest version of CVSS among the vectors.
+    """Return the highest severity of the base scores by the newest version of CVSS among the vectors.
 
     It is ``UNKNOWN`` if there is no vector, or none is valid.
     """
-    for vector in sorted(vectors, reverse=True):  # CVSS:4.0/… before CVSS:3.1/…; version 2 has no prefix
-        word = _severity_word(vector)
-        if word:
-            return Severity.NEGLIGIBLE if word == _BELOW_LOW else Severity[word.upper()]
-    return Severity.UNKNOWN
+    levels = [(_version(vector), severity_of(_severity_word(vector))) for vector in vectors]
+    return max((one for one in levels if one[1]), default=("", Severity.UNKNOWN))[1]
+
+
+def _version(vector: str) -> str:
+    """Return the beginning of a vector, in the order of the versions; version 2 has none."""
+    return vector.partition("/")[0] if vector.startswith("CVSS:") else ""
 
 
 @cache
 def _severity_word(vector: str) -> str:
-    """Return the severity of a vector's base score; empty for an invalid vector."""
+    """Return the severity of a vector's base score, which is `none` for a score of 0; empty for an invalid vector."""
     from cvss import CVSS2, CVSS3, CVSS4  # noqa: PLC0415 - only files with vectors need it
     from cvss.exceptions import CVSSError  # noqa: PLC0415
 

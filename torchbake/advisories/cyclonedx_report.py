@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from packageurl import PackageURL
 from pydantic import Field
 
-from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.finding import Finding, Kind, Severity, severity_of
 from torchbake.advisories.scan_report import (
     ScannedModel,
     ScanReport,
@@ -25,7 +25,6 @@ from torchbake.advisories.scan_report import (
     digests_in,
     numbers_of,
     package_name,
-    severity_of,
     severity_of_score,
 )
 
@@ -86,7 +85,7 @@ class CdxVersion(ScannedModel):
 class CdxTarget(ScannedModel):
     """A package with the vulnerability."""
 
-    ref: str
+    ref: str = Field(min_length=1)
     versions: tuple[CdxVersion, ...] = ()
 
 
@@ -197,7 +196,7 @@ def _findings(one: CdxVulnerability, names: _Names, path: Path) -> Iterator[Find
 
 def _targets(one: CdxVulnerability, names: _Names) -> tuple[CdxTarget, ...]:
     """Return the packages of a vulnerability, or the image if it names none."""
-    return one.affects or (CdxTarget(ref=names.image),)
+    return one.affects or (CdxTarget.model_construct(ref=names.image),)
 
 
 def _fixed(target: CdxTarget) -> str:

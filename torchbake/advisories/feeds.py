@@ -6,14 +6,17 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
+from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
 from torchbake.advisories.advisory import Advisory, AdvisoryFormError
 from torchbake.advisories.match import Feeds, feeds_of
 from torchbake.advisories.osv import is_osv, osv_advisories
 from torchbake.advisories.tracker import is_tracker, tracker_advisories, tracker_releases
 from torchbake.core.json_text import NotJsonError, read_json
+from torchbake.core.paths import path_of
 from torchbake.core.sizes import human
 from torchbake.errors import AdvisoryError
 from torchbake.hostconfig.http_session import CHUNK, PATIENCE, index_session
@@ -70,12 +73,13 @@ def _documents(place: str) -> Iterator[tuple[str, Any]]:
 
 def _files(place: str) -> Iterator[tuple[str, bytes]]:
     """Yield the content of each JSON file of a place. Raises AdvisoryError, also if there is none."""
+    _check_place(place)
     if is_address(place):
         with tempfile.TemporaryFile(prefix="torchbake-advisories-") as file:
             _download(place, file)
             yield from _content(without_login(place), file)
         return
-    path = Path(place).expanduser()
+    path = path_of(place)
     try:
         paths = [path] if not path.is_dir() else sorted(_advisory_files(path))
         if not paths:
@@ -89,6 +93,17 @@ def _files(place: str) -> Iterator[tuple[str, bytes]]:
         raise AdvisoryError(f"{error.filename or path}: {error.strerror}.", hint=_HINT) from None
 
 
+def _check_place(place: str) -> None:
+    """Raise AdvisoryError for text that can be neither an address nor the name of a file."""
+    try:
+        if "\0" in place:
+            raise ValueError("it has a null character")
+        if is_address(place):
+            urlsplit(place)
+    except ValueError as error:
+        raise AdvisoryError(f"{without_logins(place)!r} names no place: {error}.", hint=_HINT) from None
+
+
 def _advisory_files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.suffix in (".json", ".zip") and path.is_file())
 
@@ -97,16 +112,20 @@ def _content(where: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     """Yield the content of a file, or of each JSON file in a zip."""
     size = file.seek(0, 2)
     file.seek(0)
-    if size > LARGEST_FILE:
-        raise AdvisoryError(f"{where}: it has {human(size)}, and at most {human(LARGEST_FILE)} are read.", hint=_HINT)
+    _check_size(where, size)
     if not zipfile.is_zipfile(file):
         file.seek(0)
         yield where, file.read()
         return
     try:
         yield from _members(where, file)
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
         raise AdvisoryError(f"{where}: the zip cannot be read: {error}.", hint="Fetch it again.") from None
+
+
+def _check_size(where: str, size: int) -> None:
+    if size > LARGEST_FILE:
+        raise AdvisoryError(f"{where}: it has {human(size)}, and at most {human(LARGEST_FILE)} are read.", hint=_HINT)
 
 
 def _members(where: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
@@ -117,6 +136,7 @@ def _members(where: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             reason = f"it has {human(size)} unpacked" if members else "it has no file .json"
             raise AdvisoryError(f"{where}: {reason}.", hint=_HINT)
         for one in members:
+            _check_size(f"{where}, {one.filename}", one.file_size)
             yield f"{where}, {one.filename}", archive.read(one)
 
 
@@ -129,8 +149,8 @@ def _download(url: str, file: IO[bytes]) -> None:
                 file.write(cast(bytes, data))
                 if file.tell() > LARGEST_FILE:
                     raise AdvisoryError(f"{without_login(url)}: it has more than {human(LARGEST_FILE)}.", hint=_HINT)
-    except requests.RequestException as error:
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise AdvisoryError(
-            f"{without_login(url)} cannot be fetched: {without_logins(str(error))}.",
+            f"{without_login(url)} cannot be fetched: {without_logins(str(error)).rstrip('.')}.",
             hint="Try again, or give a file that you have fetched.",
         ) from None

@@ -1,9 +1,12 @@
 """Known vulnerabilities of the packages of an image."""
 
+import re
 from dataclasses import dataclass
 from datetime import date
 from enum import IntEnum
 from typing import Literal
+
+from packaging.utils import canonicalize_name
 
 Kind = Literal["debian", "python", "other"]  # of a package: other kinds are in the reports of scanners alone
 
@@ -22,6 +25,26 @@ class Severity(IntEnum):
     def word(self) -> str:
         """The severity in lower case, as results show it and as options take it."""
         return self.name.lower()
+
+
+_WORDS = {
+    **{level.word: level for level in Severity},
+    "none": Severity.NEGLIGIBLE,
+    "info": Severity.NEGLIGIBLE,
+    "unimportant": Severity.NEGLIGIBLE,
+    "moderate": Severity.MEDIUM,
+}
+_CVE = re.compile(r"CVE-\d{4}-\d{4,}")
+
+
+def severity_of(word: str) -> Severity:
+    """Return the severity of a source's word; an unknown word is UNKNOWN."""
+    return _WORDS.get(word.strip().lower(), Severity.UNKNOWN)
+
+
+def is_cve(number: str) -> bool:
+    """Check if the number of a vulnerability is one of the CVE list."""
+    return _CVE.fullmatch(number) is not None
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -48,3 +71,8 @@ class Finding:
     aliases: tuple[str, ...] = ()
     note: str = ""
     source: str = ""
+
+
+def plain_name(package: str) -> str:
+    """Return the form in which people's names of packages are compared: Python's names have several spellings."""
+    return canonicalize_name(package)

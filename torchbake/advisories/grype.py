@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from torchbake.advisories.finding import Finding, Kind
+from torchbake.advisories.finding import Finding, Kind, severity_of
 from torchbake.advisories.scan_report import (
     BOTH,
     ScannedModel,
@@ -17,7 +17,6 @@ from torchbake.advisories.scan_report import (
     digests_in,
     numbers_of,
     package_name,
-    severity_of,
 )
 
 KINDS: dict[str, Kind] = {"deb": "debian", "python": "python"}  # other types of Grype are "other"

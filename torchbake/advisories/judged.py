@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.finding import Finding, Kind, Severity, plain_name
 from torchbake.advisories.match import Feeds, findings_of, uncovered
 from torchbake.sbom.packages import ImagePackages
 
@@ -13,7 +13,7 @@ from torchbake.sbom.packages import ImagePackages
 class Scope:
     """The findings that count: of packages of a ``kind``, from a severity on, and if ``fixable`` only with a fix.
 
-    Findings of ``ignored`` packages do not count.
+    Findings of ``ignored`` packages do not count; these are names by `plain_name`.
     """
 
     kind: Kind | None = None
@@ -26,7 +26,7 @@ class Scope:
         return (
             self.kind in (None, finding.kind)
             and finding.severity >= self.severity
-            and finding.name not in self.ignored
+            and plain_name(finding.name) not in self.ignored
             and (bool(finding.fixed) or not self.fixable)
         )
 

@@ -13,23 +13,14 @@ from packaging.utils import canonicalize_name
 
 from torchbake.advisories.advisory import PYPI, Advisory, AdvisoryFormError, AffectedRange, version_key
 from torchbake.advisories.cvss import severity_of_vectors
-from torchbake.advisories.finding import Severity
+from torchbake.advisories.finding import Severity, is_cve, severity_of
 
 # Ecosystems as "Debian:12" and "Ubuntu:24.04:LTS"; "Ubuntu:Pro:…" has packages that no image of torchbake gets.
 _RELEASE = re.compile(r"(?P<id>Debian|Ubuntu):(?P<version>\d[\d.]*)(?::LTS)?")
-_CVE = re.compile(r"CVE-\d{4}-\d{4,}")
 # Advisories of a distribution: published with a fix, and about several vulnerabilities.
 _OF_FIXES = re.compile(r"(?:DSA|DLA|USN)-")
 _RANGES = ("ECOSYSTEM", "SEMVER")
-_WORDS = {
-    "negligible": Severity.NEGLIGIBLE,
-    "unimportant": Severity.NEGLIGIBLE,
-    "low": Severity.LOW,
-    "moderate": Severity.MEDIUM,
-    "medium": Severity.MEDIUM,
-    "high": Severity.HIGH,
-    "critical": Severity.CRITICAL,
-}
+_AT_ONE_VERSION = {"fixed": 0, "introduced": 1}  # one range ends where the next begins; `last_affected` includes it
 
 
 def is_osv(value: Any) -> bool:
@@ -68,7 +59,7 @@ def _advisories(
     of_fix = bool(_OF_FIXES.match(record["id"]))
     ranges, severity = tuple(_ranges(affected, distribution)), _severity(record, affected)
     # Records of distributions list all versions of their ranges, which would take most of the memory.
-    versions = () if ranges and distribution != PYPI else tuple(affected.get("versions") or ())
+    versions = () if ranges and distribution != PYPI else tuple(_list(affected.get("versions")))
     for number, aliases in _numbers(record, several=of_fix):
         yield Advisory(
             distribution=distribution,
@@ -94,20 +85,27 @@ def _numbers(record: Mapping[str, Any], *, several: bool) -> Iterator[tuple[str,
     names = {own, *(record.get("aliases") or ()), *(record.get("upstream") or ())}
     if several and names == {own}:  # records before the schema's version 1.7 have the CVE numbers here
         names |= {*(record.get("related") or ())}
-    numbers = sorted(filter(_CVE.fullmatch, names))
+    numbers = sorted(filter(is_cve, names))
     if several and numbers:
         for number in numbers:
             yield number, (own,)
         return
     # PyPI's own records repeat those of GitHub, so GitHub's number joins both.
-    first = min(names, key=lambda name: (not _CVE.fullmatch(name), not name.startswith("GHSA-"), name))
+    first = min(names, key=lambda name: (not is_cve(name), not name.startswith("GHSA-"), name))
     yield first, tuple(sorted(names - {first}))
+
+
+def _list(value: list[str] | None) -> list[str]:
+    """Return a list that may be missing. Raises TypeError, since the characters of a text would be its parts."""
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value or []
 
 
 def _ranges(affected: Mapping[str, Any], distribution: str) -> Iterator[AffectedRange]:
     for one in affected.get("ranges") or ():
         if one["type"] in _RANGES:
-            events = [next(iter(event.items())) for event in one["events"]]
+            events = [pair for event in one["events"] for pair in event.items()]
             yield from _of_events(_in_order(events, distribution))
 
 
@@ -117,7 +115,7 @@ def _in_order(events: Sequence[tuple[str, str]], distribution: str) -> list[tupl
         return list(events)  # nearly all records, so no version is compared
     key = version_key(distribution)
     try:
-        return sorted(events, key=lambda event: (event[1] != "0", key(event[1]), event[0] != "introduced"))
+        return sorted(events, key=lambda event: (event[1] != "0", key(event[1]), _AT_ONE_VERSION.get(event[0], 2)))
     except ValueError:
         return list(events)
 
@@ -141,11 +139,11 @@ def _severity(record: Mapping[str, Any], affected: Mapping[str, Any]) -> Severit
     for place, key in places:
         values = place.get(key) or {}
         for word in (values.get("severity"), values.get("urgency")):
-            if isinstance(word, str) and word.lower() in _WORDS:
-                return _WORDS[word.lower()]
+            if isinstance(word, str) and (level := severity_of(word)):
+                return level
     entries = [*(affected.get("severity") or ()), *(record.get("severity") or ())]
     scores = [(str(one.get("type", "")), str(one["score"])) for one in entries]
-    words = [_WORDS.get(score.lower(), Severity.UNKNOWN) for kind, score in scores if kind == "Ubuntu"]
+    words = [severity_of(score) for kind, score in scores if kind == "Ubuntu"]
     return max(words) if words else severity_of_vectors(score for kind, score in scores if kind.startswith("CVSS_"))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.finding import Finding, Kind, Severity, severity_of
 from torchbake.advisories.grype import KINDS
 from torchbake.advisories.scan_report import (
     BOTH,
@@ -22,7 +22,6 @@ from torchbake.advisories.scan_report import (
     digests_in,
     numbers_of,
     package_name,
-    severity_of,
     severity_of_score,
 )
 
@@ -119,7 +118,7 @@ def read_sarif(path: Path, data: dict[str, Any]) -> ScanReport:
 def _trivy_names(run: SarifRun) -> tuple[str, ...]:
     keys = ("imageName", "imageID", "repoTags", "repoDigests")
     values = [run.properties.get(key) or () for key in keys]
-    return tuple(str(one) for value in values for one in ([value] if isinstance(value, str) else value))
+    return tuple(str(one) for value in values for one in (value if isinstance(value, list) else [value]))
 
 
 def _trivy_findings(run: SarifRun, path: Path) -> Iterator[Finding]:
@@ -167,7 +166,7 @@ def _severity(lines: Mapping[str, str], rule: SarifRule) -> Severity:
     level = severity_of(lines.get("Severity", ""))
     try:
         score = float(rule.properties.get("security-severity", ""))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return level
     if score == 0 and level == Severity.LOW:
         return Severity.UNKNOWN

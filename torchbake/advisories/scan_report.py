@@ -9,17 +9,10 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict
 
-from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.finding import Finding, Kind, Severity, is_cve
 
 BOTH: frozenset[Kind] = frozenset({"debian", "python"})
 _DIGEST = re.compile(r"sha256(?::|%3[Aa])([0-9a-f]{64})")
-_CVE = re.compile(r"CVE-\d{4}-\d{4,}")
-_WORDS = {
-    **{level.name.lower(): level for level in Severity},
-    "none": Severity.NEGLIGIBLE,
-    "info": Severity.NEGLIGIBLE,
-    "unimportant": Severity.NEGLIGIBLE,
-}
 
 
 class ScannedModel(BaseModel):
@@ -65,11 +58,6 @@ def digests_in(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(f"sha256:{digits}" for text in texts for digits in _DIGEST.findall(text))
 
 
-def severity_of(word: str) -> Severity:
-    """Return the severity of a scanner's word; an unknown word is UNKNOWN."""
-    return _WORDS.get(word.strip().lower(), Severity.UNKNOWN)
-
-
 def severity_of_score(score: float | None) -> Severity:
     """Return the severity of a CVSS base score by section 5 of the specification.
 
@@ -87,7 +75,7 @@ def numbers_of(own: str, others: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     A vulnerability with exactly one CVE number has that number.
     """
     names = dict.fromkeys([own, *others])
-    numbers = [name for name in names if _CVE.fullmatch(name)]
+    numbers = [name for name in names if is_cve(name)]
     number = numbers[0] if len(numbers) == 1 else own
     return number, tuple(name for name in names if name and name != number)
 

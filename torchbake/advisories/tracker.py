@@ -9,14 +9,8 @@ from typing import Any
 
 from torchbake.advisories.advisory import Advisory, AdvisoryFormError, AffectedRange
 from torchbake.advisories.codenames import DEBIAN
-from torchbake.advisories.finding import Severity
+from torchbake.advisories.finding import severity_of
 
-_URGENCIES = {
-    "unimportant": Severity.NEGLIGIBLE,
-    "low": Severity.LOW,
-    "medium": Severity.MEDIUM,
-    "high": Severity.HIGH,
-}
 _NOT_AFFECTED = "0"  # as a fixed version: no version of this release has the vulnerability
 
 
@@ -64,7 +58,7 @@ def _advisory(
         package=package,
         id=number,
         ranges=(AffectedRange(fixed=fixed if status == "resolved" else ""),),
-        severity=_URGENCIES.get(urgency.rstrip("*"), Severity.UNKNOWN),
+        severity=severity_of(urgency.rstrip("*")),
         note=_note(status, urgency, release),
         source=source,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from torchbake.advisories.finding import Finding, Kind
+from torchbake.advisories.finding import Finding, Kind, severity_of
 from torchbake.advisories.scan_report import (
     ScannedModel,
     ScanReport,
@@ -17,7 +17,6 @@ from torchbake.advisories.scan_report import (
     digests_in,
     numbers_of,
     package_name,
-    severity_of,
 )
 
 _DEBIAN = ("debian", "ubuntu")

@@ -60,7 +60,7 @@ class FixedChange:
 
 
 def newer_locks(project: Project, bases: Iterable[BaseSpec]) -> dict[str, NewerLock]:
-    """Resolve the packages of locked bases again, and return the locks by the base's name.
+    """Resolve the packages of locked bases again, and return the locks by the base's id.
 
     Bases without a lock are left out. Raises EngineError, BaseError and LockError.
     """

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from torchbake.advisories.finding import Finding
+from torchbake.advisories.judged import finding_json
 from torchbake.advisories.scan_report import VexStatement
 from torchbake.gate.judge import Allowance, GateResult, Refusal, unused_entries
 from torchbake.gate.model import AllowedVulnerability, GateFile
@@ -15,10 +16,13 @@ _Decision = TypeVar("_Decision", Refusal, Allowance)
 
 
 def show_gate(file: GateFile, results: Sequence[GateResult]) -> None:
-    """Show the table, and name the allowed vulnerabilities that no image has."""
+    """Show the table, and name the allowed vulnerabilities that no image has, if all of these images are known."""
     console.show_table(_HEAD, [row for result in results for row in _rows(result)])
-    for entry in unused_entries(file, results):
-        console.say(f"{entry.text} is allowed, and no image has it: remove the entry.", style="yellow")
+    if any(result.problems for result in results):
+        return
+    images = "this image" if len(results) == 1 else f"these {len(results)} images"
+    for entry in unused_entries(file, results) if results else ():
+        console.say(f"{entry.text} is allowed, and not in {images}: if no other has it, remove it.", style="yellow")
 
 
 def gate_entry(result: GateResult) -> dict[str, Any]:
@@ -27,10 +31,11 @@ def gate_entry(result: GateResult) -> dict[str, Any]:
         "open": result.is_open,
         "problems": list(result.problems),
         "refused": [
-            _about(one.finding) | {"rule": one.rule, "expired": one.expired.expires.isoformat() if one.expired else ""}
+            finding_json(one.finding)
+            | {"rule": one.rule, "expired": one.expired.expires.isoformat() if one.expired else None}
             for one in result.refused
         ],
-        "allowed": [_about(one.finding) | _reason(one) for one in result.allowed],
+        "allowed": [finding_json(one.finding) | _reason(one) for one in result.allowed],
         "below": result.below,
     }
 
@@ -72,23 +77,9 @@ def _because(one: Allowance) -> str:
     return f"{one.by.reason} (until {one.by.expires})"
 
 
-def _about(finding: Finding) -> dict[str, Any]:
-    return {
-        "id": finding.id,
-        "aliases": list(finding.aliases),
-        "severity": finding.severity.word,
-        "kind": finding.kind,
-        "package": finding.name,
-        "version": finding.version,
-        "fixed": finding.fixed,
-        "published": finding.published.isoformat() if finding.published else "",
-        "source": finding.source,
-    }
-
-
 def _reason(one: Allowance) -> dict[str, Any]:
     if isinstance(one.by, AllowedVulnerability):
-        words: tuple[str, ...] = (one.by.status, one.by.justification or "", f"{one.by.expires}", one.by.reason)
+        words: tuple[str | None, ...] = (one.by.status, one.by.justification, f"{one.by.expires}", one.by.reason)
     else:
-        words = (one.by.state, one.by.justification, "", one.by.detail)
+        words = (one.by.state, one.by.justification or None, None, one.by.detail)
     return dict(zip(("status", "justification", "expires", "reason"), words, strict=True))

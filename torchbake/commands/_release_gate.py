@@ -11,6 +11,7 @@ from torchbake.advisories.match import Feeds, findings_of, uncovered
 from torchbake.advisories.scan_files import read_reports
 from torchbake.advisories.scan_report import ScanReport
 from torchbake.build.plan import ref_of
+from torchbake.core.paths import path_of
 from torchbake.engine.image import EngineImage
 from torchbake.errors import CheckError, TorchbakeError, sentence_of
 from torchbake.gate.judge import GateResult, GateSubject, Judged, judge_gate
@@ -50,13 +51,13 @@ class GatedImage:
         words = [*self.result.problems, ", ".join(numbers[:_MOST_NUMBERS]) + more if numbers else ""]
         raise CheckError(
             f"the gate refuses it: {'; '.join(filter(None, words))}.",
-            hint=f"Build it with the fixes, or allow a vulnerability with a reason in {self.file}.",
+            hint=f"Build it with the fixes, or allow a vulnerability with a reason in {self.file}."
+            if numbers
+            else f"Scan this build, or name the missing input in {self.file}.",
         )
 
-    def vex(self, digest: str) -> Artifact | None:
-        """Return the VEX document of the image with this digest; None if nothing is accepted."""
-        if not self.result.allowed:
-            return None
+    def vex(self, digest: str) -> Artifact:
+        """Return the VEX document of the image with this digest; it is empty if nothing is accepted."""
         from torchbake.gate.vex import vex_text  # noqa: PLC0415 - it takes a quarter of a second
 
         text = vex_text(self.name, self.version, digest, self.contents, self.result.allowed)
@@ -101,12 +102,12 @@ def open_gate(path: Path) -> ReleaseGate:
     """Read a gate's file and its inputs. Raises GateError and AdvisoryError."""
     file, folder = load_gate(path), path.absolute().parent
     with step("reading known vulnerabilities"):
-        places = [one if is_address(one) else str(folder / Path(one).expanduser()) for one in file.advisories]
+        places = [one if is_address(one) else str(folder / path_of(one)) for one in file.advisories]
         return ReleaseGate(
             path=path,
             file=file,
             feeds=read_feeds(places) if places else None,
-            reports=read_reports(folder / Path(one).expanduser() for one in file.reports),
+            reports=read_reports(folder / path_of(one) for one in file.reports),
             today=datetime.now(UTC).date(),
         )
 

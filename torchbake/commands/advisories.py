@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from torchbake.advisories.finding import Severity
+from torchbake.advisories.finding import Severity, plain_name
 from torchbake.advisories.judged import JudgedImage, Scope
 from torchbake.commands import _options as opt
 from torchbake.commands._advisories import required_feeds
@@ -57,8 +57,16 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     if args.from_registry and not args.registry:
         raise UsageError("Releases are in a registry.", hint="Say which: --registry HOST/NAMESPACE")
+    if args.fail_on and _severity(args.fail_on) < _severity(args.severity):
+        raise UsageError(
+            f"--severity {args.severity} leaves out vulnerabilities that --fail-on {args.fail_on} names.",
+            hint=f"Give --severity {args.fail_on}, or leave it out.",
+        )
     scope = Scope(
-        kind=args.kind, severity=_severity(args.severity), fixable=args.fixable, ignored=frozenset(args.ignore)
+        kind=args.kind,
+        severity=_severity(args.severity),
+        fixable=args.fixable,
+        ignored=frozenset(map(plain_name, args.ignore)),
     )
     reader = AdvisoryImages(project=project, feeds=required_feeds(args.advisories), scope=scope)
     with interruptible():
@@ -112,4 +120,10 @@ def _refuse(args: Arguments, images: Sequence[JudgedImage]) -> None:
             f"one: {', '.join(bad)}.",
             hint=f"Renew Debian packages: {Command('update', ' '.join(args.selectors))}. "
             "A Python package has its version in matrix.yaml, or in the project's lock.",
+        )
+    if unknown := {one.id for image in images for one in image.findings if not one.severity} if level else None:
+        console.say(
+            f"{len(unknown)} vulnerabilities without a severity do not count for --fail-on {args.fail_on}. "
+            "To count them: --fail-on unknown",
+            style="yellow",
         )

@@ -46,7 +46,7 @@ class Arguments(opt.WithSelectors):
         "--due: an image is due if one of them lacks it", configured=lambda args: args.due
     )
     plain_http: bool = opt.plain_http()
-    advisories: tuple[str, ...] = opt.advisories("--due: name the vulnerabilities that newer packages fix")
+    advisories: tuple[str, ...] = opt.advisories("--due: name the vulnerabilities that newer Debian packages fix")
     changed_since: str | None = opt.option("only what differs from this git commit", metavar="REF")
     size: Literal["small", "large"] | None = opt.option("only what is built on small machines (CPU), or on large ones")
     format: Literal["table", "json", "github", "ids"] = opt.result_format(
@@ -66,6 +66,10 @@ def run(args: Arguments) -> int:
     idle = [name for name, argument in of_due.items() if argument]
     if idle and not args.due:
         raise UsageError(f"{idle[0]} needs --due: without it no registry is asked.", hint="Give --due with it.")
+    if args.bases == "keep" and args.advisories:
+        raise UsageError(
+            "--bases keep asks for no newer Debian packages, so --advisories has no effect.", hint="Leave one out."
+        )
     project, selection = load_selection(args.matrix, args.selectors)
     selection, reasons = _narrowed(args, project, selection)
     selection = shard_of(selection, args.shard)
@@ -104,10 +108,10 @@ def _narrowed(args: Arguments, project: Project, selection: Selection) -> tuple[
         question = _narrow.DueQuestion(
             project=project, destinations=args.registry, plain=args.plain_http, bases=args.bases
         )
-        feeds = _advisories.feeds_of_option(args.advisories)
+        feeds = _advisories.feeds_of_option(args.advisories) if args.bases == "ask" else None
         with step(f"comparing with {' and '.join(each.registry for each in args.registry)}"):
             findings = question.findings(selection.specs)
-        if args.bases == "ask":
+        if feeds is not None:
             findings = _fixes.with_fixes(project, selection.specs, findings, feeds)
         if args.wheels:
             wheels = _newer_wheels(project, selection.specs)

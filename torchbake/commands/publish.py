@@ -210,8 +210,11 @@ def _one(due: Due, progress: Board) -> list[PublishResult]:
 
     def publish(release: DueRelease, candidate: Candidate) -> Publication:
         publication = release.publisher.publish(candidate, release.supply, look, _Count(look).add)
-        vex = due.gated.vex(publication.decision.digest) if due.gated else None
-        return release.publisher.attach(publication, vex, look) if vex else publication
+        if due.gated is None:
+            return publication
+        # If nothing is accepted, an empty document takes the place of an earlier one.
+        vex, always = due.gated.vex(publication.decision.digest), bool(due.gated.result.allowed)
+        return release.publisher.attach(publication, vex, look, always=always)
 
     results = _attempt(due, publish, look)
     words = [one.problem or (summary_of(one.published) if one.published else "") for one in results]

@@ -20,7 +20,7 @@ from torchbake.core.files import write_text, write_texts
 from torchbake.core.signals import interruptible
 from torchbake.debian.lockfile import debian_lock_path, format_debian_lock
 from torchbake.engine.client import connect
-from torchbake.errors import LockError
+from torchbake.errors import LockError, UsageError
 from torchbake.lock.image_lock import format_checked, lock_path
 from torchbake.matrix.platforms import bases_of
 from torchbake.matrix.project import Project
@@ -44,7 +44,7 @@ class Arguments(opt.WithSelectors):
     only: Literal["debian", "wheels"] | None = opt.option("renew only locks of this kind (default: both)")
     dry_run: bool = opt.option("only show which packages are newer")
     no_build: bool = opt.option("renew the locks and Dockerfiles, and build nothing")
-    advisories: tuple[str, ...] = opt.advisories("name the vulnerabilities that newer packages fix")
+    advisories: tuple[str, ...] = opt.advisories("name the vulnerabilities that newer Debian packages fix")
     summary: Path | None = opt.option(
         "write the changes as text, with a subject first, for a commit; empty if nothing changed", metavar="FILE"
     )
@@ -93,8 +93,12 @@ class _Findings:
 
 
 def run(args: Arguments) -> int:
+    if args.only == "wheels" and args.advisories:
+        raise UsageError(
+            "--only wheels renews no Debian packages, so --advisories has no effect.", hint="Leave one out."
+        )
     project, selection = load_selection(args.matrix, args.selectors)
-    feeds = feeds_of_option(args.advisories)
+    feeds = feeds_of_option(args.advisories) if args.only != "wheels" else Feeds()
     with interruptible():
         findings = _find(args, project, selection.specs, feeds)
         changed = [spec for spec in selection.specs if findings.changed(spec)]

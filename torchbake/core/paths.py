@@ -86,3 +86,11 @@ def cache_folder() -> Path:
     except KeyError:  # a user without an entry
         home = Path("/nonexistent")
     return home / ".cache/torchbake"
+
+
+def path_of(text: str) -> Path:
+    """Return a path that somebody typed, with `~` for a home folder; of an unknown user it stays, as in a shell."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)

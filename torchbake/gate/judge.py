@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from packaging.utils import canonicalize_name
-
-from torchbake.advisories.finding import Finding, Kind, Severity
+from torchbake.advisories.finding import Finding, Kind, Severity, plain_name
 from torchbake.advisories.match import merge_findings
 from torchbake.advisories.scan_report import ScanReport, VexStatement
 from torchbake.gate.model import AllowedVulnerability, GateFile, GateRule
@@ -59,13 +57,15 @@ class Allowance:
 class GateResult:
     """The decision on an image. ``below`` is the number of vulnerabilities that no rule refuses.
 
-    ``problems`` are reasons to refuse it that are no vulnerability, such as a missing report.
+    ``problems`` are reasons to refuse it that are no vulnerability, such as a missing report. ``used`` are all entries
+    of the file about a vulnerability of the image.
     """
 
     id: str
     refused: tuple[Refusal, ...] = ()
     allowed: tuple[Allowance, ...] = ()
     below: int = 0
+    used: tuple[AllowedVulnerability, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
@@ -84,9 +84,10 @@ def judge_gate(
     scans = [report for report in own if not report.no_scan]
     findings = merge_findings([*judged.findings, *(finding for report in own for finding in report.findings)])
     statements = [statement for report in own for statement in report.statements]
-    refused, allowed, below = list[Refusal](), list[Allowance](), 0
+    refused, allowed, used, below = list[Refusal](), list[Allowance](), list[AllowedVulnerability](), 0
     for finding in findings:
         entries = [entry for entry in gate.allow if _is_about(entry.id or "", entry.package or "", finding)]
+        used += [entry for entry in entries if entry not in used]
         good = [entry for entry in entries if today <= entry.expires]
         stated = [one for one in statements if _is_about(one.id, one.package, finding)]
         rule = next((rule for rule in gate.refuse if _refuses(rule, finding, gate.unknown, today)), None)
@@ -102,15 +103,14 @@ def judge_gate(
         *_not_covered(subject, judged, scans),
     ]
     return GateResult(
-        id=subject.id, refused=tuple(refused), allowed=tuple(allowed), below=below, problems=tuple(problems)
-    )
+        id=subject.id, refused=tuple(refused), allowed=tuple(allowed), below=below, used=tuple(used),
+        problems=tuple(problems),
+    )  # fmt: skip
 
 
 def unused_entries(gate: GateFile, results: Iterable[GateResult]) -> list[AllowedVulnerability]:
     """Return the allowed vulnerabilities that no image has, so that somebody can remove them."""
-    results = list(results)
-    used = [one.by for result in results for one in result.allowed]
-    used += [one.expired for result in results for one in result.refused if one.expired]
+    used = [entry for result in results for entry in result.used]
     return [entry for entry in gate.allow if entry not in used]
 
 
@@ -141,12 +141,7 @@ def _reason(rule: GateRule, finding: Finding, gate: GateFile) -> str:
 def _is_about(number: str, package: str, finding: Finding) -> bool:
     numbers = {name.upper() for name in (finding.id, *finding.aliases)}
     is_number = not number or number.upper() in numbers
-    return is_number and (not package or _plain(package) == _plain(finding.name))
-
-
-def _plain(name: str) -> str:
-    """Return the form in which names are compared: Python's names have several spellings."""
-    return canonicalize_name(name)
+    return is_number and (not package or plain_name(package) == plain_name(finding.name))
 
 
 def _not_covered(subject: GateSubject, judged: Judged, scans: Iterable[ScanReport]) -> list[str]:

@@ -110,6 +110,9 @@ class AllowedVulnerability(GateMapping):
 
     @model_validator(mode="after")
     def _is_justified(self) -> Self:
+        for key in sorted({"id", "package"} & self.model_fields_set):
+            if getattr(self, key) is None:  # an entry without an id allows far more, so a forgotten one is a mistake
+                raise ValueError(f"`{key}` is empty: give it a value, or remove the key")
         if self.id is None and self.package is None:
             raise ValueError("names neither a vulnerability nor a package: write id, package or both")
         if self.status == "not_affected" and self.justification is None:

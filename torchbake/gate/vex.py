@@ -61,6 +61,7 @@ def vex_document(
     )
     data: dict[str, Any] = ordered(json.loads(JsonV1Dot6(bom).output_as_string()))
     del data["metadata"]["timestamp"], data[_SERIAL]
+    data.setdefault("vulnerabilities", [])
     text = json.dumps(data, sort_keys=True)
     return {_SERIAL: uuid.uuid5(uuid.NAMESPACE_URL, text).urn, **data}
 

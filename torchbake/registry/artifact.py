@@ -18,6 +18,8 @@ from torchbake.registry.transport import StatusError
 
 _LARGEST = 64 * 2**20  # bytes; a large SBOM has one or two million
 _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"  # of "{}", the empty descriptor of the image specification
+_TITLE = "org.opencontainers.image.title"
+CREATED = "org.opencontainers.image.created"
 IMAGE_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 
@@ -78,14 +80,14 @@ def _manifest_of(artifact: Artifact, subject: Manifest, config: bytes, config_ty
                 "digest": sha256(data),
                 "size": len(data),
                 # The name of the file that `oras pull` writes; without a title it writes no file.
-                "annotations": {"org.opencontainers.image.title": f"{artifact.name}.json"},
+                "annotations": {_TITLE: file_name(artifact.name)},
             },
             *(blob.descriptor for blob in artifact.blobs),
         ],
         "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": len(subject.data)},
     }
     if artifact.created:
-        content_of["annotations"] = {"org.opencontainers.image.created": artifact.created}
+        content_of["annotations"] = {CREATED: artifact.created}
     return Manifest(data=_json(content_of), media_type=MANIFEST)
 
 
@@ -121,6 +123,19 @@ def subject_of(manifest: Manifest) -> str:
     """Return the digest of the image that an artifact is attached to; "" if it names no image."""
     subject = manifest.content.get("subject")
     return str(subject.get("digest", "")) if isinstance(subject, dict) else ""
+
+
+def file_name(name: str) -> str:
+    """Return the name of the file of an artifact with this name."""
+    return f"{name}.json"
+
+
+def title_of(manifest: Manifest) -> str:
+    """Return the name of the file of an artifact; "" if it has none."""
+    layers = manifest.content.get("layers")
+    first = layers[0] if isinstance(layers, list) and layers else None
+    annotations = first.get("annotations") if isinstance(first, dict) else None
+    return str(annotations.get(_TITLE, "")) if isinstance(annotations, dict) else ""
 
 
 def send(registry: Registry, data: bytes) -> None:

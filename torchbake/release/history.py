@@ -58,6 +58,8 @@ def _read(registry: Registry, tag: str) -> ReleasedPackages | None:
         day = datetime.fromisoformat(record.released).date()
     except (UnsoundError, ValueError) as error:
         return ReleasedPackages(tag=tag, problem=f"its record cannot be read: {error}")
+    if (there := registry.digest(tag)) != record.digest:
+        return ReleasedPackages(tag=tag, problem=f"its record is about {record.digest}, and the tag holds {there}")
     packages, problem = _packages(registry, tag, record.digest)
     return ReleasedPackages(tag=tag, digest=record.digest, day=day, packages=packages, problem=problem)
 

@@ -90,15 +90,21 @@ class Publisher:
                 self._writer.promote(decision, tell)
         return decision
 
-    def attach(self, publication: Publication, artifact: Artifact, tell: Tell) -> Publication:
-        """Attach a document to the released image, if it is the tested one, which the document is about."""
+    def attach(
+        self, publication: Publication, artifact: Artifact, tell: Tell, *, always: bool = True
+    ) -> Publication:  # fmt: skip
+        """Attach a document to the released image, if it is the tested one, which the document is about.
+
+        Unless ``always``, a document only follows an earlier one.
+        """
         decision = publication.decision
         if decision.digest != publication.tested and not publication.released_by:
             return publication
         tell(f"attaching {artifact.name}")
         with locked(self._registry):
-            digest = attach_document(self._registry, decision.digest, artifact, self._signer)
-        return replace(publication, documents={**publication.documents, artifact.name: digest})
+            digest = attach_document(self._registry, decision.digest, artifact, self._signer, always=always)
+        documents = {**publication.documents, artifact.name: digest} if digest else publication.documents
+        return replace(publication, documents=documents)
 
     def finish(self, tags: Sequence[str], tell: Tell, *, dry: bool = False) -> Decision | None:
         """Finish the newest release of the image with these tags, its own tag first; None if it has no release.

@@ -9,6 +9,7 @@ from typing import Any
 from torchbake.advisories.episodes import Episode, JudgedRelease, ServiceLevel, by_number, episodes_of, service_levels
 from torchbake.advisories.finding import Finding, Severity
 from torchbake.advisories.judged import JudgedImage
+from torchbake.advisories.match import first_day
 from torchbake.report.html import own_file, render_template
 
 
@@ -90,8 +91,6 @@ def open_rows(images: tuple[JudgedImage, ...]) -> list[OpenRow]:
 
 def _open_row(own: list[tuple[str, Finding]]) -> OpenRow:
     findings = [finding for _, finding in own]
-    published = [one.published for one in findings if one.published]
-    fixed_on = [one.fixed_on for one in findings if one.fixed_on]
     return OpenRow(
         id=findings[0].id,
         kind=findings[0].kind,
@@ -99,8 +98,8 @@ def _open_row(own: list[tuple[str, Finding]]) -> OpenRow:
         packages=tuple(sorted({one.name for one in findings})),
         images=tuple(dict.fromkeys(name for name, _ in own)),
         fixed=tuple(sorted({one.fixed for one in findings if one.fixed})),
-        published=min(published, default=None),
-        fixed_on=min(fixed_on, default=None),
+        published=first_day(*(one.published for one in findings)),
+        fixed_on=first_day(*(one.fixed_on for one in findings)),
         note=next((one.note for one in findings if one.note), ""),
     )
 

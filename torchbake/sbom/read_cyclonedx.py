@@ -15,9 +15,9 @@ class SbomError(ValueError):
 
 
 def packages_of_sbom(data: bytes) -> ImagePackages:
-    """Return the packages that `sbom_text` wrote into an SBOM, with their source packages. Raises SbomError.
+    """Return the packages that `sbom_text` wrote into an SBOM, with their source packages.
 
-    Licenses and locations are left out.
+    Licenses and locations are left out. Raises SbomError, also for the SBOM of an index, which has no packages.
     """
     try:
         content = read_object(data)
@@ -29,17 +29,17 @@ def packages_of_sbom(data: bytes) -> ImagePackages:
         urls = [PackageURL.from_string(one["purl"]) for one in content["components"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SbomError(f"a component has no package URL ({error!r})") from None
-    packages = tuple(sorted(filter(None, map(_package, urls))))
+    if others := sorted({url.type for url in urls} - {"deb", "pypi"}):
+        what = "it is that of an index of several platforms" if others == ["oci"] else f"it has packages of {others}"
+        raise SbomError(what)
+    packages = tuple(sorted(map(_package, urls)))
     systems = [_system(url) for url in urls if url.type == "deb"]
     return ImagePackages(packages=packages, system=systems[0] if systems else System())
 
 
-def _package(url: PackageURL) -> Package | None:
-    """Return the package of a URL; None for a kind that `purl_of` does not write."""
+def _package(url: PackageURL) -> Package:
     if url.type == "pypi":
         return Package(kind="python", name=url.name, version=url.version or "")
-    if url.type != "deb":
-        return None
     qualifiers = _qualifiers(url)
     version = url.version or ""
     source, _, source_version = qualifiers.get("upstream", f"{url.name}@{version}").partition("@")

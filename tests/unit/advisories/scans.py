@@ -129,7 +129,7 @@ def trivy_sarif(*, properties: Mapping[str, Any] | None = None, rule: str = "OsP
 
 
 def grype_sarif(
-    *, image: str = f"acme/pytorch@{MANIFEST}", severity: str = "high", score: str = "7.0"
+    *, image: str = f"acme/pytorch@{MANIFEST}", severity: str = "high", score: Any = "7.0"
 ) -> dict[str, Any]:
     """The SARIF of `grype`, whose places have the digests of layers."""
     help_text = (

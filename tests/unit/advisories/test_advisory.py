@@ -41,6 +41,9 @@ def test_a_listed_version_is_affected_outside_of_ranges() -> None:
 
 def test_a_version_that_cannot_be_compared_counts_as_affected() -> None:
     assert pypi(AffectedRange(fixed="1.0")).affects("not-a-version")
+    assert pypi(AffectedRange(fixed="1.0"), versions=("0.9",)).affects("not-a-version")
+    assert pypi(AffectedRange(fixed="1.0"), versions=("0.9",)).affects("")
+    assert pypi(*RANGES).fixed_after("not-a-version") == "1.4.2"  # so that a gate for fixed ones refuses it
     assert not pypi(versions=("1.0",)).affects("not-a-version")
     assert pypi(versions=("2004d",)).affects("2004d")
 
@@ -50,3 +53,14 @@ def test_debian_versions_have_dpkgs_order() -> None:
     assert [advisory.affects(version) for version in ("1.0~rc1-5", "1.0-1~deb12u1", "1.0-1", "1:0.1")] == [
         True, True, False, False,
     ]  # fmt: skip
+
+
+def test_old_versions_in_a_list_hide_no_others() -> None:
+    advisory = pypi(AffectedRange(fixed="2.5"), versions=("2004d", "1.0.0", "0.9-ivysaur"))
+    assert [advisory.affects(version) for version in ("1.0", "1.0+cpu", "2.4", "2.5")] == [True, True, True, False]
+    assert advisory.affects("2004d")
+
+
+def test_a_fix_that_cannot_be_compared_hides_no_other() -> None:
+    advisory = pypi(AffectedRange(fixed="2004d"), AffectedRange(introduced="1.0", fixed="1.5"))
+    assert (advisory.affects("1.2"), advisory.fixed_after("1.2")) == (True, "1.5")

@@ -62,6 +62,14 @@ def writes(text: str) -> Callable[[Path], Path]:
     return write
 
 
+def odd_name_in_zip(folder: Path) -> Path:
+    with zipfile.ZipFile(folder / "all.zip", "w") as archive:
+        archive.writestr("\u00e9.json", "{}")
+    data = (folder / "all.zip").read_bytes()
+    (folder / "all.zip").write_bytes(data.replace("\u00e9".encode(), b"\xe9\xe9"))
+    return folder / "all.zip"
+
+
 def empty_zip(folder: Path) -> Path:
     with zipfile.ZipFile(folder / "all.zip", "w") as archive:
         archive.writestr("README", "no record")
@@ -80,6 +88,11 @@ def pipe(folder: Path) -> Path:
         (lambda folder: folder, "no file .json"),
         (pipe, "neither a file nor a folder"),
         (broken_zip, "all.zip: the zip cannot be read"),
+        (odd_name_in_zip, "all.zip: the zip cannot be read"),
+        (lambda _: "https://[", "names no place"),
+        (lambda _: f"https://{'a' * 300}.example/", "cannot be fetched"),
+        (lambda _: "~nobody-here/feed.json", "No such file"),
+        (lambda folder: f"{folder}/a\0b", "names no place"),
         (empty_zip, "all.zip: it has no file .json"),
         (writes("<html>"), "feed.json: it is not JSON"),
         (writes('{"a": '), "feed.json: it is not JSON"),
@@ -93,6 +106,11 @@ def pipe(folder: Path) -> Path:
         "empty folder",
         "pipe",
         "broken zip",
+        "odd name",
+        "odd address",
+        "long host",
+        "unknown user",
+        "null character",
         "empty zip",
         "html",
         "cut",
@@ -102,7 +120,7 @@ def pipe(folder: Path) -> Path:
         "osv",
     ],
 )
-def test_a_file_that_is_none_is_named(tmp_path: Path, make: Callable[[Path], Path], words: str) -> None:
+def test_a_file_that_is_none_is_named(tmp_path: Path, make: Callable[[Path], Path | str], words: str) -> None:
     with pytest.raises(AdvisoryError) as error:
         read_feeds([str(make(tmp_path))])
     assert words in error.value.message
@@ -113,6 +131,15 @@ def test_a_file_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(feeds, "LARGEST_FILE", 100)
     with pytest.raises(AdvisoryError, match="at most"):
         read_feeds([str(TRACKER)])
+
+
+def test_a_file_in_a_zip_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.json", " " * 10_000)
+    monkeypatch.setattr(feeds, "LARGEST_FILE", 5000)
+    assert (tmp_path / "all.zip").stat().st_size < feeds.LARGEST_FILE
+    with pytest.raises(AdvisoryError, match=r"bomb\.json: .*at most"):
+        read_feeds([str(tmp_path / "all.zip")])
 
 
 def test_an_address_is_fetched_and_its_login_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

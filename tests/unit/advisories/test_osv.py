@@ -118,3 +118,45 @@ def test_a_record_is_an_object_with_an_id_and_a_change() -> None:
 def test_a_broken_record_is_named(changes: dict[str, Any]) -> None:
     with pytest.raises(AdvisoryFormError, match="PYSEC-2026-7"):
         list(osv_advisories(record("PYSEC-2026-7", **changes), ""))
+
+
+@pytest.mark.parametrize(
+    "affected",
+    [
+        {"versions": "1.0"},
+        {"versions": [1]},
+        {"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": 2}]}]},
+        {"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": 1.5}]}]},
+        {"package": {"ecosystem": "PyPI", "name": None}},
+        {"package": {"ecosystem": "Debian:12", "name": {"a": 1}}},
+        {"package": {"ecosystem": ["PyPI"], "name": "a"}},
+    ],
+)
+def test_values_that_are_no_text_are_refused(affected: dict[str, Any]) -> None:
+    package = {"ecosystem": "PyPI", "name": "quill-tools"}
+    broken = record("PYSEC-2026-7", affected=[{"package": package, **affected}])
+    with pytest.raises(AdvisoryFormError, match="PYSEC-2026-7"):
+        list(osv_advisories(broken, ""))
+
+
+def test_an_event_without_a_version_is_passed_over() -> None:
+    ranges = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {}, {"fixed": "2"}]}]
+    package = {"ecosystem": "PyPI", "name": "quill-tools"}
+    (advisory,) = osv_advisories(record("PYSEC-2026-7", affected=[{"package": package, "ranges": ranges}]), "")
+    assert advisory.ranges == (AffectedRange(fixed="2"),)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
+def test_a_range_may_begin_where_another_ends(order: tuple[int, ...]) -> None:
+    events = [{"introduced": "0"}, {"introduced": "2.0"}, {"fixed": "2.0"}, {"fixed": "3.0"}]
+    ranges = [{"type": "ECOSYSTEM", "events": [events[place] for place in order]}]
+    affected = [{"package": {"ecosystem": "PyPI", "name": "quill-tools"}, "ranges": ranges}]
+    (advisory,) = osv_advisories(record("PYSEC-2026-7", affected=affected), "")
+    assert [advisory.affects(version) for version in ("1.9", "2.0", "2.5", "3.0")] == [True, True, True, False]
+
+
+def test_a_range_may_have_one_version() -> None:
+    ranges = [{"type": "ECOSYSTEM", "events": [{"last_affected": "2.0"}, {"introduced": "2.0"}]}]
+    affected = [{"package": {"ecosystem": "PyPI", "name": "quill-tools"}, "ranges": ranges}]
+    (advisory,) = osv_advisories(record("PYSEC-2026-7", affected=affected), "")
+    assert [advisory.affects(version) for version in ("1.9", "2.0", "2.1")] == [False, True, False]

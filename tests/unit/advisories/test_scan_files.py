@@ -82,6 +82,11 @@ def test_sarif_of_trivy_has_packages_and_no_secrets(tmp_path: Path) -> None:
     assert [one.kind for one in python.findings] == ["python"]
 
 
+def test_sarif_with_odd_names_belongs_to_no_image(tmp_path: Path) -> None:
+    report = read(scans.trivy_sarif(properties={"imageName": 1, "repoTags": {"a": 1}}), tmp_path)
+    assert report.digests == frozenset()
+
+
 def test_sarif_of_trivy_without_results_proves_no_scan(tmp_path: Path) -> None:
     report = read(scans.trivy_sarif(rule="Secret"), tmp_path)
     assert report.findings == ()
@@ -97,9 +102,14 @@ def test_sarif_of_grype_belongs_to_a_digest_but_not_of_a_layer(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("severity", "score", "expected"),
-    [("low", "0.0", Severity.UNKNOWN), ("low", "2.1", Severity.LOW), ("critical", "0.0", Severity.CRITICAL)],
+    [
+        ("low", "0.0", Severity.UNKNOWN),
+        ("low", "2.1", Severity.LOW),
+        ("critical", "0.0", Severity.CRITICAL),
+        ("high", 10**400, Severity.HIGH),
+    ],
 )
-def test_sarif_of_grype_has_low_for_unknown(tmp_path: Path, severity: str, score: str, expected: Severity) -> None:
+def test_sarif_of_grype_has_low_for_unknown(tmp_path: Path, severity: str, score: Any, expected: Severity) -> None:
     (finding,) = read(scans.grype_sarif(severity=severity, score=score), tmp_path).findings
     assert finding.severity == expected
 
@@ -181,6 +191,11 @@ BROKEN = {
         '{"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "Trivy"}}, "results": '
         '[{"ruleId": "CVE-1", "message": {"text": "Severity: HIGH"}}]}]}',
         "'CVE-1' does not name its package",
+    ),
+    "VEX of an empty name": (
+        '{"bomFormat": "CycloneDX", "vulnerabilities": [{"id": "CVE-1", "affects": [{"ref": ""}], '
+        '"analysis": {"state": "not_affected"}}]}',
+        "affects.0.ref",
     ),
     "no number": (
         '{"SchemaVersion": 2, "ArtifactName": "a", "Results": [{"Vulnerabilities": [{"PkgName": "a"}]}]}',

@@ -53,7 +53,11 @@ def test_other_json_is_not_taken_for_the_tracker(value: Any, data: dict[str, Any
     assert not is_tracker(value)
 
 
-@pytest.mark.parametrize("release", [None, {}, {"status": "fixed"}, {"status": "open", "urgency": 3}], ids=str)
+@pytest.mark.parametrize(
+    "release",
+    [None, {}, {"status": "fixed"}, {"status": "open", "urgency": 3}, {"status": "resolved", "fixed_version": 1.5}],
+    ids=str,
+)
 def test_a_broken_entry_names_its_package(data: dict[str, Any], release: Any) -> None:
     data["sealwax"]["CVE-2026-1001"]["releases"]["bookworm"] = release
     with pytest.raises(AdvisoryFormError, match="sealwax"):

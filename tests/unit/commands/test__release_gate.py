@@ -117,6 +117,8 @@ def test_a_vulnerability_refuses_before_anything_is_written(gated: Gated) -> Non
     assert "the gate refuses it: CVE-2026-1001" in image["problem"]
     assert "the gate refuses it" in err
     assert [one["id"] for one in image["gate"]["refused"]] == ["CVE-2026-1001"]
+    (refused,) = image["gate"]["refused"]
+    assert (refused["fixed"], refused["fixed_on"], refused["expired"]) == ("3.0.18-1", None, None)
     assert (image["gate"]["open"], image["gate"]["below"]) == (False, 1)
     assert gated.site.registry == Store()
 
@@ -147,6 +149,21 @@ def test_a_released_image_gets_a_new_document_and_no_second_one(gated: Gated) ->
     assert gated.publish(allow=entry(0))[1]["action"] == "nothing"
     assert len(gated.documents(image.digest)) == 1
     assert gated.publish(allow=entry(1))[0] == 0
+    assert len(gated.documents(image.digest)) == 2
+
+
+def test_an_empty_document_follows_when_nothing_is_allowed(gated: Gated) -> None:
+    image = gated.build()
+    gated.scan(image)
+    assert gated.publish(allow=entry(0))[0] == 0
+    scans.write(gated.path.parent / "scans", "scan.json", scans.grype(matches=[], ignoredMatches=None) | {
+        "source": {"type": "image", "target": {"imageID": image.config.digest}},
+    })  # fmt: skip
+    code, result, _ = gated.publish()
+    assert (code, result["gate"]["allowed"]) == (0, []), result
+    newest = gated.registry.manifest(result["attached"]["vex"])
+    assert newest
+    assert json.loads(text_of(gated.registry, newest, ""))["predicate"]["vulnerabilities"] == []
     assert len(gated.documents(image.digest)) == 2
 
 
@@ -187,6 +204,7 @@ def test_an_image_without_a_report_is_refused(gated: Gated) -> None:
     code, image, _ = gated.publish()
     assert (code, image["gate"]["open"]) == (PublishError.exit_code, False)
     assert "no report is of this image" in image["problem"]
+    assert "Scan this build" in image["problem"]
 
 
 def test_a_dry_run_shows_the_decision_and_attaches_nothing(gated: Gated) -> None:
@@ -204,10 +222,17 @@ def test_the_table_has_decisions_and_unused_entries(gated: Gated) -> None:
     assert [row[1:3] for row in rows if row[0] == INIT and row[1] in ("refused", "open")] == [
         ["refused", "CVE-2026-1001"]
     ]
-    assert "CVE-2026-9999 is allowed, and no image has it" in err
+    assert "CVE-2026-9999 is allowed, and not in this image" in err
     code, rows, _ = gated.table(entry(3))
     assert code == 0
     assert [row[1] for row in rows if row[0] == INIT] == ["allowed", "open", "released"]
+
+
+def test_an_image_that_is_not_known_makes_no_entry_unused(gated: Gated) -> None:
+    gated.build()
+    gated.path.parent.joinpath("scans").mkdir(parents=True)
+    code, _, err = gated.table(entry(3))
+    assert (code, "is allowed" in err) == (PublishError.exit_code, False)
 
 
 def test_the_table_shows_the_severest_of_many(gated: Gated) -> None:

@@ -95,9 +95,41 @@ def test_fail_on_ends_with_its_own_code(built: dict[str, ImagePackages], project
     streams = capsys.readouterr()
     assert json.loads(streams.out)["images"]
     assert CPU in streams.err
+    assert cli.main([*words, "unknown"]) == VulnerableError.exit_code
     built[refs(project)[CPU]] = FIXED
     assert cli.main([*words, "medium"]) == 0
+    assert "without a severity" not in capsys.readouterr().err
     assert cli.main([*words, "low"]) == VulnerableError.exit_code
+
+
+def test_an_unknown_severity_that_does_not_count_is_named(
+    built: dict[str, ImagePackages], project: Any, capsys: Streams, tmp_path: Path
+) -> None:
+    built[refs(project)[CPU]] = image(deb("sealwax", "1"))
+    release = {"bookworm": {"status": "open", "urgency": "not yet assigned"}}
+    file = tmp_path / "tracker.json"
+    file.write_text(json.dumps({"sealwax": {"CVE-2026-1": {"releases": release}}}))
+    words = ("advisories", CPU, "--advisories", str(file), "--matrix", MATRIX, "--fail-on")
+    assert cli.main([*words, "low"]) == 0
+    assert "1 vulnerabilities without a severity" in capsys.readouterr().err
+    assert cli.main([*words, "unknown"]) == VulnerableError.exit_code
+
+
+def test_no_selection_hides_the_severity_that_fails(
+    built: dict[str, ImagePackages], project: Any, capsys: Streams
+) -> None:
+    built[refs(project)[CPU]] = OLD
+    words = ("--severity", "critical", "--fail-on", "high", *BOTH)
+    assert "--severity critical" in err(capsys, "advisories", CPU, *words, code=UsageError.exit_code)
+    assert cli.main(["advisories", CPU, "--severity", "high", "--fail-on", "high", *BOTH]) == VulnerableError.exit_code
+
+
+def test_an_ignored_python_package_has_several_spellings(
+    built: dict[str, ImagePackages], project: Any, capsys: Streams
+) -> None:
+    built[refs(project)[CPU]] = OLD
+    (entry,) = read(capsys, CPU, "--kind", "python", "--ignore", "Quill_Tools", *BOTH)["images"]
+    assert entry["findings"] == []
 
 
 def test_packages_that_no_file_covers_do_not_pass(

@@ -231,6 +231,11 @@ def test_what_is_of_due_is_refused_without_it(capsys: Streams, words: tuple[str,
     assert f"{words[0]} needs --due" in output
 
 
+def test_advisories_without_newer_packages_are_refused(capsys: Streams) -> None:
+    words = ("--due", "--registry", "ghcr.io/acme", "--bases", "keep", "--advisories", "x.json")
+    assert "--bases keep" in err(capsys, "list", "all", *words, "--matrix", MATRIX, code=UsageError.exit_code)
+
+
 def test_what_is_of_another_size_is_told_as_left_out(capsys: Streams) -> None:
     report = json.loads(out(capsys, "list", "all", "--size", "small", "--matrix", MATRIX, "--format", "json"))
     others = {image["id"] for image in report["excluded"] if image["reason"].endswith("it is large")}

@@ -25,7 +25,7 @@ from torchbake.debian.lockfile import (
     format_debian_lock,
 )
 from torchbake.debian.steps import apt_steps
-from torchbake.errors import AdvisoryError, BaseError, LockError, RenderError
+from torchbake.errors import AdvisoryError, BaseError, LockError, RenderError, UsageError
 from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
@@ -150,6 +150,16 @@ def test_update_shows_the_vulnerabilities_that_end(
     assert json.loads(capsys.readouterr().out) == value
     assert cli.main([*words, "--advisories", str(tmp_path / "missing.json")]) == AdvisoryError.exit_code
     assert find_debian_lock(project.root, base) == lock_of(project, package("libssl3", "3.0.17-1"))
+
+
+def test_update_of_wheels_alone_refuses_advisories(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["update", "all", "--only", "wheels", "--dry-run", "--matrix", str(project.document.path)]
+    assert cli.main([*words, "--advisories", "gone.json"]) == UsageError.exit_code
+    assert "--only wheels" in capsys.readouterr().err
+    monkeypatch.setenv("TORCHBAKE_ADVISORIES", "gone.json")  # it is for all commands
+    assert cli.main(words) == 0
 
 
 def test_update_without_a_lock_is_an_error(

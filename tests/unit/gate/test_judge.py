@@ -29,7 +29,8 @@ def gate(*rules: dict[str, Any], **keys: Any) -> GateFile:
 
 
 def allowed(**keys: Any) -> dict[str, Any]:
-    return {"id": "CVE-1", "reason": "in staging", "expires": "2026-11-29", **keys}
+    values = {"id": "CVE-1", "reason": "in staging", "expires": "2026-11-29", **keys}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def judge(file: GateFile, *findings: Finding, reports: Sequence[ScanReport] = (SCAN,), **judged: Any) -> GateResult:
@@ -126,8 +127,13 @@ def test_an_expired_entry_is_named_with_its_vulnerability() -> None:
 def test_entries_that_no_image_has_are_found() -> None:
     entries = [allowed(), allowed(id="CVE-2"), allowed(package="libssl3", expires="2026-01-01")]
     file = gate(allow=entries)
-    assert [one.id for one in unused_entries(file, [judge(file, SSL)])] == ["CVE-2", "CVE-1"]
+    assert [one.id for one in unused_entries(file, [judge(file, SSL)])] == ["CVE-2"]
     assert unused_entries(gate(allow=[allowed()]), [judge(gate(allow=[allowed()]), SSL)]) == []
+
+
+def test_of_two_entries_about_one_vulnerability_both_are_used() -> None:
+    file = gate({"severity": "critical"}, allow=[allowed(), allowed(id=None, package="libssl3")])
+    assert unused_entries(file, [judge(file, SSL)]) == []
 
 
 def test_findings_of_advisories_and_reports_are_joined() -> None:

@@ -69,6 +69,8 @@ def test_a_mistake_has_its_line_and_key(text: str, expected: str) -> None:
         ("  - {id: CVE-2026-1001, reason: ' ', expires: 2027-01-31}", "allow.0.reason: is empty"),
         ("  - {id: CVE-2026-1001, reason: a, expires: 31.1.2027}", "'31.1.2027' is not a day: write it as 2027-01-31"),
         ("  - {reason: in staging, expires: 2027-01-31}", "allow.0: names neither a vulnerability nor a package"),
+        ("  - {id: , package: a, reason: b, expires: 2027-01-31}", "gate.yaml:5: allow.0: `id` is empty"),
+        (f"{ENTRY}, package: }}", "`package` is empty"),
         (f"{ENTRY}, status: not_affected}}", "`not_affected` needs a justification"),
         (f"{ENTRY}, justification: code_not_reachable}}", "belongs to `status: not_affected`"),
         (f"{ENTRY}, status: not_affected, justification: because}}", "allow.0.justification: 'because' is unknown"),

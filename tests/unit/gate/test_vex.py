@@ -84,3 +84,7 @@ def test_equal_decisions_give_equal_bytes_and_others_do_not() -> None:
     serials = {document(one)["serialNumber"] for one in allowed}
     assert len(serials) == 2
     assert "timestamp" not in document(*allowed)["metadata"]
+
+
+def test_a_document_may_have_no_vulnerability() -> None:
+    assert document()["vulnerabilities"] == []

@@ -62,6 +62,27 @@ def test_equal_documents_are_attached_once() -> None:
     assert set(documents(registry, digest)) == {VEX.text, OTHER.text}
 
 
+def test_a_document_that_comes_back_is_the_newest_again() -> None:
+    registry = MemoryRegistry(Store())
+    digest = released(registry, Small()).tested
+    for artifact in (VEX, OTHER, VEX):
+        last = attach_document(registry, digest, artifact, UNSIGNED)
+    manifests = filter(None, (registry.manifest(one) for one in referrers_of(registry, digest)))
+    dated = [one for one in manifests if "annotations" in one.content]
+    newest = max(dated, key=lambda one: str(one.content["annotations"]["org.opencontainers.image.created"]))
+    assert (newest.digest, text_of(registry, newest, "").decode()) == (last, VEX.text)
+
+
+def test_a_document_that_is_not_needed_only_follows_another() -> None:
+    registry = MemoryRegistry(Store())
+    release = released(registry, Small())
+    publication = Publisher(registry).attach(release, OTHER, lambda _: None, always=False)
+    assert (publication.documents, documents(registry, release.tested)) == ({}, {})
+    attach_document(registry, release.tested, VEX, UNSIGNED)
+    publication = Publisher(registry).attach(release, OTHER, lambda _: None, always=False)
+    assert publication.documents["vex"] == documents(registry, release.tested)[OTHER.text].digest
+
+
 def test_a_document_is_signed_also_if_it_was_attached_before() -> None:
     registry = MemoryRegistry(Store())
     digest = released(registry, Small()).tested

@@ -57,3 +57,11 @@ def test_a_broken_record_has_a_reason(registry: MemoryRegistry) -> None:
     (release,) = read_history(registry, "cpu")
     assert (release.packages, release.day) == (None, None)
     assert "record cannot be read" in release.problem
+
+
+def test_a_tag_that_holds_another_image_has_a_reason(registry: MemoryRegistry) -> None:
+    put_release(registry, "cpu-r0", FIRST, OLD)
+    registry.store.tags["cpu-r0"] = put_release(registry, "other-r0", FIRST, NEW)
+    (release,) = read_history(registry, "cpu", newest=True)
+    assert release.packages is None
+    assert "its record is about sha256:" in release.problem
