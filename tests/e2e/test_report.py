@@ -12,7 +12,9 @@ import pytest
 from tests.e2e.browser import NoBrowserError, Scheme, chromium, faults_of_page
 from tests.e2e.conftest import CPU, INIT, ROOT, on_cuda, torchbake
 from tests.e2e.registries import Running, registry
+from torchbake.matrix.project import load_project
 
+IMAGES = len(load_project(ROOT / "matrix.yaml").expansion.specs)
 pytestmark = pytest.mark.report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser to look with")
@@ -131,12 +133,12 @@ def test_it_fits_it_can_be_read_and_it_asks_nobody(
 def test_the_filter_shows_what_its_words_name(browser: Any, page: Path) -> None:
     view = browser.new_page()
     view.goto(page.as_uri())
-    assert view.locator("article:visible").count() == 21
+    assert view.locator("article:visible").count() == IMAGES
     view.get_by_label("Filter").fill("cuda12.8 devel")
     visible = view.locator("article:visible h3").all_inner_texts()
     assert visible
     assert all("cuda12.8" in name and "devel" in name for name in visible)
-    assert view.get_by_role("status").inner_text() == f"{len(visible)} of 21"
+    assert view.get_by_role("status").inner_text() == f"{len(visible)} of {IMAGES}"
     assert view.locator("h2:visible", has_text="CPU").count() == 0
     view.close()
 
@@ -173,7 +175,7 @@ def test_without_a_script_everything_can_be_read(browser: Any, page: Path) -> No
     context = browser.new_context(java_script_enabled=False)
     view = context.new_page()
     view.goto(page.as_uri())
-    assert view.locator("article:visible").count() == 21
+    assert view.locator("article:visible").count() == IMAGES
     assert view.locator("button:visible, input:visible").count() == 0
     view.locator("summary").first.click()
     assert view.locator("table.layers:visible").count() == 1
