@@ -26,7 +26,7 @@ _BUNDLE = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.c
 
 PYTORCH = "https://download.pytorch.org/whl/cpu"
 _VERSIONS = {
-    "torchvision": ("0.22.1", "0.23.0", "0.24.1", "0.25.0", "0.28.0", "0.29.2"),
+    "torchvision": ("0.22.1", "0.23.0", "0.24.1", "0.25.0", "0.26.0", "0.28.0", "0.29.2"),
     "torchaudio": ("2.7.1", "2.8.0", "2.9.1", "2.10.0", "2.11.0"),
 }
 
