@@ -18,7 +18,7 @@ from torchbake.store.layout import Layout
 pytestmark = [
     pytest.mark.build,
     pytest.mark.long,
-    pytest.mark.skipif(not runs("linux/arm64"), reason="no qemu: torchbake setup --platform linux/arm64"),
+    pytest.mark.skipif(not runs("linux/arm64"), reason="not run: no qemu: torchbake setup --platform linux/arm64"),
 ]
 
 REPOSITORY = "torchbake-test/arm64/pytorch"

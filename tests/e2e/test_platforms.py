@@ -21,6 +21,7 @@ from tests.e2e.registries import Running, registry
 from tests.small import Small
 from tests.unit.conftest import init_image
 from torchbake.checks.verdict import Outcome
+from torchbake.engine.emulation import runs
 from torchbake.matrix.platforms import platform_tag, shared_id
 from torchbake.matrix.spec import AMD64, ARM64, InitSpec
 from torchbake.oci.manifest import CONFIG, INDEX, MANIFEST, Manifest, sha256
@@ -212,6 +213,7 @@ IDS = ("volume-permissions", "volume-permissions-arm64")
 
 
 @pytest.mark.long
+@pytest.mark.skipif(not runs(ARM64), reason="not run: no qemu: torchbake setup --platform linux/arm64")
 def test_the_command_line_releases_what_runs_on_both(
     project: Callable[..., Path], running: Running, engine: docker.DockerClient
 ) -> None:
