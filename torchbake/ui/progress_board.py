@@ -84,7 +84,7 @@ class Board:
         with self._lock:
             for name, row in self._rows.items():
                 self._write_change(name, row)
-                if line := row.heartbeat.line(f"{name}: {row.step}"):
+                if line := row.heartbeat.line(f"{name}: {row.step}" if row.step else name):
                     self._say(line)
 
     def _write_change(self, name: str, row: _Row) -> None:
