@@ -88,9 +88,11 @@ def test_writes(trial: Trial, containers: Containers, client: docker.DockerClien
 
 
 def smallest_image(client: docker.DockerClient) -> str | None:
-    """An image that runs as the user; the init image has nothing that writes."""
-    images = client.api.images(filters={"label": f"{LABEL}.torch"})
-    return min(images, key=lambda image: image["Size"])["Id"] if images else None
+    """An image for the engine's own platform that runs as the user; the init image has nothing that writes."""
+    own = client.version()["Arch"]
+    images = sorted(client.api.images(filters={"label": f"{LABEL}.torch"}), key=lambda image: int(image["Size"]))
+    names = (str(image["Id"]) for image in images)
+    return next((name for name in names if client.api.inspect_image(name)["Architecture"] == own), None)
 
 
 @applies("idempotent", "a second run changes nothing, so that a restarted pod starts at once")
@@ -130,6 +132,8 @@ def test_filesystems(trial: Trial) -> None:
 def test_partial(volumes: Volumes, subject: Subject) -> None:
     with volumes.make(DATA) as data:
         end = volumes.run("/data", at={"/data": data}, cap_drop=["DAC_OVERRIDE"])
+        if not end.stderr:  # an engine on a busy machine can lose what a short container says
+            end = volumes.run("/data", at={"/data": data}, cap_drop=["DAC_OVERRIDE"])
         after = volumes.look(data)
     assert after["private/file"].uid != subject.user.uid, "it changed what it cannot reach: this check proves nothing"
     assert end.code not in (0, 137), f"exit {end.code}, though private/file is still {after['private/file'].shown}"
