@@ -92,7 +92,7 @@ def smallest_image(client: docker.DockerClient) -> str | None:
     own = client.version()["Arch"]
     images = sorted(client.api.images(filters={"label": f"{LABEL}.torch"}), key=lambda image: int(image["Size"]))
     names = (str(image["Id"]) for image in images)
-    return next((name for name in names if client.api.inspect_image(name)["Architecture"] == own), None)
+    return next((name for name in names if client.images.get(name).attrs["Architecture"] == own), None)
 
 
 @applies("idempotent", "a second run changes nothing, so that a restarted pod starts at once")
