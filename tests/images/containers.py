@@ -48,6 +48,10 @@ class Containers:
         """The factor of all time limits."""
         return _EMULATED if self.platform else 1
 
+    def is_native(self, ref: str) -> bool:
+        """Return whether the engine's machine runs an image without an emulator."""
+        return not self._runner.foreign_platform(ref)
+
     @property
     def podman(self) -> bool:
         return self._engine.podman

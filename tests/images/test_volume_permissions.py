@@ -78,7 +78,7 @@ def test_writes(trial: Trial, containers: Containers, client: docker.DockerClien
         f"{name or 'the volume'} is {one.shown}" for name, one in ours.items() if not one.target and one.uid != uid
     ]
     assert not wrong, some(wrong)
-    writer = smallest_image(client)
+    writer = smallest_image(client, containers)
     if writer is None:
         pytest.skip("the engine has no PyTorch image to write with; build one first")
     script = "echo y > /data/folder/file && echo y > /data/private/new && mkdir /data/new"
@@ -87,12 +87,10 @@ def test_writes(trial: Trial, containers: Containers, client: docker.DockerClien
     assert end.code == 0, f"uid {uid} cannot write: {end.last_words}"
 
 
-def smallest_image(client: docker.DockerClient) -> str | None:
+def smallest_image(client: docker.DockerClient, containers: Containers) -> str | None:
     """An image for the engine's own platform that runs as the user; the init image has nothing that writes."""
-    own = client.version()["Arch"]
     images = sorted(client.api.images(filters={"label": f"{LABEL}.torch"}), key=lambda image: int(image["Size"]))
-    names = (str(image["Id"]) for image in images)
-    return next((name for name in names if client.images.get(name).attrs["Architecture"] == own), None)
+    return next((name for image in images if containers.is_native(name := str(image["Id"]))), None)
 
 
 @applies("idempotent", "a second run changes nothing, so that a restarted pod starts at once")

@@ -57,8 +57,8 @@ class Arguments(opt.Common):
     check: bool = opt.option("report the state and the steps of setup; change nothing", group="|")
     dry_run: bool = opt.option("show the steps and stop", group="|")
     platform: Literal["", "linux/amd64", "linux/arm64", "locked"] = opt.option(
-        "also run programs of this platform, to build and test images for it: by qemu, unless it is the machine's own; "
-        "locked: of each platform with a lock of Debian packages, which apt renews in containers",
+        "also run programs of this platform by qemu, to build and test its images; "
+        "locked: each platform that has a lock of Debian packages",
         default="",
     )
     # The half of a run that sudo starts: the half that called it has shown the steps.
