@@ -13,7 +13,7 @@ from typing import Any, Literal
 from torchbake.commands import _options as opt
 from torchbake.core.files import write_text
 from torchbake.core.machine import host_platform
-from torchbake.core.plain_text import last_lines
+from torchbake.engine import emulation
 from torchbake.engine.capability import Capabilities, Need, problems
 from torchbake.engine.emulation import no_emulation, runs
 from torchbake.errors import MatrixError, SetupError
@@ -234,8 +234,8 @@ def _take(step: Step, paths: EnginePaths, idle: Sequence[str]) -> None:
             dockerd.start_units(paths, idle)
         case StartDaemon(config=config):
             dockerd.start(paths, config)
-        case RegisterEmulation():
-            _register()
+        case RegisterEmulation(platforms=platforms):
+            _register(platforms)
 
 
 def _install(packages: Sequence[str]) -> None:
@@ -273,17 +273,19 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
         ) from late
 
 
-def _register() -> None:
-    """Let the kernel start programs of other platforms. Raises SetupError.
-
-    update-binfmts mounts binfmt_misc if it is not mounted.
-    """
-    process = subprocess.run(["update-binfmts", "--enable"], capture_output=True, text=True, check=False)
-    if process.returncode:
+def _register(platforms: Sequence[str]) -> None:
+    """Let the kernel start programs of other platforms. Raises SetupError."""
+    try:
+        if not (emulation.REGISTERED / "register").exists():
+            kind = ("-t", "binfmt_misc", "binfmt_misc")
+            subprocess.run(["mount", *kind, emulation.REGISTERED], capture_output=True, check=False)
+        for platform in platforms:
+            emulation.register(platform)
+    except OSError as error:
         raise SetupError(
-            f"qemu cannot be registered in the kernel: {last_lines(process.stderr)}",
+            f"qemu cannot be registered in the kernel: {error}",
             hint="The kernel needs the module binfmt_misc. Inside a container, register qemu on the container's host.",
-        )
+        ) from None
 
 
 def _confirm(paths: EnginePaths, platforms: Sequence[str], args: Arguments) -> int:

@@ -126,7 +126,11 @@ class StartDaemon:
 class RegisterEmulation:
     """The kernel starts programs of other platforms by qemu, also in containers."""
 
-    title: str = "update-binfmts --enable: register qemu in the kernel (binfmt_misc)"
+    platforms: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return f"register qemu for {' and '.join(self.platforms)} in the kernel (binfmt_misc)"
 
 
 Step = WriteFile | Install | StartUnit | StartDaemon | RegisterEmulation
@@ -272,15 +276,14 @@ def _steps(host: SetupHost, paths: EnginePaths) -> Iterator[Step]:
     elif host.starts_engine:
         yield StartDaemon(paths=paths, config=engine_config(host.files.get(DAEMON_JSON, "")))
     if host.foreign and not host.systemd:
-        yield RegisterEmulation()
+        yield RegisterEmulation(platforms=host.foreign)
 
 
 def _emulation_packages(host: SetupHost) -> tuple[str, ...]:
-    """Return the packages for programs of other platforms. Without systemd a program registers qemu."""
+    """Return the packages for programs of other platforms."""
     if not host.foreign:
         return ()
-    qemu = ("qemu-user", "qemu-user-binfmt") if host.distro == "debian" else ("qemu-user-static",)
-    return qemu if host.systemd else (*qemu, "binfmt-support")
+    return ("qemu-user", "qemu-user-binfmt") if host.distro == "debian" else ("qemu-user-static",)
 
 
 def engine_config(daemon_json: str) -> str:

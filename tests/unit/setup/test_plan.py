@@ -338,11 +338,11 @@ def test_qemu_is_installed_on_ready_and_on_bare_machines() -> None:
     assert plan(READY).ready
     item = plan(change(READY, foreign=ARM, trixie_known=True))
     assert "linux/arm64" in str(item.problem)
-    qemu = ("qemu-user/trixie", "qemu-user-binfmt/trixie", "binfmt-support")
-    assert item.steps == (Install(packages=qemu), RegisterEmulation())
+    qemu = ("qemu-user/trixie", "qemu-user-binfmt/trixie")
+    assert item.steps == (Install(packages=qemu), RegisterEmulation(platforms=ARM))
     assert hosts.TRIXIE_SOURCE in write(change(READY, foreign=ARM))
     assert packages(change(BARE12, foreign=ARM)) == (*packages(BARE12), *qemu)
-    assert plan(change(BARE12, foreign=ARM)).steps[-1] == RegisterEmulation()
+    assert plan(change(BARE12, foreign=ARM)).steps[-1] == RegisterEmulation(platforms=ARM)
 
 
 def test_systemd_registers_qemu_by_the_package_alone() -> None:
