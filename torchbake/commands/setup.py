@@ -276,9 +276,7 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
 def _register(platforms: Sequence[str]) -> None:
     """Let the kernel start programs of other platforms. Raises SetupError."""
     try:
-        if not (emulation.REGISTERED / "register").exists():
-            kind = ("-t", "binfmt_misc", "binfmt_misc")
-            subprocess.run(["mount", *kind, emulation.REGISTERED], capture_output=True, check=False)
+        emulation.mount()
         for platform in platforms:
             emulation.register(platform)
     except OSError as error:

@@ -1,6 +1,7 @@
 """Programs of another platform on this machine: the Linux kernel starts them by qemu, if binfmt_misc registers it."""
 
 import contextlib
+import subprocess
 from pathlib import Path
 
 from torchbake.core.machine import host_platform
@@ -31,6 +32,12 @@ def no_emulation(platform: str) -> Problem:
         remedy=f"Run: {Command('setup', f'--platform {platform}')}, which installs qemu; or name a builder on such a "
         f"machine: {Command('build', 'ID --builder NAME')}",
     )
+
+
+def mount() -> None:
+    """Mount binfmt_misc if it is not mounted. If the kernel has none, `register` fails."""
+    if not (REGISTERED / "register").exists():
+        subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", REGISTERED], capture_output=True, check=False)
 
 
 def register(platform: str, configured: Path = _CONFIGURED, registered: Path = REGISTERED) -> None:
