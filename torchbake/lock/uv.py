@@ -81,14 +81,23 @@ def why_not_installable(requirement: str, python: str, config: PipConfig, platfo
 def _compile(
     question: UvRequest, config: PipConfig, words: Sequence[str], exclude: Sequence[str] = ()
 ) -> tuple[Pin, ...]:
+    """Run uv, first with all preferred pins as constraints.
+
+    An output file with pins is where uv looks for preferred versions. Of these it takes the wheels of the first index
+    that has the version, even if none of them fits and another index has one that does. Constraints have no such rule.
+    """
     with tempfile.TemporaryDirectory(prefix="torchbake-lock-") as folder, in_memory(uv_toml(config)) as settings:
-        output = Path(folder) / "requirements.lock"
-        if question.preferred:
-            output.write_text(question.preferred)
+        output, pins = Path(folder) / "requirements.lock", Path(folder) / "pins.txt"
         command = ["pip", "compile", "--quiet", "--no-header", *words]
         command += ["--python-version", question.python, "--python-platform", uv_platform(question.platform)]
         command += ["--config-file", str(settings), "--output-file", str(output), "-"]
-        process = run_uv(command, config, lines=(*question.requirements, *exclude))
+        lines = (*question.requirements, *exclude)
+        if question.preferred:
+            pins.write_text(question.preferred)
+            if run_uv([*command, "--constraints", str(pins)], config, lines=lines).returncode == 0:
+                return parse_pins(output.read_text())
+            output.write_text(question.preferred)
+        process = run_uv(command, config, lines=lines)
         if process.returncode:
             raise LockError(
                 f"uv found no versions that fit: {last_lines(process.stderr)}",

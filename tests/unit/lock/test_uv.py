@@ -2,6 +2,8 @@
 
 import io
 import tarfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,23 @@ def test_a_wheel_of_the_platform_is_taken(packages: Path) -> None:
     for platform, version in (("linux/amd64", "5.1"), ("linux/arm64", "5.0")):
         (pin,) = resolve(UvRequest(requirements=("parser",), python="3.11", platform=platform), config)
         assert pin.version == version, platform
+
+
+def _index(folder: Path, wheels: Mapping[str, str]) -> str:
+    """Write an index with wheels of `app`, their tags by version, and return its address."""
+    for version, tag in wheels.items():
+        write_wheel(folder / "app", "app", version, {}, tag=tag)
+    links = (f'<a href="{path.name}">{path.name}</a>' for path in sorted((folder / "app").glob("*.whl")))
+    (folder / "app/index.html").write_text("<!DOCTYPE html>" + "".join(links))
+    return folder.as_uri()
+
+
+def test_a_kept_version_may_have_its_wheel_in_any_index(packages: Path, tmp_path: Path) -> None:
+    """A mirror holds a wheel of the version for one Python alone; the main index has one for each."""
+    mirror = _index(tmp_path / "mirror", {"1.5": "cp311-cp311-linux_x86_64"})
+    main = _index(tmp_path / "main", {"1.5": "py3-none-any", "1.6": "py3-none-any"})
+    config = PipConfig(index_url=main, extra_index_urls=(mirror,))
+    request = UvRequest(requirements=("app",), python="3.13", preferred="app==1.5\n")
+    assert [pin.version for pin in resolve(request, config)] == ["1.5"]
+    request = replace(request, requirements=("app>1.5",))  # the kept version does not fit
+    assert [pin.version for pin in resolve(request, config)] == ["1.6"]
