@@ -423,12 +423,12 @@ def test_odd_headers_are_one_error_or_nothing(headers: dict[str, Any], clear: Ho
 
 
 @pytest.mark.parametrize(
-    ("asked", "least", "most"),
+    ("after", "least", "most"),
     [("7", 7, 7), ("9" * 5000, 60, 60), (40, 30, 40), (9e8, 60, 60), (-99, 0, 0)],
     ids=["seconds", "for ever", "date", "far date", "past date"],
 )
-def test_a_wait_has_the_time_that_is_asked_for(asked: str | float, least: float, most: float, clear: Hostile) -> None:
-    text = asked if isinstance(asked, str) else formatdate(time.time() + asked, usegmt=True)
+def test_a_wait_has_the_time_that_is_asked_for(after: str | float, least: float, most: float, clear: Hostile) -> None:
+    text = after if isinstance(after, str) else formatdate(time.time() + after, usegmt=True)
     clear.answer = lambda _: reply(200, b'{"tags": ["one"]}') if clear.messages[1:] else reply(429, Retry_After=text)
     waits: list[float] = []
     transport = RegistryTransport(clear.host, sleep=waits.append)

@@ -242,7 +242,7 @@ def test_every_pipeline_installs_one_version_of_nox() -> None:
     assert len(installed) == 12
     (one,) = set(installed)
     assert re.fullmatch(r"nox==[\d.]+", one)
-    # What `init` writes installs torchbake[nox].
+    # The pipelines of `init` install torchbake[nox].
     assert PYPROJECT["project"]["optional-dependencies"]["nox"] == [one]
 
 

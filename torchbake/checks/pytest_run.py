@@ -133,8 +133,8 @@ class Suite:
         _end(running)
 
     def _run(self, command: list[str], log: Path, on_look: Callable[[str], None]) -> SuiteEnd:
-        written = open_file(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with os.fdopen(written, "wb") as writing, log.open(encoding="utf-8", errors="replace") as reading:
+        handle = open_file(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with os.fdopen(handle, "wb") as writing, log.open(encoding="utf-8", errors="replace") as reading:
             process, late = self._start(command, writing.fileno()), False
             deadline = time.monotonic() + self._options.timeout
             try:
