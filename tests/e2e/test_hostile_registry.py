@@ -422,6 +422,19 @@ def test_odd_headers_are_one_error_or_nothing(headers: dict[str, Any], clear: Ho
         refused_or_nothing(registry.tags)
 
 
+def test_an_upload_that_is_too_large_for_a_proxy_has_a_remedy(clear: Hostile, tmp_path: Path) -> None:
+    path = tmp_path / "blob"
+    path.write_bytes(b"layer")
+    clear.answer = lambda message: (
+        reply(202, Location="/put") if message.method == "POST" else reply(413, b"<html>", Content_Type="text/html")
+    )
+    blob = Blob(digest=sha256(b"layer"), size=5)
+    error = refused(registry_at(clear, None), lambda registry: registry.upload(blob, path))
+    assert "413" in error.message
+    assert "client_max_body_size" in str(error.hint)
+    assert [message.method for message in clear.messages] == ["POST", "PUT"]
+
+
 @pytest.mark.parametrize(
     ("after", "least", "most"),
     [("7", 7, 7), ("9" * 5000, 60, 60), (40, 30, 40), (9e8, 60, 60), (-99, 0, 0)],

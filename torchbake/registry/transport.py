@@ -207,7 +207,10 @@ class RegistryTransport:
             return self._no_login()
         codes, words = _errors(answer)
         who = self.host if answer.origin == self._home else f"{answer.origin}, to which {self.host} leads,"
-        hint = f"Is {self.host} the right registry, and may this login write there?" if answer.status == 403 else None
+        hint = {
+            403: f"Is {self.host} the right registry, and may this login write there?",
+            413: "Raise the limit of a body in the registry's proxy; of nginx: client_max_body_size 0;",
+        }.get(answer.status)
         message = f"{who} answers {answer.status} {words or answer.reason} to {request.method} {request.url[:200]}."
         return StatusError(message, status=answer.status, codes=codes, hint=hint)
 
