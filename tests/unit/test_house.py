@@ -207,5 +207,6 @@ def test_nothing_unpickles_what_another_process_sent() -> None:
         r"|\b(all_gather|broadcast|scatter|gather|send|recv)_object(_list)?\("
         r"|\btorch\.load\((?![^\n]*weights_only=True)"
     )
-    texts = {path: path.read_text() for folder in ("entrypoints", "torchbake") for path in programs(folder)}
+    texts = {path: path.read_text() for folder in (*FOLDERS, "examples") for path in programs(folder)}
+    texts |= {path: path.read_text() for path in (TOOLKIT / "docs").rglob("*.md")}  # people copy from both
     assert [str(path) for path, text in texts.items() if forbidden.search(text)] == []

@@ -95,6 +95,8 @@ def run(args: Arguments) -> int:
         console.say(f"next: {Command('lock build' if args.project else 'build', 'all')}")
         if settings := _ci_settings(args):
             console.say(f"next: set in the CI: {settings}")
+        if args.ci == "github" and (release := tag(version())):
+            console.say(f"next: pin the called workflows by the commit of {release}: {Command('help', 'ci')}")
         console.say("This writes images/, the exact versions and the Dockerfiles: commit it with the rest.")
     return 0
 

@@ -14,6 +14,9 @@ _ANOTHER_REPOSITORY = {
     *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
 }
 _NO_REPOSITORY = b"not a git repository"
+# A clone can contain a folder that git takes for a bare repository, and git runs programs that a repository's
+# configuration names. Known since git 2.38; older versions ignore the first setting.
+_SAFE = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false")
 
 
 def run_git(
@@ -25,8 +28,9 @@ def run_git(
     """
     environment = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
     process = subprocess.run(
-        ["git", "-C", str(folder), *words],
-        env={**environment, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+        ["git", *_SAFE, "-C", str(folder), *words],
+        # Without optional locks no hook runs after `status`, and root leaves no index that its owner cannot write.
+        env={**environment, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"},
         input=stdin, capture_output=True, timeout=limit, check=False,
     )  # fmt: skip
     errors = process.stderr.decode(errors="replace").splitlines()
@@ -69,4 +73,8 @@ def head_commit(folder: Path, *options: str, limit: float | None = None) -> str:
 def git_failure(process: "subprocess.CompletedProcess[bytes]", folder: Path) -> UsageError:
     """Return the error for a failed git command, with git's last message."""
     message = last_line(process.stderr.decode(errors="replace"), nothing=f"it ended with {process.returncode}")
-    return UsageError(f"git {process.args[3]} fails in {folder}: {message}", hint="Repair the repository: git fsck")
+    command = process.args[process.args.index("-C") + 2]
+    hint = "Repair the repository: git fsck"
+    if "safe.bareRepository" in message:
+        hint = f"Remove HEAD, objects and refs from {folder}, unless you need them there."
+    return UsageError(f"git {command} fails in {folder}: {message}", hint=hint)

@@ -40,7 +40,8 @@ def test_the_noxfile_is_short_and_needs_nothing_but_torchbake(tmp_path: Path, ca
 
 def test_a_release_is_had_again_by_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams) -> None:
     monkeypatch.setattr(init, "version", lambda: "1.2.3")
-    out(capsys, "init", str(tmp_path), "--ci", "github")
+    assert main(["init", str(tmp_path), "--ci", "github"]) == 0
+    assert "pin the called workflows by the commit of v1.2.3" in " ".join(capsys.readouterr().err.split())
     assert '# dependencies = ["nox", "torchbake>=1.2.3"]\n' in (tmp_path / "noxfile.py").read_text()
     text = (tmp_path / ".github/workflows/validate.yml").read_text()
     assert "uses: torchbake/torchbake/.github/workflows/validate-images.yml@v1.2.3\n" in text

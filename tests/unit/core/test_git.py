@@ -1,5 +1,6 @@
 """Answers and failures of git."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from torchbake.build.commit import commit_time, revision
 from torchbake.core.git import ask_git, head_commit
+from torchbake.core.tracked import check_untracked
 from torchbake.errors import UsageError
 
 UNSAFE = """\
@@ -70,3 +72,38 @@ def test_no_variable_names_another_repository(answering: Answering, monkeypatch:
     assert head_commit(Path("/srv/images")) == "c0ffee"
     assert not environments[0].keys() & {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}
     assert (environments[0]["GIT_CONFIG_COUNT"], environments[0]["LC_ALL"]) == ("1", "C")
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_clone_with_a_bare_repository_runs_nothing(tmp_path: Path) -> None:
+    """Git took a folder of a clone for a repository, and ran the program that its `config` names."""
+    folder = tmp_path / "clone/images"
+    for name in ("objects", "refs", ".torchbake"):
+        (folder / name).mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(folder.parent)], check=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    program = f'"touch {tmp_path}/run; false"'
+    (folder / "config").write_text(f"[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = {program}\n")
+    with pytest.raises(UsageError, match=r"git ls-files fails in .*cannot use bare repository") as refused:
+        check_untracked(folder)
+    assert "Remove HEAD" in str(refused.value.hint)
+    with pytest.raises(UsageError):
+        ask_git(folder, "status", "--porcelain")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_repository_starts_no_program_for_a_status(tmp_path: Path) -> None:
+    """An unpacked archive can bring `.git` with all its settings and hooks."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "a").write_text("")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "a"], check=True)
+    hook = tmp_path / ".git/hooks/post-index-change"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hook\n")
+    hook.chmod(0o755)
+    os.utime(tmp_path / "a", (0, 0))  # `status` would write the index again
+    command = f"touch {tmp_path}/monitor; false"
+    subprocess.run(["git", "-C", str(tmp_path), "config", "core.fsmonitor", command], check=True)
+    assert ask_git(tmp_path, "status", "--porcelain", "--untracked-files=no") == "A  a"
+    assert not (tmp_path / "hook").exists()
+    assert not (tmp_path / "monitor").exists()
