@@ -9,7 +9,7 @@ import re
 import shlex
 from pathlib import Path
 
-from torchbake.core.git import is_below_git, run_git
+from torchbake.core.git import git_failure, is_below_git, is_no_repository, run_git
 from torchbake.core.paths import state_of
 from torchbake.errors import UsageError
 
@@ -17,7 +17,7 @@ _VERDICT = re.compile(r"reports/[^/]+/[0-9a-f]+\.json")  # as torchbake/checks/r
 
 
 def check_untracked(root: Path) -> None:
-    """Raise UsageError if git tracks state or a verdict of the project at ``root``."""
+    """Raise UsageError if git tracks state or a verdict of the project at ``root``, or cannot list its files."""
     state = state_of(root.absolute())
     if not (state.exists() or (root / "reports").exists()) or not is_below_git(root):
         return
@@ -25,6 +25,8 @@ def check_untracked(root: Path) -> None:
         process = run_git(state.parent, "ls-files", "-z", "--", state.name, ":(glob)reports/*/*.json")
     except OSError:  # git is not installed
         return
+    if process.returncode and not is_no_repository(process):
+        raise git_failure(process, root)
     names = [os.fsdecode(name) for name in process.stdout.split(b"\0") if name]
     files = [name for name in names if not name.startswith("reports/") or _VERDICT.fullmatch(name)]
     if files:
