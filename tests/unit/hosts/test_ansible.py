@@ -1,5 +1,6 @@
 """The Ansible in PATH, and its failures."""
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The place of an ansible-playbook, which this Python does not have as a package."""
 
     def missing(name: str) -> str:
-        raise ansible.importlib.metadata.PackageNotFoundError(name)
+        raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(ansible.importlib.metadata, "version", missing)
+    monkeypatch.setattr(importlib.metadata, "version", missing)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path / "ansible-playbook"
 
