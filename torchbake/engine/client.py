@@ -92,8 +92,8 @@ class Engine:
     @cached_property
     def capabilities(self) -> Capabilities:
         """The capabilities of the engine and of the docker command; requested once."""
-        bootstraps = capability.can_bootstrap()
-        return capabilities_of(self.address, self.info, self._version, self.cli, bootstraps=bootstraps)
+        problem = capability.bootstrap_problem()
+        return capabilities_of(self.address, self.info, self._version, self.cli, no_bootstrap=problem)
 
     @property
     def podman(self) -> bool:
