@@ -53,8 +53,8 @@ def bootstrap(
     if not runs(spec.platform):
         problem = no_emulation(spec.platform)
         raise BaseError(f"{spec.id}: cannot be bootstrapped: {problem.reason}", hint=problem.remedy)
-    if problem := bootstrap_problem():
-        raise BaseError(f"{spec.id}: {problem.reason}", hint=problem.remedy)
+    if for_user := bootstrap_problem():
+        raise BaseError(f"{spec.id}: {for_user.reason}", hint=for_user.remedy)
     with tempfile.TemporaryDirectory(prefix="torchbake-base-") as name:
         folder = Path(name)
         rootfs = folder / "rootfs.tar"

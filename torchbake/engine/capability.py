@@ -167,7 +167,7 @@ def _has_range(path: Path, user: str) -> bool:
 
 def _no_range(user: str, missing: Iterable[Path]) -> Problem:
     return Problem(
-        reason=f"This user cannot bootstrap bases: {' and '.join(map(str, missing))} has no line for {user}.",
+        reason=f"This user cannot bootstrap bases: no line for {user} in {' and '.join(map(str, missing))}.",
         remedy=f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}, as root; {_OR_A_REGISTRY}",
     )
 

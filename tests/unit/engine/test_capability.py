@@ -166,7 +166,7 @@ def test_a_user_without_a_range_of_uids_bootstraps_nothing(tmp_path: Path, monke
         (tmp_path / name).write_text(text)
     problem = bootstrap_problem(tmp_path)
     assert problem
-    assert problem.reason.endswith(f": {tmp_path}/subgid has no line for {user}.")
+    assert problem.reason.endswith(f": no line for {user} in {tmp_path}/subgid.")
     assert f"--add-subgids 100000-165535 {user}" in problem.remedy
     (tmp_path / "subuid").unlink()
     assert f"{tmp_path}/subuid and {tmp_path}/subgid" in str(bootstrap_problem(tmp_path))
