@@ -17,9 +17,9 @@ OLD, PODMAN = "builds need 23.0 or later", "does not keep the published layers"
 
 def engine_of(words: str) -> MemoryEngine:
     engine = Daemon().engine
-    known = engine.capabilities
+    usual = engine.capabilities
     other = {"version": "20.10.24"} if words == OLD else {"kind": "Podman", "version": "5.8.6", "store": "podman"}
-    engine.capabilities = replace(known, **other)  # type: ignore[arg-type]
+    engine.capabilities = replace(usual, **other)  # type: ignore[arg-type]
     return engine
 
 
