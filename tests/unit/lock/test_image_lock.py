@@ -299,7 +299,7 @@ def test_an_index_that_fails_is_named_with_what_to_set(sources: Callable[..., So
     assert "secret" not in caught.value.sentence
 
 
-def test_a_missing_wheel_is_the_reason_before_an_index_that_fails(sources: Callable[..., Sources]) -> None:
+def test_a_missing_wheel_is_named_before_an_index_that_fails(sources: Callable[..., Sources]) -> None:
     sources(MissingWheelError("no version fits", hint="Make the wheel of fvcore."), "Connection refused")
     with pytest.raises(LockError, match="Connection refused") as caught:
         make_lock(WITH_INDEX, PipConfig())
