@@ -44,6 +44,7 @@ EXAMPLES = (
 _PROJECT = "a project's image"
 _OF_KEYS = {"repository": "--repository", "registry": "--registry", "rows": "--torch"}  # options by keys of a matrix
 _TEMPLATES = TOOLKIT / "templates/init"
+_LF = re.compile(r"^\*\s(?:.*\s)?eol=lf\b", re.MULTILINE)  # git's rule that every text file has LF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,12 +229,17 @@ def _write(path: Path, text: str, *, dry_run: bool) -> None:
 
 
 def _tell_lacking(path: Path, text: str) -> None:
-    """Name the lines that an existing .gitignore lacks: without them, gigabytes of state would be committed."""
-    if path.name == ".gitignore" and path.is_file():
-        there = set(path.read_text(encoding="utf-8", errors="replace").split())
-        missing = [line for line in text.split() if line not in there]
+    """Name the lines that an existing file for git lacks: gigabytes of state, or files with CRLF would be committed."""
+    if path.name not in (".gitignore", ".gitattributes") or not path.is_file():
+        return
+    there = path.read_text(encoding="utf-8", errors="replace")
+    if path.name == ".gitignore":
+        missing = [line for line in text.split() if line not in there.split()]
         if missing:
             console.say(f"next: add to {path}: {' '.join(missing)}")
+    elif not _LF.search(there):
+        rule = next(line for line in text.splitlines() if _LF.match(line))
+        console.say(f"next: add as the first line of {path}: {rule}")
 
 
 def _choices(args: Arguments) -> list[Choice]:

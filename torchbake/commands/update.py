@@ -100,12 +100,13 @@ def run(args: Arguments) -> int:
     project, selection = load_selection(args.matrix, args.selectors)
     feeds = feeds_of_option(args.advisories) if args.only != "wheels" else Feeds()
     with interruptible():
+        build = None if args.dry_run or args.no_build else _build_of(project, args.jobs)
         findings = _find(args, project, selection.specs, feeds)
         changed = [spec for spec in selection.specs if findings.changed(spec)]
         results = list[BuildResult]()
         if not args.dry_run:
             write_texts(findings.files(project))
-            results = [] if args.no_build else _build(project, changed, args.jobs)
+            results = build.run(changed) if build and changed else []
     debian, wheels = findings.debian_changes, findings.wheel_changes
     if args.summary:
         write_text(args.summary, text_of(debian, wheels, findings.withdrawn))
@@ -149,10 +150,11 @@ def _find(args: Arguments, project: Project, specs: Sequence[Spec], feeds: Feeds
     return _Findings(debian=debian, fixed=fixed, wheels=wheels)
 
 
-def _build(project: Project, specs: Sequence[Spec], jobs: int) -> list[BuildResult]:
-    if not specs:
-        return []
-    return ImageBuild(project=project, request=BuildRequest(jobs=jobs), engine=connect()).run(specs)
+def _build_of(project: Project, jobs: int) -> ImageBuild:
+    """Return the build of the changed images. Raises EngineError, before any lock is renewed, if none can be built."""
+    build = ImageBuild(project=project, request=BuildRequest(jobs=jobs), engine=connect())
+    build.check()
+    return build
 
 
 def _summary(packages: int, images: int, *, dry_run: bool) -> str:

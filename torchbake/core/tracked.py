@@ -18,7 +18,7 @@ _ELSEWHERE = ("120000", "160000")  # git's modes of a link and of a submodule, w
 
 
 def check_untracked(root: Path) -> None:
-    """Raise UsageError if git tracks state or a verdict of the project at ``root``."""
+    """Raise UsageError if git tracks state or a verdict of the project at ``root``, or cannot list its files."""
     state = state_of(root.absolute())
     if not (state.exists() or (root / "reports").exists()) or not is_below_git(root):
         return

@@ -64,6 +64,20 @@ def test_line_ends_are_those_of_this_repository(tmp_path: Path, capsys: Streams)
     assert (tmp_path / ".gitattributes").read_text() == (TOOLKIT / ".gitattributes").read_text()
 
 
+def test_attributes_without_a_rule_for_line_ends_are_named(tmp_path: Path, capsys: Streams) -> None:
+    path = tmp_path / ".gitattributes"
+    for text, is_named in (
+        ("*.png binary\n", True),
+        ("* text=auto\n", True),
+        ("*  text=auto eol=lf\n*.png -text\n", False),
+    ):
+        path.write_text(text)
+        assert main(["init", str(tmp_path)]) == 0
+        output = " ".join(capsys.readouterr().err.split())
+        assert (f"add as the first line of {path}: * text=auto eol=lf" in output) == is_named, text
+        assert path.read_text() == text
+
+
 def test_what_is_there_is_left_alone(tmp_path: Path, capsys: Streams) -> None:
     (tmp_path / "matrix.yaml").write_text("mine")
     (tmp_path / ".gitignore").symlink_to("nowhere")

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.builds import DEVEL, INIT, RUNTIME, small_project, spec_of
 from tests.unit.conftest import lock_for, pin
 from tests.unit.debian.packages import package
+from tests.unit.engines import Daemon
 from torchbake import cli
 from torchbake.advisories.feeds import read_feeds
 from torchbake.advisories.match import Feeds
@@ -25,7 +26,7 @@ from torchbake.debian.lockfile import (
     format_debian_lock,
 )
 from torchbake.debian.steps import apt_steps
-from torchbake.errors import AdvisoryError, BaseError, LockError, RenderError, UsageError
+from torchbake.errors import AdvisoryError, BaseError, EngineError, LockError, RenderError, UsageError
 from torchbake.lock.image_lock import read_lock
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import BaseSpec, ImageSpec, Spec
@@ -133,6 +134,19 @@ def test_update_writes_the_newer_lock(project: Project, capsys: pytest.CaptureFi
     assert find_debian_lock(project.root, base) == lock_of(project, package("libssl3", "3.0.17-1"))
     assert cli.main(["update", "cpu", "--no-build", *words]) == 0
     assert find_debian_lock(project.root, base) == lock_of(project, FIX)
+
+
+def test_update_asks_the_engine_before_it_renews_a_lock(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = Daemon().engine
+    engine.capabilities = replace(engine.capabilities, version="20.10.24")
+    monkeypatch.setattr(update, "connect", lambda: engine)
+    base, words = spec_of(project, RUNTIME).base, ["--matrix", str(project.root / "matrix.yaml")]
+    before = find_debian_lock(project.root, base)
+    assert cli.main(["update", "cpu", *words]) == EngineError.exit_code
+    assert "builds need 23.0 or later" in capsys.readouterr().err
+    assert find_debian_lock(project.root, base) == before
 
 
 def test_update_shows_the_vulnerabilities_that_end(

@@ -93,6 +93,14 @@ def test_pages_of_reports_may_be_committed(tmp_path: Path) -> None:
     check_untracked(commit(tmp_path, *names))
 
 
+@pytest.mark.usefixtures("own_processes")
+def test_a_list_of_files_that_git_cannot_read_is_an_error(tmp_path: Path) -> None:
+    root = commit(tmp_path, ".torchbake/bases/debian12.json")
+    (root / ".git/index").write_bytes(b"damaged")
+    with pytest.raises(UsageError, match=r"git ls-files fails in .*index file"):
+        check_untracked(root)
+
+
 def test_git_is_not_asked_where_it_has_nothing_to_say(tmp_path: Path) -> None:
     """A process would be an error of this test."""
     (tmp_path / "a/.torchbake").mkdir(parents=True)

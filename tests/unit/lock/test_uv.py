@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.wheels import write_wheel
+from torchbake.errors import LockError
 from torchbake.hostconfig.pip_config import PipConfig
 from torchbake.lock.lockfile import Pin
-from torchbake.lock.uv import UvRequest, resolve, uv_environment, why_not_installable
+from torchbake.lock.uv import MissingWheelError, UvRequest, resolve, uv_environment, why_not_installable
 
 pytestmark = pytest.mark.usefixtures("own_processes")
 
@@ -44,6 +45,20 @@ def test_a_dependency_without_a_wheel_is_named(packages: Path) -> None:
     assert why_not_installable("app==1.0", "3.11", config) == ""
     assert "parser" in why_not_installable("app==2.0", "3.11", config).partition("has no wheel")[0]
     assert "nowhere was not found" in why_not_installable("app==3.0", "3.11", config)
+
+
+def test_a_package_without_any_wheel_is_named_in_the_next_step(packages: Path) -> None:
+    _write_source(packages, "score", "0.1")
+    config = PipConfig(no_index=True, find_links=(str(packages),))
+    for requirements, name in ((("score", "app<2"), "score"), (("app==2.0",), "parser")):
+        with pytest.raises(MissingWheelError) as caught:
+            resolve(UvRequest(requirements=requirements, python="3.11"), config)
+        hint = str(caught.value.hint)
+        assert hint.startswith(f"No wheel of {name} fits Python 3.11")
+        assert f"pip wheel --wheel-dir FOLDER {name}`" in hint
+    with pytest.raises(LockError) as other:
+        resolve(UvRequest(requirements=("nowhere",), python="3.11"), config)
+    assert not isinstance(other.value, MissingWheelError)
 
 
 CHANGES = {
