@@ -13,8 +13,8 @@ from torchbake.checks.verdict import CheckResult, Outcome, remedies
 from torchbake.core.problem import Problem, unknown
 from torchbake.engine.runner import ContainerEnd
 from torchbake.errors import RegistryError
-from torchbake.oci.labels import VERSIONS as KEYS
 from torchbake.oci.labels import VERSION_LABEL, versions_in
+from torchbake.oci.labels import VERSIONS as KEYS
 from torchbake.oci.manifest import INDEX, MANIFEST, Blob, Manifest, sha256
 from torchbake.oci.reference import Repository
 from torchbake.oci.tag_names import ImmutableTag
@@ -152,7 +152,10 @@ def test_a_newer_version_of_an_init_image_is_not_judged() -> None:
     promise = promise_of(spec, (spec.own_tag, "latest"), None)
     ours = served(spec.own_tag, labels=promise.fixed_labels)
     for version, outcome in (("1.0.1", Outcome.NOT_RUN), ("0.9.0", Outcome.FAILED)):
-        tags = {spec.own_tag: ours, "latest": served("latest", "sha256:b", {**promise.fixed_labels, VERSION_LABEL: version})}
+        tags = {
+            spec.own_tag: ours,
+            "latest": served("latest", "sha256:b", {**promise.fixed_labels, VERSION_LABEL: version}),
+        }
         tag = ImmutableTag(name=spec.own_tag, revision=0)
         release = Revision(tag=tag, tag_answer=replace(ours, tag=str(tag)), record=None)
         value = Shelf(repository=REPOSITORY, tags=tags, revisions=(release,))
