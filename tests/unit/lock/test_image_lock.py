@@ -16,7 +16,7 @@ from torchbake.lock.image_lock import check_online, format_checked, inputs_of, l
 from torchbake.lock.lockfile import Lock, Pin, format_lock
 from torchbake.lock.uv import MissingWheelError, UvRequest
 from torchbake.matrix.project import Project
-from torchbake.matrix.spec import ImageSpec
+from torchbake.matrix.spec import ImageSpec, ProjectSpec
 
 CUDA, CPU = image("2.10.0", "cuda12.8"), image("2.13.0", "cpu")
 
@@ -142,6 +142,13 @@ def test_the_same_is_refused_while_locking(
     answering(*pins)
     with pytest.raises(LockError, match="the lock holds"):
         make_lock(spec, PipConfig())
+
+
+def test_a_project_requires_its_packages_itself() -> None:
+    lock = lock_for(CPU, [*cpu_pins(), pin("einops", "0.8")])
+    check_agreement(replace(CPU, project=ProjectSpec(folder="trainer", lock="uv.lock")), lock)
+    with pytest.raises(LockError, match="einops, which no package requires"):
+        check_agreement(CPU, lock)
 
 
 def test_wheels_with_the_rows_own_local_version_agree(answering: Callable[..., Resolver]) -> None:
