@@ -12,15 +12,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-import jinja2
 import pytest
 import yaml
 from hypothesis import settings
 
+from tests.unit.kept import keep_values
 from torchbake.core.paths import TOOLKIT
 from torchbake.engine import address
 from torchbake.lock.image_lock import inputs_of
@@ -102,20 +101,6 @@ class NotPureError(Exception):
 START, SPAWN = subprocess.Popen.__init__, os.posix_spawn
 
 
-class MemoryCache(jinja2.BytecodeCache):
-    """Compiled templates of this process. A file for each template of a test would stay in the toolkit's cache."""
-
-    def __init__(self) -> None:
-        self._compiled = dict[str, bytes]()
-
-    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        if code := self._compiled.get(bucket.key):
-            bucket.bytecode_from_string(code)
-
-    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        self._compiled[bucket.key] = bucket.bytecode_to_string()
-
-
 def _refuse(what: str) -> Callable[..., NoReturn]:
     def refusal(*args: object, **kwargs: object) -> NoReturn:
         raise NotPureError(f"a unit test must not use {what}: {args[1:2] or args[:1]}")
@@ -133,9 +118,9 @@ def _pure() -> Iterator[None]:
         for name in ("connect", "connect_ex"):
             pure.setattr(socket.socket, name, _refuse("a network connection"))
         pure.setattr(socket, "getaddrinfo", _refuse("name resolution"))
-        pure.setattr("torchbake.render.templates._compiled_templates", cache(MemoryCache))
         pure.setattr("torchbake.core.version.CHECKOUT", False)  # whose commit git would be asked for
         pure.setattr("torchbake.matrix.project.check_untracked", lambda root: None)  # git would be asked
+        keep_values(pure)
         for name in ("DOCKER_HOST", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
             pure.delenv(name, raising=False)
         pure.setenv("DOCKER_CONTEXT", "default")
