@@ -70,7 +70,7 @@ def run_here(
             exec(code, {})
         else:
             assert code == wheel_stream.__name__
-            wheel_stream.main(wheel_stream.WheelJob(**json.loads(*arguments)))
+            wheel_stream.main(wheel_stream.WheelJob(**json.loads(arguments[0])))
     return ProcessResult(code=0, seconds=0.0, at=0.0, stdout=output.getvalue(), stderr="", late=False)
 
 
