@@ -11,9 +11,10 @@ import pytest
 
 from torchbake.core.paths import TOOLKIT
 from torchbake.matrix import project
-from torchbake.matrix.expand import Expansion
-from torchbake.matrix.model import Matrix, Tags
+from torchbake.matrix.expand import Expansion, expand
+from torchbake.matrix.model import Matrix, Tags, load_matrix
 from torchbake.matrix.spec import Spec
+from torchbake.matrix.tags import tags_of
 from torchbake.matrix.yaml_source import Document
 from torchbake.render import dockerfile, templates
 
@@ -32,7 +33,7 @@ class LoadedMatrices:
     """The matrices that tests have loaded, by their texts: hundreds of tests load the same few."""
 
     def __init__(self) -> None:
-        self._load, self._expand, self._tags = project.load_matrix, project.expand, project.tags_of
+        self._load, self._expand, self._tags = load_matrix, expand, tags_of
         self._loaded = dict[bytes, tuple[Matrix, Document]]()
         self._expanded = dict[int, Expansion]()
         self._tagged = dict[int, dict[str, tuple[str, ...]]]()
@@ -86,10 +87,10 @@ class FilledTemplates:
     """The texts of the toolkit's own templates by their values, whose representation is complete."""
 
     def __init__(self) -> None:
-        self._fill, self._texts = dockerfile.fill, dict[tuple[str, str], str]()
+        self._fill, self._texts = templates.fill, dict[tuple[str, str], str]()
 
     def __call__(self, name: str, own: Path | None, values: Mapping[str, Any]) -> str:
-        if own or templates.TOOLKIT != TOOLKIT:  # other templates of a test, which it may change
+        if own or vars(templates)["TOOLKIT"] != TOOLKIT:  # other templates of a test, which it may change
             return self._fill(name, own, values)
         key = (name, repr(values))
         if key not in self._texts:
