@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,7 +211,9 @@ def test_an_interrupt_after_the_end_does_not_stop_the_cleanup() -> None:
     assert run(shell, JobStatus(code=3, streams=(LOGS,))) == 3
 
 
-def test_after_its_time_it_is_cancelled() -> None:
+def test_after_its_time_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() * 20)
     shell = Report()
     assert run(shell, JobStatus(), more="timeouts: {job: 1}\n") == TIMED_OUT
     assert ("cancel", "7") in shell.finished
