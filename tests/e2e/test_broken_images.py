@@ -1,6 +1,7 @@
 """Each image check fails on the image with its defect, and on no other.
 
 Compatible defects share one image, which saves two thirds of the time; `--apart` builds one image for each defect.
+An image with few defects is judged by the checks for them. Every night it is judged by all checks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,10 @@ pytestmark = pytest.mark.checks
 
 SIDE_BY_SIDE = 2
 LONGEST = 90  # characters of a reason in the table
+FEW, MANY = 2, 10  # defects; checks
+TESTS = ("test_it_fails_exactly_its_check", "test_it_fails_no_other_check")
 _ROWS = {"cpu": CPU, "cuda": CUDA, "init": INIT}
+_ALONE = [name for group in groups_of(BROKEN) if len(group) <= FEW for name in group]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +49,18 @@ def bases(built: dict[str, dict[str, Any]]) -> dict[str, Base]:
 @pytest.fixture(scope="module")
 def reports(request: pytest.FixtureRequest, bases: dict[str, Base]) -> Iterator[dict[str, Broke]]:
     """The reports of the broken images for the selected tests; print a table of all at the end."""
-    cases = [name for name in BROKEN if any(_is_about(item, name) for item in request.session.items)]
-    groups = [(name,) for name in cases] if request.config.getoption("--apart") else groups_of(cases)
+    apart = request.config.getoption("--apart")
+    names = {item.name for item in request.session.items if item.path.samefile(__file__)}
+    whole = {name for name in BROKEN if apart or name not in _ALONE or f"test_it_fails_no_other_check[{name}]" in names}
+    cases = [name for name in BROKEN if any(f"{test}[{name}]" in names for test in TESTS)]
+    groups = [(name,) for name in cases] if apart else groups_of(cases)
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        futures = {group: pool.submit(break_and_judge, group, bases[BROKEN[group[0]].base]) for group in groups}
+        futures = {
+            group: pool.submit(
+                break_and_judge, group, bases[BROKEN[group[0]].base], is_whole=not whole.isdisjoint(group)
+            )
+            for group in groups
+        }
         broke = {name: Broke(group=group, future=future) for group, future in futures.items() for name in group}
         try:
             yield broke
@@ -56,10 +68,6 @@ def reports(request: pytest.FixtureRequest, bases: dict[str, Base]) -> Iterator[
             pool.shutdown(wait=True, cancel_futures=True)
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         _show(broke)
-
-
-def _is_about(item: pytest.Item, name: str) -> bool:
-    return item.path.samefile(__file__) and item.name == f"test_it_fails_exactly_its_check[{name}]"
 
 
 def _show(broke: dict[str, Broke]) -> None:
@@ -116,3 +124,11 @@ def test_what_is_not_broken_passes_as_broken_ones_are_judged(devel: dict[str, An
 def test_it_fails_exactly_its_check(name: str, reports: dict[str, Broke]) -> None:
     one = reports[name]
     assert one.wrong(name) == "", f"of {', '.join(one.group)}\n{one.future.result().log}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", _ALONE)
+def test_it_fails_no_other_check(name: str, reports: dict[str, Broke]) -> None:
+    one = reports[name]
+    assert one.wrong(name) == "", f"of {', '.join(one.group)}\n{one.future.result().log}"
+    assert len(one.future.result().checks) > MANY
