@@ -10,6 +10,7 @@ import sys
 import textwrap
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -256,27 +257,29 @@ def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
     Its images have no compiler, whose packages take seconds of each build.
     """
 
-    def write(body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
-        head = f"""\
-            repository: {repository}
-            indexes: {json.dumps(load_project(ROOT / "matrix.yaml").matrix.indexes)}
-            bases:
-              debian12: {{image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}}
-            defaults: {{compiler: false}}
-            flavors: {{runtime: {{}}}}
-            tags:
-              defaults: {{accelerator: cpu, base: debian12}}
-              rolling: ["{{torch}}-{{family}}", latest]
-            """
-        path = tmp_path / "matrix.yaml"
-        path.write_text(textwrap.dedent(head) + textwrap.dedent(body))
-        (tmp_path / ".torchbake").mkdir(exist_ok=True)
-        shared = tmp_path / ".torchbake/bases"
-        if not shared.exists():
-            shared.symlink_to(bases)
-        return path
+    return partial(small_project, tmp_path, bases)
 
-    return write
+
+def small_project(folder: Path, bases: Path, body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
+    """Write the matrix of `project` into a folder, and return its path."""
+    head = f"""\
+        repository: {repository}
+        indexes: {json.dumps(load_project(ROOT / "matrix.yaml").matrix.indexes)}
+        bases:
+          debian12: {{image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}}
+        defaults: {{compiler: false}}
+        flavors: {{runtime: {{}}}}
+        tags:
+          defaults: {{accelerator: cpu, base: debian12}}
+          rolling: ["{{torch}}-{{family}}", latest]
+        """
+    path = folder / "matrix.yaml"
+    path.write_text(textwrap.dedent(head) + textwrap.dedent(body))
+    (folder / ".torchbake").mkdir(exist_ok=True)
+    shared = folder / ".torchbake/bases"
+    if not shared.exists():
+        shared.symlink_to(bases)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -169,7 +169,10 @@ def test_what_cannot_be_measured_is_told_in_a_sentence(execute: Exec, words: tup
 
 @pytest.mark.parametrize(
     ("words", "package"),
-    [(("--data_dir", "/tmp/data/images", *FOLDER), "Pillow"), (("--data_dir", "/tmp/data/lmdb"), "lmdb")],
+    [
+        (("--data_dir", "/tmp/data/images", *FOLDER), "Pillow"),
+        pytest.param(("--data_dir", "/tmp/data/lmdb"), "lmdb", marks=pytest.mark.long),
+    ],
 )
 def test_a_package_that_is_missing_is_named(execute: Exec, words: tuple[str, ...], package: str) -> None:
     answer = execute("bench", "--model", NET, *FEW, *words, PYTHONPATH="")

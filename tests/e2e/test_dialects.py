@@ -21,11 +21,10 @@ FIXTURES = sorted((Path(__file__).parents[1] / "unit/dialects").glob("*.json"))
 # Variables of the launcher's host or of its image, which a container of ours must not get.
 NOT_OURS = {"PATH", "HOME", "HOSTNAME", "PWD", "LD_LIBRARY_PATH", "PYTHONPATH"}
 EXPECTED = [(rank, rank % 2) for rank in range(6)]
-# `run` and torchrun set the ranks' variables of these. Here `run` starts the ranks at an address, in other tests at a
-# name.
-WITH_TORCH = {"openpai", "torchrun-worker"}
+# `run` sets the variables of these ranks. Here it starts them at an address, in other tests at a name.
+WITH_TORCH = {"openpai"}
 # The ranks of these meet without torch, which loads for seconds in each. The unit tests read all fixtures.
-MEETS = {"indexed-job", "slurm", "mpi-openmpi"}
+MEETS = {"indexed-job", "slurm", "mpi-openmpi", "torchrun-worker"}
 TRAINING, MEETING = "/job/fit.py", "/job/meet.py"
 parameters: set[str] = set()
 
@@ -73,8 +72,11 @@ def test_each_launcher_starts_the_same_job(
 
 
 @pytest.mark.long
-def test_the_ranks_of_a_process_manager_train(engine: docker.DockerClient, built: dict[str, dict[str, Any]]) -> None:
-    (path,) = (path for path in FIXTURES if path.stem == "mpi-openmpi")
+@pytest.mark.parametrize("name", ["mpi-openmpi", "torchrun-worker"])
+def test_the_ranks_of_another_program_train(
+    name: str, engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+) -> None:
+    (path,) = (path for path in FIXTURES if path.stem == name)
     matches = ranks_of(path, TRAINING, engine, built[CPU]["ref"])
     check(matches)
     check_training(matches)

@@ -205,6 +205,7 @@ def foreign(running: Running) -> Iterator[str]:
             running.engine.images.remove(name, force=True)
 
 
+@pytest.mark.long  # all files of the image are exported and imported
 def test_an_image_that_is_not_ours_runs_commands_alone(tmp_path: Path, foreign: str, running: Running) -> None:
     before = left(running.engine)
     process = torchbake("job", "run", written(tmp_path, "print('never')", image=foreign), timeout=SLOW)

@@ -48,7 +48,6 @@ MATRIX = {
     "bases": {"debian12": {"image": "debian:bookworm-slim", "suite": "bookworm", "python": "3.11"}},
     "defaults": {"compiler": False},
     "flavors": {"runtime": {}},
-    "rows": [ROW],
     "init": {
         INIT: {"version": "1.0.0", "base": "debian12", "labels": {"com.acme.odd": ODD}, "user": {"uid": 2000}},
     },
@@ -77,12 +76,11 @@ class MakeImage:
 
 
 @pytest.fixture(scope="module", params=["stand-in", pytest.param("torch", marks=pytest.mark.long)])
-def item(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bases: Path
-) -> Iterator[MakeImage]:
+def item(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bases: Path) -> Iterator[MakeImage]:
     folder, is_real = tmp_path_factory.mktemp("own"), request.param == "torch"
+    row = ROW | (REAL if is_real else {})
     for name, content in {
-        "matrix.yaml": json.dumps(MATRIX | {"rows": [ROW | (REAL if is_real else {})]}, ensure_ascii=False),  # which is YAML too
+        "matrix.yaml": json.dumps(MATRIX | {"rows": [row]}, ensure_ascii=False),  # which is YAML too
         ".dockerignore": "*\n",  # as a clone of the toolkit has one, which knows nothing of these files
         "certificates/acme-root.pem": AUTHORITY,
         "files/job.py": "print('job')\n",

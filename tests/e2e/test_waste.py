@@ -183,6 +183,7 @@ def _run(*words: str, folder: Path) -> Completed:
     return torchbake(*own)
 
 
+@pytest.mark.long  # tests/e2e/test_report.py has a page in the same style
 def test_the_page_fits_and_asks_nobody(train: str, tmp_path: Path) -> None:
     path = tmp_path / "waste.html"
     assert torchbake("waste", train, "--page", str(path)).returncode == 0

@@ -63,7 +63,7 @@ def judge(ref: str, row: str, only: Sequence[str] = (), matrix: Path = TOOLKIT /
 
 
 def break_and_judge(names: Sequence[str], base: Base, *, is_whole: bool) -> Report:
-    """Build an image that is broken in these ways, judge it by all checks or by those for the defects, and remove it."""
+    """Build an image with these defects, judge it by all checks or by those for the defects, and remove it."""
     ones = [BROKEN[name] for name in names]
     tags = [f"{REPOSITORY}/broken:{names[0]}", *(f"{REPOSITORY}/{one.tag}" for one in ones if one.tag)]
     try:
