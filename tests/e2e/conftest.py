@@ -35,12 +35,11 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by duration, the longest first: when files run in parallel, no long file is left to run alone at the end.
 LONGEST = (
-    "broken_images", "layers", "payloads", "package", "example_projects", "hosts", "newcomer", "hosts_links",
-    "reproduce", "make_own", "images", "publish", "ci", "hosts_door", "mirrors", "extending", "own_bases",
-    "examples", "dialects", "signature", "derived_projects", "derived", "ladder",
-    "test_command", "job", "chart", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",
-    "bench", "benchmark",
-    "host",
+    "broken_images", "layers", "hosts", "payloads", "images", "hosts_links", "hosts_door", "debian_update",
+    "debian_lock", "own_bases", "publish", "mirrors", "ci", "derived_projects", "project_images", "front_door",
+    "package", "bench", "ladder", "signature", "reproduce", "run", "layers_from", "extending", "validate", "setup",
+    "base", "chart", "job", "verdicts", "derived", "test_command", "dialects", "examples", "make_own", "cluster",
+    "diff", "code", "companions", "elastic", "benchmark", "host",
 )  # fmt: skip
 
 CPU = "2.13.0-cpu-runtime-debian12"
