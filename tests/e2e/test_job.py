@@ -128,7 +128,7 @@ def test_a_job_is_run_here_with_its_nodes_shown_by_name(tmp_path: Path, running:
     ("script", "keys", "ends"),
     [
         ("raise SystemExit(3)", {}, (3, "")),
-        ("import time; time.sleep(600)", {"timeouts": {"job": 15, "stop": 5}}, (124, "")),
+        ("import time; time.sleep(600)", {"timeouts": {"job": 6, "stop": 5}}, (124, "")),
         ("import os; print(os.environ['WORD'])", {"secrets": {"WORD": {"secret": "a", "key": "b"}}}, (0, "hidden\n")),
     ],
     ids=["its exit code", "its time is over", "a secret of the shell"],

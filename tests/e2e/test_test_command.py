@@ -251,9 +251,9 @@ def test_checks_that_will_not_end_are_killed_with_their_children(
             time.sleep(60)
         """
     mark = tmp_path / "child"
-    process = tested((deaf.format(mark=str(mark)),), INIT, "--timeout", "20", "--format", "json")
+    process = tested((deaf.format(mark=str(mark)),), INIT, "--timeout", "10", "--format", "json")
     assert process.returncode == 13
-    assert "did not end within 20 s" in image_of(process)["checks"][0]["reason"]
+    assert "did not end within 10 s" in image_of(process)["checks"][0]["reason"]
     until(lambda: not _runs(int(mark.read_text())))
 
 
