@@ -140,6 +140,7 @@ def test_a_dropped_package_comes_from_the_dated_mirror(
         assert after["locked"]
 
 
+@pytest.mark.long  # tests/unit/debian compares hashes
 def test_a_package_with_another_hash_is_not_installed(locked: Locked, tmp_path: Path) -> None:
     text = locked.lock.read_text()
     wrong = re.sub(rf'("{TOOL} .*)[0-9a-f]{{64}}"', rf'\g<1>{"0" * 64}"', text)

@@ -59,7 +59,7 @@ ROWS = [CPU, pytest.param(DEVEL, marks=pytest.mark.long)]  # the image for the C
 
 # `runtime` has the steps of `torchvision`, with another package; uv installs in tests/e2e/test_derived_projects.py too.
 LONG = ("runtime", "devel", "uv", "venv-devel")
-# All checks run every night, and always on the image of tests/e2e/test_derived.py.
+# All checks run every night.
 CHECKS = {"torchvision": ("python.*", "metadata.*", "files.o*"), "venv": ("python.*", "users.a*", "files.o*")}
 
 

@@ -35,7 +35,7 @@ from tests.e2e.serving import index_of
 from tests.e2e.waiting import until
 
 pytestmark = [
-    pytest.mark.doors,
+    pytest.mark.hosts,
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare hosts; apt has it"),
 ]
 
@@ -216,6 +216,7 @@ while not os.path.exists("/tmp/done"):
 """
 
 
+@pytest.mark.long
 def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_path: Path) -> None:
     _lock(applied, tmp_path, lambda text: re.sub(r"(?m)^setuptools==.*\n(?:    .*\n)*", "", text))
     box = applied.boxes.boxes[1]
@@ -235,7 +236,7 @@ def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_p
 
 
 def test_a_second_run_changes_nothing_as_root_and_by_sudo(applied: Plays) -> None:
-    """The second host was rolled back before. One login is root's, one of a user with sudo and an agent."""
+    """Every night the second host was rolled back before. One login is root's, one of a user with sudo and an agent."""
     boxes = applied.boxes
     settings = boxes.config.read_text()
     socket = boxes.folder / "agent"
@@ -256,6 +257,7 @@ def test_a_second_run_changes_nothing_as_root_and_by_sudo(applied: Plays) -> Non
     assert play_result.changed == {ONE: 0, OTHER: 0}
 
 
+@pytest.mark.long
 def test_testinfra_sees_the_same_by_ssh_and_by_ansible(applied: Plays) -> None:
     host = testinfra.get_host(f"ssh://{ONE}", ssh_config=str(applied.boxes.config))
     assert host.user("pytorch").exists
@@ -303,6 +305,7 @@ def test_unsuitable_hosts_are_refused_before_a_change(applied: Plays, tmp_path: 
         assert message in _plain(play_result.output)
 
 
+@pytest.mark.long
 def test_a_check_accepts_a_new_driver_and_needs_python(applied: Plays) -> None:
     cuda: dict[str, object] = {"pytorch_install_type": "cuda", "pytorch_locks": str(ROOT / "images")}
     driver(applied.boxes.boxes[0], "580.65.06")
@@ -313,6 +316,7 @@ def test_a_check_accepts_a_new_driver_and_needs_python(applied: Plays) -> None:
     assert "Python is missing on bare, and --check installs nothing" in _plain(play_result.output)
 
 
+@pytest.mark.long
 def test_a_failed_installation_stops_the_wave(applied: Plays, tmp_path: Path) -> None:
     _lock(applied, tmp_path, lambda text: re.sub(r"(?m)^setuptools==\S+", "setuptools==0.0.1", text))
     hosts: Hosts = {ONE: {**applied.hosts[ONE], "pytorch_locks": str(tmp_path)}, OTHER: applied.hosts[OTHER]}
@@ -379,6 +383,7 @@ def _packed_python(donor: Box, folder: Path) -> str:
     return "downloads.json"
 
 
+@pytest.mark.long
 def test_what_is_removed_leaves_the_users_own_files(applied: Plays) -> None:
     box = applied.boxes.boxes[1]
     box.ssh("echo mine > pytorch/train.py", user="pytorch")

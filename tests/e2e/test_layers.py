@@ -216,6 +216,7 @@ def test_files_of_equal_size_and_time_keep_their_own_content(empty: Site, engine
             assert version.encode() in files[f"/pytorch:pytorch/{path}"][-1], path
 
 
+@pytest.mark.long  # tests/e2e/test_layers_from.py builds such an image of nothing again
 def test_it_is_the_same_from_nothing_twice(site: Site) -> None:
     """With all kinds of layers: packages of Debian's, wheels packed here and inside of the build, bytecode."""
     matrix = site.folder / "matrix.yaml"

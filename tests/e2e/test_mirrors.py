@@ -145,6 +145,7 @@ def _cpu_project(project: Project, url: str, package: str = "") -> Path:
     return path
 
 
+@pytest.mark.long  # the wheels of tests/e2e/test_layers.py are in a folder, and the index below leaves no trace
 def test_wheels_of_a_folder_are_installed_without_a_trace(
     project: Project, engine: docker.DockerClient, index: tuple[str, list[str]], tmp_path: Path
 ) -> None:

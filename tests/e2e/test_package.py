@@ -69,7 +69,10 @@ def stranger(tmp_path_factory: pytest.TempPathFactory, packages: Sequence[Path])
     stranger.folder.mkdir()
     subprocess.run([sys.executable, "-m", "venv", stranger.venv], check=True)
     (wheel,) = (path for path in packages if path.suffix == ".whl")
-    stranger.types("pip", "install", "--quiet", "--no-compile", f"{wheel}[nox]")  # Python compiles what it imports
+    (folder / "uv.toml").write_text(uv_toml(read_pip_config()))
+    settings = ("--config-file", str(folder / "uv.toml"), "--system-certs", "--python", str(stranger.venv))
+    # pip takes a minute, and compiles what is never imported.
+    stranger.types(sys.executable, "-m", "uv", "pip", "install", "--quiet", *settings, f"{wheel}[nox]")
     return stranger
 
 

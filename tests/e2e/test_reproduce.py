@@ -284,7 +284,8 @@ def test_images_that_are_packed_side_by_side_share_their_layers(own: Own, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+    "number",
+    [*(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGINT, signal.SIGTERM)), signal.SIGKILL],
 )
 def test_a_build_killed_while_packing_sets_no_tag_and_can_rerun(
     own: Own, engine: docker.DockerClient, tmp_path: Path, number: signal.Signals

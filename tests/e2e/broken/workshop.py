@@ -63,13 +63,14 @@ def judge(ref: str, row: str, only: Sequence[str] = (), matrix: Path = TOOLKIT /
 
 
 def break_and_judge(names: Sequence[str], base: Base, *, is_whole: bool) -> Report:
-    """Build an image with these defects, judge it by all checks or by those for the defects, and remove it."""
+    """Build an image with these defects, judge it by all checks or by those of the same families, and remove it."""
     ones = [BROKEN[name] for name in names]
     tags = [f"{REPOSITORY}/broken:{names[0]}", *(f"{REPOSITORY}/{one.tag}" for one in ones if one.tag)]
     try:
         _build(ones, base.ref, tags)
         with tempfile.TemporaryDirectory() as folder:
-            only = [ones[0].only] if ones[0].only else [] if is_whole else names
+            families = sorted({f"{name.partition('.')[0]}.*" for name in names})
+            only = [ones[0].only] if ones[0].only else [] if is_whole else families
             return judge(tags[0], base.row, only, _matrix(ones, base.row, Path(folder)))
     finally:
         _ran(["docker", "rmi", "-f", *tags])
