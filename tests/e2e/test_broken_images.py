@@ -114,7 +114,10 @@ def test_what_is_not_broken_passes_as_broken_ones_are_judged(devel: dict[str, An
 
 EACH = pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.cuda if broken.base == "cuda" else ()) for name, broken in BROKEN.items()],
+    [
+        pytest.param(name, marks=[pytest.mark.cuda] * (broken.base == "cuda") + [pytest.mark.long] * bool(broken.only))
+        for name, broken in BROKEN.items()  # test_payloads.py breaks torch in the same ways
+    ],
 )
 
 

@@ -51,7 +51,8 @@ def test_a_rank_is_started_again_as_often_as_is_set(job: Job) -> None:
     assert "First: rank 1 (node 0, local rank 1): exit code 7" in _words(job, 0)
 
 
-@pytest.mark.parametrize("elastic", [pytest.param(None, marks=pytest.mark.long), "1:2"], ids=["static", "elastic"])
+@pytest.mark.long
+@pytest.mark.parametrize("elastic", [None, "1:2"], ids=["static", "elastic"])
 def test_a_full_temporary_folder_ends_no_job_by_itself(job: Job, elastic: str | None) -> None:
     nodes = {} if elastic else {"NNODES": 2}
     for node in range(1 if elastic else 2):

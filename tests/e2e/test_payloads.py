@@ -211,8 +211,8 @@ SABOTAGES = [
       "send-recv: rank 0: the values of rank 1 did not arrive here"]),
     ("one_rank_is_wrong", CPU, 2, "ddp", ["broadcast: rank 1: the broadcast of rank 0 has arrived changed"]),
 ]  # fmt: skip
-# An image of tests/e2e/broken/smoke.py has these sabotages, or another row nearly the same.
-LONG = {"samples_come_unshared", "losses_have_no_slope", "ranks_train_alone", "one_rank_is_wrong"}
+# Other rows have nearly the same.
+LONG = {"ranks_train_alone", "one_rank_is_wrong"}
 
 
 @pytest.mark.parametrize(
