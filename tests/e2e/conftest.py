@@ -35,8 +35,8 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by duration, the longest first: when files run in parallel, no long file is left to run alone at the end.
 LONGEST = (
-    "broken_images", "layers", "hosts", "payloads", "images", "hosts_links", "hosts_door", "debian_update",
-    "debian_lock", "own_bases", "publish", "mirrors", "ci", "derived_projects", "project_images", "front_door",
+    "broken_images", "layers", "hosts", "payloads", "images", "hosts_door", "debian_lock",
+    "own_bases", "publish", "mirrors", "ci", "derived_projects", "project_images", "front_door",
     "package", "bench", "ladder", "signature", "reproduce", "run", "layers_from", "extending", "validate", "setup",
     "base", "chart", "job", "verdicts", "derived", "test_command", "dialects", "examples", "make_own", "cluster",
     "diff", "code", "companions", "elastic", "benchmark", "host",
