@@ -213,9 +213,7 @@ SABOTAGES = [
     ("one_rank_is_wrong", CPU, 2, "ddp", ["broadcast: rank 1: the broadcast of rank 0 has arrived changed"]),
 ]  # fmt: skip
 # Other rows have nearly the same.
-LONG = {
-    *("convolutions_are_computed_elsewhere", "one_rank_is_wrong", "ranks_train_alone", "scripts_forget_their_loop"),
-}
+LONG = ("convolutions_are_computed_elsewhere", "one_rank_is_wrong", "ranks_train_alone", "scripts_forget_their_loop")
 
 
 @pytest.mark.parametrize(
