@@ -18,10 +18,8 @@ from tests.e2e.roots import UBUNTU, bare_root
 from tests.e2e.waiting import until
 
 SSHD = ("openssh-server", "procps")
-# The only Debian 12 box, since to bootstrap a system takes longer than to purge packages that a test must not find.
+# The only box of most tests: to bootstrap another takes longer than to purge packages that a test must not find.
 BOOKWORM = {"suite": "bookworm", "packages": (*SSHD, "python3", "sudo")}
-# Debian 13 has no Python 3.11, which the CPU lock requires: this box also installs Python 3.11 from Debian 12.
-TRIXIE = {"suite": "trixie", "packages": (*SSHD, "python3", "python3.11"), "older": "bookworm"}
 # Ubuntu's own Python comes with the first `apply`; needrestart is on each of its servers.
 NOBLE = {"suite": UBUNTU, "packages": (*SSHD, "needrestart")}
 _START = "mkdir -p /run/sshd && ssh-keygen -A >/dev/null && exec /usr/sbin/sshd -D -e -o UseDNS=no"

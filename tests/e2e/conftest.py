@@ -10,6 +10,7 @@ import sys
 import textwrap
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,11 @@ ROOMS = (*sorted(path.parent.name for path in (ROOT / "torchbake").glob("*/__ini
 
 # Files by duration, the longest first: when files run in parallel, no long file is left to run alone at the end.
 LONGEST = (
-    "broken_images", "layers", "payloads", "package", "example_projects", "hosts", "newcomer", "hosts_links",
-    "reproduce", "make_own", "images", "publish", "ci", "hosts_door", "mirrors", "extending", "own_bases",
-    "examples", "dialects", "signature", "derived_projects", "derived", "ladder",
-    "test_command", "job", "chart", "validate", "base", "advice", "elastic", "launchers", "run", "cluster",
-    "bench", "benchmark",
-    "host",
+    "broken_images", "layers", "hosts", "payloads", "images", "hosts_door", "debian_lock",
+    "own_bases", "publish", "mirrors", "ci", "derived_projects", "project_images", "front_door",
+    "package", "bench", "ladder", "signature", "reproduce", "run", "layers_from", "extending", "validate", "setup",
+    "base", "chart", "job", "verdicts", "derived", "test_command", "dialects", "examples", "make_own", "cluster",
+    "diff", "code", "companions", "elastic", "benchmark", "host",
 )  # fmt: skip
 
 CPU = "2.13.0-cpu-runtime-debian12"
@@ -256,27 +256,29 @@ def project(tmp_path: Path, bases: Path) -> Callable[..., Path]:
     Its images have no compiler, whose packages take seconds of each build.
     """
 
-    def write(body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
-        head = f"""\
-            repository: {repository}
-            indexes: {json.dumps(load_project(ROOT / "matrix.yaml").matrix.indexes)}
-            bases:
-              debian12: {{image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}}
-            defaults: {{compiler: false}}
-            flavors: {{runtime: {{}}}}
-            tags:
-              defaults: {{accelerator: cpu, base: debian12}}
-              rolling: ["{{torch}}-{{family}}", latest]
-            """
-        path = tmp_path / "matrix.yaml"
-        path.write_text(textwrap.dedent(head) + textwrap.dedent(body))
-        (tmp_path / ".torchbake").mkdir(exist_ok=True)
-        shared = tmp_path / ".torchbake/bases"
-        if not shared.exists():
-            shared.symlink_to(bases)
-        return path
+    return partial(small_project, tmp_path, bases)
 
-    return write
+
+def small_project(folder: Path, bases: Path, body: str, *, repository: str = "torchbake-test/pytorch") -> Path:
+    """Write the matrix of `project` into a folder, and return its path."""
+    head = f"""\
+        repository: {repository}
+        indexes: {json.dumps(load_project(ROOT / "matrix.yaml").matrix.indexes)}
+        bases:
+          debian12: {{image: "debian:bookworm-slim", suite: bookworm, python: "3.11"}}
+        defaults: {{compiler: false}}
+        flavors: {{runtime: {{}}}}
+        tags:
+          defaults: {{accelerator: cpu, base: debian12}}
+          rolling: ["{{torch}}-{{family}}", latest]
+        """
+    path = folder / "matrix.yaml"
+    path.write_text(textwrap.dedent(head) + textwrap.dedent(body))
+    (folder / ".torchbake").mkdir(exist_ok=True)
+    shared = folder / ".torchbake/bases"
+    if not shared.exists():
+        shared.symlink_to(bases)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -70,6 +70,7 @@ def test_each_way_out_is_one(cure: tuple[str, ...], runtime: str, tmp_path: Path
     assert (process.returncode, process.stdout) == (0, "8.0\n"), process.stderr
 
 
+@pytest.mark.long  # test_payloads.py has an image without a compiler
 def test_without_a_compiler_the_key_of_the_matrix_is_named(runtime: str, tmp_path: Path) -> None:
     process = run(tmp_path, runtime, COMPILES, "--env", "CXX=/no/compiler")
     assert process.returncode == 1

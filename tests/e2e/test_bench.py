@@ -147,7 +147,11 @@ def test_the_newest_command_line_of_the_field_is_taken(execute: Exec) -> None:
             marks=pytest.mark.long,  # tests/unit/test_zoo.py has this sentence too
         ),
         (("--model", NET, "--device", "gpu"), "This torch, 2.13.0+cpu, is built without CUDA"),
-        (("--model", NET, "--data_dir", "/tmp/data/empty", *FOLDER), "/tmp/data/empty has no images"),
+        pytest.param(
+            ("--model", NET, "--data_dir", "/tmp/data/empty", *FOLDER),
+            "/tmp/data/empty has no images",
+            marks=pytest.mark.long,
+        ),
         (("--model", NET, "--data_dir", "/tmp/data/broken", *FOLDER), "broken/class_0/0.jpg cannot be read"),
         (("--model", NET, "--data_dir", "/tmp/data/lmdb-wrong"), "key 00000000_image is not a Datum of Caffe"),
         pytest.param(
@@ -169,7 +173,10 @@ def test_what_cannot_be_measured_is_told_in_a_sentence(execute: Exec, words: tup
 
 @pytest.mark.parametrize(
     ("words", "package"),
-    [(("--data_dir", "/tmp/data/images", *FOLDER), "Pillow"), (("--data_dir", "/tmp/data/lmdb"), "lmdb")],
+    [
+        (("--data_dir", "/tmp/data/images", *FOLDER), "Pillow"),
+        pytest.param(("--data_dir", "/tmp/data/lmdb"), "lmdb", marks=pytest.mark.long),
+    ],
 )
 def test_a_package_that_is_missing_is_named(execute: Exec, words: tuple[str, ...], package: str) -> None:
     answer = execute("bench", "--model", NET, *FEW, *words, PYTHONPATH="")

@@ -47,6 +47,7 @@ def zoo(built: Built, run: Callable[..., str]) -> Callable[..., ReadOutput]:
     return ask
 
 
+@pytest.mark.long  # it makes all of them
 def test_models_have_published_parameters_and_a_least_size(zoo: Callable[..., ReadOutput]) -> None:
     lines = zoo("count")
     assert {name: line["parameters"] for name, line in lines.items()} == {

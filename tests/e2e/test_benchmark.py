@@ -154,6 +154,7 @@ def test_containers_measure_together_as_nodes(folder: Path, built: dict[str, dic
     assert b"torchbake-nodes" not in networks.stdout
 
 
+@pytest.mark.long  # tests/e2e/test_report.py has a page in the same style
 def test_the_page_is_read_in_light_and_dark(folder: Path) -> None:
     page = folder / "reports/benchmark/plan.html"
     try:

@@ -1,6 +1,7 @@
 """Each image check fails on the image with its defect, and on no other.
 
 Compatible defects share one image, which saves two thirds of the time; `--apart` builds one image for each defect.
+They are judged by the checks of the same families, and every night by all checks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.checks
 
 SIDE_BY_SIDE = 2
 LONGEST = 90  # characters of a reason in the table
+NIGHT = "test_it_fails_no_other_check"
 _ROWS = {"cpu": CPU, "cuda": CUDA, "init": INIT}
 
 
@@ -45,10 +47,15 @@ def bases(built: dict[str, dict[str, Any]]) -> dict[str, Base]:
 @pytest.fixture(scope="module")
 def reports(request: pytest.FixtureRequest, bases: dict[str, Base]) -> Iterator[dict[str, Broke]]:
     """The reports of the broken images for the selected tests; print a table of all at the end."""
-    cases = [name for name in BROKEN if any(_is_about(item, name) for item in request.session.items)]
+    names = {item.name for item in request.session.items if item.path.samefile(__file__)}
+    is_whole = any(name.startswith(NIGHT) for name in names)
+    cases = [name for name in BROKEN if any(each.endswith(f"[{name}]") for each in names)]
     groups = [(name,) for name in cases] if request.config.getoption("--apart") else groups_of(cases)
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        futures = {group: pool.submit(break_and_judge, group, bases[BROKEN[group[0]].base]) for group in groups}
+        futures = {
+            group: pool.submit(break_and_judge, group, bases[BROKEN[group[0]].base], is_whole=is_whole)
+            for group in groups
+        }
         broke = {name: Broke(group=group, future=future) for group, future in futures.items() for name in group}
         try:
             yield broke
@@ -56,10 +63,6 @@ def reports(request: pytest.FixtureRequest, bases: dict[str, Base]) -> Iterator[
             pool.shutdown(wait=True, cancel_futures=True)
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         _show(broke)
-
-
-def _is_about(item: pytest.Item, name: str) -> bool:
-    return item.path.samefile(__file__) and item.name == f"test_it_fails_exactly_its_check[{name}]"
 
 
 def _show(broke: dict[str, Broke]) -> None:
@@ -109,10 +112,26 @@ def test_what_is_not_broken_passes_as_broken_ones_are_judged(devel: dict[str, An
     assert (report.failed, report.not_run) == ({}, set())
 
 
-@pytest.mark.parametrize(
+EACH = pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.cuda if broken.base == "cuda" else ()) for name, broken in BROKEN.items()],
+    [
+        pytest.param(name, marks=[pytest.mark.cuda] * (broken.base == "cuda") + [pytest.mark.long] * bool(broken.only))
+        for name, broken in BROKEN.items()  # test_payloads.py breaks torch in the same ways
+    ],
 )
+
+
+@EACH
 def test_it_fails_exactly_its_check(name: str, reports: dict[str, Broke]) -> None:
     one = reports[name]
     assert one.wrong(name) == "", f"of {', '.join(one.group)}\n{one.future.result().log}"
+
+
+@pytest.mark.long
+@EACH
+def test_it_fails_no_other_check(name: str, reports: dict[str, Broke]) -> None:
+    """The report is of all checks if this test is selected."""
+    one = reports[name]
+    assert one.wrong(name) == "", f"of {', '.join(one.group)}\n{one.future.result().log}"
+    families = {check.id.partition(".")[0] for check in one.future.result().checks}
+    assert BROKEN[name].only or len(families) > 1

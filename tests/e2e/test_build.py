@@ -99,7 +99,7 @@ def test_a_failing_base_skips_only_its_images(project: Project) -> None:
     assert "its base failed" in skipped["reason"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_an_interrupted_build_tags_nothing(project: Project, engine: docker.DockerClient, number: int) -> None:
     path = project(INIT_ROW + CPU_ROW % "", repository="torchbake-test/killed/pytorch")
     process = subprocess.Popen(

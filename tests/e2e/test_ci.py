@@ -196,6 +196,7 @@ def git_in(folder: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.long  # tests/unit/test_update.py has the command, tests/unit/test_ci_files.py the file
 def test_github_renews_locks_by_one_commit_if_any_is_old(machines: Machines, running: Running) -> None:
     github, machine = GitHub(machines, running, "schedule"), machines.new()
     origin = with_older_numpy(machine)
@@ -229,6 +230,7 @@ def test_github_renews_locks_by_one_commit_if_any_is_old(machines: Machines, run
     assert not any("git push" in text for text in end.ran)
 
 
+@pytest.mark.long  # GitHub's jobs above do the same by other files
 def test_gitlab_releases_in_parts(machines: Machines, running: Running) -> None:
     variables = read(PIPELINE)["variables"]
     arguments = {

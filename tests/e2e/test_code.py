@@ -168,7 +168,7 @@ def test_a_push_killed_at_random_is_finished(place: Place) -> None:
     source = random.Random(44)
     command = [sys.executable, "-m", "torchbake", "code", "push", place.image, str(place.code)]
     tags = set(place.registry().tags())
-    for number in range(8):
+    for number in range(4):
         (place.code / "big.bin").write_bytes(source.randbytes(3 * 2**20))
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(source.uniform(0.1, 0.6))

@@ -95,7 +95,8 @@ def read(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Inven
     return inventory, time.monotonic() - start
 
 
-@pytest.mark.parametrize("places", ["cpu", pytest.param("derived", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.long  # the next test and tests/e2e/test_diff.py read from an engine, a registry and an archive
+@pytest.mark.parametrize("places", ["cpu", "derived"], indirect=True)
 def test_an_image_is_alike_from_every_place(
     places: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -176,7 +176,7 @@ def added_bytes(ref: str, base: str) -> int:
     return sum(map(int, sizes[0])) - sum(map(int, sizes[1]))
 
 
-@pytest.mark.parametrize("installer", ["uv", "pip"])
+@pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.long)])
 def test_the_pages_dockerfile_installs_a_project_without_torch(installer: str, site: Site, cpu: Path) -> None:
     ref, before = f"torchbake-test/projects:{installer}", len(site.requests)
     begin = time.monotonic()
@@ -221,6 +221,7 @@ def test_a_lock_for_cuda_is_accepted_on_the_cpu_if_asked(site: Site) -> None:
     assert downloads == []
 
 
+@pytest.mark.long  # the lock for the CPU below is compared with the same image
 def test_pypis_torch_and_the_cuda_indexs_are_the_same(site: Site, cuda_image: str) -> None:
     plain = "uv sync --frozen --inexact -q && python -c 'import trainer, torch; print(torch.__file__)'"
     again = "uv sync --frozen --inexact --offline -q && uv pip list -q 2>&1 | grep -c torch"

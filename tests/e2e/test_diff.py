@@ -256,6 +256,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
     assert (tmp_path / "diff.html").exists()
 
 
+@pytest.mark.long  # tests/e2e/test_report.py has a page in the same style
 def test_the_page_fits_every_screen(tmp_path: Path) -> None:
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser to look with")
     from tests.e2e.browser import NoBrowserError, Scheme, chromium, faults_of_page  # noqa: PLC0415 - it needs playwright

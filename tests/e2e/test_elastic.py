@@ -34,6 +34,7 @@ def _wait_until_up(job: Job) -> None:
     until(lambda: all("is up" in _words(job, node) for node in range(len(job.containers))), SLOW)
 
 
+@pytest.mark.long  # test_ladder.py has SIGTERM
 def test_sigterm_ends_an_elastic_job(job: Job) -> None:
     job.start(0, "/job/steps.py", "none", "0", STEPS=500)
     _wait_until_up(job)
@@ -50,7 +51,8 @@ def test_a_rank_is_started_again_as_often_as_is_set(job: Job) -> None:
     assert "First: rank 1 (node 0, local rank 1): exit code 7" in _words(job, 0)
 
 
-@pytest.mark.parametrize("elastic", [pytest.param(None, marks=pytest.mark.long), "1:2"], ids=["static", "elastic"])
+@pytest.mark.long
+@pytest.mark.parametrize("elastic", [None, "1:2"], ids=["static", "elastic"])
 def test_a_full_temporary_folder_ends_no_job_by_itself(job: Job, elastic: str | None) -> None:
     nodes = {} if elastic else {"NNODES": 2}
     for node in range(1 if elastic else 2):
@@ -69,6 +71,7 @@ def test_the_remaining_nodes_name_a_dead_rendezvous_host(job: Job) -> None:
     assert "node 0, which holds the rendezvous, is gone: " in _words(job, 1)
 
 
+@pytest.mark.long  # test_checkin.py has an ambiguous name
 def test_an_ambiguous_name_of_the_rendezvous_ends_no_job(
     engine: docker.DockerClient, built: dict[str, dict[str, Any]]
 ) -> None:

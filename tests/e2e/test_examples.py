@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("images")]
 APART = {"resume"}  # has a volume, which may be somebody's
 LINES = [line for name in NAMES if name not in APART for line in lines_of(name) if runs_here(line)]
 PLAIN = [line for line in LINES if "job-onnx" not in line]
+# Other tests here run these scripts with other arguments, or jobs of several nodes with a smaller script.
+LONG = {"ddp", "export", "fsdp", "mnist", "regression"}
 ONNX = [line for line in LINES if "job-onnx" in line]
 
 
@@ -52,7 +54,14 @@ def run_here(path: Path) -> Completed:
     return typed(f"nox -s job -- show docker {shlex.quote(str(path))} | sh")
 
 
-@pytest.mark.parametrize("line", PLAIN, ids=lambda line: line.split("/")[1])
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, id=name, marks=[pytest.mark.long] * (name in LONG))
+        for line in PLAIN
+        for name in [line.split("/")[1]]
+    ],
+)
 def test_an_example_learns_and_leaves_nothing(line: str, engine: docker.DockerClient) -> None:
     process = typed(line)
     assert process.returncode == 0, process.stdout + process.stderr
@@ -60,7 +69,10 @@ def test_an_example_learns_and_leaves_nothing(line: str, engine: docker.DockerCl
     assert not {container for container in container_names(engine) if re.fullmatch(rf"{name}(-\d+)?", container)}
 
 
-@pytest.mark.parametrize(("name", "args"), [("mnist", ["--epochs", "0"]), ("regression", ["--steps", "10"])])
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [pytest.param("mnist", ["--epochs", "0"], marks=pytest.mark.long), ("regression", ["--steps", "10"])],
+)
 def test_what_did_not_learn_says_so_by_its_exit_code(name: str, args: list[str], tmp_path: Path) -> None:
     process = run_here(changed(name, tmp_path, args=args))
     assert process.returncode == 1, process.stdout + process.stderr
@@ -110,9 +122,9 @@ def claim(engine: docker.DockerClient) -> Iterator[str]:
 
 
 def test_a_stopped_training_resumes_to_the_same_result(claim: str, tmp_path: Path) -> None:
-    name = "torchbake-test-resume"
+    name, short = "torchbake-test-resume", ["--steps", "300", "--goal", "1"]
     volume = {"claim": claim, "mountPath": "/checkpoints", "permissions": "fix"}
-    path = changed("resume", tmp_path, name=name, volumes=[volume])
+    path = changed("resume", tmp_path, name=name, volumes=[volume], args=["--checkpoints", "/checkpoints", *short])
     script = torchbake("job", "show", "docker", str(path)).stdout
     stopped = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert stopped.stdout
@@ -127,7 +139,7 @@ def test_a_stopped_training_resumes_to_the_same_result(claim: str, tmp_path: Pat
     assert went_on.returncode == 0, went_on.stdout + went_on.stderr
     assert went_on.stdout.startswith(f"goes on at step {step}\n")
     assert "step 150:" not in went_on.stdout
-    whole = changed("resume", tmp_path / "whole", name=name, volumes=[], args=["--checkpoints", "/tmp"])
+    whole = changed("resume", tmp_path / "whole", name=name, volumes=[], args=["--checkpoints", "/tmp", *short])
     assert weights(run_here(whole)) == weights(went_on)
 
 

@@ -27,10 +27,10 @@ LISTED = ("-s", "list", "--", "all", "--format", "json")
 INSTALLS = "installing its Python packages"
 
 
-@pytest.fixture
-def uv_tree(bare: Bare, tmp_path: Path) -> tuple[Path, dict[str, str]]:
-    """Another tree, without an environment, and a shell that has uv."""
-    return copy_tree(tmp_path / "tree"), bare.env(uv=True)
+@pytest.fixture(scope="module")
+def uv_tree(bare: Bare, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """Another tree, without an environment until a test makes one, and a shell that has uv."""
+    return copy_tree(tmp_path_factory.mktemp("uv") / "tree"), bare.env(uv=True)
 
 
 def images(process: Completed) -> list[str]:

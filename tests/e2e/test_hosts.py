@@ -1,9 +1,9 @@
-"""PyTorch on bare hosts, by the collection as it is built and installed: two machines with sshd, Debian 12 and 13.
+"""PyTorch on bare hosts, by the collection as it is built and installed: machines with sshd.
 
 Both hosts get PyTorch once, by a small lock with a stand-in for torch: Ansible runs the same tasks with it in seconds.
 The first host gets its wheels from an index, except one that is copied to it; the second host asks no index.
 
-The tests in tests/e2e/test_hosts_door.py install the real torch.
+The tests in tests/e2e/test_hosts_door.py install the real torch, those in tests/e2e/test_hosts_printed.py on Debian 13.
 """
 
 import contextlib
@@ -28,18 +28,18 @@ import testinfra
 import uv
 
 from tests.e2e.bare import ROOT, Bare
-from tests.e2e.boxes import BOOKWORM, NOBLE, TRIXIE, Box, Boxes, new_boxes, purge_python
+from tests.e2e.boxes import BOOKWORM, NOBLE, Box, Boxes, new_boxes, purge_python
 from tests.e2e.conftest import CPU, CUDA
 from tests.e2e.plays import Hosts, Play, Plays, small_lock, small_wheels
 from tests.e2e.serving import index_of
 from tests.e2e.waiting import until
 
 pytestmark = [
-    pytest.mark.doors,
+    pytest.mark.hosts,
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare hosts; apt has it"),
 ]
 
-OLDER, NEWER, BARE = "foo_bar", "trixie", "bare"  # the first is the alias of the first guide; the last has no Python
+ONE, OTHER, BARE = "foo_bar", "foo_baz", "bare"  # the first is the alias of the first guide; the last has no Python
 PROJECT = "/home/pytorch/pytorch"
 # All files of a host but the traces of logging in and of Ansible's own temporary files.
 SNAPSHOT = (
@@ -100,7 +100,8 @@ def wheelhouse(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def boxes(engine: docker.DockerClient) -> Iterator[Boxes]:
-    with new_boxes(engine, {OLDER: BOOKWORM, NEWER: TRIXIE, BARE: BOOKWORM}) as boxes:
+    with new_boxes(engine, dict.fromkeys((ONE, OTHER, BARE), BOOKWORM)) as boxes:
+        boxes.boxes[1].inside("SUDO_FORCE_REMOVE=yes dpkg --purge sudo")
         purge_python(boxes.boxes[2])
         yield boxes
 
@@ -116,7 +117,7 @@ def fresh(boxes: Boxes, collection: Path, index: Index, wheelhouse: Path, locks:
     offline = {"pytorch_uv_config": {"no-index": True}, "pytorch_wheelhouse": str(wheelhouse)}
     return Plays(
         boxes=boxes, collections=collection,
-        hosts={OLDER: by_index, NEWER: {"base_user": "admin", "base_packages": ["sudo"], **offline}},
+        hosts={ONE: by_index, OTHER: {"base_user": "admin", "base_packages": ["sudo"], **offline}},
         variables={
             "ansible_ssh_user": "root", "pytorch_locks": str(locks), "pytorch_uv": uv.find_uv_bin(),
             "pytorch_default_images": {"standard": CPU, "cuda": CUDA},
@@ -144,7 +145,7 @@ def cut_off(fresh: Plays, checked: object, index: Index) -> str:
     box = fresh.boxes.boxes[0]
     index.is_open.clear()
     running = subprocess.Popen(
-        fresh.command("apply", "--limit", OLDER), env=fresh.env(), cwd=fresh.boxes.folder, start_new_session=True,
+        fresh.command("apply", "--limit", ONE), env=fresh.env(), cwd=fresh.boxes.folder, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -215,18 +216,19 @@ while not os.path.exists("/tmp/done"):
 """
 
 
+@pytest.mark.long
 def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_path: Path) -> None:
     _lock(applied, tmp_path, lambda text: re.sub(r"(?m)^setuptools==.*\n(?:    .*\n)*", "", text))
     box = applied.boxes.boxes[1]
     before = box.inside(f"readlink {PROJECT}/sandbox")
     box.container.exec_run(["python3", "-c", _WATCH], detach=True)
-    check = applied("apply", "--limit", NEWER, "--check", "--diff", pytorch_locks=str(tmp_path))
+    check = applied("apply", "--limit", OTHER, "--check", "--diff", pytorch_locks=str(tmp_path))
     assert re.search(r"(?m)^-setuptools==", check.output), check.output
-    play_result = applied("apply", "--limit", NEWER, pytorch_locks=str(tmp_path))
+    play_result = applied("apply", "--limit", OTHER, pytorch_locks=str(tmp_path))
     assert play_result.code == 0, play_result.output
     sees = f"{PROJECT}/sandbox/bin/python -c 'import importlib.util as u; print(bool(u.find_spec(\"setuptools\")))'"
     assert box.ssh(sees, user="pytorch").stdout == "False\n"
-    assert applied("rollback", "--limit", NEWER).changed == {NEWER: 2}, "the sandbox, and what was before it"
+    assert applied("rollback", "--limit", OTHER).changed == {OTHER: 2}, "the sandbox, and what was before it"
     assert box.ssh(sees, user="pytorch").stdout == "True\n"
     assert box.inside(f"readlink {PROJECT}/sandbox") == before
     assert len(box.inside(f"ls {PROJECT}/.torchbake/sandboxes").split()) == 2
@@ -234,7 +236,7 @@ def test_a_new_lock_is_switched_to_at_once_and_rolled_back(applied: Plays, tmp_p
 
 
 def test_a_second_run_changes_nothing_as_root_and_by_sudo(applied: Plays) -> None:
-    """The second host was rolled back before. One login is root's, one of a user with sudo and an agent."""
+    """Every night the second host was rolled back before. One login is root's, one of a user with sudo and an agent."""
     boxes = applied.boxes
     settings = boxes.config.read_text()
     socket = boxes.folder / "agent"
@@ -243,7 +245,7 @@ def test_a_second_run_changes_nothing_as_root_and_by_sudo(applied: Plays) -> Non
         until(socket.exists)
         subprocess.run(["ssh-add", "-q", boxes.key], env={**os.environ, "SSH_AUTH_SOCK": str(socket)}, check=True)
         boxes.config.write_text(settings.replace("IdentitiesOnly yes", "").replace(f"IdentityFile {boxes.key}", ""))
-        hosts: Hosts = {OLDER: applied.hosts[OLDER], NEWER: {**applied.hosts[NEWER], "ansible_ssh_user": "admin"}}
+        hosts: Hosts = {ONE: applied.hosts[ONE], OTHER: {**applied.hosts[OTHER], "ansible_ssh_user": "admin"}}
         os.environ["SSH_AUTH_SOCK"] = str(socket)
         play_result = replace(applied, hosts=hosts)("apply")
     finally:
@@ -252,11 +254,12 @@ def test_a_second_run_changes_nothing_as_root_and_by_sudo(applied: Plays) -> Non
         agent.terminate()
         agent.wait()
     assert play_result.code == 0, play_result.output
-    assert play_result.changed == {OLDER: 0, NEWER: 0}
+    assert play_result.changed == {ONE: 0, OTHER: 0}
 
 
+@pytest.mark.long
 def test_testinfra_sees_the_same_by_ssh_and_by_ansible(applied: Plays) -> None:
-    host = testinfra.get_host(f"ssh://{OLDER}", ssh_config=str(applied.boxes.config))
+    host = testinfra.get_host(f"ssh://{ONE}", ssh_config=str(applied.boxes.config))
     assert host.user("pytorch").exists
     assert host.file(f"{PROJECT}/sandbox").linked_to.startswith(f"{PROJECT}/.torchbake/sandboxes/{CPU}-")
     applied.command("apply")
@@ -268,7 +271,7 @@ def test_testinfra_sees_the_same_by_ssh_and_by_ansible(applied: Plays) -> None:
 
 _BY_ANSIBLE = f"""
 import os, testinfra
-host = testinfra.get_host("ansible://{NEWER}", ansible_inventory=os.environ["INVENTORY"], force_ansible=True)
+host = testinfra.get_host("ansible://{OTHER}", ansible_inventory=os.environ["INVENTORY"], force_ansible=True)
 print(host.sudo is not None and host.file("{PROJECT}/sandbox").is_symlink, host.file("{PROJECT}/none").exists)
 """
 
@@ -278,11 +281,11 @@ def test_unsuitable_hosts_are_refused_before_a_change(applied: Plays, tmp_path: 
     _lock(applied, tmp_path, lambda text: text.replace("; python 3.11;", "; python 3.12;"))
     cuda = {"pytorch_install_type": "cuda", "pytorch_locks": str(ROOT / "images")}
     hosts: Hosts = {
-        "old_driver": {"ansible_host": OLDER, **cuda},
-        "no_driver": {"ansible_host": NEWER, **cuda},
-        "cpu_torch": {"ansible_host": OLDER, "pytorch_install_type": "cuda", "pytorch_image": CPU},
-        "no_lock": {"ansible_host": OLDER, "pytorch_image": "1.0.0-none"},
-        "no_python": {"ansible_host": NEWER, "pytorch_locks": str(tmp_path), "pytorch_python_downloads": False},
+        "old_driver": {"ansible_host": ONE, **cuda},
+        "no_driver": {"ansible_host": OTHER, **cuda},
+        "cpu_torch": {"ansible_host": ONE, "pytorch_install_type": "cuda", "pytorch_image": CPU},
+        "no_lock": {"ansible_host": ONE, "pytorch_image": "1.0.0-none"},
+        "no_python": {"ansible_host": OTHER, "pytorch_locks": str(tmp_path), "pytorch_python_downloads": False},
     }
     driver(applied.boxes.boxes[0], "470.57.02")
     before = [box.inside(STATE) for box in applied.boxes.boxes[:2]]
@@ -302,23 +305,25 @@ def test_unsuitable_hosts_are_refused_before_a_change(applied: Plays, tmp_path: 
         assert message in _plain(play_result.output)
 
 
+@pytest.mark.long
 def test_a_check_accepts_a_new_driver_and_needs_python(applied: Plays) -> None:
     cuda: dict[str, object] = {"pytorch_install_type": "cuda", "pytorch_locks": str(ROOT / "images")}
     driver(applied.boxes.boxes[0], "580.65.06")
-    play_result = replace(applied, hosts={OLDER: cuda, BARE: {}})("apply", "--check")
+    play_result = replace(applied, hosts={ONE: cuda, BARE: {}})("apply", "--check")
     driver(applied.boxes.boxes[0], "")
-    assert play_result.failed == {OLDER: 0, BARE: 1}, play_result.output
+    assert play_result.failed == {ONE: 0, BARE: 1}, play_result.output
     assert f"torch 2.7.1 of {CUDA} would be installed" in _plain(play_result.output)
     assert "Python is missing on bare, and --check installs nothing" in _plain(play_result.output)
 
 
+@pytest.mark.long
 def test_a_failed_installation_stops_the_wave(applied: Plays, tmp_path: Path) -> None:
     _lock(applied, tmp_path, lambda text: re.sub(r"(?m)^setuptools==\S+", "setuptools==0.0.1", text))
-    hosts: Hosts = {OLDER: {**applied.hosts[OLDER], "pytorch_locks": str(tmp_path)}, NEWER: applied.hosts[NEWER]}
+    hosts: Hosts = {ONE: {**applied.hosts[ONE], "pytorch_locks": str(tmp_path)}, OTHER: applied.hosts[OTHER]}
     play_result = replace(applied, hosts=hosts)("apply", pytorch_serial=1)
     assert "setuptools==0.0.1" in _plain(play_result.output)
-    assert play_result.failed == {OLDER: 1}
-    assert NEWER not in play_result.changed, "the second wave never began"
+    assert play_result.failed == {ONE: 1}
+    assert OTHER not in play_result.changed, "the second wave never began"
     box = applied.boxes.boxes[0]
     assert box.inside("ls -A /var/lib/torchbake/pytorch") == "uv\n"
     assert box.inside(f"ls {PROJECT}/.torchbake/sandboxes/*/torchbake.json").count("\n") == 1, "it is not complete"
@@ -336,7 +341,7 @@ def test_a_python_that_the_host_has_not_is_downloaded_by_uv(
         donor, box = boxes.boxes
         known_value = _packed_python(donor, tmp_path)
         _hand_in_the_key(boxes)
-        plays = replace(fresh, boxes=boxes, hosts={"ubuntu": fresh.hosts[OLDER]})
+        plays = replace(fresh, boxes=boxes, hosts={"ubuntu": fresh.hosts[ONE]})
         arguments = {"UV_PYTHON_DOWNLOADS_JSON_URL": f"{url}/{known_value}"}
         for changes in (True, False):
             play_result = plays("apply", pytorch_python_mirror=f"{url}/mirror", pytorch_environment=arguments)
@@ -378,13 +383,14 @@ def _packed_python(donor: Box, folder: Path) -> str:
     return "downloads.json"
 
 
+@pytest.mark.long
 def test_what_is_removed_leaves_the_users_own_files(applied: Plays) -> None:
     box = applied.boxes.boxes[1]
     box.ssh("echo mine > pytorch/train.py", user="pytorch")
-    assert applied("remove", "--limit", NEWER).code == 0
+    assert applied("remove", "--limit", OTHER).code == 0
     assert box.inside(f"ls -A {PROJECT}").split() == ["train.py"]
-    play_result = applied("remove", "--limit", NEWER, "-e", "pytorch_remove_user=true")
-    assert play_result.changed == {NEWER: 1}, "only the user was left"
+    play_result = applied("remove", "--limit", OTHER, "-e", "pytorch_remove_user=true")
+    assert play_result.changed == {OTHER: 1}, "only the user was left"
     assert box.inside("getent passwd pytorch || true") == ""
 
 

@@ -21,6 +21,7 @@ from torchbake.hosts.archive import archive_of
 
 pytestmark = [
     pytest.mark.hosts,
+    pytest.mark.long,  # each of the eight users gets PyTorch
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare host; apt has it"),
 ]
 
@@ -117,13 +118,12 @@ def _only_the_users(box: Box, user: str) -> None:
     assert sorted(box.inside(f"ls /var/lib/torchbake/{user}").split()) == ["entrypoints.tar", "uv"]
 
 
-@pytest.mark.long
 def test_a_second_run_changes_nothing(plays: Plays) -> None:
     play_result = replace(plays, hosts={user: plays.hosts[user] for user in SERVED})("apply")
     assert (play_result.code, set(play_result.changed.values())) == (0, {0}), play_result.output
 
 
-@pytest.mark.parametrize("playbook", ["rollback", pytest.param("remove", marks=pytest.mark.long)])
+@pytest.mark.parametrize("playbook", ["rollback", "remove"])
 def test_what_takes_back_follows_no_link_either(plays: Plays, playbook: str) -> None:
     (box,) = plays.boxes.boxes
     before = _canary(box, LIKE_A_PROJECT)

@@ -12,7 +12,7 @@ from tests.e2e.page_hosts import check_page, install_by_page
 
 pytestmark = [
     pytest.mark.hosts,
-    pytest.mark.long,  # test_hosts.py has Debian 13 with a stand-in for torch
+    pytest.mark.long,  # test_hosts.py has Debian 12 with a stand-in for torch
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare host; apt has it"),
 ]
 # The lock is for Python 3.11, which uv downloads from GitHub where it can be reached: here it is installed.

@@ -129,7 +129,7 @@ def test_a_job_is_run_here_with_its_nodes_shown_by_name(tmp_path: Path, running:
     ("script", "keys", "ends"),
     [
         ("raise SystemExit(3)", {}, (3, "")),
-        ("import time; time.sleep(600)", {"timeouts": {"job": 15, "stop": 5}}, (124, "")),
+        ("import time; time.sleep(600)", {"timeouts": {"job": 6, "stop": 5}}, (124, "")),
         ("import os; print(os.environ['WORD'])", {"secrets": {"WORD": {"secret": "a", "key": "b"}}}, (0, "hidden\n")),
     ],
     ids=["its exit code", "its time is over", "a secret of the shell"],
@@ -206,6 +206,7 @@ def foreign(running: Running) -> Iterator[str]:
             running.engine.images.remove(name, force=True)
 
 
+@pytest.mark.long  # all files of the image are exported and imported
 def test_an_image_that_is_not_ours_runs_commands_alone(tmp_path: Path, foreign: str, running: Running) -> None:
     before = left(running.engine)
     process = torchbake("job", "run", written(tmp_path, "print('never')", image=foreign), timeout=SLOW)

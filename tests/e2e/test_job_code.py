@@ -59,11 +59,20 @@ def names_in(engine: docker.DockerClient) -> set[str]:
     return {name for name in names if "/team/pytorch" in name or ":building" in name}
 
 
-def test_an_edit_runs_through_a_registry(edits: Edits, engine: docker.DockerClient) -> None:
-    for target, env in (("docker", {}), ("compose", compose(TOOLS, edits.folder))):
-        edits.check(target, env)
-        assert names_in(engine) == set()
-        assert not {name for name in container_names(engine) if NAME in name}
+# compose and Slurm come from a tree of Debian's packages, which takes minutes to make.
+TARGET = pytest.mark.parametrize("target", ["docker", pytest.param("compose", marks=pytest.mark.long)])
+
+
+def tools_of(target: str, folder: Path) -> Mapping[str, str]:
+    """Return the variables by which `docker` has the launcher."""
+    return compose(TOOLS, folder) if target == "compose" else {}
+
+
+@TARGET
+def test_an_edit_runs_through_a_registry(target: str, edits: Edits, engine: docker.DockerClient) -> None:
+    edits.check(target, tools_of(target, edits.folder))
+    assert names_in(engine) == set()
+    assert not {name for name in container_names(engine) if NAME in name}
 
 
 def local_run(edits: Edits, image: str, text: str, target: str = "docker", env: Mapping[str, str] | None = None) -> str:
@@ -80,24 +89,21 @@ def local(tmp_path: Path) -> Edits:
     return Edits(folder=tmp_path / "job", there=Running(host="nowhere.invalid", folder=tmp_path))
 
 
-def test_an_engine_alone_runs_an_edit_of_a_built_image(local: Edits, engine: docker.DockerClient) -> None:
+@TARGET
+def test_an_engine_alone_runs_an_edit_of_a_built_image(target: str, local: Edits, engine: docker.DockerClient) -> None:
     """By the store, and by the engine itself for an image that the store lacks."""
     ref = ref_of(CPU)
     text = f"FROM {ref}\nLABEL {DERIVED}\n"
     derived, _ = engine.images.build(fileobj=io.BytesIO(text.encode()), tag="torchbake-test/code:derived")
     try:
+        env = tools_of(target, local.folder)
         for image in (ref, "torchbake-test/code:derived"):
-            for target, env in (("docker", {}), ("compose", compose(TOOLS, local.folder / target_of(image)))):
-                for edit in ("first", "second"):
-                    local_run(local, image, edit, target, env)
+            for edit in ("first", "second"):
+                local_run(local, image, edit, target, env)
         assert names_in(engine) == set()
         assert {each["Id"] for each in engine.api.images(all=True, filters={"label": DERIVED})} == {derived.id}
     finally:
         engine.images.remove(str(derived.id), force=True)
-
-
-def target_of(image: str) -> str:
-    return image.replace("/", "-").replace(":", "-")
 
 
 def test_the_image_of_a_killed_run_is_removed_by_the_next(local: Edits, engine: docker.DockerClient) -> None:
@@ -145,6 +151,7 @@ def slurm(edits: Edits, tmp_path: Path) -> Iterator[tuple[Cluster, dict[str, str
 RESOURCES = {"cpu": 1, "memory": "2Gi"}
 
 
+@pytest.mark.long
 def test_an_edit_runs_on_slurm_with_apptainer(edits: Edits, slurm: tuple[Cluster, dict[str, str]]) -> None:
     """The image is converted once, and an edit of a folder of 5 MB sends and converts the code alone."""
     edits.fill()
@@ -156,6 +163,7 @@ def test_an_edit_runs_on_slurm_with_apptainer(edits: Edits, slurm: tuple[Cluster
     assert not [*cluster.shared.glob("*.part-*"), *cluster.shared.glob("*.lock")]
 
 
+@pytest.mark.long
 def test_apptainer_shows_the_files_of_a_layer(
     edits: Edits, slurm: tuple[Cluster, dict[str, str]], engine: docker.DockerClient
 ) -> None:
@@ -183,6 +191,7 @@ def test_apptainer_shows_the_files_of_a_layer(
     assert "=net/__init__.py" not in outputs[2]
 
 
+@pytest.mark.long
 def test_jobs_on_two_nodes_at_once_convert_an_image_once(edits: Edits, slurm: tuple[Cluster, dict[str, str]]) -> None:
     """Two edits wait for one conversion; a job of two nodes has the code on both."""
     cluster, env = slurm

@@ -101,8 +101,8 @@ FAULTS = [
 ]
 
 
-# The first two are met in test_run.py too, the others with one process a node: each rank loads torch for seconds.
-LONG = ("exit", "segfault", "kill", "stop")
+# These are met in test_run.py and test_ends.py too, without torch, which each rank loads for seconds.
+LONG = ("exit", "segfault", "hang", "kill", "stop")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,7 @@ def test_a_rank_that_fails_ends_the_whole_job(
     assert seconds < most + LOADED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "code", "cause", "most"),
     [("kill", 137, "ended by SIGKILL", 10), ("stop", 147, "its process", STOPPED_TIMEOUT + 10)],

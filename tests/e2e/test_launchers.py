@@ -3,7 +3,7 @@
 Each launcher runs the output of `job show`, and then the same job through `job run`, which also ends cleanly on Ctrl-C.
 
 docker and compose run on this host's engine; Slurm runs in machines that the test makes from Debian packages. Swarm is
-in tests/clusters.
+in tests/clusters. All of this runs every night; by docker, the tests in tests/e2e/test_job.py always run.
 """
 
 import subprocess
@@ -42,7 +42,7 @@ from tests.e2e.launchers.slurm import cluster, sif
 from tests.e2e.launchers.tree import NoLauncherError, tree
 from tests.e2e.nodes import SLOW
 
-pytestmark = pytest.mark.jobs
+pytestmark = [pytest.mark.jobs, pytest.mark.long]  # to make the machines takes minutes
 
 TOOLS = ROOT / ".torchbake/tools"
 Launch = Callable[[tuple[str, ...]], Ended]
@@ -115,18 +115,7 @@ def by_slurm(folder: Path, image: str, engine: docker.DockerClient) -> Iterator[
 LAUNCHERS = {"docker": by_docker, "compose": by_compose, "slurm": by_slurm}
 
 
-# Each launcher runs each job every night. Docker also trains in test_job.py.
 EACH = pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True, scope="module")
-ON_SLURM = pytest.mark.parametrize(
-    "launcher",
-    [pytest.param(name, marks=() if name == "slurm" else pytest.mark.long) for name in LAUNCHERS],
-    indirect=True, scope="module",
-)  # fmt: skip
-ON_COMPOSE = pytest.mark.parametrize(
-    "launcher",
-    [pytest.param(name, marks=() if name == "compose" else pytest.mark.long) for name in LAUNCHERS],
-    indirect=True, scope="module",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -161,32 +150,28 @@ def bundled(image: str, engine: docker.DockerClient, tmp_path_factory: pytest.Te
         pytest.skip(f"Slurm is not here, and cannot be had: {error}")
 
 
-@pytest.mark.parametrize(
-    "launcher",
-    [pytest.param(name, marks=pytest.mark.long if name == "docker" else ()) for name in LAUNCHERS],
-    indirect=True, scope="module",
-)  # fmt: skip
+@EACH
 def test_a_job_trains_to_its_end(launcher: Place) -> None:
     check_trained(launcher.name, launcher.launch(TRAINS), count=1 if launcher.name == "docker" else NODES)
 
 
-@ON_SLURM
+@EACH
 def test_torchrun_is_a_command_that_finds_all_nodes(launcher: Place) -> None:
     """Of an image of which nothing is known, as nobody was asked."""
     check_met(launcher.launch(TORCHRUN), count=1 if launcher.name == "docker" else NODES)
 
 
-@ON_COMPOSE
+@EACH
 def test_a_rank_that_fails_gives_the_job_its_exit_code(launcher: Place) -> None:
     check_failed(launcher.name, launcher.launch(FAILS))
 
 
-@ON_COMPOSE
+@EACH
 def test_job_run_shows_all_nodes(launcher: Place) -> None:
     check_met(launcher.run(MEETS))
 
 
-@ON_SLURM
+@EACH
 def test_job_run_ends_as_the_rank_that_fails(launcher: Place) -> None:
     check_failed(f"job run, {launcher.name}", launcher.run(FAILS))
 
@@ -196,7 +181,6 @@ def test_job_run_cancels_the_job_by_ctrl_c(launcher: Place) -> None:
     check_cancelled(launcher.run(SAVES, interrupt_after=NODES))
 
 
-@pytest.mark.long  # a second cluster, and the image's files once more
 @pytest.mark.parametrize(
     ("command", "check"), [(TRAINS, check_trained), (FAILS, check_failed)], ids=["trains", "fails"]
 )
@@ -204,7 +188,6 @@ def test_slurm_runs_a_bundle(bundled: Launch, command: tuple[str, ...], check: C
     check("slurm, an OCI bundle", bundled(command))
 
 
-@pytest.mark.long
 def test_slurm_starts_a_job_again_that_run_ends_for_a_lost_node(
     image: str, engine: docker.DockerClient, tmp_path: Path
 ) -> None:

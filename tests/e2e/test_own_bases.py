@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e import registries
 from tests.e2e.conftest import INIT, ROOT, images_of, torchbake
+from tests.e2e.pushed_bases import push_base
 from tests.e2e.registries import NAME, PASSWORD
 from tests.e2e.stand_in import torch_wheel
 from torchbake.hostconfig.apt_config import read_apt_config
@@ -146,16 +147,32 @@ def own(
     return project
 
 
-def test_a_missing_login_is_one_sentence_without_fallback(own: Project, tmp_path: Path) -> None:
-    process = own.torchbake("build", INIT, DOCKER_CONFIG=str(tmp_path))
-    host = json.loads(own.path.read_text())["bases"]["own"]["image"].partition("/")[0]
+@pytest.fixture
+def pushed(
+    private: str, login: dict[str, str], bases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Project:
+    """A project whose base is that of the other tests, in the private registry."""
+    assert bases.is_dir()
+    image = f"{private}/team/debian:12"
+    monkeypatch.setenv("DOCKER_CONFIG", login["DOCKER_CONFIG"])
+    push_base(image)
+    base = {"image": image, "suite": "bookworm", "python": "3.11"}
+    return project_in(tmp_path / "project", base, env=login)
+
+
+def test_a_missing_login_is_one_sentence_without_fallback(pushed: Project, private: str, tmp_path: Path) -> None:
+    process = pushed.torchbake("build", INIT, DOCKER_CONFIG=str(tmp_path))
     assert process.returncode == 8
-    assert f"own: the registry {host} does not serve {host}/team/python:3.11 to you: " in process.stderr
-    assert f"next: Log in: docker login {host}; and check that your account may pull it." in process.stderr
+    assert f"own: the registry {private} does not serve {private}/team/debian:12 to you: " in process.stderr
+    assert f"next: Log in: docker login {private}; and check that your account may pull it." in process.stderr
     assert "bootstrap" not in process.stderr
-    assert not list((own.path.parent / ".torchbake/bases").glob("*.json"))
+    assert not list((pushed.path.parent / ".torchbake/bases").glob("*.json"))
+    process = pushed.torchbake("base", "all")
+    assert process.returncode == 0, process.stderr
+    assert (pushed.record["source"], pushed.record["image"]) == ("registry", f"{private}/team/debian:12")
 
 
+@pytest.mark.long  # the next test's base takes a minute to make
 def test_an_unavailable_python_is_an_error_before_the_build(own: Project, tmp_path: Path) -> None:
     base = json.loads(own.path.read_text())["bases"]["own"] | {"interpreter": "/usr/local/bin/python3.11"}
     process = project_in(tmp_path, base, env=own.env).torchbake("base", "all")
@@ -164,6 +181,7 @@ def test_an_unavailable_python_is_an_error_before_the_build(own: Project, tmp_pa
     assert f"Correct bases.own.interpreter in matrix.yaml: there is {PYTHON}" in process.stderr
 
 
+@pytest.mark.long
 def test_an_image_on_a_private_base_runs_that_bases_python(own: Project, run: Run) -> None:
     image = own.build("2.13.0")
     assert (own.record["source"], own.record["python"]) == ("registry", "3.11")

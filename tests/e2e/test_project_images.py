@@ -162,6 +162,7 @@ def _layers(engine: docker.DockerClient, ref: str) -> list[str]:
     return layers
 
 
+@pytest.mark.long  # tests/unit/test_wheels_project.py has these sentences
 def test_a_package_that_cannot_be_built_is_a_sentence(matrix: Path) -> None:
     for name, old, new, words in (
         (

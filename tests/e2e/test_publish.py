@@ -307,11 +307,12 @@ def test_tags_that_moved_go_back_where_the_rest_cannot_be_moved(place: Place) ->
     assert place.state() == before | {"2.7.1-cuda12.6-r1": second.digest}
 
 
-def test_many_at_once_lose_and_double_nothing(place: Place) -> None:
+@pytest.mark.parametrize("rounds", [ROUNDS // 2, pytest.param(4 * ROUNDS, marks=pytest.mark.long)])
+def test_many_at_once_lose_and_double_nothing(place: Place, rounds: int) -> None:
     """Eight publishers, of one image and of several; an old patch release is always among them."""
     source = random.Random(1)
     small, immutable = Small(), dict[str, str | None]()
-    for round_ in range(ROUNDS):
+    for round_ in range(rounds):
         torches = ["2.7.1"] * 8 if round_ % 2 else [source.choice(list(TAGS)) for _ in range(8)]
         inputs = [f"{round_}-{source.randrange(3)}" for _ in torches]
         candidates = [image(small, torch, one) for torch, one in zip(torches, inputs, strict=True)]
@@ -322,7 +323,7 @@ def test_many_at_once_lose_and_double_nothing(place: Place) -> None:
             assert state[tag] == digest, f"{tag} changed in round {round_}"
         immutable = {tag: digest for tag, digest in state.items() if "-r" in tag}
         _expect_whole(state, {torch: {one.digest for one in candidates if one.id.startswith(torch)} for torch in TAGS})
-    print(f"\n{len(immutable)} immutable tags after {ROUNDS} rounds of 8")
+    print(f"\n{len(immutable)} immutable tags after {rounds} rounds of 8")
 
 
 def _expect_whole(state: Mapping[str, str | None], new: Mapping[str, set[str]]) -> None:
@@ -414,24 +415,31 @@ def _diff(where: tuple[str, str]) -> list[dict[str, str]]:
     return lines
 
 
-def test_gzip_and_both_are_pulled_validated_and_one_image(running: Running, engine: docker.DockerClient) -> None:
+GZIP, BOTH = ("gzip", ["tar+gzip"]), ("both", ["tar+gzip", "tar+zstd"])
+
+
+@pytest.mark.parametrize("ways", [[BOTH], pytest.param([GZIP, BOTH], marks=pytest.mark.long)], ids=["both", "each"])
+def test_each_compression_is_pulled_validated_and_one_image(
+    ways: list[tuple[str, list[str]]], running: Running, engine: docker.DockerClient
+) -> None:
     for command in ("build", "test"):
         process = torchbake(command, INIT)
         assert process.returncode == 0, process.stderr
     digests = set()
-    for compression, kinds in (("gzip", ["tar+gzip"]), ("both", ["tar+gzip", "tar+zstd"])):
-        host, where = running.host, ("--registry", f"{running.host}/{compression}", "--format", "json")
+    for compression, kinds in ways:
+        name = f"{compression}-of-{len(ways)}"
+        host, where = running.host, ("--registry", f"{running.host}/{name}", "--format", "json")
         process = torchbake("publish", INIT, *where, "--compression", compression)
         assert process.returncode == 0, process.stdout
         (released,) = json.loads(process.stdout)["images"]
-        there = Registry(RegistryTransport(host), Repository(host=host, path=f"{compression}/volume-permissions"))
+        there = Registry(RegistryTransport(host), Repository(host=host, path=f"{name}/volume-permissions"))
         manifest = there.manifest(released["tag"])
         assert manifest
         images = list(images_of(there, manifest))
         assert [image.layers[-1].media_type.rpartition(".")[2] for image in images] == kinds
         assert len({image.config.digest for image in images}) == 1
         digests.add(manifest.digest)
-        pulled = engine.images.pull(f"{host}/{compression}/volume-permissions", tag=released["tag"])
+        pulled = engine.images.pull(f"{host}/{name}/volume-permissions", tag=released["tag"])
         try:
             output = engine.containers.run(pulled, ["--version"], remove=True)
         finally:
@@ -444,7 +452,7 @@ def test_gzip_and_both_are_pulled_validated_and_one_image(running: Running, engi
             (again,) = json.loads(torchbake("publish", INIT, *where, "--compression", other).stdout)["images"]
             assert (again["action"], again["digest"], again["same_image"]) == ("nothing", manifest.digest, True)
         assert json.loads(torchbake("list", INIT, "--due", *where).stdout)["images"] == []
-    assert len(digests) == 2
+    assert len(digests) == len(ways)
 
 
 def test_an_image_that_was_not_tested_is_not_released(running: Running) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.report
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser to look with")
 
 TOOLS = ROOT / ".torchbake/tools"
-SIZES = [(360, 780), (768, 1024), (1280, 900)]
+SIZES = [(360, 780), pytest.param((768, 1024), marks=pytest.mark.long, id="(768, 1024)"), (1280, 900)]
 
 
 @pytest.fixture(scope="module")

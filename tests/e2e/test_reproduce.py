@@ -135,9 +135,11 @@ def running(word: str) -> Iterator[Path]:
 # --- reproduce
 
 
+# Real images; one of small wheels with all kinds of layers is in tests/e2e/test_layers.py.
+
+
 @pytest.mark.long
 def test_the_cpu_image_is_the_same_twice() -> None:
-    """One with all kinds of layers and small wheels is in tests/e2e/test_layers.py."""
     process = torchbake("reproduce", CPU, "--format", "json")
     assert process.returncode == 0, process.stderr
     matches = reproduced(process)
@@ -145,6 +147,7 @@ def test_the_cpu_image_is_the_same_twice() -> None:
     assert matches["comparison"]["digests"][0] == matches["comparison"]["digests"][1]
 
 
+@pytest.mark.long
 def test_an_image_is_the_same_twice_and_leaves_nothing(engine: docker.DockerClient, project: Project) -> None:
     matrix = project(INIT_ROW, repository="torchbake-test/twice/pytorch")
     process = torchbake("reproduce", INIT, "--format", "json", "--matrix", str(matrix))
@@ -172,11 +175,13 @@ def test_what_differs_is_named_by_its_layer_and_its_file(own: Own) -> None:
     assert "made/noise" in process.stderr
 
 
-def test_the_time_of_day_makes_no_difference(own: Own) -> None:
+def test_the_time_of_day_makes_no_difference(own: Own, engine: docker.DockerClient, tmp_path: Path) -> None:
     run = own("time", made="RUN mkdir -p /made/deep && echo same > /made/deep/file && ln -s file /made/deep/link")
     process = run("reproduce", "made", "--builder", "default", "--builder", "default")
     assert process.returncode == 0, process.stderr
     assert "the same" in process.stdout
+    assert not tags_of(engine, "torchbake-test/time/")
+    assert not list((tmp_path / ".torchbake/runs").glob("*/.made-*"))
 
 
 def test_a_build_that_fails_is_told_with_its_log(own: Own, tmp_path: Path) -> None:
@@ -279,7 +284,8 @@ def test_images_that_are_packed_side_by_side_share_their_layers(own: Own, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+    "number",
+    [*(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGINT, signal.SIGTERM)), signal.SIGKILL],
 )
 def test_a_build_killed_while_packing_sets_no_tag_and_can_rerun(
     own: Own, engine: docker.DockerClient, tmp_path: Path, number: signal.Signals

@@ -103,7 +103,7 @@ def job(address: str, port: int, nodes: int, **more: object) -> list[dict[str, o
     return [{**common, "NODE_RANK": rank} for rank in range(nodes)]
 
 
-@pytest.mark.parametrize("code", [0, 1, 42, 126, 143])
+@pytest.mark.parametrize("code", [0, 42, *(pytest.param(code, marks=pytest.mark.long) for code in (1, 126, 143))])
 def test_the_scripts_exit_code_is_the_exit_code(start: Start, script: Callable[[str], str], code: int) -> None:
     assert start(script(f"sys.exit({code})")).end()[0] == code
 

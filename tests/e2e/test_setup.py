@@ -215,7 +215,10 @@ def test_a_crashed_engine_is_cleared_or_started_again(second: Second) -> None:
 @needs_root
 @pytest.mark.parametrize(
     ("config", "extra", "output"),
-    [("{broken", (), "unable to configure the Docker daemon"), ("{}", ("--no-such-flag",), "unknown flag")],
+    [
+        ("{broken", (), "unable to configure the Docker daemon"),
+        pytest.param("{}", ("--no-such-flag",), "unknown flag", marks=pytest.mark.long),
+    ],
 )
 def test_a_start_that_fails_shows_the_end_of_the_log(
     second: Second, config: str, extra: tuple[str, ...], output: str
@@ -228,7 +231,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log(
 
 
 @needs_root
-@pytest.mark.parametrize("foreign", ["file", "folder"])
+@pytest.mark.parametrize("foreign", [pytest.param("file", marks=pytest.mark.long), "folder"])
 def test_data_that_is_not_an_engines_is_neither_used_nor_removed(second: Second, foreign: str) -> None:
     content = second.paths.data_root if foreign == "file" else second.paths.data_root / "thesis.txt"
     content.parent.mkdir(exist_ok=True)

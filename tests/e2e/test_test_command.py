@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import docker
 import pytest
 
-from tests.e2e.conftest import CPU, INIT, ROOT, Completed, torchbake
+from tests.e2e.conftest import CPU, INIT, ROOT, Completed, small_project, torchbake
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.checks
@@ -90,13 +90,19 @@ def checks_in(folder: Path, *bodies: str) -> Path:
     return folder
 
 
-@pytest.fixture
-def matrix(project: Project) -> Path:
-    """A matrix of two images, of which the engine holds one."""
-    path = project(CPU_ROW + INIT_ROW, repository=f"{REPOSITORY}/pytorch")
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory, bases: Path) -> None:
+    """The image of `matrix` in the engine."""
+    folder = tmp_path_factory.mktemp("built")
+    path = small_project(folder, bases, CPU_ROW + INIT_ROW, repository=f"{REPOSITORY}/pytorch")
     process = torchbake("build", INIT, "--matrix", str(path))
     assert process.returncode == 0, process.stderr
-    return path
+
+
+@pytest.fixture
+def matrix(project: Project, image: None) -> Path:
+    """A matrix of two images, of which the engine holds one."""
+    return project(CPU_ROW + INIT_ROW, repository=f"{REPOSITORY}/pytorch")
 
 
 @pytest.fixture
@@ -245,9 +251,9 @@ def test_checks_that_will_not_end_are_killed_with_their_children(
             time.sleep(60)
         """
     mark = tmp_path / "child"
-    process = tested((deaf.format(mark=str(mark)),), INIT, "--timeout", "20", "--format", "json")
+    process = tested((deaf.format(mark=str(mark)),), INIT, "--timeout", "10", "--format", "json")
     assert process.returncode == 13
-    assert "did not end within 20 s" in image_of(process)["checks"][0]["reason"]
+    assert "did not end within 10 s" in image_of(process)["checks"][0]["reason"]
     until(lambda: not _runs(int(mark.read_text())))
 
 

@@ -38,6 +38,7 @@ def started(job: Job, folder: Path, command: tuple[str, ...], torchrun: str = "t
     ]
 
 
+@pytest.mark.long  # test_job.py trains
 def test_a_job_trains_to_its_end_and_each_host_ends_with_0(
     engine: docker.DockerClient, image: str, tmp_path: Path
 ) -> None:

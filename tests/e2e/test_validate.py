@@ -352,6 +352,11 @@ def test_real_images_are_pulled_by_digest_and_looked_into(
     assert sum(check["id"] == "registry.versions" for check in checks) == len(tags) + 1
     assert not tags_of(engine, f"{place.where}/")
 
+
+@pytest.mark.long  # it is pulled twice
+def test_an_image_of_no_matrix_is_compared_with_what_is_expected(
+    place: Place, validate: Callable[..., Completed], engine: docker.DockerClient, built: dict[str, dict[str, Any]]
+) -> None:
     ref = f"{place.where}/foreign"
     engine.images.get(built[CPU]["ref"]).tag(ref, "cpu")
     try:

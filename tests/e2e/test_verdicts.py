@@ -1,6 +1,7 @@
 """An image that is tested in one clone of a project is published from another, with real signatures."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.e2e import registries, test_signature
-from tests.e2e.conftest import INIT, ROOT, Completed, images_of, torchbake
-from tests.e2e.test_signature import Keys
+from tests.e2e.conftest import INIT, ROOT, Completed, images_of, small_project, torchbake
+from tests.e2e.test_signature import SECRET, Keys
 from torchbake.checks.statement import read_statement, statement_text
 from torchbake.checks.verdict import Outcome, Verdict
 from torchbake.commands._registries import registry_of
@@ -29,6 +30,7 @@ rows: [{torch: 2.13.0, accelerator: cpu, base: debian12}]
 init: {volume-permissions: {version: 1.0.0, base: debian12}}
 """
 NO_LOG = "--no-transparency-log"
+REPOSITORY = "torchbake-test/verdicts/pytorch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class Site:
 
     tester: Path
     publisher: Path
+    whole: Path
     registry: str
     signer: CosignSigner
     public: str
@@ -52,11 +55,11 @@ class Site:
         return self.verdicts / f"{INIT}.json"
 
     def test(self, *words: str) -> None:
-        """Test the image, write the verdict, and forget it in the clone that tested."""
-        key = ("--key", self.signer.key, NO_LOG, "--write-verdict", str(self.verdicts))
-        process = torchbake("test", INIT, "--matrix", str(self.tester), *key, *words)
-        assert process.returncode == 0, process.stdout + process.stderr
-        shutil.rmtree(self.tester.parent / "reports")
+        """Test the image with these options, or take the verdict of all checks."""
+        if words:
+            write_verdict(self.tester, self.verdicts, self.signer.key, *words)
+        else:
+            shutil.copytree(self.whole, self.verdicts, dirs_exist_ok=True)
 
     def change(self, **changes: Any) -> Verdict:
         """Write another verdict in the file's place, signed."""
@@ -75,14 +78,36 @@ class Site:
         ) if process.stdout else process.stderr
 
 
+def write_verdict(matrix: Path, folder: Path, key: str, *words: str) -> None:
+    """Test the image, write the verdict into a folder, and forget it in the clone that tested."""
+    process = torchbake(
+        "test", INIT, "--matrix", str(matrix), "--key", key, NO_LOG, "--write-verdict", str(folder), *words
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    shutil.rmtree(matrix.parent / "reports")
+
+
+@pytest.fixture(scope="module")
+def tested(
+    tmp_path_factory: pytest.TempPathFactory, bases: Path, ours: Keys, cosign: Path
+) -> tuple[Path, dict[str, Any]]:
+    """The folder with the verdict of all checks of the image, and the result of its build."""
+    folder = tmp_path_factory.mktemp("tested")
+    matrix = small_project(folder, bases, ROWS, repository=REPOSITORY)
+    process = torchbake("build", INIT, "--matrix", str(matrix), "--format", "json")
+    assert process.returncode == 0, process.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSIGN_PASSWORD", SECRET)
+        patch.setenv("PATH", f"{cosign.parent}:{os.environ['PATH']}")
+        write_verdict(matrix, folder / "verdicts", ours.private)
+    return folder / "verdicts", images_of(process)[INIT]
+
+
 @pytest.fixture
 def site(
-    project: Callable[..., Path], tmp_path: Path, ours: Keys, cosign: Path, request: pytest.FixtureRequest
+    project: Callable[..., Path], tmp_path: Path, ours: Keys, cosign: Path, tested: tuple[Path, dict[str, Any]]
 ) -> Iterator[Site]:
-    name = request.node.name.removeprefix("test_").replace("_", "-")
-    tester = project(ROWS, repository=f"torchbake-test/{name}/pytorch")
-    process = torchbake("build", INIT, "--matrix", str(tester), "--format", "json")
-    assert process.returncode == 0, process.stderr
+    tester = project(ROWS, repository=REPOSITORY)
     publisher = tmp_path / "clone" / tester.name
     with registries.registry(ROOT / ".torchbake/tools", tmp_path / "registry") as running:
         publisher.parent.mkdir()
@@ -90,10 +115,11 @@ def site(
         yield Site(
             tester=tester,
             publisher=publisher,
+            whole=tested[0],
             registry=running.host,
             signer=CosignSigner(cosign=Cosign(program=str(cosign), log=False), key=ours.private),
             public=ours.public,
-            built=str(images_of(process)[INIT]["digest"]),
+            built=str(tested[1]["digest"]),
         )
 
 
@@ -163,19 +189,6 @@ def test_a_part_or_a_failure(site: Site) -> None:
     assert site.publish("--dry-run") == (0, "")
 
 
-def test_another_build(site: Site) -> None:
-    """The image was built again after its test: the verdict is of the one before."""
-    site.test()
-    for matrix in (site.tester, site.publisher):
-        matrix.write_text(
-            matrix.read_text().replace("version: 1.0.0", "version: 1.0.0, labels: {com.acme.team: vision}")
-        )
-    process = torchbake("build", INIT, "--matrix", str(site.publisher))
-    assert process.returncode == 0, process.stderr
-    code, problem = site.publish()
-    assert (code, f"{site.file} is of another image: {site.built}" in problem) == (16, True), problem
-
-
 def test_options_that_verify_nothing(site: Site) -> None:
     site.test()
     code, output = site.publish("--verdicts", str(site.verdicts))
@@ -218,3 +231,19 @@ def test_shards_in_one_report(site: Site) -> None:
     (site.verdicts / "shard/2.json").write_text("{}")
     process = report(site)
     assert (process.returncode, "shard/2.json is not a verdict" in process.stderr) == (13, True)
+
+
+def test_another_build(site: Site) -> None:
+    """The image was built again after its test: the verdict is of the one before.
+
+    It comes last, as it leaves another image in the engine.
+    """
+    site.test()
+    for matrix in (site.tester, site.publisher):
+        matrix.write_text(
+            matrix.read_text().replace("version: 1.0.0", "version: 1.0.0, labels: {com.acme.team: vision}")
+        )
+    process = torchbake("build", INIT, "--matrix", str(site.publisher))
+    assert process.returncode == 0, process.stderr
+    code, problem = site.publish()
+    assert (code, f"{site.file} is of another image: {site.built}" in problem) == (16, True), problem

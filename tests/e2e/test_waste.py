@@ -109,6 +109,7 @@ def sizes_of(result: Any) -> dict[str, int]:
     return {each["kind"]: each["bytes"] for each in result["kinds"] if not each["information"]}
 
 
+@pytest.mark.long  # an image of each; the image of all of them is below
 def test_each_kind_of_waste_is_measured_to_the_byte(build: Build) -> None:
     for kind, (steps, size) in CASES.items():
         result = waste(build(steps, f"torchbake-test/waste:{kind}"), "--gpus", "H100")
@@ -132,7 +133,8 @@ def test_nothing_is_found_in_a_clean_image(build: Build) -> None:
 
 def test_kinds_add_up_in_an_image_with_all_of_them(train: str) -> None:
     result = waste(train, "--gpus", "9.0")
-    assert sum(sizes_of(result).values()) == result["wasted"] == sum(size for _, size in CASES.values())
+    assert sizes_of(result) == {kind: size for kind, (_, size) in CASES.items()}
+    assert result["wasted"] == sum(size for _, size in CASES.values())
     assert result["gpu_code"] == {"compute_100": 7, "sm_80": 70_000, "sm_90": 80_000}
 
 
@@ -183,6 +185,7 @@ def _run(*words: str, folder: Path) -> Completed:
     return torchbake(*own)
 
 
+@pytest.mark.long  # tests/e2e/test_report.py has a page in the same style
 def test_the_page_fits_and_asks_nobody(train: str, tmp_path: Path) -> None:
     path = tmp_path / "waste.html"
     assert torchbake("waste", train, "--page", str(path)).returncode == 0

@@ -1,6 +1,7 @@
 """The CI files ask for sessions and options that exist, decide nothing themselves, and release where they should."""
 
 import argparse
+import ast
 import contextlib
 import io
 import json
@@ -168,6 +169,21 @@ def test_ci_tests_all_rooms_at_night_and_changed_ones_otherwise(capsys: pytest.C
     rooms.main([])
     marks = set().union(*rooms.rooms_of_tests().values())
     assert json.loads(capsys.readouterr().out) == {"include": [{"room": room} for room in sorted(marks)]}
+
+
+def test_each_room_has_tests_that_always_run() -> None:
+    marks = rooms.rooms_of_tests()
+    always = set().union(*(names for name, names in marks.items() if always_runs(TOOLKIT / name)))
+    assert always == set().union(*marks.values())
+
+
+def always_runs(path: Path) -> bool:
+    """Return True if a file of tests has one without the mark `long`, which only its decorators are asked for."""
+    tree, mark = ast.parse(path.read_text()), "pytest.mark.long"
+    of_file = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
+    tests = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    is_long = any(mark in text for text in of_file if text.startswith("pytestmark = "))
+    return not is_long and any(mark not in map(ast.unparse, node.decorator_list) for node in tests)
 
 
 def test_a_change_selects_the_rooms_that_it_touches() -> None:

@@ -48,27 +48,30 @@ class Report:
         return {check.id for check in self.checks if check.outcome is Outcome.NOT_RUN}
 
 
-def judge(ref: str, row: str, only: str = "", matrix: Path = TOOLKIT / "matrix.yaml") -> Report:
+def judge(ref: str, row: str, only: Sequence[str] = (), matrix: Path = TOOLKIT / "matrix.yaml") -> Report:
     """Run an image's checks as `nox -s test` does: the checks ``only``, or all except the smoke tests."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
         words = ["tests/images", "-q", "--tb=short", "-p", "no:cacheprovider"]
         words += ["-p", "no:hypothesispytest", "--assert=plain"]  # a second for each image
         words += ["--image", ref, "--row", row, "--results", str(results), "--matrix", str(matrix)]
-        words += ["--only", only, "--nodes", "1"] if only else ["--skip", "smoke.*"]
+        words += [word for glob in only for word in ("--only", glob)]
+        words += ["--nodes", "1"] if only else ["--skip", "smoke.*"]
         process = run_forked("pytest", *words, cwd=TOOLKIT, env=_ENV, timeout=900)
         checks = read_results(results.read_text()) if results.exists() else ()
     return Report(checks=checks, log=(process.stdout + process.stderr)[-3000:])
 
 
-def break_and_judge(names: Sequence[str], base: Base) -> Report:
-    """Build an image that is broken in these ways, judge it, and remove it."""
+def break_and_judge(names: Sequence[str], base: Base, *, is_whole: bool) -> Report:
+    """Build an image with these defects, judge it by all checks or by those of the same families, and remove it."""
     ones = [BROKEN[name] for name in names]
     tags = [f"{REPOSITORY}/broken:{names[0]}", *(f"{REPOSITORY}/{one.tag}" for one in ones if one.tag)]
     try:
         _build(ones, base.ref, tags)
         with tempfile.TemporaryDirectory() as folder:
-            return judge(tags[0], base.row, ones[0].only, _matrix(ones, base.row, Path(folder)))
+            families = sorted({f"{name.partition('.')[0]}.*" for name in names})
+            only = [ones[0].only] if ones[0].only else [] if is_whole else families
+            return judge(tags[0], base.row, only, _matrix(ones, base.row, Path(folder)))
     finally:
         _ran(["docker", "rmi", "-f", *tags])
 
