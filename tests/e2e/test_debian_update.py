@@ -93,7 +93,6 @@ def _fill(fleet: Fleet, image: str) -> None:
     fleet.archive.sign()
 
 
-@pytest.mark.long  # test_debian_lock.py has the locks and the archive, tests/unit/commands the command
 def test_a_fix_changes_one_package_and_its_images(fleet: Fleet, engine: docker.DockerClient, tmp_path: Path) -> None:
     first = images_of(fleet.run("build", INIT, "--format", "json"))[INIT]
     assert fleet.run("test", INIT).returncode == 0

@@ -2,7 +2,7 @@
 
 Debian uses this host's engine; Ubuntu, whose docker package includes an engine, runs a second one. The systems get this
 host's certificates, proxies and package mirrors, but not its pip settings and caches. The tests clone `path` instead of
-the published URL.
+the published URL. Only long tests build the CPU image, as the README does: the others build the image without torch.
 """
 
 import os
@@ -10,21 +10,23 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 import pytest
 
 from tests.e2e.bare import copy_tree
+from tests.e2e.conftest import INIT
 from tests.e2e.handed import SOCKET, environment, options, package_mirrors
 from tests.e2e.roots import UBUNTU, bare_root
 from tests.unit.readme import FIRST, PACKAGES, THEN, URL
 
 PREFIX = "torchbake-test/newcomer/"
+BUILT = (f"{PREFIX}pytorch", f"{PREFIX}{INIT}")
 
 pytestmark = [
     pytest.mark.doors,
-    pytest.mark.long,  # test_front_door.py has nox by pip alone, test_setup.py an engine that setup starts
     pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="not run: mmdebstrap makes the bare system; apt has it"),
     pytest.mark.skipif(not SOCKET.exists(), reason=f"not run: the bare Debian is given the engine at {SOCKET}"),
 ]
@@ -61,14 +63,40 @@ def engine_of(suite: str) -> list[str]:
     return ["--network", "host", "--volume", f"{SOCKET}:/var/run/docker.sock"]
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "trixie", UBUNTU])
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """The image that the commands build and run; ``pattern`` is the last line of the output."""
+
+    build: str
+    run: str
+    pattern: str
+
+
+README = Ending(build="-- cpu runtime", run=THEN, pattern=r"\d+\.\d+\.\d+\+cpu")
+# The commands until the build are the README's. This image needs no wheel, which saves minutes.
+INIT_IMAGE = Ending(
+    build=f"-- {INIT}",
+    run=f"docker run --rm torchbake/{INIT}:1.0.0 --help >/dev/null && echo ended",
+    pattern="ended",
+)
+
+
+# Every run has the oldest Python, 3.11.2 of Debian 12, and a release has the CPU image on three systems.
+@pytest.mark.parametrize(
+    ("suite", "ending"),
+    [
+        pytest.param("bookworm", INIT_IMAGE, id="bookworm-init"),
+        *(pytest.param(each, README, marks=pytest.mark.long, id=each) for each in ("bookworm", "trixie", UBUNTU)),
+    ],
+)
 def test_the_first_commands_of_the_readme_end_with_an_image(
-    suite: str, path: Path, mirror: dict[str, str], engine: docker.DockerClient
+    suite: str, ending: Ending, path: Path, mirror: dict[str, str], engine: docker.DockerClient
 ) -> None:
-    for image in engine.images.list(f"{PREFIX}pytorch"):
+    for image in (image for name in BUILT for image in engine.images.list(name)):
         engine.images.remove(str(image.id), force=True)
+    assert README.build in FIRST
     instead = {"COUNT": "1", "KEY_0": "url.file:///published.insteadOf", "VALUE_0": URL}
-    commands = FIRST + THEN.replace("torchbake/", PREFIX)
+    commands = FIRST.replace(README.build, ending.build) + ending.run.replace("torchbake/", PREFIX)
     name = f"torchbake-test-newcomer-{os.getpid()}"
     try:
         process = subprocess.run(
@@ -83,5 +111,5 @@ def test_the_first_commands_of_the_readme_end_with_an_image(
     finally:
         subprocess.run(["docker", "rm", "-fv", name], capture_output=True, check=False)
     assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-8000:]
-    assert re.search(r"-cpu-runtime-\S+ +built ", process.stdout), process.stdout
-    assert re.fullmatch(r"\d+\.\d+\.\d+\+cpu", process.stdout.splitlines()[-1])
+    assert re.search(rf"(-cpu-runtime-\S+|{INIT}) +built ", process.stdout), process.stdout
+    assert re.fullmatch(ending.pattern, process.stdout.splitlines()[-1])
