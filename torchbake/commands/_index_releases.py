@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from torchbake.build.base_image import BaseImage
 from torchbake.build.prepare import ImagePreparation
@@ -10,16 +11,21 @@ from torchbake.commands._publish_tables import PublishResult
 from torchbake.commands._selection import lock_of
 from torchbake.debian.lockfile import find_debian_lock
 from torchbake.errors import LockError, RenderError, sentence_of
+from torchbake.gate.judge import GateResult
 from torchbake.matrix.platforms import images_of_tag, platform_tag, release_name, shared_id
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import BASE_DIGEST, INPUTS
 from torchbake.oci.reference import Repository
 from torchbake.release.candidate import Publication
+from torchbake.release.index_parts import ReleasedPart
 from torchbake.release.platforms import PlatformPart, PlatformSet
 from torchbake.release.publisher import Publisher
 from torchbake.release.upload import Tell
 from torchbake.render.dockerfile import promised_labels
+
+if TYPE_CHECKING:
+    from torchbake.commands._release_gate import ReleaseGate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +98,13 @@ class IndexPlace:
 
 
 def release_indexes(
-    places: Sequence[IndexPlace], results: Sequence[PublishResult], tell: Tell, *, dry: bool
-) -> list[PublishResult]:
+    places: Sequence[IndexPlace], results: Sequence[PublishResult], tell: Tell, *, dry: bool,
+    gate: "ReleaseGate | None" = None,
+) -> list[PublishResult]:  # fmt: skip
     """Release the index of each place that got an image of a platform; a failure is a result.
 
     If a platform was refused in this run, no index joins an earlier release of it. In a dry run the platforms that this
-    run would release count as released.
+    run would release count as released. The ``gate`` judges releases of earlier runs, which an index would join.
     """
     good = []
     for place in places:
@@ -105,7 +112,7 @@ def release_indexes(
         # An image that is refused has one result, whatever its repositories.
         if published and published == {part.id for part in place.image.parts} & {one.id for one in results}:
             good.append(place)
-    outcomes = [_release(place, results, tell, dry=dry) for place in good]
+    outcomes = [_release(place, results, tell, gate, dry=dry) for place in good]
     pairs = zip(good, outcomes, strict=True)
     return [_promoted(place, outcome, tell) if place.later else outcome for place, outcome in pairs]
 
@@ -114,13 +121,16 @@ def _is_part(place: IndexPlace, result: PublishResult) -> bool:
     return result.repository == place.repository and result.id in {part.id for part in place.image.parts}
 
 
-def _release(place: IndexPlace, results: Sequence[PublishResult], tell: Tell, *, dry: bool) -> PublishResult:
-    image = place.image
+def _release(
+    place: IndexPlace, results: Sequence[PublishResult], tell: Tell, gate: "ReleaseGate | None", *, dry: bool
+) -> PublishResult:  # fmt: skip
+    image, gates = place.image, dict[str, GateResult]()
     result = PublishResult(
-        id=image.id, repository=place.repository, platforms=[part.platform for part in image.parts]
+        id=image.id, repository=place.repository, platforms=[part.platform for part in image.parts], gates=gates
     )  # fmt: skip
+    judge = partial(_judge, place, results, gate, gates)
     try:
-        index = place.publisher.publish_index(image, tell, dry=dry)
+        index = place.publisher.publish_index(image, tell, dry=dry, judge=judge)
     except Exception as error:
         return replace(result, problem=sentence_of(error))
     if index.decision:
@@ -129,6 +139,26 @@ def _release(place: IndexPlace, results: Sequence[PublishResult], tell: Tell, *,
     ids = {part.platform: part.id for part in image.parts}
     lacking = {key: reason for key, reason in index.lacking.items() if ids[key] not in planned}
     return replace(result, lacking=lacking)
+
+
+def _judge(
+    place: IndexPlace, results: Sequence[PublishResult], gate: "ReleaseGate | None", gates: dict[str, GateResult],
+    parts: Sequence[ReleasedPart],
+) -> None:  # fmt: skip
+    """Let the gate judge the releases that it did not judge in this run. Raises CheckError if it refuses one.
+
+    The decisions are added to ``gates``.
+    """
+    if gate is None:
+        return
+    published = [one.published for one in results if _is_part(place, one) and one.published]
+    judged = {one.decision.digest for one in published if one.is_tested}
+    for one in parts:
+        if one.holder.digest not in judged:
+            gates[f"{one.tag}"] = gate.judge_release(one.part.id, place.publisher.registry, f"{one.tag}")
+    for one in parts:
+        if result := gates.get(f"{one.tag}"):
+            gate.pass_result(result, f"{one.part.id}, which an earlier run released as {one.tag}")
 
 
 def _promoted(place: IndexPlace, result: PublishResult, tell: Tell) -> PublishResult:
