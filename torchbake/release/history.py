@@ -51,7 +51,7 @@ def read_release(registry: Registry, tag: str) -> ReleasedPackages:
 
 
 def digests_of(registry: Registry, digest: str) -> frozenset[str]:
-    """Return the digests of a released image that a report may name: of each compression the manifest's and the config's.
+    """Return the digests that a report on a released image may name: those of its manifests and configs.
 
     Raises RegistryError.
     """

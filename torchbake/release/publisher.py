@@ -46,7 +46,7 @@ class Publisher:
         return self._planner.plan(candidate)
 
     def kept_release(self, candidate: Candidate) -> str:
-        """Return the tag of the release that stays in place of a candidate: another build of its inputs; "" for none."""
+        """Return the tag of another build of its inputs that stays in place of a candidate; "" if there is none."""
         decision = self.plan(candidate)
         is_other = decision.action in ("finish", "nothing") and decision.digest != candidate.digest
         return str(decision.tag) if is_other and not self._planner.other_compression(candidate, decision) else ""

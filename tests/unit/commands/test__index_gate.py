@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.unit.advisories import scans
 from tests.unit.advisories.feeds import TRACKER, deb, image
 from tests.unit.commands.test__index_releases import ID, Checkout, checkout
