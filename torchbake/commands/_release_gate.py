@@ -13,7 +13,7 @@ from torchbake.advisories.scan_report import ScanReport
 from torchbake.build.plan import ref_of
 from torchbake.core.paths import path_of
 from torchbake.engine.image import EngineImage
-from torchbake.errors import CheckError, TorchbakeError, sentence_of
+from torchbake.errors import AdvisoryError, CheckError, TorchbakeError, sentence_of
 from torchbake.gate.judge import GateResult, GateSubject, Judged, judge_gate
 from torchbake.gate.load import load_gate
 from torchbake.gate.model import GateFile
@@ -124,13 +124,13 @@ def open_gate(path: Path) -> ReleaseGate:
     file, folder = load_gate(path), path.absolute().parent
     with step("reading known vulnerabilities"):
         places = [one if is_address(one) else str(folder / path_of(one)) for one in file.advisories]
-        return ReleaseGate(
-            path=path,
-            file=file,
-            feeds=read_feeds(places) if places else None,
-            reports=read_reports(folder / path_of(one) for one in file.reports),
-            today=datetime.now(UTC).date(),
-        )
+        feeds, today = read_feeds(places) if places else None, datetime.now(UTC).date()
+        reasons = [one.too_old(file.max_age_days, today) for one in feeds.days] if feeds else []
+        if old := list(filter(None, reasons)):
+            hint = f"Fetch them again, or raise max_age_days in {path}. Addresses of advisories are always fetched."
+            raise AdvisoryError(f"{'; '.join(old)}.", hint=hint)
+        reports = read_reports(folder / path_of(one) for one in file.reports)
+    return ReleaseGate(path=path, file=file, feeds=feeds, reports=reports, today=today)
 
 
 def judge_images(

@@ -24,7 +24,7 @@ OLD, NEW, TAG = "3.0.17-1", "3.0.18-1", "1.0.0-arm64-r0"
 
 def gate_of(folder: Path, inputs: str) -> ReleaseGate:
     path = folder / "gate.yaml"
-    path.write_text(f"{inputs}\nrefuse: [{{fixed_only: true}}]\n")
+    path.write_text(f"{inputs}\nmax_age_days: 36500\nrefuse: [{{fixed_only: true}}]\n")
     return open_gate(path)
 
 
