@@ -12,7 +12,7 @@ from torchbake.commands._selection import lock_of
 from torchbake.debian.lockfile import find_debian_lock
 from torchbake.errors import LockError, RenderError, sentence_of
 from torchbake.gate.judge import GateResult
-from torchbake.matrix.platforms import images_of_tag, platform_tag, release_name, shared_id
+from torchbake.matrix.platforms import platform_tag, shared_id
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import BASE_DIGEST, INPUTS
@@ -37,12 +37,12 @@ class Platforms:
 
     def of(self, spec: Spec) -> tuple[Spec, ...]:
         """Return the images of all platforms of an image's row, or none if the row has one platform."""
-        images = images_of_tag(spec, self.project.expansion.specs)
+        images = self.project.expansion.groups.of(spec)
         return images if len(images) > 1 else ()
 
     def name(self, spec: Spec) -> str:
         """Return the beginning of an image's immutable tags."""
-        return release_name(spec, self.project.expansion.specs)
+        return self.project.expansion.groups.release_name(spec)
 
     def tags(self, spec: Spec) -> tuple[str, ...]:
         """Return the rolling tags that an image's own release moves: none if an index has them."""

@@ -23,7 +23,7 @@ from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine, connect
 from torchbake.engine.leftovers import remove_leftovers
 from torchbake.errors import EngineError, LockError, RegistryError, UsageError, ValidateError
-from torchbake.matrix.platforms import images_of_tag, platform_tag, shared_id
+from torchbake.matrix.platforms import platform_tag, shared_id
 from torchbake.matrix.project import Project, run_folder
 from torchbake.matrix.spec import AMD64, PLATFORMS, Spec
 from torchbake.oci.reference import Repository, parse_reference
@@ -179,7 +179,7 @@ def _rows(
 def _promises(project: Project, spec: Spec) -> tuple[Promise, Promise | None]:
     """Return the promise of an image, and that of the index if its row has several platforms."""
     promise = _promise(project, spec)
-    if len(images_of_tag(spec, project.expansion.specs)) == 1:
+    if len(project.expansion.groups.of(spec)) == 1:
         return promise, None
     return replace(promise, tags=(), own=platform_tag(spec)), replace(promise, index=shared_id(spec))
 
