@@ -32,6 +32,7 @@ class PublishResult:
 
     id: str
     repository: Repository
+    platform: str = ""
     published: Publication | None = None
     problem: str = ""
     waived: Mapping[str, str] = field(default_factory=dict)
@@ -163,6 +164,8 @@ def _entry(image: PublishResult, *, dry: bool) -> dict[str, object]:
     entry |= {"dry_run": dry, "waived": dict(image.waived)}
     if image.platforms:
         entry |= {"platforms": list(image.platforms), "lacking": dict(image.lacking)}
+    else:
+        entry["platform"] = image.platform
     entry |= {"gate": gate_entry(image.gate)} if image.gate else {}
     entry |= {"gates": {tag: gate_entry(one) for tag, one in image.gates.items()}} if image.gates else {}
     if image.published:

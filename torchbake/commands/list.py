@@ -133,7 +133,8 @@ def _newer_wheels(project: Project, specs: Sequence[Spec]) -> dict[str, list[str
 
 
 def _entry(project: Project, spec: Spec) -> dict[str, Any]:
-    shared = {"id": spec.id, "kind": spec.kind, "repository": spec.repository, "base": spec.base.name}
+    shared = {"id": spec.id, "kind": spec.kind, "repository": spec.repository, "platform": spec.platform}
+    shared["base"] = spec.base.name
     tags = list(project.tags[spec.id])
     if isinstance(spec, InitSpec):
         return shared | {"version": spec.release, "tags": tags}

@@ -234,7 +234,8 @@ def _attempt(
 ) -> list[PublishResult]:
     """Release one image in each repository; a failure is a result, so that the others are released."""
     gate = due.gated.result if due.gated else None
-    ready = PublishResult(id=due.spec.id, repository=due.releases[0].repository, gate=gate)
+    first, spec = due.releases[0].repository, due.spec
+    ready = PublishResult(id=spec.id, platform=spec.platform, repository=first, gate=gate)
     try:
         candidate = due.candidate()
     except Exception as error:

@@ -176,7 +176,11 @@ def run(args: Arguments) -> int:
             return 0
         known_results |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
     words = {case.name: (warnings.get(case.name, ""), tester.idle(case, known_results[case.name])) for case in cases}
-    results = [replace(known_results[name], warning="; ".join(filter(None, each))) for name, each in words.items()]
+    platforms = {case.name: case.platform for case in cases}
+    results = [
+        replace(known_results[name], warning="; ".join(filter(None, each)), platform=platforms[name])
+        for name, each in words.items()
+    ]
     page = tester.reports.summarise(results, partial=tester.options.partial)
     if args.write_verdict:
         config = partial(config_digest, engine, Layout(folder=project.layout))
@@ -254,6 +258,7 @@ def _show_plan(cases: Sequence[ImageCase], results: Mapping[str, ImageResult], f
     for case in cases:
         result = results.get(case.name)
         step = "test" if result is None else "reuse" if result.reused else "not there"
-        plan.append({"name": case.name, "ref": case.ref, "step": step, "reason": result.remark if result else ""})
+        entry = {"name": case.name, "ref": case.ref, "platform": case.platform or None}
+        plan.append(entry | {"step": step, "reason": result.remark if result else ""})
     rows = [(row["name"], row["step"], row["reason"]) for row in plan]
     console.show_result(form, {"images": plan}, ("image", "step", "reason"), rows)

@@ -61,6 +61,10 @@ class MatrixSubject:
         return self.promise.id
 
     @property
+    def platform(self) -> str:
+        return self.promise.platform
+
+    @property
     def where(self) -> str:
         return str(self.registry.repository)
 
@@ -196,9 +200,11 @@ class ValidateRun:
             tags = subject.validate(self.looker, look)
         except TorchbakeError as error:
             progress.end(subject.name, error.message, good=False)
-            return [ImageResult(name=subject.name, ref=subject.where, problem=problem_of(error))]
+            problem = problem_of(error)
+            return [ImageResult(name=subject.name, ref=subject.where, problem=problem, platform=subject.platform)]
         seconds = round((time.monotonic() - clock) / len(tags), 2)
-        results = [self._keep(each, start.isoformat(timespec="seconds"), seconds) for each in tags]
+        kept = [self._keep(each, start.isoformat(timespec="seconds"), seconds) for each in tags]
+        results = [replace(each, platform=subject.platform) for each in kept]
         bad = sum(each.outcome is not Outcome.PASSED for each in results)
         good = f"{len(results)} {'tags' if len(results) > 1 else 'tag'} good"
         progress.end(subject.name, f"{bad} of {len(results)} tags did not pass" if bad else good, good=not bad)
