@@ -24,8 +24,8 @@ class ImageResult:
     """The result of a run for one image: its verdict, or the problem because of which it has none.
 
     ``name`` is the image's id, or the reference that the user gave. If ``reused``, the verdict is from an earlier run.
-    The ``report`` is the page of the verdict. A ``warning`` is independent of the outcome. The ``platform`` is "" for an
-    image of no row.
+    The ``report`` is the page of the verdict. A ``warning`` is independent of the outcome. Without a row the
+    ``platform`` is "".
     """
 
     __test__ = False  # the name is not pytest's to collect

@@ -47,7 +47,7 @@ def run_of(folder: Path) -> list[ImageResult]:
             reused=True,
             report=page,
             platform="linux/arm64",
-        ),  # fmt: skip
+        ),
         ImageResult(name="2.9.1-cpu", ref="acme/pytorch:2.9.1-cpu", problem=NOT_THERE),
     ]
 
