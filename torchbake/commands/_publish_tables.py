@@ -27,7 +27,7 @@ class PublishResult:
     The ``problem`` is why the image was not released, or why the rolling tags of its release were not moved. The image
     of one platform of several has the name ``index`` of the index that joins them. An index has its ``platforms``, and
     waits for the ``lacking`` platforms, for the reasons. The decisions ``gates``, by tag, are on releases of earlier
-    runs: those that an index joins, or another build that stays in place of the image.
+    runs: platforms that an index joins, or another build that stays in place of the image.
     """
 
     id: str

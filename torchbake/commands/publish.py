@@ -246,8 +246,8 @@ def _attempt(
         result = replace(ready, repository=release.repository)
         try:
             result = replace(result, gates=_judge_kept(due, release, candidate))
-            for tag, kept in result.gates.items() if due.gated else ():
-                due.gated.gate.pass_result(kept, f"the build that stays as {tag}")
+            for tag, decision in result.gates.items() if due.gated else ():
+                due.gated.gate.pass_result(decision, f"the build that stays as {tag}")
             results.append(replace(result, published=work(release, candidate)))
         except Exception as error:
             results.append(replace(result, problem=sentence_of(error)))

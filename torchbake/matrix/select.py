@@ -166,7 +166,7 @@ class _Words:
 
 @dataclass(frozen=True, kw_only=True)
 class _Question:
-    """The selectors of a command, and those that images must match for each facet."""
+    """The selectors of a command, and the groups of them that an image must match, by facet."""
 
     vocabulary: _Vocabulary
     included: _Words

@@ -203,8 +203,8 @@ class ValidateRun:
             problem = problem_of(error)
             return [ImageResult(name=subject.name, ref=subject.where, problem=problem, platform=subject.platform)]
         seconds = round((time.monotonic() - clock) / len(tags), 2)
-        kept = [self._keep(each, start.isoformat(timespec="seconds"), seconds) for each in tags]
-        results = [replace(each, platform=subject.platform) for each in kept]
+        verdicts = [self._keep(each, start.isoformat(timespec="seconds"), seconds) for each in tags]
+        results = [replace(each, platform=subject.platform) for each in verdicts]
         bad = sum(each.outcome is not Outcome.PASSED for each in results)
         good = f"{len(results)} {'tags' if len(results) > 1 else 'tag'} good"
         progress.end(subject.name, f"{bad} of {len(results)} tags did not pass" if bad else good, good=not bad)

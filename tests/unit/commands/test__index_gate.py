@@ -100,5 +100,5 @@ def test_another_build_that_stays_is_judged(gated: Gated) -> None:
     code, result, _ = gated.publish(inputs=f"advisories: [{TRACKER}, osv.json]\nunknown_severity: low")
     assert (code, result["gate"]["open"]) == (PublishError.exit_code, True), result
     assert "the gate refuses the build that stays as" in result["problem"]
-    ((tag, kept),) = result["gates"].items()
-    assert (registry.digest(tag), kept["open"]) == (first, False)
+    ((tag, decision),) = result["gates"].items()
+    assert (registry.digest(tag), decision["open"]) == (first, False)
