@@ -22,6 +22,7 @@ from torchbake.core.files import write_text, write_texts
 from torchbake.core.signals import interruptible
 from torchbake.debian.lockfile import debian_lock_path, format_debian_lock
 from torchbake.engine.client import connect
+from torchbake.engine.image import EngineImage
 from torchbake.errors import EngineError, LockError, UsageError
 from torchbake.lock.image_lock import format_checked, lock_path
 from torchbake.matrix.platforms import bases_of
@@ -170,9 +171,16 @@ def _unbuilt(project: Project, specs: Sequence[Spec]) -> list[str]:
         images = connect().tagged_images(refs.values())
     except EngineError:
         return []  # wheels are renewed without an engine
-    platforms = Platforms(project=project, preparation=ImagePreparation.to_ask(project, console.say))
+    preparation = ImagePreparation.to_ask(project, console.say)
+    platforms = Platforms(project=project, preparation=preparation)
+
+    def is_old(spec: Spec, image: EngineImage) -> bool:
+        reason = preparation.why_old(spec, image)
+        # The base of a new lock may not have been made yet: the labels name the one of the image.
+        return bool(platforms.why_old(spec, image.labels) if reason is None else reason)
+
     pairs = [(spec, images.get(refs[spec.id])) for spec in specs]
-    return [spec.id for spec, image in pairs if image and platforms.why_old(spec, image.labels)]
+    return [spec.id for spec, image in pairs if image and is_old(spec, image)]
 
 
 def _summary(packages: int, images: int, *, dry_run: bool) -> str:
