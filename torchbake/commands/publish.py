@@ -245,9 +245,10 @@ def _attempt(
     for release in due.releases:
         result = replace(ready, repository=release.repository)
         try:
-            result = replace(result, gates=_judge_kept(due, release, candidate))
-            for tag, decision in result.gates.items() if due.gated else ():
-                due.gated.gate.pass_result(decision, f"the build that stays as {tag}")
+            if due.gated:
+                result = replace(result, gates=_judge_kept(due.gated.gate, due.spec, release, candidate))
+                for tag, decision in result.gates.items():
+                    due.gated.gate.pass_result(decision, f"the build that stays as {tag}")
             results.append(replace(result, published=work(release, candidate)))
         except Exception as error:
             results.append(replace(result, problem=sentence_of(error)))
@@ -257,12 +258,12 @@ def _attempt(
     ]
 
 
-def _judge_kept(due: Due, release: DueRelease, candidate: Candidate) -> dict[str, GateResult]:
+def _judge_kept(
+    gate: ReleaseGate, spec: Spec, release: DueRelease, candidate: Candidate
+) -> dict[str, GateResult]:  # fmt: skip
     """Let the gate judge the release that stays in place of the candidate, if there is one."""
-    tag = release.publisher.kept_release(candidate) if due.gated else ""
-    if not due.gated or not tag:
-        return {}
-    return {tag: due.gated.gate.judge_release(due.spec.id, release.publisher.registry, tag)}
+    tag = release.publisher.kept_release(candidate)
+    return {tag: gate.judge_release(spec.id, release.publisher.registry, tag)} if tag else {}
 
 
 def _promoted(release: DueRelease, candidate: Candidate, result: PublishResult, tell: Tell) -> PublishResult:

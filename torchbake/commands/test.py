@@ -254,11 +254,12 @@ def _warn(project: Project, cases: Iterable[ImageCase]) -> dict[str, str]:
 
 def _show_plan(cases: Sequence[ImageCase], results: Mapping[str, ImageResult], form: str) -> None:
     """Show the step of each image."""
-    plan = []
+    plan, rows = [], []
     for case in cases:
         result = results.get(case.name)
         step = "test" if result is None else "reuse" if result.reused else "not there"
+        reason = result.remark if result else ""
         entry = {"name": case.name, "ref": case.ref, "platform": case.platform or None}
-        plan.append(entry | {"step": step, "reason": result.remark if result else ""})
-    rows = [(row["name"], row["step"], row["reason"]) for row in plan]
+        plan.append(entry | {"step": step, "reason": reason})
+        rows.append((case.name, step, reason))
     console.show_result(form, {"images": plan}, ("image", "step", "reason"), rows)

@@ -116,7 +116,7 @@ class MatrixSubject:
         ``parts`` are the images of releases by their tags, those of the platform before those of the index, whose SBOM
         has no packages.
         """
-        releases = {digest: tag for tag, digest in reversed(parts.items())}
+        releases = {digest: tag for tag, digest in reversed([*parts.items()])}
 
         @cache
         def decide(digest: str) -> CheckResult:
