@@ -125,6 +125,11 @@ class Tester:
         """Return the waivers of an image by check, of the matrix and of the command line, which wins."""
         return {**dict(case.judged_by.waivers if case.judged_by else ()), **self.options.waivers}
 
+    def with_notes(self, case: ImageCase, result: ImageResult, warning: str) -> ImageResult:
+        """Return the result with its platform, and with a warning that names waivers that are not needed."""
+        words = filter(None, (warning, self.idle(case, result)))
+        return replace(result, warning="; ".join(words), platform=case.platform)
+
     def idle(self, case: ImageCase, result: ImageResult) -> str:
         """Name the waivers of checks that passed; nothing for a run of some checks only."""
         if result.verdict is None or self.options.partial:
@@ -175,12 +180,7 @@ def run(args: Arguments) -> int:
             _show_plan(cases, known_results, args.format)
             return 0
         known_results |= {tested.name: tested for tested in tester.test(due, jobs=args.jobs)}
-    words = {case.name: (warnings.get(case.name, ""), tester.idle(case, known_results[case.name])) for case in cases}
-    platforms = {case.name: case.platform for case in cases}
-    results = [
-        replace(known_results[name], warning="; ".join(filter(None, each)), platform=platforms[name])
-        for name, each in words.items()
-    ]
+    results = [tester.with_notes(case, known_results[case.name], warnings.get(case.name, "")) for case in cases]
     page = tester.reports.summarise(results, partial=tester.options.partial)
     if args.write_verdict:
         config = partial(config_digest, engine, Layout(folder=project.layout))
