@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchbake.build.base_image import BaseImage
 from torchbake.build.prepare import ImagePreparation
+from torchbake.commands._earlier_releases import judge_parts
 from torchbake.commands._publish_tables import PublishResult
 from torchbake.commands._selection import lock_of
 from torchbake.debian.lockfile import find_debian_lock
@@ -18,7 +19,6 @@ from torchbake.matrix.spec import Spec
 from torchbake.oci.labels import BASE_DIGEST, INPUTS
 from torchbake.oci.reference import Repository
 from torchbake.release.candidate import Publication
-from torchbake.release.index_parts import ReleasedPart
 from torchbake.release.platforms import PlatformPart, PlatformSet
 from torchbake.release.publisher import Publisher
 from torchbake.release.upload import Tell
@@ -128,9 +128,9 @@ def _release(
     result = PublishResult(
         id=image.id, repository=place.repository, platforms=[part.platform for part in image.parts], gates=gates
     )  # fmt: skip
-    judge = partial(_judge, place, results, gate, gates)
+    judge = partial(judge_parts, gate, place.publisher, _judged_digests(place, results), gates) if gate else None
     try:
-        index = place.publisher.publish_index(image, tell, dry=dry, judge=judge)
+        index = place.publisher.publish_index(image, tell, dry=dry, judge=judge or (lambda _: None))
     except Exception as error:
         return replace(result, problem=sentence_of(error))
     if index.decision:
@@ -141,24 +141,10 @@ def _release(
     return replace(result, lacking=lacking)
 
 
-def _judge(
-    place: IndexPlace, results: Sequence[PublishResult], gate: "ReleaseGate | None", gates: dict[str, GateResult],
-    parts: Sequence[ReleasedPart],
-) -> None:  # fmt: skip
-    """Let the gate judge the releases that it did not judge in this run. Raises CheckError if it refuses one.
-
-    The decisions are added to ``gates``.
-    """
-    if gate is None:
-        return
+def _judged_digests(place: IndexPlace, results: Sequence[PublishResult]) -> set[str]:
+    """Return the digests of the releases of an index that are images of this run."""
     published = [one.published for one in results if _is_part(place, one) and one.published]
-    judged = {one.decision.digest for one in published if one.is_tested}
-    for one in parts:
-        if one.holder.digest not in judged:
-            gates[f"{one.tag}"] = gate.judge_release(one.part.id, place.publisher.registry, f"{one.tag}")
-    for one in parts:
-        if result := gates.get(f"{one.tag}"):
-            gate.pass_result(result, f"{one.part.id}, which an earlier run released as {one.tag}")
+    return {one.decision.digest for one in published if one.is_tested}
 
 
 def _promoted(place: IndexPlace, result: PublishResult, tell: Tell) -> PublishResult:

@@ -10,6 +10,7 @@ from torchbake.checks.waivers import parse_waivers
 from torchbake.commands import _options as opt
 from torchbake.commands._candidates import candidate_of
 from torchbake.commands._destinations import Destination, repositories_of
+from torchbake.commands._earlier_releases import judge_kept
 from torchbake.commands._gate_tables import show_gate
 from torchbake.commands._index_releases import IndexPlace, Platforms, release_indexes
 from torchbake.commands._publish_tables import PublishResult, problems_of, show_publications, summary_of
@@ -26,7 +27,6 @@ from torchbake.core.plain_text import with_reasons
 from torchbake.core.signals import interruptible
 from torchbake.engine.client import Engine
 from torchbake.errors import PublishError, sentence_of
-from torchbake.gate.judge import GateResult
 from torchbake.matrix.project import Project
 from torchbake.matrix.spec import Spec
 from torchbake.oci.reference import Repository
@@ -246,7 +246,7 @@ def _attempt(
         result = replace(ready, repository=release.repository)
         try:
             if due.gated:
-                result = replace(result, gates=_judge_kept(due.gated.gate, due.spec, release, candidate))
+                result = replace(result, gates=judge_kept(due.gated.gate, release.publisher, candidate))
                 for tag, decision in result.gates.items():
                     due.gated.gate.pass_result(decision, f"the build that stays as {tag}")
             results.append(replace(result, published=work(release, candidate)))
@@ -256,14 +256,6 @@ def _attempt(
         _promoted(release, candidate, result, tell) if release.later else result
         for release, result in zip(due.releases, results, strict=True)
     ]
-
-
-def _judge_kept(
-    gate: ReleaseGate, spec: Spec, release: DueRelease, candidate: Candidate
-) -> dict[str, GateResult]:  # fmt: skip
-    """Let the gate judge the release that stays in place of the candidate, if there is one."""
-    tag = release.publisher.kept_release(candidate)
-    return {tag: gate.judge_release(spec.id, release.publisher.registry, tag)} if tag else {}
 
 
 def _promoted(release: DueRelease, candidate: Candidate, result: PublishResult, tell: Tell) -> PublishResult:

@@ -1,4 +1,4 @@
-"""A large matrix: twice the images take twice the work, which is counted in calls of functions."""
+"""Selections of a large matrix: twice the images take twice the work, which is counted in calls of functions."""
 
 import sys
 from collections.abc import Callable
